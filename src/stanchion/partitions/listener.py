@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from stanchion.core.partition_names import logical_name
 from stanchion.stores.protocol import Listener
 from stanchion.stores.wakeup.signs import Signs
@@ -21,6 +23,13 @@ class LogicalListener:
     @property
     def fed(self) -> bool:
         return self._listener.fed
+
+    def came(self) -> Mapping[str, Collection[int]]:
+        """Return the ranks of the jobs that have come."""
+        found: dict[str, set[int]] = {}
+        for queue, ranks in self._listener.came().items():
+            found.setdefault(logical_name(queue), set()).update(ranks)
+        return found
 
     def signs(self) -> Signs:
         """Return the reasons of the signs since the last call."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ from stanchion.partitions.listener import LogicalListener
 from stanchion.partitions.placing import Placing
 from stanchion.partitions.reading import Reading
 from stanchion.partitions.settings import PARTITIONED, PartitionSettings
-from stanchion.stores.protocol import Listener, Store, Transactions
+from stanchion.stores.protocol import BehindManagers, Listener, Store, Transactions
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.flows import FlowChange
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed
@@ -127,6 +127,10 @@ class PartitionedStore:
         return self.within.adopt(list(map(self._placing.row, rows)))
 
     # -- jobs out
+
+    def on_stop(self, worker: str, told: Callable[[], None]) -> None:
+        if hasattr(self.within, "on_stop"):
+            cast("BehindManagers", self.within).on_stop(worker, told)
 
     def claim(self, claim: Claim) -> Claimed:
         return self._claims.claim(claim) if claim.queue in self.layouts.known else self.within.claim(claim)

@@ -41,6 +41,9 @@ class Listener(Protocol):
     def fed(self) -> bool:
         """True while jobs of all its queues come to this process without a look, with a sign: claims get them."""
 
+    def came(self) -> Mapping[str, Collection[int]]:
+        """Return the ranks of the jobs that have come so, and that no claim has got yet, by queue."""
+
     def wait(self, timeout: float) -> bool:
         """Wait up to `timeout` seconds; return True when a sign ended the wait."""
 
@@ -310,6 +313,11 @@ class BehindManagers(Protocol):
 
     def manager_status(self) -> list[ManagerStatus]:
         """Return the figures of all managers alive, by address. Raises StoreUnavailable if none answers."""
+
+    def on_stop(self, worker: str, told: Callable[[], None]) -> None:
+        """Call `told`, from any thread, once a job of a worker should stop; its next heartbeat says which. Until it
+        leaves.
+        """
 
 
 class ArrowReads(Protocol):

@@ -163,7 +163,7 @@ class Claimer:
         outstanding = self.outstanding
         with self._health.watch("claim"):
             listener = self._listening()
-            connected, self.due.fed = listener.connected, listener.fed
+            connected, self.due.fed, self.due.came = listener.connected, listener.fed, listener.came
             found, retry_in = self._claim(wanted)
             if found == wanted or self._alone_rows:
                 self.due.any()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from stanchion.context.context import Context
@@ -67,6 +67,8 @@ class DueQueues:
         """When the first job was due of each queue where no claim got it: a limit may hold it back."""
         self.fed = False
         """True while jobs of all queues come without a look: claims get what has come."""
+        self.came: Callable[[], Mapping[str, Collection[int]]] = dict
+        """The ranks of the jobs that have come without a look, and that no claim has got yet, by queue."""
         self.sharing = 1
         """Workers, including this one, that share the polling of the queue that has the fewest."""
 
@@ -85,24 +87,33 @@ class DueQueues:
     def next(self) -> list[Turn]:
         """Return the claims to make, in order; the first queues are those that have waited longest for their turn."""
         named, looked = self._named, False
+        came = self.came() if self.ordered else {}
+        if self.fed and self.ordered:
+            # A claim from any queue says how many jobs this worker takes.
+            return self._those_that_came(came) or [Turn(self._queues[-1])]
         if self.fed:
             named = named or None
-        elif (named is not None and not named) or (self.ordered and (named is None or len(named) > 1)):
+        elif came or (named is not None and not named) or (self.ordered and (named is None or len(named) > 1)):
             self._seen = seen = self._seen or self.look()
             due = _due(seen.dues, self._now(seen))
-            named = due.keys() & named if named else due.keys()
+            named = due.keys() & named if named and not came else due.keys()
             self._heads, looked = _due_heads(seen), self.ordered
         chosen = [queue for queue in self._queues if named is None or queue in named]
         self._claimed_from = frozenset(chosen)
         if self._order == "fair" and self._queues:
             self._queues.append(self._queues.pop(0))
         if looked:
-            turns = self._in_order(chosen)
+            turns = self._in_order(chosen, came)
         else:
             self._heads, turns = {}, [Turn(queue) for queue in chosen]
         if turns:
             self._seen = None
         return turns
+
+    def _those_that_came(self, came: Mapping[str, Collection[int]]) -> list[Turn]:
+        """Return the claims that get jobs which have come, in order."""
+        self._heads, self._seen, self._claimed_from = {}, None, frozenset(self._queues)
+        return self._turns({queue: set(came[queue]) for queue in self._queues if queue in came})
 
     def claimed(self, turn: Turn, claimed: Claimed) -> bool:
         """Record what a claim got; return False if it got nothing, although a look has found a job for it."""
@@ -216,7 +227,7 @@ class DueQueues:
         self._refusals = {queue: one for queue, one in self._refusals.items() if one.by_rate or queue not in ended}
         return ended
 
-    def _in_order(self, queues: Collection[str]) -> list[Turn]:
+    def _in_order(self, queues: Collection[str], came: Mapping[str, Collection[int]]) -> list[Turn]:
         """Return the claims to make from queues whose due heads are known.
 
         A claim got no job of some ranks although some were due, the same as now, and no job of their queue has ended
@@ -233,11 +244,15 @@ class DueQueues:
                 elif not refusal.by_rate:
                     again.add(queue)
                     ranks[queue] = {max(ranks[queue])}
-        if self._order == "strict":
-            turns = [Turn(queue) for queue in self._served.names if ranks.get(queue)]
-        else:
-            turns = turns_by_priority(ranks, self._queues)
+        for queue in came.keys() & set(self._queues):
+            ranks.setdefault(queue, set()).update(came[queue])
+        turns = self._turns(ranks)
         return [Turn(turn.queue, most=1) if turn.queue in again else turn for turn in turns]
+
+    def _turns(self, ranks: Mapping[str, Collection[int]]) -> list[Turn]:
+        if self._order == "strict":
+            return [Turn(queue) for queue in self._served.names if ranks.get(queue)]
+        return turns_by_priority(ranks, self._queues)
 
 
 def _due(dues: Mapping[str, int], now: int) -> dict[str, int]:

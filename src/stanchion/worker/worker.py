@@ -11,13 +11,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from stanchion.context.context import Context, HasContext
 from stanchion.core.checks import checked_name, positive_seconds, seconds_of, whole
 from stanchion.core.ids import NAME_MAX, process_id
 from stanchion.errors import InvalidInput, SchemaMismatch, StoreUnavailable
 from stanchion.jobs.options import named_queues
+from stanchion.stores.protocol import BehindManagers
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.worker.alone import Alone
 from stanchion.worker.attempt import not_started
@@ -104,6 +105,7 @@ class Worker:
         self._calls = Calls()
         self._started = False
         self._state = "running"
+        self._hears_of_stops = False
         self._lifecycle = threading.Lock()
 
     # -- life
@@ -237,8 +239,15 @@ class Worker:
     def _answered(self, beat: Beat) -> None:
         self._claimer.live, self._claimer.due.sharing = beat.live, beat.sharing
         self._claimer.registered()
+        self._hear_of_stops()
         self._runners.cancel(beat.cancelled)
         self._defaults.refresh()
+
+    def _hear_of_stops(self) -> None:
+        """Beat at once when the store says that a job should stop, if it can."""
+        if not self._hears_of_stops and hasattr(store := self.context.store, "on_stop"):
+            cast("BehindManagers", store).on_stop(self.id, self._heartbeat.soon)
+            self._hears_of_stops = True
 
     def _give_back_buffered(self) -> None:
         for row in self._runners.take_back():

@@ -24,7 +24,7 @@ class Stream:
     def __init__(self, process: Process, engine: Engine) -> None:
         self.process, self.engine, self.open = process, engine, True
         self.id, self.worker = process.id, process.worker
-        self.queues, self.lanes = process.queues, process.lanes
+        self.queues, self.lanes, self.order = process.queues, process.lanes, process.order
         self.ended: str | None = None
         self.settled: list[Lease] = []
         self.lost: list[Lease] = []
@@ -79,10 +79,11 @@ class Process:
         lanes: Mapping[str, tuple[int, int]] | None = None,
         pipe: float = 0.0005,
         guarded: bool = True,
+        order: str = "fair",
     ) -> None:
         self.id, self.worker = uuid4().hex, uuid4().hex if worker is None else worker
         self.capacity, self.work, self.pipe, self.guarded = capacity, work, pipe, guarded
-        self.queues, self.lanes = frozenset(queues), lanes or {}
+        self.queues, self.lanes, self.order = tuple(queues), lanes or {}, order
         self.streams: list[Stream] = []
         self.holding: dict[Lease, JobRow] = {}
         self.unconfirmed: dict[Lease, Outcome] = {}

@@ -1,6 +1,7 @@
 """Workers behind managers, fed by streams."""
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -8,13 +9,23 @@ from typing import Any
 
 import pytest
 
-from stanchion import Stanchion
+from stanchion import Job, Stanchion
 from stanchion.stores.grpc.receiving import receiver
+from stanchion.stores.grpc.receiving.receiver import Link, Receiver, _Waiting
+from stanchion.stores.grpc.receiving.receivers import _Worker
 from stanchion.stores.grpc.receiving.stream import ReceiveStream
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.jobs import JobRow, JobState
+from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.rules.jobs import created
+from stanchion.stores.wire.outcomes import Refused
+from stanchion.worker import heartbeat
+from stanchion.worker.due_queues import DueQueues
+from stanchion.worker.order import Order
+from stanchion.worker.served_queues import ServedQueues
 from stanchion.worker.worker import Worker
-from stanchion_conformance.harness import in_threads
+from stanchion_conformance.harness import in_threads, new_job
 from tests.servers.manager import ManagerThread
 from tests.worker.conftest import until
 
@@ -66,11 +77,11 @@ class Shop:
 
     def started(self, **options: Any) -> Worker:
         """Return a worker that is fed."""
-        worker = Worker(self.app, ["orders"], **{"threads": 4, **options})
+        worker = Worker(self.app, **{"queues": ["orders"], "threads": 4, **options})
         worker.start()
         self._stack.callback(worker.stop, 0)
         self.task.enqueue(0)
-        until(lambda: self.receivers.fed(["orders"]))
+        until(lambda: self.receivers.fed(worker.queues))
         until(lambda: self.ended() >= 1)
         return worker
 
@@ -162,6 +173,23 @@ class TestOneManager:
         until(lambda: engine.status().queues[0].acknowledged == 5)
         assert engine.status().queues[0].in_flight == 0
 
+    def test_a_cancel_reaches_a_running_job_at_once(self, open_shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(heartbeat, "QUICK", 600.0)
+        shop, _ = open_shop()
+        begun, told = threading.Event(), threading.Event()
+
+        @shop.app.task(queue="orders", name="long")
+        def long(job: Job) -> None:
+            begun.set()
+            until(lambda: job.cancelled)
+            told.set()
+
+        shop.started(heartbeat=600)
+        handle = shop.app.enqueue("long")
+        assert begun.wait(60)
+        assert shop.app.cancel(handle.id) is JobState.RUNNING
+        assert told.wait(60)
+
     def test_a_stream_that_is_cut_is_opened_again(self, open_shop: Any) -> None:
         shop, _ = open_shop()
         shop.started()
@@ -250,30 +278,61 @@ class TestSeveralManagers:
         assert set(shop.ran.values()) == {1}
 
 
-class TestWhoStreams:
-    def test_a_worker_with_an_order_among_queues_claims_by_calls(self, open_shop: Any) -> None:
-        shop, _ = open_shop()
-        worker = Worker(shop.app, ["orders", "mail"], threads=1)
-        worker.start()
-        shop.task.enqueue(1)
-        until(lambda: shop.ended() == 1)
-        assert shop.receivers._workers == {}
-        worker.stop()
-        assert shop.ran == {1: 1}
-
-    def test_a_fair_one_does_not(self, open_shop: Any) -> None:
-        shop, _ = open_shop()
+class TestSeveralQueues:
+    @pytest.mark.parametrize("order", ["priority", "strict", "fair"])
+    def test_jobs_come_without_being_asked_for(self, open_shop: Any, order: str) -> None:
+        store = ClaimedStore()
+        shop, _ = open_shop(store)
 
         @shop.app.task(queue="mail", name="mail")
         def mail(number: int) -> None:
             shop.ran[number] += 1
 
-        shop._stack.callback((worker := Worker(shop.app, ["orders", "mail"], threads=2, order="fair")).stop, 0)
-        worker.start()
-        shop.task.enqueue(1)
-        mail.enqueue(2)
-        until(lambda: shop.receivers.fed(["orders", "mail"]))
-        for number in range(3, 50):
+        shop.app.queue("mail").configure(max_rate=None)
+        shop.started(queues=["orders", "mail"], order=order)
+        store.claims.clear()
+        for number in range(1, 50):
             (shop.task, mail)[number % 2].enqueue(number)
-        until(lambda: sum(shop.ran.values()) == 49)
+        until(lambda: sum(shop.ran.values()) == 50)
         assert set(shop.ran.values()) == {1}
+        assert all(claim.ids for claim in store.claims)
+
+    @pytest.mark.parametrize("order", ["priority", "strict"])
+    def test_the_best_of_those_that_have_come_is_next(self, open_shop: Any, order: Order) -> None:
+        """Two managers have sent jobs of one queue each."""
+        shop, _ = open_shop()
+        row = WorkerRow("w", "host", 1, ("orders", "mail"), 1, 10.0, order=order)
+        one = Receiver(row, lambda _: None)
+        for queue, rank in (("mail", 2), ("orders", 1), ("mail", 0)):
+            one._buffer.setdefault(queue, []).append(_Waiting(created_row(queue, rank), Link(), time.monotonic()))
+        shop.receivers._workers["w"] = _Worker(one)
+        served = ServedQueues(shop.app.context, ["orders", "mail"], {})
+        due = DueQueues(shop.app.context, served, poll=300, order=order)
+        due.fed, due.came = True, lambda: shop.receivers.came(["orders", "mail"])
+        got = []
+        while turns := due.next() if one.came() else []:
+            for turn in turns:
+                rows = one.claim(Claim(turn.queue, 1, "t", worker="w", min_rank=turn.min_rank))
+                due.claimed(turn, Claimed(rows))
+                got += [(row.queue, row.rank) for row in rows]
+                if rows:
+                    break
+        first, second = [("mail", 2), ("orders", 1)][:: 1 if order == "priority" else -1]
+        assert got == [first, second, ("mail", 0)]
+
+    def test_a_job_before_which_others_go_for_long_is_given_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(receiver, "PASSED_OVER_SECONDS", 0.0)
+        one = Receiver(WorkerRow("w", "host", 1, ("orders", "mail"), 1, 10.0, order="strict"), lambda _: None)
+        link = Link()
+        link.up = True
+        one.take_in(link, [created_row("mail", 0), created_row("orders", 0)], [False, False])
+        (mail,) = [waiting.row for waiting in one._buffer["mail"]]
+        assert len(one.claim(Claim("orders", 1, "t", worker="w"))) == 1
+        assert list(link.outgoing) == [Refused(mail.lease)]
+        assert one.came() == {}
+
+
+def created_row(queue: str, rank: int) -> JobRow:
+    """Return a row of a running job."""
+    row = created(new_job(queue=queue), 1)
+    return row._replace(rank=rank, token="m:1:t", state=JobState.RUNNING.value)

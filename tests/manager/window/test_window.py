@@ -65,7 +65,7 @@ class Scene:
     def take(self, limit: int = 10_000, *, gone: bool = True) -> list[str]:
         """Take jobs; `gone`: they leave the queue."""
         self.window.due(self.clock.now())
-        taken = [key.id for key, _ in self.window.take(limit, lambda _: "receiver")]
+        taken = [key.id for key, _ in self.window.take(limit, lambda *_: "receiver")]
         self.store.cancel(taken if gone else [])
         return taken
 
@@ -112,7 +112,7 @@ class TestOrder:
         scene.push(*(job._replace(lane=n % 2) for n, job in enumerate(jobs(10))))
         scene.look()
         scene.window.due(scene.clock.now())
-        taken = scene.window.take(100, lambda lane: "receiver" if lane == 1 else None)
+        taken = scene.window.take(100, lambda lane, _: "receiver" if lane == 1 else None)
         assert {key.lane for key, _ in taken} == {1}
         assert len(scene.window) == 5
 
@@ -291,7 +291,7 @@ class TestPushed:
         scene.push(*some)
         scene.look()
         scene.window.due(scene.clock.now())
-        taken = scene.window.take(3, lambda _: "receiver")
+        taken = scene.window.take(3, lambda *_: "receiver")
         scene.window.put_back(key for key, _ in taken[1:])
         assert scene.take() == ids(some[1:])
 

@@ -18,6 +18,7 @@ from uuid import uuid4
 
 from stanchion.manager.dispatch.calls import Calls, apart
 from stanchion.manager.dispatch.peers import Peer, Peers, Placing, free
+from stanchion.manager.dispatch.precedence import Precedence
 from stanchion.manager.dispatch.rounds import MOST, Rounds
 from stanchion.manager.dispatch.sender import Sender, Stored
 from stanchion.manager.dispatch.slices import Slices
@@ -124,27 +125,35 @@ class Claims:
         if now is None:
             return False
         loop_time = asyncio.get_running_loop().time()
+        precedence, kept = self.precedence(now), True
         for queue in self._in_order():
             window = self._slices.windows[queue]
             window.due(now)
             if window.best() is None or self._rests_at(queue, loop_time):
                 continue
-            taken = self._take(window)
+            before = len(window)
+            taken = self._take(window, precedence)
             if window.runs_low:
                 self.read_on()
             if taken:
                 self._last = queue
                 await self._reserve(window, taken)
                 return True
+            kept &= len(window) == before
         self._set_timer()
-        return False
+        return not kept  # jobs that were set aside may have held back other queues
+
+    def precedence(self, now: int) -> Precedence:
+        """Return which queues come first for receivers, by the store's time."""
+        loop_time = asyncio.get_running_loop().time()
+        return Precedence(self._slices.windows, lambda queue: self._rests_at(queue, loop_time), now)
 
     def _in_order(self) -> list[str]:
         """Return the queues, from the one after the queue served last."""
         return sorted(self._slices.windows, key=lambda queue: (queue <= self._last, queue))
 
-    def _take(self, window: Window) -> list[Taken]:
-        placing = Placing(self._peers, window.queue)
+    def _take(self, window: Window, precedence: Precedence) -> list[Taken]:
+        placing = Placing(self._peers, window.queue, precedence)
         if not placing.room:
             return []
         taken = []

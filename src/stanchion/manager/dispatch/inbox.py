@@ -21,6 +21,7 @@ from stanchion.errors import StoreUnavailable
 from stanchion.manager.dispatch.calls import Calls, apart
 from stanchion.manager.dispatch.claims import UnderWay, new_token
 from stanchion.manager.dispatch.peers import Peer, Peers, Placing, free
+from stanchion.manager.dispatch.precedence import Precedence
 from stanchion.manager.dispatch.rounds import MOST, Rounds
 from stanchion.manager.dispatch.sender import Sender, Stored
 from stanchion.manager.dispatch.slices import Slices
@@ -74,6 +75,7 @@ class Inbox:
         self._jobs = self._bytes = 0
         self.rounds = Rounds("pushes", self._round)
         self.ready: Callable[[], None] = lambda: None
+        self.precedence: Callable[[int], Precedence] = lambda now: Precedence({}, lambda _: False, now)
         self.held_back: Callable[[], bool] = lambda: False
         self.under_way: UnderWay | None = None
         self._closed = False
@@ -167,10 +169,10 @@ class Inbox:
         queue = max(of, key=lambda one: len(of[one]), default=None)
         if queue is None:
             return None
-        placing = Placing(self._peers, queue)
+        placing = Placing(self._peers, queue, self.precedence(self._time.now() or 0))
         places: dict[str, tuple[Owned, Peer]] = {}
         for job, owned in sorted(of[queue], key=lambda one: -one[0].priority):
-            peer = placing.choose(job.lane)
+            peer = placing.choose(job.lane, job.priority)
             if peer is not None:
                 places[job.id] = (owned, peer)
         if not places:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 
 from stanchion.manager.dispatch.flight import Flights
+from stanchion.manager.dispatch.precedence import NONE, Precedence
 from stanchion.manager.dispatch.receiver import Receiver
 
 
@@ -95,16 +96,19 @@ class Peers:
 
 
 class Placing:
-    """Chooses receivers for jobs of one queue: the least busy one that serves the lane; reserves its room."""
+    """Chooses receivers for jobs of one queue: the least busy one that serves the lane, and for which no other queue
+    comes first; reserves its room. Jobs are to be given by rank, higher ones first.
+    """
 
-    def __init__(self, peers: Peers, queue: str) -> None:
+    def __init__(self, peers: Peers, queue: str, precedence: Precedence) -> None:
         self._queue = queue
         self._room: dict[str, int] = {}
+        self._lowest: dict[str, int] = {}
         self._heap: list[tuple[float, int, Peer]] = []
         for number, peer in enumerate(peers.connected()):
             room = peers.room(peer) if queue in peer.receiver.queues else 0
-            if room:
-                self._room[peer.id] = room
+            if room and (lowest := precedence.lowest(peer.receiver, queue)) < NONE:
+                self._room[peer.id], self._lowest[peer.id] = room, lowest
                 self._heap.append((self._load(peer), number, peer))
         heapify(self._heap)
 
@@ -113,12 +117,14 @@ class Placing:
         """How many jobs all of them take."""
         return sum(self._room.values())
 
-    def choose(self, lane: int) -> Peer | None:
-        """Return a receiver for a job of a lane, whose room is reserved; None if none has room."""
+    def choose(self, lane: int, rank: int) -> Peer | None:
+        """Return a receiver for a job of a lane and rank, whose room is reserved; None if none has room."""
         passed = []
         chosen = None
         while self._heap and chosen is None:
             entry = heappop(self._heap)
+            if rank < self._lowest[entry[2].id]:
+                continue  # nor does it get one of a lower rank
             if entry[2].serves(self._queue, lane):
                 chosen = entry
             else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from stanchion.manager.leadership.owner import Owned
@@ -35,7 +35,8 @@ class Receiver(Protocol):
     """The stream of one receiver. Its methods are called in the event loop, never wait, and do nothing after its end.
 
     `id`: that of the instance, new for each process. `worker`: the id of its worker row; "": its jobs have leases.
-    `capacity`: how many jobs it takes. `lanes`: the first and last lane of each queue of which it serves not all.
+    `capacity`: how many jobs it takes. `queues`: in their order. `order`: how it chooses among them; see `Precedence`.
+    `lanes`: the first and last lane of each queue of which it serves not all.
     """
 
     @property
@@ -45,7 +46,9 @@ class Receiver(Protocol):
     @property
     def capacity(self) -> int: ...
     @property
-    def queues(self) -> frozenset[str]: ...
+    def queues(self) -> Collection[str]: ...
+    @property
+    def order(self) -> str: ...
     @property
     def lanes(self) -> Mapping[str, tuple[int, int]]: ...
 

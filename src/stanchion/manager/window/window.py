@@ -152,9 +152,10 @@ class Window:
         """Return the due time of the job that has been ready for longest, of those that go out next in their lanes."""
         return min((head.run_at for lane in list(self._ready) if (head := self._head(lane)) is not None), default=None)
 
-    def best(self) -> int | None:
-        """Return the highest rank that is ready."""
-        return max((head.rank for lane in list(self._ready) if (head := self._head(lane)) is not None), default=None)
+    def best(self, lanes: tuple[int, int] | None = None) -> int | None:
+        """Return the highest rank that is ready; with `lanes`, in those from the first to the last."""
+        heads = (self._head(lane) for lane in list(self._ready) if lanes is None or lanes[0] <= lane <= lanes[1])
+        return max((head.rank for head in heads if head is not None), default=None)
 
     def quiet(self, rank: int) -> bool:
         """Return True if no job of this rank or a higher one is known to wait, and none was left unread by a look."""
@@ -163,10 +164,11 @@ class Window:
             return False
         return not any(group.edge is not None for (_, of), group in self._groups.items() if of >= rank)
 
-    def take(self, limit: int, taker: Callable[[int], Taker | None]) -> list[tuple[Key, Taker]]:
+    def take(self, limit: int, taker: Callable[[int, int], Taker | None]) -> list[tuple[Key, Taker]]:
         """Take up to `limit` ready jobs in their order, each with what takes it.
 
-        `taker` is asked for each job by its lane; None: nothing takes jobs of this lane now.
+        `taker` is asked for each job by its lane and rank; None: nothing takes jobs of this lane, of this rank or a
+        lower one, now.
         """
         taken: list[tuple[Key, Taker]] = []
         refused: set[int] = set()
@@ -174,7 +176,7 @@ class Window:
             rank = self._rank_of(lanes[0])
             while lanes and len(taken) < limit:
                 lane = lanes.pop(0)
-                to = taker(lane)
+                to = taker(lane, rank)
                 if to is None:
                     refused.add(lane)
                     continue

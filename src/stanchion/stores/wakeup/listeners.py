@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import count
 from weakref import WeakSet
 
@@ -54,6 +54,10 @@ class EventListener:
         """True while jobs of all its queues come to this process without a look, with a sign."""
         return self._owner.fed(self.queues)
 
+    def came(self) -> Mapping[str, Collection[int]]:
+        """Return the ranks of the jobs that have come so, and that no claim has got yet, by queue."""
+        return self._owner.came(self.queues)
+
     def wake(self) -> None:
         """End the current wait, or the next one."""
         self.waits_since = None
@@ -79,6 +83,7 @@ class Listeners:
     def __init__(self, *, connected: Callable[[EventListener], bool] = lambda _listener: True) -> None:
         self.connected = connected
         self.fed: Callable[[Collection[str]], bool] = lambda _queues: False
+        self.came: Callable[[Collection[str]], Mapping[str, Collection[int]]] = lambda _queues: {}
         reset_after_fork(self)
 
     def begin(self) -> None:

@@ -166,7 +166,8 @@ class ReceiverStream:
         self.context = context
         self.id: str = hello.receiver
         self.worker: str = hello.worker.id if hello.HasField("worker") else ""
-        self.queues = frozenset(hello.queues)
+        self.queues = dict.fromkeys(hello.queues)
+        self.order: str = hello.worker.order or "fair"
         self.lanes: Mapping[str, tuple[int, int]] = {
             one.queue: (one.first, one.last) for one in LANES.take(hello.lanes)
         }

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from stanchion.core.ids import new_id
 from stanchion.stores.grpc.receiving.capacity import Capacity
@@ -28,6 +29,9 @@ from stanchion.stores.wire.outcomes import Elsewhere, Refused, Reported
 ANSWER_SECONDS = 1.0
 """Time for a manager to confirm outcomes; then they are stored by a call of another one."""
 
+PASSED_OVER_SECONDS = 1.0
+"""Time that a job waits in the buffer of a worker of several queues while those of other queues go first."""
+
 
 class Link:
     """What a receiver keeps of its stream to one manager. `up`: jobs and outcomes pass; look under the lock."""
@@ -43,16 +47,29 @@ class Link:
             self.outgoing.append(outcome)
 
 
-class Receiver:
-    """The jobs of one worker. `arrived` is called with the queues of jobs that have come."""
+class _Waiting(NamedTuple):
+    """A job in the buffer, the link by which it came, and since when it waits, on the monotonic clock."""
 
-    def __init__(self, row: WorkerRow, arrived: Callable[[Collection[str]], None]) -> None:
-        self.id, self.row, self._arrived = new_id(), row, arrived
+    row: JobRow
+    link: Link
+    since: float
+
+
+class Receiver:
+    """The jobs of one worker.
+
+    `arrived` is called with the queues of jobs that have come, `stop` once one of its jobs should stop.
+    """
+
+    def __init__(
+        self, row: WorkerRow, arrived: Callable[[Collection[str]], None], stop: Callable[[], None] = lambda: None
+    ) -> None:
+        self.id, self.row, self._arrived, self.stop_jobs = new_id(), row, arrived, stop
         self.changed = threading.Condition()
         self.capacity, self.epochs = Capacity(), Epochs()
         self.stopping = self.leaving = False
         """It takes no more jobs; it has none left and ends its streams."""
-        self._buffer: dict[str, list[tuple[JobRow, Link]]] = {}
+        self._buffer: dict[str, list[_Waiting]] = {}
         self._held: dict[Lease, Link] = {}
         self._settling: list[Settling] = []
 
@@ -62,12 +79,12 @@ class Receiver:
         """Yield all jobs that it has."""
         yield from self._held
         for rows in self._buffer.values():
-            for row, _ in rows:
-                yield row.lease
+            for one in rows:
+                yield one.row.lease
 
     def has(self, link: Link) -> int:
         """Return how many jobs it has of one manager."""
-        buffered = sum(one is link for rows in self._buffer.values() for _, one in rows)
+        buffered = sum(one.link is link for rows in self._buffer.values() for one in rows)
         return buffered + sum(one is link for one in self._held.values())
 
     def room(self) -> int:
@@ -78,12 +95,12 @@ class Receiver:
 
     def take_in(self, link: Link, rows: Sequence[JobRow], late: Sequence[bool]) -> None:
         """Buffer the jobs of a message; refuse those that are late."""
-        queues = set()
+        queues, now = set(), time.monotonic()
         for row, is_late in zip(rows, late, strict=True):
             if is_late or self.stopping:
                 link.send(Refused(row.lease))
             else:
-                self._buffer.setdefault(row.queue, []).append((row, link))
+                self._buffer.setdefault(row.queue, []).append(_Waiting(row, link, now))
                 queues.add(row.queue)
         if queues:
             self._arrived(queues)
@@ -106,7 +123,7 @@ class Receiver:
         link.unconfirmed.clear()
         link.outgoing.clear()
         for queue, rows in list(self._buffer.items()):
-            self._buffer[queue] = [one for one in rows if one[1] is not link]
+            self._buffer[queue] = [one for one in rows if one.link is not link]
         self.changed.notify_all()
 
     # -- the worker's calls
@@ -119,15 +136,32 @@ class Receiver:
             if self.capacity.jobs > before:
                 self.changed.notify_all()
             waiting = self._buffer.get(claim.queue, [])
-            fitting = sorted((one for one in waiting if one[0].rank >= claim.min_rank), key=lambda one: -one[0].rank)
+            fitting = sorted((one for one in waiting if one.row.rank >= claim.min_rank), key=lambda one: -one.row.rank)
             taken = fitting[: claim.limit]
-            alone = next((place for place, one in enumerate(taken) if is_alone(one[0])), None)
+            alone = next((place for place, one in enumerate(taken) if is_alone(one.row)), None)
             if alone is not None:  # such a job is handed out by itself
                 taken = taken[: max(1, alone)]
             for one in taken:
                 waiting.remove(one)
-                self._held[one[0].lease] = one[1]
-            return [row for row, _ in taken]
+                self._held[one.row.lease] = one.link
+            self._give_back_passed_over()
+            return [one.row for one in taken]
+
+    def came(self) -> dict[str, set[int]]:
+        """Return the ranks of the jobs in the buffer, by queue."""
+        with self.changed:
+            return {queue: {one.row.rank for one in rows} for queue, rows in self._buffer.items() if rows}
+
+    def _give_back_passed_over(self) -> None:
+        """Give back jobs before which others have gone for long: another worker may have no such jobs."""
+        if len(self.row.queues) == 1:
+            return
+        since = time.monotonic() - PASSED_OVER_SECONDS
+        for queue, rows in self._buffer.items():
+            for one in rows:
+                if one.since < since:
+                    one.link.send(Refused(one.row.lease))
+            self._buffer[queue] = [one for one in rows if one.since >= since]
 
     def settle(self, commits: Sequence[Commit]) -> dict[Lease, Answer | None]:
         """Send outcomes up, those of jobs with a stream; return their answers, None for those without one in time."""
@@ -173,8 +207,8 @@ class Receiver:
         with self.changed:
             self.stopping = True
             for rows in self._buffer.values():
-                for row, link in rows:
-                    link.send(Refused(row.lease))
+                for one in rows:
+                    one.link.send(Refused(one.row.lease))
             self._buffer.clear()
             self.changed.notify_all()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from stanchion.core.forks import reset_after_fork
@@ -37,11 +37,7 @@ class _Worker:
 
 
 class Receivers:
-    """Feeds the claims of workers by streams from all managers.
-
-    Streams serve workers with one queue, or with the order "fair": managers know no order among queues. Others claim by
-    calls, and so does each worker until its streams are open.
-    """
+    """Feeds the claims of workers by streams from all managers. Until these are open, a worker claims by calls."""
 
     def __init__(self, channels: Channels, calls: Calls, pieces: Pieces, listeners: Listeners) -> None:
         self._channels, self._calls, self._pieces, self._listeners = channels, calls, pieces, listeners
@@ -54,6 +50,7 @@ class Receivers:
         self._channels.keep((self._workers, self._topology))
         self._lock = threading.RLock()
         self._rows: dict[str, WorkerRow] = {}
+        self._told: dict[str, Callable[[], None]] = {}
         self._workers, self._topology = {}, None
 
     # -- workers
@@ -70,13 +67,21 @@ class Receivers:
                 before, worker.receiver.row = worker.receiver.row, row
                 if not _streams_to(row):
                     worker.receiver.stop()
-                elif (row.queues, row.lanes) != (before.queues, before.lanes):
+                elif (row.queues, row.lanes, row.order) != (before.queues, before.lanes, before.order):
                     changed += worker.streams.values()
         for stream in changed:
             stream.begin_again()
 
+    def on_stop(self, worker: str, told: Callable[[], None]) -> None:
+        """Call `told` once a job of a worker should stop, until it leaves."""
+        self._told[worker] = told
+
     def leave(self, worker: str) -> None:
         """Say goodbye to all managers."""
+        self._told.pop(worker, None)
+        self._end(worker)
+
+    def _end(self, worker: str) -> None:
         with self._lock:
             self._rows.pop(worker, None)
             one = self._workers.pop(worker, None)
@@ -93,7 +98,7 @@ class Receivers:
         """End all streams; jobs that are not begun go back, uncounted."""
         for worker in list(self._workers):
             row = self._rows.get(worker)
-            self.leave(worker)
+            self._end(worker)
             if row is not None:
                 self._rows[worker] = row
 
@@ -118,6 +123,15 @@ class Receivers:
             for worker in list(self._workers.values())
         )
 
+    def came(self, queues: Collection[str]) -> Mapping[str, Collection[int]]:
+        """Return the ranks of the jobs of these queues that have come to workers, and that no claim has got yet."""
+        found: dict[str, set[int]] = {}
+        for worker in list(self._workers.values()):
+            for queue, ranks in worker.receiver.came().items():
+                if queue in queues:
+                    found.setdefault(queue, set()).update(ranks)
+        return found
+
     def _feeds(self, worker: _Worker, queue: str) -> bool:
         """Return True if each manager sends jobs to a worker, and the queue has an owner."""
         managers = {} if self._topology is None else self._topology.managers
@@ -133,13 +147,18 @@ class Receivers:
                 return None
             found = self._workers.get(worker_id)
             if found is None:
-                receiver = Receiver(row, self._listeners.announce)
+                receiver = Receiver(row, self._listeners.announce, lambda: self._stop(worker_id))
                 found = self._workers[worker_id] = _Worker(receiver)
                 if self._topology is None:
                     self._topology = Topology(self._channels, self._calls, self._follow)
                     self._topology.start()
         self._follow()
         return found
+
+    def _stop(self, worker_id: str) -> None:
+        told = self._told.get(worker_id)
+        if told is not None:
+            told()
 
     def _follow(self) -> None:
         """Open streams to managers that have come, and end those to managers that are gone."""
@@ -195,4 +214,4 @@ class Receivers:
 
 def _streams_to(row: WorkerRow) -> bool:
     """Return True for a worker that gets its jobs by streams."""
-    return row.state == "running" and row.order is not None and (row.order == "fair" or len(row.queues) == 1)
+    return row.state == "running" and row.order is not None

@@ -190,6 +190,8 @@ class ReceiveStream:
             if down.draining:
                 link.up = False
             receiver.changed.notify_all()
+        if down.cancel:
+            receiver.stop_jobs()
 
 
 def wait_for_end(streams: list[ReceiveStream], seconds: float) -> None:
