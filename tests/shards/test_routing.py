@@ -9,8 +9,9 @@ import pytest
 
 from stanchion import CannotJoin, InvalidInput, Push, Stanchion
 from stanchion.stores.records.query import Query
+from stanchion.stores.records.shard_map import ShardMap
 from stanchion.stores.registry import absolute_url, open_store
-from stanchion.stores.shards.map import ShardMap, map_in
+from stanchion.stores.shards.map import map_in
 
 
 def test_partitions_are_where_the_map_says(app: Stanchion, tmp_path: Path) -> None:
@@ -99,4 +100,4 @@ def test_a_missing_map_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match=r"shards\.toml|none\.toml"):
             open_store(url)
     assert absolute_url(f"shards:///{tmp_path}/s.toml") == f"shards:///{tmp_path}/s.toml"
-    assert not ShardMap("a", {}, {"q#1": "a"}).divides("q")
+    assert not ShardMap("a", {"q#1": "a"}).divides("q")

@@ -24,13 +24,14 @@ Running jobs finish in the source; jobs that are rolled back meanwhile are copie
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from stanchion.copying.guard import HEARTBEAT, Guard
 from stanchion.errors import InvalidInput
 from stanchion.partitions.settings import PARTITIONED
 from stanchion.partitions.store import PartitionedStore, with_partitions
+from stanchion.stores.hand_over import fitting, hand_over, portions
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Condition, Query
@@ -45,8 +46,6 @@ _QUEUED = Query("live", (Condition("state", "in", ("scheduled", "ready", "waitin
 """All jobs that are not running, including dead letters."""
 _FINISHED = Query("history")
 _FIRST_PAGE, _LARGEST_PAGE = 50, 1000
-_CHARACTERS = 8 * 1024 * 1024
-"""Characters of jobs in one call, unless a single job has more."""
 _POLL_SECONDS = 0.5
 
 
@@ -188,45 +187,13 @@ class Transfer:
                 count = self._hand_over(portion, refused)
                 self._watcher.moved(copied.queue, count)
                 moved += count
-            fitting = _CHARACTERS * len(rows) // max(1, sum(map(weight, rows)))
-            limit = max(1, min(_LARGEST_PAGE, 2 * query.limit, fitting))
+            limit = fitting(rows, min(_LARGEST_PAGE, 2 * query.limit))
             query = None if after is None else replace(query, after=after, limit=limit)
         if such is _QUEUED:
             copied.refused, copied.of_flows = refused, of_flows
         return moved
 
     def _hand_over(self, rows: list[JobRow], refused: list[str]) -> int:
-        self._guard.stand()
-        there = self._destination.adopt(rows)
-        refused += [row.id for row, adopted in zip(rows, there, strict=True) if not adopted]
-        adopted = [row.ref for row, adopted in zip(rows, there, strict=True) if adopted]
-        deleted = self._source.delete(adopted)
-        left = [ref for ref, gone in zip(adopted, deleted, strict=True) if not gone]
-        # Jobs still in the source were handed out after all. Missing ones were deleted there by another caller, so the
-        # destination has the only copy.
-        known = self._source.fetch([ref.id for ref in left]) if left else {}
-        if kept := [ref for ref in left if ref.id in known]:
-            self._guard.stand()
-            self._destination.delete(kept)
-        return len(adopted) - len(kept)
-
-
-def portions(rows: Sequence[JobRow]) -> Iterator[list[JobRow]]:
-    """Split jobs so that each portion fits into one call."""
-    portion: list[JobRow] = []
-    size = 0
-    for row in rows:
-        if portion and size + weight(row) > _CHARACTERS:
-            yield portion
-            portion, size = [], 0
-        portion.append(row)
-        size += weight(row)
-    if portion:
-        yield portion
-
-
-def weight(row: JobRow) -> int:
-    """Return the approximate size of a job, in characters."""
-    kept = (row.arrival_payload, row.entry_payload, row.trail)
-    texts = (row.payload, *kept, row.headers, row.errors, row.result)
-    return 200 + sum(len(text) for text in texts if text)
+        handed = hand_over(self._source, self._destination, rows, self._guard.stand)
+        refused += handed.refused
+        return handed.moved

@@ -19,6 +19,7 @@ from stanchion.stores.records.managers import ManagerStatus
 from stanchion.stores.records.outcomes import Outcome
 from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
+from stanchion.stores.records.shard_map import ShardMap
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.records.workers import Beat, WorkerRow
@@ -318,6 +319,19 @@ class BehindManagers(Protocol):
         """Call `told`, from any thread, once a job of a worker should stop; its next heartbeat says which. Until it
         leaves.
         """
+
+
+class OverShards(Protocol):
+    """Optional port of a store of several shards, by which partitions change their shard."""
+
+    def chart(self) -> ShardMap:
+        """Read the map on record, and return it."""
+
+    def change_chart(self, change: Callable[[ShardMap], ShardMap]) -> ShardMap:
+        """Change the map on record by compare-and-set; return it as it is afterwards. `change` may be called again."""
+
+    def shard(self, name: str) -> Store:
+        """Return the store of one shard, whose errors name it."""
 
 
 class ArrowReads(Protocol):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from stanchion.manager.leadership.clock import boot_clock
+from stanchion.core.boot_clock import boot_clock
 from stanchion.manager.leadership.rows import SLICE, slice_row
 from stanchion.stores.protocol import Store
 from stanchion.stores.registry import open_store

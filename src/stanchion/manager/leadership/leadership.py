@@ -25,8 +25,8 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from stanchion.core.backoff import Backoff
+from stanchion.core.boot_clock import boot_clock
 from stanchion.errors import StoreUnavailable
-from stanchion.manager.leadership.clock import boot_clock
 from stanchion.manager.leadership.holdings import Holdings
 from stanchion.manager.leadership.owner import Owned, Owner
 from stanchion.manager.leadership.plan import Plan, plan_for

@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from stanchion.core.boot_clock import boot_clock
 from stanchion.manager.dispatch.delays import Delays
 from stanchion.manager.dispatch.engine import Engine
-from stanchion.manager.leadership.clock import boot_clock
 from stanchion.manager.leadership.leadership import LEASE_SECONDS, Leadership
 from stanchion.manager.server.pool import StoreCalls
 from stanchion.manager.server.server import ManagerServer

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stanchion.app import Stanchion
-from stanchion.copying.transfer import weight
 from stanchion.errors import ArchiveBusy, InvalidInput
 from stanchion.spark.archiving.done import Archive
 from stanchion.spark.archiving.files import Written, drop, ends_in
 from stanchion.spark.archiving.parts import Archived, Purger, end_of, fresh, write_part
 from stanchion.spark.archiving.table import ArchiveTable, new_archive, open_archive
+from stanchion.stores.hand_over import weight
 from stanchion.stores.protocol import pages
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Query

@@ -71,6 +71,10 @@ class Query:
         """Return the query with additional conditions."""
         return replace(self, where=(*self.where, *where))
 
+    def following(self, after: str, limit: int) -> Self:
+        """Return the query for the page after a cursor, with another limit."""
+        return replace(self, after=after, limit=limit)
+
 
 class Horizon(NamedTuple):
     """The moment of a read, and who may still add to what was before it.

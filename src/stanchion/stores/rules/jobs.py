@@ -159,6 +159,17 @@ def detached(row: JobRow) -> JobRow:
     return detached_row if row.finished_at is not None else detached_row._replace(state=QUEUED)
 
 
+def arriving(row: JobRow) -> JobRow:
+    """Return a job as the shard receives it to which its partition moves: a retry that holds its order key is due.
+
+    The job has begun before the others of its key, which do not wait for it there. It comes before them by its time.
+    """
+    there = detached(row._replace(cancel_requested=False))
+    if row.finished_at is None and held_between(row):
+        return there._replace(run_at=min(row.run_at, row.enqueued_at))
+    return there
+
+
 def _unreserved(row: JobRow) -> JobRow:
     # The last token stays: a settle repeated after a lost reply recognises its own work by it.
     return row._replace(

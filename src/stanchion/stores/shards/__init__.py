@@ -22,12 +22,13 @@ def open_store(url: str, open_shard: Callable[[str], Store]) -> ShardedStore:
 
     The path is like that of SQLite: `shards:///shards.toml` is relative, `shards:////etc/shards.toml` is not.
     """
-    from stanchion.stores.shards.shard import Shard
+    from stanchion.stores.shards.roster import Roster
     from stanchion.stores.shards.store import ShardedStore
 
     path = url.removeprefix(f"{SCHEME}:///")
     if path == url or not path:
         raise InvalidInput(f"{url!r} names no file with the shards: write {SCHEME}:///shards.toml")
-    chart = map_in(Path(path).expanduser())
-    shards = {name: Shard(name, open_shard(of), is_default=name == chart.default) for name, of in chart.urls.items()}
-    return ShardedStore(chart, shards)
+    file = Path(path).expanduser().absolute()
+    urls, given = map_in(file)
+    stores = {name: open_shard(of) for name, of in urls.items()}
+    return ShardedStore(given, Roster(given.default, stores, lambda: map_in(file).urls, open_shard))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable
 
 from stanchion.core.forks import reset_after_fork
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.outcomes import Rollback
 from stanchion.stores.rules.lost_replies import LostReplies
+from stanchion.stores.shards.fleet import Fleet
 from stanchion.stores.shards.shard import Shard
 
 
@@ -21,8 +21,8 @@ class ShardClaims:
     and may not ask for these again. So they are given back, as soon as the shard answers.
     """
 
-    def __init__(self, shard_of: Callable[[str], Shard]) -> None:
-        self._shard_of = shard_of
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
         reset_after_fork(self)
 
     def begin(self) -> None:
@@ -31,8 +31,13 @@ class ShardClaims:
         self._lost: defaultdict[str, LostReplies] = defaultdict(LostReplies)
 
     def claim(self, claim: Claim) -> Claimed:
-        """Reserve jobs of a physical queue; none if its shard is down, unless it is the default shard."""
-        shard = self._shard_of(claim.queue)
+        """Reserve jobs of a physical queue; none if its shard is down, unless it is the default shard.
+
+        None either from a partition that is on its way, whose shards don't hand out jobs.
+        """
+        shard = self._fleet.of(claim.queue)
+        if self._fleet.held(claim.queue) and not claim.repeat:
+            return Claimed([])
         if shard.is_default or claim.ids:
             return shard.ask(shard.store.claim, claim)
         if shard.down:

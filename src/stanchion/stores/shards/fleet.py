@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.shard_map import ShardMap
 from stanchion.stores.rules.unanswered import ShardUnavailable
-from stanchion.stores.shards.map import ShardMap
+from stanchion.stores.shards.charts import Charts
+from stanchion.stores.shards.roster import Roster
 from stanchion.stores.shards.shard import Shard
 
 T = TypeVar("T")
@@ -18,22 +20,38 @@ R = TypeVar("R")
 class Fleet:
     """The shards of a map, the default shard first."""
 
-    def __init__(self, chart: ShardMap, shards: Mapping[str, Shard]) -> None:
-        self._chart, self._shards = chart, shards
-        self.default = shards[chart.default]
-        self.all = [self.default, *(shard for shard in shards.values() if shard is not self.default)]
+    def __init__(self, charts: Charts, roster: Roster) -> None:
+        self._charts, self._roster = charts, roster
+        self.default, self.named = roster.default, roster.named
+
+    @property
+    def all(self) -> list[Shard]:
+        """All shards, the default shard first."""
+        return self._roster.all
 
     def of(self, queue: str) -> Shard:
         """Return the shard of a physical queue."""
-        return self._shards[self._chart.of(queue)]
+        return self.named(self._charts.now.of(queue))
+
+    def others(self, queue: str) -> list[Shard]:
+        """Return the shards that may have jobs or history of a physical queue beside its own."""
+        return list(map(self.named, self._charts.now.others(queue)))
+
+    def held(self, queue: str) -> bool:
+        """Return True if no shard hands out jobs of a physical queue, as it is on its way."""
+        return self._charts.now.held(queue)
 
     def split(self, items: Sequence[T], queue_of: Callable[[T], str]) -> Iterator[tuple[Shard, list[T]]]:
         """Yield the shards of some items, by the physical queue of each, and their items in order."""
-        for shard, places in self._places(items, queue_of).items():
+        for shard, places in self._places(items, queue_of, self._charts.now).items():
             yield shard, [items[place] for place in places]
 
     def each(
-        self, items: Sequence[T], queue_of: Callable[[T], str], ask: Callable[[Shard, list[T]], Sequence[R]]
+        self,
+        items: Sequence[T],
+        queue_of: Callable[[T], str],
+        ask: Callable[[Shard, list[T]], Sequence[R]],
+        chart: ShardMap | None = None,
     ) -> list[R]:
         """Return the answers for all items, in order, each asked of its shard.
 
@@ -42,7 +60,7 @@ class Fleet:
         """
         answers: dict[int, R] = {}
         failure: StoreUnavailable | None = None
-        for shard, places in self._places(items, queue_of).items():
+        for shard, places in self._places(items, queue_of, chart or self._charts.now).items():
             try:
                 answers |= zip(places, ask(shard, [items[place] for place in places]), strict=True)
             except StoreUnavailable as error:
@@ -79,8 +97,8 @@ class Fleet:
             rows += shard.ask_if_up((), shard.store.recover, most, as_of if most else None)
         return rows
 
-    def _places(self, items: Sequence[T], queue_of: Callable[[T], str]) -> dict[Shard, list[int]]:
+    def _places(self, items: Sequence[T], queue_of: Callable[[T], str], chart: ShardMap) -> dict[Shard, list[int]]:
         places: dict[Shard, list[int]] = {}
         for place, item in enumerate(items):
-            places.setdefault(self.of(queue_of(item)), []).append(place)
+            places.setdefault(self.named(chart.of(queue_of(item))), []).append(place)
         return places

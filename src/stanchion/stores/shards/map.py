@@ -1,4 +1,4 @@
-"""The map of shards: their URLs, and the partitions that each holds."""
+"""The file of a map: the URLs of the shards, and the partitions that each holds at first."""
 
 from __future__ import annotations
 
@@ -6,43 +6,26 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stanchion.core.checks import checked_name, refuse_unknown
-from stanchion.core.partition_names import MAX_PARTITIONS, checked_queue, logical_name, partition_name
+from stanchion.core.partition_names import MAX_PARTITIONS, checked_queue, partition_name
 from stanchion.errors import InvalidInput
+from stanchion.stores.records.shard_map import ShardMap
 
 _FIELDS = ("default", "shards", "partitions")
 _SQLITE = "sqlite:///"
 _RANGE = re.compile(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", re.ASCII)
 
 
-class ShardMap:
-    """Which shard holds what.
+class MapFile(NamedTuple):
+    """What a file says: the URLs of the shards, by name, and the map that it gives at first."""
 
-    `default`: the shard of all that `places` does not name. `urls`: those of the shards, by name. `places`: the shards
-    of partitions, by their names, such as "orders#3".
-    """
-
-    def __init__(self, default: str, urls: Mapping[str, str], places: Mapping[str, str]) -> None:
-        self.default, self.urls = default, urls
-        self.places = {name: shard for name, shard in places.items() if shard != default}
-        self._divided = frozenset(map(logical_name, self.places))
-
-    def of(self, queue: str) -> str:
-        """Return the shard of a physical queue."""
-        return self.places.get(queue, self.default)
-
-    def divides(self, queue: str) -> bool:
-        """Return True if a queue, or that of a partition, may have partitions in another shard than the default."""
-        return logical_name(queue) in self._divided
-
-    def partitions_in(self, shard: str) -> list[str]:
-        """Return the partitions that the map gives to a shard."""
-        return sorted(name for name, of in self.places.items() if of == shard)
+    urls: Mapping[str, str]
+    given: ShardMap
 
 
-def map_in(path: Path) -> ShardMap:
+def map_in(path: Path) -> MapFile:
     """Return the map in a TOML file. Raises InvalidInput if it is missing, or contradicts itself."""
     try:
         given = tomllib.loads(path.read_text("utf-8"))
@@ -56,7 +39,7 @@ def map_in(path: Path) -> ShardMap:
         raise InvalidInput(f"the map of shards {path}: {error}") from None
 
 
-def _read(given: Mapping[str, Any], folder: Path) -> ShardMap:
+def _read(given: Mapping[str, Any], folder: Path) -> MapFile:
     refuse_unknown(given, _FIELDS, "entry")
     urls = {checked_name(name, "the name of a shard"): _url(name, url, folder) for name, url in _table(given, "shards")}
     if len(set(urls.values())) < len(urls):
@@ -74,7 +57,7 @@ def _read(given: Mapping[str, Any], folder: Path) -> ShardMap:
             for number in _numbers(queue, text):
                 if places.setdefault(partition_name(queue, number), shard) != shard:
                     raise InvalidInput(f"partition {number} of queue {queue!r} is in two shards")
-    return ShardMap(default, urls, places)
+    return MapFile(urls, ShardMap(default, places))
 
 
 def _table(given: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:

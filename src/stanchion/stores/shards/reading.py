@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,10 +10,11 @@ from functools import partial
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Page, Query
-from stanchion.stores.records.queues import QueueSettings, QueueStats, Stat
+from stanchion.stores.records.queues import Counts, QueueSettings, QueueStats, Sizes, Stat
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.query import checked, cut, evenly, merged, several_of, value_of
 from stanchion.stores.shards.fleet import Fleet
+from stanchion.stores.shards.shard import Shard
 
 FOR_CLAIMS: frozenset[Stat] = frozenset(("next_due", "heads"))
 """Figures that tell what to claim: a shard that is down has none of them."""
@@ -44,7 +46,7 @@ class ShardReading:
         checked(query)
         queue = value_of(query, "queue")
         queues = several_of(query, "queue") if queue is None else (queue,)
-        shards = list(dict.fromkeys(map(self._fleet.of, queues))) or self._fleet.all
+        shards = list(dict.fromkeys(shard for name in queues for shard in self._having(name))) or self._fleet.all
         if len(shards) == 1:
             return shards[0].ask(shards[0].store.select, query)
         return merged(query, [(partial(shard.ask, shard.store.select), query) for shard in shards])
@@ -58,14 +60,27 @@ class ShardReading:
         return cut(query, ["", *evenly(sorted(bounds), min(len(bounds), max(1, parts) - 1))])
 
     def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
-        """Return figures of queues, each of its shard."""
-        found: dict[str, QueueStats] = {}
-        for shard, names in self._fleet.split([*queues], lambda name: name):
-            if FOR_CLAIMS.issuperset(fields):
-                found |= shard.ask_if_up({name: QueueStats() for name in names}, shard.store.stats, names, fields)
+        """Return figures of queues: sums over the shards that each has been in; what tells of claims, of its own."""
+        for_claims, sums = FOR_CLAIMS.intersection(fields), [one for one in fields if one not in FOR_CLAIMS]
+        found = {name: QueueStats() for name in queues}
+        for shard, names in self._fleet.split([*found], lambda name: name):
+            if not sums:
+                names = [name for name in names if not self._fleet.held(name)]
+                found |= shard.ask_if_up({}, shard.store.stats, names, fields) if names else {}
             else:
                 found |= shard.ask(shard.store.stats, names, fields)
-        return {name: found[name] for name in queues}
+        if not sums:
+            return found
+        elsewhere: defaultdict[Shard, list[str]] = defaultdict(list)
+        for name in found:
+            if for_claims and self._fleet.held(name):
+                found[name] = found[name]._replace(next_due=None, heads=())
+            for shard in self._fleet.others(name):
+                elsewhere[shard].append(name)
+        for shard, names in elsewhere.items():
+            for name, one in shard.ask(shard.store.stats, names, sums).items():
+                found[name] = _sum(found[name], one)
+        return found
 
     def lane_depths(self, queue: str, lanes: Sequence[int] | None, at_most: int) -> dict[int, int]:
         """Count the queued jobs of lanes of a physical queue."""
@@ -84,6 +99,10 @@ class ShardReading:
             found += (one for one in known if self._fleet.of(one.name) is shard)
         return sorted(found, key=lambda one: one.name)
 
+    def _having(self, queue: str) -> list[Shard]:
+        """Return the shards that may have jobs or history of a physical queue."""
+        return [self._fleet.of(queue), *self._fleet.others(queue)]
+
     def workers(self, *, holders: bool) -> list[WorkerRow]:
         """Return all workers, with the sums of their running jobs. Those in a shard that is down are not counted."""
         found: dict[str, WorkerRow] = {}
@@ -92,3 +111,10 @@ class ShardReading:
                 known = found.get(row.id)
                 found[row.id] = row if known is None else replace(known, running=known.running + row.running)
         return list(found.values())
+
+
+def _sum(one: QueueStats, other: QueueStats) -> QueueStats:
+    return one._replace(
+        states=Sizes(*map(sum, zip(one.states, other.states, strict=True))),
+        totals=Counts(*map(sum, zip(one.totals, other.totals, strict=True))),
+    )

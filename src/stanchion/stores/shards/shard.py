@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from stanchion.core.backoff import Backoff
 from stanchion.core.forks import reset_after_fork
@@ -62,6 +62,11 @@ class Shard:
             raise SchemaMismatch(f"shard {self.name!r}: {error}") from error
         self.down = False
         return answer
+
+    @property
+    def named(self) -> Store:
+        """The store, whose errors name the shard."""
+        return cast(Store, _Named(self))
 
     def verb(self, name: str) -> Callable[..., Any]:
         """Return a verb of the store whose errors name the shard."""
@@ -126,3 +131,14 @@ class Shard:
             else:
                 self.down = False
                 log.warning("shard %s answers again", self.name)
+
+
+class _Named:
+    """The store of a shard, each verb of which is asked by the shard."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._shard.store, name)
+        return partial(self._shard.ask, found) if callable(found) else found

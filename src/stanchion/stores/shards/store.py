@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
 from stanchion.errors import InvalidInput, StoreUnavailable
-from stanchion.stores.protocol import Listener
+from stanchion.stores.protocol import Listener, Store
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.flows import FlowChange
 from stanchion.stores.records.jobs import JobRef, JobRow, JobState, NewJob, Pushed, Redriven
 from stanchion.stores.records.outcomes import Outcome
-from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.records.query import Page, Query
+from stanchion.stores.records.queues import QueueSettings, QueueStats, Stat
+from stanchion.stores.records.shard_map import ShardMap
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.stores.rules.lost_leases import LostLeaseDelay
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
+from stanchion.stores.shards.charts import LEASE_SECONDS, Charts
 from stanchion.stores.shards.claims import ShardClaims
 from stanchion.stores.shards.fleet import Fleet
-from stanchion.stores.shards.map import ShardMap
+from stanchion.stores.shards.leftovers import Leftovers
+from stanchion.stores.shards.pushing import ShardPushes
 from stanchion.stores.shards.reading import ShardReading
 from stanchion.stores.shards.record import MapRecord
 from stanchion.stores.shards.refusals import Refusals
+from stanchion.stores.shards.roster import Roster
 from stanchion.stores.shards.shard import Shard
 from stanchion.stores.shards.wakeup import ShardSignals
 
@@ -40,19 +45,34 @@ class ShardedStore:
     capabilities: Capabilities
     """What all shards can do that answered at the first use."""
 
-    def __init__(self, chart: ShardMap, shards: Mapping[str, Shard]) -> None:
-        self.chart = chart
-        self._fleet = fleet = Fleet(chart, shards)
-        self._refusals = Refusals(chart)
-        self._reading, self._claims = ShardReading(fleet), ShardClaims(fleet.of)
-        self._signals, self._record = ShardSignals(fleet), MapRecord(chart, fleet)
-        self.fetch, self.select, self.partition = self._reading.fetch, self._reading.select, self._reading.partition
-        self.stats = self._reading.stats
+    def __init__(self, given: ShardMap, roster: Roster, lease: float = LEASE_SECONDS) -> None:
+        self._record = MapRecord(given, roster)
+        self._charts = charts = Charts(self._record, self._follow, lease)
+        self._fleet = fleet = Fleet(charts, roster)
+        self._refusals, self._leftovers = Refusals(charts), Leftovers(fleet, charts)
+        self._reading, self._claims, self._pushes = ShardReading(fleet), ShardClaims(fleet), ShardPushes(fleet, charts)
+        self._signals = ShardSignals(fleet)
+        self.fetch, self.partition = self._reading.fetch, self._reading.partition
         in_default = fleet.default.verb
         self.now, self.unstage = in_default("now"), in_default("unstage")
         self.semaphores = in_default("semaphores")
         self.flow_nodes, self.flow_ends = in_default("flow_nodes"), in_default("flow_ends")
         self.values, self.compare_and_set = in_default("values"), in_default("compare_and_set")
+
+    # -- the map of shards
+
+    def chart(self) -> ShardMap:
+        return self._charts.read()
+
+    def change_chart(self, change: Callable[[ShardMap], ShardMap]) -> ShardMap:
+        self._record.change(change)
+        return self._charts.read()
+
+    def shard(self, name: str) -> Store:
+        return self._fleet.named(name).named
+
+    def _follow(self, before: ShardMap, now: ShardMap) -> None:
+        self._signals.follow(queue for queue in {*before.moving, *now.former} if before.of(queue) != now.of(queue))
 
     # -- life of the store itself
 
@@ -106,6 +126,7 @@ class ShardedStore:
             except StoreUnavailable as error:
                 if shard.is_default or error.lasting:
                     raise
+        self._charts.read()
 
     def close(self) -> None:
         self._signals.close()
@@ -117,6 +138,9 @@ class ShardedStore:
     def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
         self._refusals.joining(tx)
         self._refusals.settings(queue, changes)
+        self._charts.current()
+        if self._fleet.held(queue):  # whoever moves it lets its new shard begin
+            changes = {name: value for name, value in changes.items() if name != "paused"}
         shard = self._fleet.of(queue)
         return shard.ask(shard.store.configure, queue, changes)
 
@@ -124,8 +148,10 @@ class ShardedStore:
         return self._reading.queues(names)
 
     def drop_queue(self, queue: str) -> int:
-        shard = self._fleet.of(queue)
-        return shard.ask(shard.store.drop_queue, queue)
+        if queue in self._charts.current().moving:
+            raise InvalidInput(f"{queue!r} is on its way to another shard: run `stanchion shards resume` first")
+        shards = [*self._fleet.others(queue), self._fleet.of(queue)]
+        return sum(shard.ask(shard.store.drop_queue, queue) for shard in shards)
 
     # -- jobs in and out
 
@@ -134,14 +160,10 @@ class ShardedStore:
     ) -> list[Pushed]:
         self._refusals.joining(tx)
         self._refusals.jobs(jobs)
-        claims_in = None if claim is None else self._fleet.of(claim.queue)
-
-        def push(shard: Shard, some: list[NewJob]) -> list[Pushed]:
-            return shard.ask(shard.store.push, some, claim=claim if shard is claims_in else None, repeat=repeat)
-
-        return self._fleet.each(jobs, _QUEUE, push)
+        return self._pushes.push(jobs, claim, repeat=repeat)
 
     def claim(self, claim: Claim) -> Claimed:
+        self._charts.current()
         if not claim.rows:
             self._refusals.batch(claim.queue)
         return self._claims.claim(claim)
@@ -149,9 +171,16 @@ class ShardedStore:
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         self._refusals.joining(tx)
         self._refusals.outcomes(outcomes)
-        return self._fleet.each(
-            outcomes, _LEASED_IN, lambda shard, some: shard.ask(shard.store.settle, some, repeat=repeat)
-        )
+
+        def settle(shard: Shard, some: Sequence[Outcome]) -> list[JobState | None]:
+            return shard.ask(shard.store.settle, some, repeat=repeat)
+
+        states = self._fleet.each(outcomes, _LEASED_IN, settle)
+        for place, (outcome, state) in enumerate(zip(outcomes, states, strict=True)):
+            others = self._fleet.others(outcome.lease.queue) if state is None else ()
+            for shard in others:  # the job may run, or have ended, where the partition was
+                states[place] = states[place] or settle(shard, [outcome])[0]
+        return states
 
     def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
         return self._fleet.recover(limit, as_of)
@@ -185,6 +214,14 @@ class ShardedStore:
 
     # -- reading
 
+    def select(self, query: Query) -> Page:
+        self._charts.current()
+        return self._reading.select(query)
+
+    def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
+        self._charts.current()
+        return self._reading.stats(queues, fields)
+
     def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
         return self._reading.lane_depths(queue, lanes, at_most)
 
@@ -194,12 +231,17 @@ class ShardedStore:
         return self._fleet.first_known(ids, None, lambda shard, some: shard.ask(shard.store.cancel, some))
 
     def retry(self, ids: Sequence[str]) -> list[Redriven]:
+        self._leftovers.take_home(ids)
         return self._fleet.first_known(ids, Redriven.MISSING, lambda shard, some: shard.ask(shard.store.retry, some))
 
     def delete(self, refs: Sequence[JobRef]) -> list[bool]:
+        if self._charts.current().moving:  # a job may be in two shards
+            found = [shard.ask(shard.store.delete, refs) for shard in self._fleet.all]
+            return [any(of) for of in zip(*found, strict=True)]
         return self._fleet.first_known(refs, False, lambda shard, some: shard.ask(shard.store.delete, some))
 
     def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
+        self._leftovers.bring()
         share = seconds / len(self._fleet.all)
         behind = [shard.ask_if_up((), shard.store.maintain, share) for shard in self._fleet.all]
         return list(dict.fromkeys(queue for queues in behind for queue in queues))

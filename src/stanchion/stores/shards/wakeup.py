@@ -27,14 +27,14 @@ class ShardSignals:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self.listeners = Listeners(connected=self._connected)
-        self._relays = {shard.name: Relay(shard, self) for shard in fleet.all}
+        self._relays: dict[str, Relay] = {}
 
     def listen(
         self, queues: Iterable[str], finished: Iterable[str] | None, *, interchangeable: bool = False
     ) -> EventListener:
         """Return a listener that signs of the shards of these queues wake."""
         listener = self.listeners.listen(queues, finished, interchangeable=interchangeable)
-        relays = self._of(listener)
+        relays = self._of(_queues_of(listener))
         for relay in relays:
             relay.start()
         deadline = time.monotonic() + READY_SECONDS
@@ -50,18 +50,31 @@ class ShardSignals:
             frozenset(queue for queue in wanted.finished or () if self._fleet.of(queue) is shard),
         )
 
+    def follow(self, queues: Iterable[str]) -> None:
+        """Listen to other shards, as queues have changed theirs, and let listeners look there."""
+        wanted = self.listeners.wanted()
+        changed = frozenset(queues) & (wanted.queues or frozenset())
+        for relay in self._of(changed | (wanted.finished or frozenset())):
+            relay.start()
+        if changed:
+            self.listeners.announce(changed)
+
     def close(self) -> None:
         """End all waits."""
         self.listeners.close()
-        for relay in self._relays.values():
+        for relay in list(self._relays.values()):
             relay.start(only_wake=True)
 
-    def _of(self, listener: EventListener) -> list[Relay]:
-        queues = listener.queues | (listener.finished or frozenset())
-        return [self._relays[name] for name in sorted({self._fleet.of(queue).name for queue in queues})]
+    def _of(self, queues: Iterable[str]) -> list[Relay]:
+        shards = {shard.name: shard for shard in map(self._fleet.of, queues)}
+        return [self._relays.setdefault(name, Relay(shards[name], self)) for name in sorted(shards)]
 
     def _connected(self, listener: EventListener) -> bool:
-        return all(relay.connected for relay in self._of(listener))
+        return all(relay.connected for relay in self._of(_queues_of(listener)))
+
+
+def _queues_of(listener: EventListener) -> frozenset[str]:
+    return listener.queues | (listener.finished or frozenset())
 
 
 class Relay:

@@ -1,0 +1,66 @@
+"""What a shard has of partitions that have left it: brought to where they are.
+
+Two things can be there. Finished jobs, which stay: a job that is to run again moves first, as finished, and is made ready
+in its shard. Queued jobs, of a client that died in a push that was late, or which an old program has made ready: workers
+bring them, with their upkeep.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from stanchion.stores.hand_over import fitting, hand_over, portions
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.query import Condition, Query
+from stanchion.stores.rules.jobs import arriving
+from stanchion.stores.shards.charts import Charts
+from stanchion.stores.shards.fleet import Fleet
+from stanchion.stores.shards.shard import Shard
+
+QUEUED = Query("live", (Condition("state", "in", ("scheduled", "ready", "waiting")),), limit=500)
+"""Jobs that are not running."""
+
+
+class Leftovers:
+    """Looks for jobs in the former shards of partitions."""
+
+    def __init__(self, fleet: Fleet, charts: Charts) -> None:
+        self._fleet, self._charts = fleet, charts
+
+    def bring(self) -> None:
+        """Bring queued jobs to the shards of their partitions. A shard that is down is left out."""
+        queues: defaultdict[str, list[str]] = defaultdict(list)
+        chart = self._charts.current()
+        for queue in chart.former:
+            if not chart.held(queue):
+                for name in chart.others(queue):
+                    queues[name].append(queue)
+        for name, of in queues.items():
+            shard = self._fleet.named(name)
+            stats = shard.ask_if_up({}, shard.store.stats, of, ["states"])
+            for queue, one in stats.items():
+                if one.states.total > one.states.running and not self._fleet.of(queue).down:
+                    self._bring(queue, shard, self._fleet.of(queue))
+
+    def _bring(self, queue: str, here: Shard, there: Shard) -> None:
+        query: Query | None = QUEUED.also(Condition("queue", "=", queue))
+        while query is not None:
+            page = here.ask(here.store.select, query)
+            for portion in portions(list(map(arriving, page.rows))):
+                hand_over(here.named, there.named, portion)
+            query = None if page.next is None else query.following(page.next, fitting(page.rows, query.limit))
+
+    def take_home(self, ids: Sequence[str]) -> None:
+        """Move those of the jobs that have finished in a shard which their partition has left."""
+        chart = self._charts.current()
+        names = dict.fromkeys(name for queue in (*chart.former, *chart.moving) for name in chart.others(queue))
+        for name in names:
+            shard = self._fleet.named(name)
+            rows = shard.ask_if_up({}, shard.store.fetch, ids).values()
+            away: defaultdict[str, list[JobRow]] = defaultdict(list)
+            for row in rows:
+                if row.finished_at is not None and chart.of(row.queue) != name:
+                    away[chart.of(row.queue)].append(row)
+            for home, some in away.items():
+                hand_over(shard.named, self._fleet.named(home).named, some)
