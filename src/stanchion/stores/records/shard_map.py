@@ -56,7 +56,11 @@ class ShardMap:
     def of(self, queue: str) -> str:
         """Return the shard that stores new jobs of a physical queue."""
         move = self.moving.get(queue)
-        return move.to if move is not None and move.phase == "moved" else self.places.get(queue, self.default)
+        return move.to if move is not None and move.phase == "moved" else self.source(queue)
+
+    def source(self, queue: str) -> str:
+        """Return the shard of a physical queue before its move, if it is on its way."""
+        return self.places.get(queue, self.default)
 
     def held(self, queue: str) -> bool:
         """Return True if no shard hands out jobs of a physical queue, as it is on its way."""
@@ -66,7 +70,7 @@ class ShardMap:
     def others(self, queue: str) -> tuple[str, ...]:
         """Return the shards beside `of` that may have jobs or history of a physical queue, the latest first."""
         move = self.moving.get(queue)
-        current = () if move is None or move.phase == "planned" else (self.places.get(queue, self.default), move.to)
+        current = () if move is None or move.phase == "planned" else (self.source(queue), move.to)
         names = (*current, *(one.shard for one in reversed(self.former.get(queue, ()))))
         return tuple(name for name in dict.fromkeys(names) if name != self.of(queue))
 

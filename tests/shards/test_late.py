@@ -1,0 +1,170 @@
+"""Programs that follow an old map: what they store late is brought to where it belongs."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from stanchion.errors import DuplicateKey, StoreUnavailable
+from stanchion.stores.records import calls
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobState, Redriven
+from stanchion.stores.records.outcomes import Bury, Commit
+from stanchion.stores.records.query import Condition, Query
+from tests.shards.moves import Shards, new_order
+
+IN = "orders#1"
+"""The partition that moves from `one` to `three`."""
+
+
+@pytest.fixture
+def shards() -> Shards:
+    return Shards()
+
+
+def in_partition(count: int = 1, **options: object) -> list[str]:
+    """Keys that lead to the partition."""
+    from stanchion.core.hashing import bucket
+
+    keys = (f"key {n}" for n in range(1000))
+    return [key for key in keys if bucket(key, 4) == 1][:count]
+
+
+KEY, OTHER = in_partition(2)
+
+
+def total(shards: Shards, name: str) -> int:
+    return shards.stores[name].stats([IN], ["states"])[IN].states.total
+
+
+def test_a_push_that_was_stopped_goes_to_the_new_shard(shards: Shards) -> None:
+    late = shards.late("push", lambda: shards.moved((1, "three")))
+    jobs = [new_order() for _ in range(40)]
+    pushed = late.push(jobs)
+    assert [one.id for one in pushed] == [job.id for job in jobs]
+    assert total(shards, "one") == 0 < total(shards, "three")
+    assert late.stats(["orders"], ["totals"])["orders"].totals.pushed == 40
+    shards.pushed += [job.id for job in jobs]
+    shards.work()
+    assert sorted(shards.done) == sorted(shards.pushed)
+
+
+def test_a_key_is_taken_in_the_new_shard(shards: Shards) -> None:
+    def meanwhile() -> None:
+        shards.moved((1, "three"))
+        shards.push(key=KEY)
+
+    (answer,) = shards.late("push", meanwhile).push([new_order(key=KEY)])
+    assert (answer.id, answer.duplicate) == (shards.pushed[0], True)
+    assert (total(shards, "one"), total(shards, "three")) == (0, 1)
+
+
+def test_a_key_that_must_be_free_is_refused(shards: Shards) -> None:
+    def meanwhile() -> None:
+        shards.moved((1, "three"))
+        shards.push(key=KEY)
+
+    with pytest.raises(DuplicateKey):
+        shards.late("push", meanwhile).push([new_order(key=KEY, on_duplicate="raise")])
+    assert (total(shards, "one"), total(shards, "three")) == (0, 1)
+
+
+def test_the_job_of_a_program_that_died_in_a_late_push(shards: Shards) -> None:
+    shards.moved((1, "three"))
+    job = new_order(queue=IN)
+    shards.stores["one"].push([job])  # nobody proves it
+    shards.pushed.append(job.id)
+    shards.client.maintain()
+    assert (total(shards, "one"), total(shards, "three")) == (0, 1)
+    shards.work()
+    assert shards.done == shards.pushed
+
+
+def test_keys_wait_between_the_shards(shards: Shards, monkeypatch: pytest.MonkeyPatch) -> None:
+    shards.plan((1, "three"))
+    store = shards.opened()
+    store.change_chart(lambda chart: chart.in_phase([IN], "moved"))
+    monkeypatch.setattr(calls, "CALL_SECONDS", 0.2)
+    with pytest.raises(StoreUnavailable, match=r"'orders#1' is between shard 'one' and 'three'.*shards resume"):
+        shards.push(key=KEY)
+    monkeypatch.undo()
+    shards.push(20)
+    assert total(shards, "three") > 0 == total(shards, "one")
+    shards.mover().run()
+    shards.push(key=KEY)
+
+
+def test_a_finished_job_holds_its_key_from_the_former_shard(shards: Shards) -> None:
+    shards.push(key=KEY)
+    shards.work()
+    shards.moved((1, "three"))
+    (again,) = shards.client.push([new_order(key=KEY, key_ttl=600.0)])
+    assert (again.id, again.duplicate) == (shards.pushed[0], True)
+    with pytest.raises(DuplicateKey):
+        shards.client.push([new_order(key=KEY, key_ttl=600.0, on_duplicate="raise")])
+    shards.push(key=OTHER, key_ttl=600.0)
+    assert (total(shards, "one"), total(shards, "three")) == (0, 1)
+
+
+def test_a_repeated_push_asks_the_former_shard(shards: Shards) -> None:
+    jobs = [new_order() for _ in range(20)]
+    shards.client.push(jobs)
+    shards.work()
+    shards.moved((1, "three"))
+    again = shards.client.push([*jobs, new_order()], repeat=True)
+    assert [one.id for one in again[:20]] == [job.id for job in jobs]
+    assert shards.client.stats(["orders"], ["states"])["orders"].states.total == 1
+
+
+def test_an_outcome_repeated_after_the_move_is_known(shards: Shards) -> None:
+    shards.push(key=KEY)
+    (row,) = shards.client.claim(Claim("orders", 10, "token", lease=60.0)).rows
+    assert shards.client.settle([Commit(row.lease)]) == [JobState.DONE]
+    shards.moved((1, "three"))
+    assert shards.client.settle([Commit(row.lease)], repeat=True) == [JobState.DONE]
+    assert shards.client.settle([Commit(row.lease._replace(token="other"))]) == [None]
+
+
+def test_a_dead_job_of_the_former_shard_is_retried_in_the_new_one(shards: Shards) -> None:
+    (job,) = shards.push(key=KEY)
+    (row,) = shards.client.claim(Claim("orders", 10, "token", lease=60.0)).rows
+    assert shards.client.settle([Bury(row.lease, "broken")]) == [JobState.DEAD]
+    shards.moved((1, "three"))
+    assert shards.client.fetch([job])[job].state == JobState.DEAD
+    assert shards.client.retry([job]) == [Redriven.READY]
+    assert (total(shards, "one"), total(shards, "three")) == (0, 1)
+    shards.work()
+    assert shards.done == [job]
+
+
+def test_history_stays_and_is_found(shards: Shards) -> None:
+    shards.push(40)
+    shards.work()
+    shards.moved((1, "three"))
+    shards.push(40)
+    shards.work()
+    found = shards.client.select(Query("history", (Condition("queue", "=", "orders"),), limit=100)).rows
+    assert {row.id for row in found} == set(shards.pushed)
+    assert shards.client.stats(["orders"], ["totals"])["orders"].totals.committed == 80
+    assert {row.queue for row in shards.stores["one"].select(Query("history")).rows} == {"orders#0", IN}
+
+
+def test_a_program_reads_the_map_once_in_its_lease(shards: Shards) -> None:
+    reads = 0
+
+    def count(name: str) -> None:
+        nonlocal reads
+        reads += name == "values"
+
+    shards.late("values", lambda: None)
+    client = shards.opened(lease=3600.0)
+    client.check()
+    client.shard("one")
+    began = time.monotonic()
+    version = client.chart().version
+    assert version and time.monotonic() - began < 3600
+    shards.moved((1, "three"))
+    assert client._charts.now.version == version
+    client.push([new_order(queue="orders#0")])
+    assert client._charts.now.version == version

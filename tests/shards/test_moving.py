@@ -1,0 +1,103 @@
+"""Partitions move from shard to shard while jobs flow: none is lost, none runs twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from stanchion.core.ids import new_id
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.outcomes import Commit
+from tests.shards.moves import PARTITIONS, Killed, Shards
+
+DOUBLED = ((1, "three"), (3, "four"))
+
+
+def test_doubling_the_shards() -> None:
+    shards = Shards()
+    shards.push(200)
+    found = shards.moved(*DOUBLED)
+    assert [(one.partition, one.source, one.to, one.note) for one in found] == [
+        ("orders#1", "one", "three", ""),
+        ("orders#3", "two", "four", ""),
+    ]
+    assert [shards.place(number) for number in range(PARTITIONS)] == ["one", "three", "two", "four"]
+    assert sum(one.jobs for one in found) == sum(
+        shards.stores[name].stats([queue], ["states"])[queue].states.total
+        for name, queue in (("three", "orders#1"), ("four", "orders#3"))
+    )
+    shards.push(200)
+    shards.work()
+    assert sorted(shards.done) == sorted(shards.pushed)
+    assert shards.client.stats(["orders"], ["totals"])["orders"].totals.committed == 400
+
+
+def test_jobs_flow_between_any_two_calls() -> None:
+    shards = Shards(0.0)
+    shards.plan(*DOUBLED)
+    shards.push(40)
+    calls = 0
+
+    def flow(_verb: str) -> None:
+        nonlocal calls
+        calls += 1
+        shards.push(4)
+        if calls % 3 == 0:
+            shards.work(2)
+
+    found = shards.meddled(flow).run()
+    assert [one.note for one in found] == ["", ""]
+    shards.work()
+    assert sorted(shards.done) == sorted(shards.pushed)
+    assert shards.client.stats(["orders"], ["totals"])["orders"].totals.pushed == len(shards.pushed)
+
+
+def test_programs_that_do_not_know_of_the_move_take_jobs_from_the_source() -> None:
+    shards = Shards()
+    shards.plan((1, "three"))
+    shards.push(60)
+    one, calls = shards.stores["one"], 0
+
+    def take(_verb: str) -> None:
+        nonlocal calls
+        calls += 1
+        if calls % 4 == 0:
+            one.configure("orders#1", {"paused": False})
+            rows = one.claim(Claim("orders#1", 1, new_id(), lease=60.0)).rows
+            one.settle([Commit(row.lease) for row in rows])
+            shards.done += [row.id for row in rows]
+            one.configure("orders#1", {"paused": True})
+
+    assert [one.note for one in shards.meddled(take).run()] == [""]
+    shards.work()
+    assert sorted(shards.done) == sorted(shards.pushed)
+
+
+@pytest.mark.parametrize("history_ttl", [0.0, pytest.param(3600.0, marks=pytest.mark.nightly)])
+def test_a_death_before_each_call(history_ttl: float) -> None:
+    deaths = 0
+    while _dies(Shards(history_ttl), deaths):
+        deaths += 1
+    assert deaths > 60
+
+
+def _dies(shards: Shards, last: int) -> bool:
+    """Move with a death before a call, and go on; return False if the mover made fewer calls."""
+    shards.plan(*DOUBLED)
+    shards.push(20)
+    shards.work(2)
+    try:
+        shards.mover([], last).run()
+    except Killed:
+        killed = True
+    else:
+        killed = False
+    shards.push(10)
+    shards.work(2)
+    shards.later()
+    assert all(not one.note for one in shards.mover().run())
+    shards.push(10)
+    shards.client.maintain()  # as workers do
+    shards.work()
+    assert sorted(shards.done) == sorted(shards.pushed), f"killed before call {last}"
+    assert [shards.place(number) for number in range(PARTITIONS)] == ["one", "three", "two", "four"]
+    return killed
