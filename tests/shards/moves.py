@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from operator import methodcaller
 from typing import Any, cast
 
 from stanchion.copying.moving import Moved, PartitionMover
@@ -46,7 +47,7 @@ class Mortal:
         return call
 
 
-def sharded(stores: dict[str, Any], lease: float = 0.0, **places: str) -> ShardedStore:
+def sharded(stores: dict[str, Any], places: dict[str, str], lease: float = 0.0) -> ShardedStore:
     """A program's store. Without a lease, it proves each push."""
     given = ShardMap("one", {f"{QUEUE}#{name[1:]}": shard for name, shard in places.items()})
     return ShardedStore(given, Roster("one", stores, dict, lambda _url: cast(Store, None)), lease)
@@ -71,7 +72,8 @@ class Meddled:
 class Shards:
     """Four stores, the partitions of a queue in two of them, and a program that pushes and works."""
 
-    def __init__(self, history_ttl: float = 3600.0) -> None:
+    def __init__(self, history_ttl: float = 3600.0, **places: str) -> None:
+        self.places = {"p1": "one", "p2": "two", "p3": "two", **places}
         self.stores = {name: MemoryStore() for name in ("one", "two", "three", "four")}
         store = self.opened()
         store.setup()
@@ -81,18 +83,18 @@ class Shards:
         self.done: list[str] = []
 
     def opened(self, **options: Any) -> ShardedStore:
-        return sharded({**self.stores}, **options, p1="one", p2="two", p3="two")
+        return sharded({**self.stores}, self.places, **options)
 
     def mover(self, calls: list[str] | None = None, last: float = float("inf"), **options: Any) -> PartitionMover:
         """A mover, which dies before a call of a store."""
         mortal = {name: Mortal(store, [] if calls is None else calls, last) for name, store in self.stores.items()}
-        store = sharded(mortal, p1="one", p2="two", p3="two")
+        store = sharded(mortal, self.places)
         return PartitionMover(store, **{"settle": 0.0, "wait": 0.0, **options})
 
     def meddled(self, before: Callable[[str], None], **options: Any) -> PartitionMover:
         """A mover, before each call of which something else happens."""
         stores = {name: Meddled(store, before) for name, store in self.stores.items()}
-        return PartitionMover(sharded(stores, p1="one", p2="two", p3="two"), **{"settle": 0.0, "wait": 0.0, **options})
+        return PartitionMover(sharded(stores, self.places), **{"settle": 0.0, "wait": 0.0, **options})
 
     def late(self, verb: str, then: Callable[[], object], lease: float = 0.0) -> PartitionedStore:
         """A program that is stopped before its first call of a verb of some shard, until something has happened."""
@@ -103,12 +105,11 @@ class Shards:
                 waiting.pop()()
 
         stores = {name: Meddled(store, before) for name, store in self.stores.items()}
-        return PartitionedStore(sharded(stores, lease, p1="one", p2="two", p3="two"))
+        return PartitionedStore(sharded(stores, self.places, lease))
 
     def plan(self, *moves: tuple[int, str]) -> None:
-        store = self.opened()
         for number, to in moves:
-            store.change_chart(lambda chart, number=number, to=to: chart.planned([f"{QUEUE}#{number}"], to))
+            self.opened().change_chart(methodcaller("planned", [f"{QUEUE}#{number}"], to))
 
     def moved(self, *moves: tuple[int, str], **options: Any) -> list[Moved]:
         """Move partitions."""

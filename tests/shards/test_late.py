@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
+from stanchion.core.hashing import bucket
 from stanchion.errors import DuplicateKey, StoreUnavailable
 from stanchion.stores.records import calls
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobState, Redriven
 from stanchion.stores.records.outcomes import Bury, Commit
 from stanchion.stores.records.query import Condition, Query
-from tests.shards.moves import Shards, new_order
+from stanchion.stores.shards import charts
+from tests.shards.moves import PARTITIONS, Shards, new_order
 
 IN = "orders#1"
 """The partition that moves from `one` to `three`."""
@@ -23,15 +23,7 @@ def shards() -> Shards:
     return Shards()
 
 
-def in_partition(count: int = 1, **options: object) -> list[str]:
-    """Keys that lead to the partition."""
-    from stanchion.core.hashing import bucket
-
-    keys = (f"key {n}" for n in range(1000))
-    return [key for key in keys if bucket(key, 4) == 1][:count]
-
-
-KEY, OTHER = in_partition(2)
+KEY, OTHER = [key for key in map(str, range(100)) if bucket(key, PARTITIONS) == 1][:2]
 
 
 def total(shards: Shards, name: str) -> int:
@@ -150,21 +142,56 @@ def test_history_stays_and_is_found(shards: Shards) -> None:
     assert {row.queue for row in shards.stores["one"].select(Query("history")).rows} == {"orders#0", IN}
 
 
-def test_a_program_reads_the_map_once_in_its_lease(shards: Shards) -> None:
-    reads = 0
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The clock of leases of the map, in seconds."""
+    now = [1000.0]
+    monkeypatch.setattr(charts, "boot_clock", lambda: now[0])
+    return now
 
-    def count(name: str) -> None:
-        nonlocal reads
-        reads += name == "values"
 
-    shards.late("values", lambda: None)
-    client = shards.opened(lease=3600.0)
-    client.check()
-    client.shard("one")
-    began = time.monotonic()
-    version = client.chart().version
-    assert version and time.monotonic() - began < 3600
+def test_the_map_is_read_when_half_its_lease_has_passed(shards: Shards, clock: list[float]) -> None:
+    client = shards.opened(lease=6.0)
+    client.push([new_order()])
     shards.moved((1, "three"))
-    assert client._charts.now.version == version
-    client.push([new_order(queue="orders#0")])
-    assert client._charts.now.version == version
+    clock[0] += 2.9
+    client.stats([IN], ["states"])
+    assert client._charts.now.of(IN) == "one"
+    clock[0] += 0.2
+    client.stats([IN], ["states"])
+    assert client._charts.now.of(IN) == "three"
+
+
+def test_a_push_that_outlasts_the_lease_is_proved(shards: Shards, clock: list[float]) -> None:
+    def stopped() -> None:
+        shards.moved((1, "three"))
+        clock[0] += 6.1
+
+    late = shards.late("push", stopped, lease=6.0)
+    late.stats(["orders"], ["states"])
+    late.push([new_order(key=KEY)])
+    assert (total(shards, "one"), total(shards, "three")) == (0, 1)
+
+
+def test_a_push_to_a_partition_that_leaves_is_proved(shards: Shards, clock: list[float]) -> None:
+    assert clock
+    shards.plan((1, "three"))
+    shards.opened().change_chart(lambda chart: chart.in_phase([IN], "leaving"))
+    late = shards.late("push", lambda: shards.mover().run(), lease=6.0)
+    late.stats(["orders"], ["states"])
+    late.push([new_order(key=KEY)])
+    assert (total(shards, "one"), total(shards, "three")) == (0, 1)
+
+
+def test_without_the_default_shard_a_late_push_is_not_answered(shards: Shards, clock: list[float]) -> None:
+    def stopped() -> None:
+        clock[0] += 6.1
+        shards.stores["one"].values = away  # type: ignore[assignment]
+
+    def away(*_args: object, **_named: object) -> None:
+        raise StoreUnavailable("it is down")
+
+    late = shards.late("push", stopped, lease=6.0)
+    late.stats(["orders"], ["states"])
+    with pytest.raises(StoreUnavailable, match="shard 'one'"):
+        late.push([new_order(key=KEY)])

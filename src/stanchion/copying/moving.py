@@ -60,8 +60,8 @@ class Moved:
 class PartitionMover:
     """Carries out the moves that the map has on record.
 
-    `wait`: seconds for which jobs that run in the source may go on; `settle`: seconds after which every program knows of
-    an announcement, and calls that began before it have ended. Less than SETTLE is safe only if no program runs.
+    `wait`: seconds for which jobs that run in the source may go on; `settle`: seconds after which every program knows
+    of an announcement, and calls that began before it have ended. Less than SETTLE is safe only if no program runs.
     """
 
     def __init__(

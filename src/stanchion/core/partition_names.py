@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from stanchion.core.checks import MAX_NAME, checked_name
@@ -52,3 +54,32 @@ def checked_queue(value: Any, what: str = "queue") -> str:
             f"or do not end a name with {_MARK} and a number"
         )
     return name
+
+
+_RANGE = re.compile(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", re.ASCII)
+
+
+def numbers_in(text: Any, queue: str) -> list[int]:
+    """Return the numbers of partitions in a text such as "0-3,8". Raises InvalidInput."""
+    numbers: list[int] = []
+    for part in text.split(",") if isinstance(text, str) else [""]:
+        found = _RANGE.fullmatch(part)
+        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+        if not first <= last < MAX_PARTITIONS:
+            raise InvalidInput(
+                f"the partitions of queue {queue!r} are a text such as '0-3,8', of numbers below {MAX_PARTITIONS}, "
+                f"not {text!r}"
+            )
+        numbers += range(first, last + 1)
+    return numbers
+
+
+def ranges_of(numbers: Sequence[int]) -> str:
+    """Return ascending numbers as a text such as "0-3,8"."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return ",".join("-".join(map(str, part)) for part in parts)

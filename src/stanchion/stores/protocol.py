@@ -330,6 +330,9 @@ class OverShards(Protocol):
     def change_chart(self, change: Callable[[ShardMap], ShardMap]) -> ShardMap:
         """Change the map on record by compare-and-set; return it as it is afterwards. `change` may be called again."""
 
+    def shards(self) -> list[str]:
+        """Return the names of the shards that this process knows, that of the default shard first."""
+
     def shard(self, name: str) -> Store:
         """Return the store of one shard, whose errors name it."""
 

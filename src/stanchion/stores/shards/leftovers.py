@@ -1,8 +1,7 @@
 """What a shard has of partitions that have left it: brought to where they are.
 
-Two things can be there. Finished jobs, which stay: a job that is to run again moves first, as finished, and is made ready
-in its shard. Queued jobs, of a client that died in a push that was late, or which an old program has made ready: workers
-bring them, with their upkeep.
+Finished jobs stay there. One that is to run again moves first, as finished, and is made ready in the shard of its
+partition. Queued jobs are there if a program died in a push that was late: workers bring them, with their upkeep.
 """
 
 from __future__ import annotations

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from stanchion.core.checks import checked_name, refuse_unknown
-from stanchion.core.partition_names import MAX_PARTITIONS, checked_queue, partition_name
+from stanchion.core.partition_names import checked_queue, numbers_in, partition_name
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.shard_map import ShardMap
 
 _FIELDS = ("default", "shards", "partitions")
 _SQLITE = "sqlite:///"
-_RANGE = re.compile(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", re.ASCII)
 
 
 class MapFile(NamedTuple):
@@ -54,7 +52,7 @@ def _read(given: Mapping[str, Any], folder: Path) -> MapFile:
         for shard, text in _table({queue: parts}, queue):
             if shard not in urls:
                 raise InvalidInput(f"queue {queue!r} has partitions in {shard!r}, which is no shard")
-            for number in _numbers(queue, text):
+            for number in numbers_in(text, queue):
                 if places.setdefault(partition_name(queue, number), shard) != shard:
                     raise InvalidInput(f"partition {number} of queue {queue!r} is in two shards")
     return MapFile(urls, ShardMap(default, places))
@@ -72,16 +70,3 @@ def _url(name: str, url: Any, folder: Path) -> str:
     if not isinstance(url, str) or url.startswith("shards:"):
         raise InvalidInput(f"shard {name!r} needs the URL of a database or a manager")
     return f"{_SQLITE}{folder / url.removeprefix(_SQLITE)}" if url.startswith(_SQLITE) else url
-
-
-def _numbers(queue: str, text: Any) -> Iterator[int]:
-    """Yield the numbers in a text such as "0-3,8"."""
-    for part in text.split(",") if isinstance(text, str) else [""]:
-        found = _RANGE.fullmatch(part)
-        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
-        if not first <= last < MAX_PARTITIONS:
-            raise InvalidInput(
-                f"the partitions of queue {queue!r} are a text such as '0-3,8', of numbers below {MAX_PARTITIONS}, "
-                f"not {text!r}"
-            )
-        yield from range(first, last + 1)

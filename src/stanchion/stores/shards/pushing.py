@@ -102,7 +102,7 @@ class ShardPushes:
     def _held_keys(self, shard: Shard, jobs: Mapping[int, NewJob]) -> dict[int, Pushed]:
         """Return the answers for jobs whose key a finished job of a shard still holds.
 
-        Only a push looks for such a job. If there is none, the new one is stored there, handed out by none, and deleted.
+        Only a push looks for such a job. If there is none, the new one is stored there, not handed out, and deleted.
         """
         if not jobs:
             return {}

@@ -1,8 +1,8 @@
 """The map on record, in the default shard, and the name of each shard, so that none is taken for another.
 
-`setup` writes them, and may be repeated. With the map are the places that files say: those of the map with which the
-store was set up. A file may say these, or where partitions are now; any other file is refused. Another file may be set up
-while no program runs: a partition may then change its shard only if it has no live jobs, as these would not be found.
+`setup` writes them, and may be repeated. With the map are the places of the file with which the store was set up. A
+file may say these, or where partitions are now; any other is refused. `setup` takes another file while no program runs:
+a partition may then change its shard only if it has no live jobs, as these would not be found.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class Refusals:
 
     def _refuse(self, queues: Iterable[str], what: str) -> None:
         for queue in queues:
-            if self._charts.now.divides(queue):
+            if self._charts.current().divides(queue):
                 raise InvalidInput(
                     f"{what} can't be in the queue {logical_name(queue)!r}, whose partitions are in several shards; "
                     f"use a queue that the map of shards does not divide"

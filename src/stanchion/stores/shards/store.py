@@ -68,6 +68,9 @@ class ShardedStore:
         self._record.change(change)
         return self._charts.read()
 
+    def shards(self) -> list[str]:
+        return [shard.name for shard in self._fleet.all]
+
     def shard(self, name: str) -> Store:
         return self._fleet.named(name).named
 

@@ -125,10 +125,12 @@ def _opened(url: str, role: str, *, exists: bool = False) -> Iterator[Store]:
 
 
 class Bars(Watcher):
-    """Shows the progress of a copy: a bar for each queue."""
+    """Shows the progress of a copy or a move: a bar for each queue."""
 
-    def __init__(self, out: Output, progress: Progress, totals: Mapping[str, int | None]) -> None:
-        self._out, self._progress = out, progress
+    def __init__(
+        self, out: Output, progress: Progress, totals: Mapping[str, int | None], doing: str = "copying"
+    ) -> None:
+        self._out, self._progress, self._doing = out, progress, doing
         width = max(map(len, totals))
         self._tasks = {
             queue: progress.add_task(queue.ljust(width), total=total, note="") for queue, total in totals.items()
@@ -139,7 +141,8 @@ class Bars(Watcher):
         """Report it once."""
         if not self._reported:
             self._out.say(
-                f"process {rival.pid} on {rival.host} is copying these queues too, or has just stopped; waiting for it"
+                f"process {rival.pid} on {rival.host} is {self._doing} these queues too, or has just stopped; "
+                f"waiting for it"
             )
         self._reported = -1
 
