@@ -13,6 +13,7 @@ from stanchion.stores.records.outcomes import Bury, Commit
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.shards import charts
 from tests.shards.moves import PARTITIONS, Shards, new_order
+from tests.worker.conftest import until
 
 IN = "orders#1"
 """The partition that moves from `one` to `three`."""
@@ -109,6 +110,32 @@ def test_a_repeated_push_asks_the_former_shard(shards: Shards) -> None:
     assert shards.client.stats(["orders"], ["states"])["orders"].states.total == 1
 
 
+def test_a_known_id_of_before_the_move_is_not_stored_again(shards: Shards) -> None:
+    job = new_order(key=KEY)
+    shards.client.push([job])
+    shards.work()
+    shards.moved((1, "three"))
+    assert shards.client.push([job])[0].id == job.id
+    shards.moved((1, "four"))
+    assert shards.client.push([job])[0].id == job.id
+    assert shards.client.stats(["orders"], ["states"])["orders"].states.total == 0
+
+
+def test_listeners_hear_of_the_new_shard(shards: Shards) -> None:
+    listener = shards.client.listen(["orders"])
+    try:
+        assert listener.connected
+        shards.moved((1, "three"))
+        shards.client.stats(["orders"], ["states"])  # reads the map
+        assert listener.wait(60.0)
+        assert shards.client.claim(Claim("orders", 10, "token", lease=60.0)).rows == []
+        until(lambda: listener.connected)
+        shards.opened().push([new_order(key=KEY, queue=IN)])
+        assert listener.wait(60.0)
+    finally:
+        listener.close()
+
+
 def test_an_outcome_repeated_after_the_move_is_known(shards: Shards) -> None:
     shards.push(key=KEY)
     (row,) = shards.client.claim(Claim("orders", 10, "token", lease=60.0)).rows
@@ -169,6 +196,31 @@ def test_a_push_that_outlasts_the_lease_is_proved(shards: Shards, clock: list[fl
 
     late = shards.late("push", stopped, lease=6.0)
     late.stats(["orders"], ["states"])
+    late.push([new_order(key=KEY)])
+    assert (total(shards, "one"), total(shards, "three")) == (0, 1)
+
+
+def test_a_slow_read_of_the_map_proves_what_began_with_it(shards: Shards, clock: list[float]) -> None:
+    def slow() -> None:
+        clock[0] += 4.0
+
+    def stopped() -> None:
+        shards.moved((1, "three"))
+        clock[0] += 2.1
+
+    late = shards.late("push", stopped, lease=6.0)
+    charts_of = late.within._charts  # type: ignore[attr-defined]
+    read = charts_of._record.read
+
+    def answered_late() -> object:
+        answer = read()
+        slow()
+        return answer
+
+    charts_of._record.read = answered_late
+    charts_of.read()
+    charts_of._record.read = read
+    charts_of._tried_at = clock[0]
     late.push([new_order(key=KEY)])
     assert (total(shards, "one"), total(shards, "three")) == (0, 1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from stanchion.copying.transfer import Watcher
 from stanchion.core.ids import new_id
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Commit
@@ -72,32 +73,88 @@ def test_programs_that_do_not_know_of_the_move_take_jobs_from_the_source() -> No
     assert sorted(shards.done) == sorted(shards.pushed)
 
 
-@pytest.mark.parametrize("history_ttl", [0.0, pytest.param(3600.0, marks=pytest.mark.nightly)])
-def test_a_death_before_each_call(history_ttl: float) -> None:
-    deaths = 0
-    while _dies(Shards(history_ttl), deaths):
-        deaths += 1
-    assert deaths > 60
+def test_the_destination_is_silent_until_the_end() -> None:
+    shards = Shards()
+    shards.plan((1, "three"))
+    shards.push(40)
+    three, calls = shards.stores["three"], list[str]()
+
+    def look(verb: str) -> None:
+        if calls or verb == "adopt":
+            calls.append(verb)
+        if calls and shards.opened().chart().moving:
+            assert three.claim(Claim("orders#1", 1, new_id(), lease=60.0)).rows == []
+
+    shards.meddled(look).run()
+    assert len(calls) > 5
 
 
-def _dies(shards: Shards, last: int) -> bool:
-    """Move with a death before a call, and go on; return False if the mover made fewer calls."""
-    shards.plan(*DOUBLED)
+def test_the_source_is_silent_before_jobs_are_handed_over() -> None:
+    shards = Shards()
+    shards.plan((1, "three"))
+    shards.push(40)
+    one, calls = shards.stores["one"], list[str]()
+
+    def look(verb: str) -> None:
+        if calls or verb == "adopt":
+            calls.append(verb)
+            assert one.claim(Claim("orders#1", 1, new_id(), lease=60.0)).rows == []
+
+    shards.meddled(look).run()
+    assert len(calls) > 5
+
+
+class Settling(Watcher):
+    """Counts how often a mover lets others notice."""
+
+    def __init__(self) -> None:
+        self.settled = 0
+
+    def settling(self, seconds: float) -> None:
+        assert seconds
+        self.settled += 1
+
+
+def test_a_mover_that_goes_on_settles_again() -> None:
+    shards = Shards()
+    shards.plan((1, "three"))
     shards.push(20)
-    shards.work(2)
+    with pytest.raises(Killed):
+        shards.mover([], last=25).run()
+    assert shards.opened().chart().moving["orders#1"].phase == "leaving"
+    shards.later()
+    watcher = Settling()
+    shards.mover(settle=0.01, watcher=watcher).run()
+    assert watcher.settled == 1
+
+
+@pytest.mark.parametrize("moves", [DOUBLED[:1], pytest.param(DOUBLED, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("history_ttl", [0.0, pytest.param(3600.0, marks=pytest.mark.nightly)])
+def test_a_death_before_each_call(history_ttl: float, moves: tuple[tuple[int, str], ...]) -> None:
+    deaths = 0
+    while _dies(Shards(history_ttl), moves, deaths):
+        deaths += 1
+    assert deaths > 30
+
+
+def _dies(shards: Shards, moves: tuple[tuple[int, str], ...], last: int) -> bool:
+    """Move with a death before a call, and go on; return False if the mover made fewer calls."""
+    shards.plan(*moves)
+    shards.push(12)
+    shards.work(1)
     try:
         shards.mover([], last).run()
     except Killed:
         killed = True
     else:
         killed = False
-    shards.push(10)
-    shards.work(2)
+    shards.push(4)
+    shards.work(1)
     shards.later()
     assert all(not one.note for one in shards.mover().run())
-    shards.push(10)
+    shards.push(4)
     shards.client.maintain()  # as workers do
     shards.work()
     assert sorted(shards.done) == sorted(shards.pushed), f"killed before call {last}"
-    assert [shards.place(number) for number in range(PARTITIONS)] == ["one", "three", "two", "four"]
+    assert all(shards.place(number) == to for number, to in moves)
     return killed

@@ -221,6 +221,17 @@ def test_dead_letters_stay_in_one_shard() -> None:
         Plans(shards.client).put([IN], "three")
 
 
+def test_a_queue_that_moves_is_not_dropped(shards: Shards) -> None:
+    shards.push(20)
+    shards.plan((1, "three"))
+    with pytest.raises(InvalidInput, match="on its way"):
+        shards.client.drop_queue("orders")
+    shards.mover().run()
+    shards.push(20)
+    assert shards.client.drop_queue("orders") == 40
+    assert total(shards, "one") == total(shards, "three") == 0
+
+
 def test_back_and_forth(shards: Shards) -> None:
     for to in ("three", "one", "two", "one"):
         shards.push(20)
