@@ -15,7 +15,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobState, NewJob
 from stanchion.stores.records.outcomes import Commit
-from stanchion.stores.records.shard_map import ShardMap
+from stanchion.stores.rules.shard_map import ShardMap
 from stanchion.stores.shards.roster import Roster
 from stanchion.stores.shards.store import ShardedStore
 

@@ -9,8 +9,8 @@ import pytest
 
 from stanchion import CannotJoin, InvalidInput, Push, Stanchion
 from stanchion.stores.records.query import Query
-from stanchion.stores.records.shard_map import ShardMap
 from stanchion.stores.registry import absolute_url, open_store
+from stanchion.stores.rules.shard_map import ShardMap
 from stanchion.stores.shards.map import map_in
 
 

@@ -224,7 +224,7 @@ def test_dead_letters_stay_in_one_shard() -> None:
 def test_a_queue_that_moves_is_not_dropped(shards: Shards) -> None:
     shards.push(20)
     shards.plan((1, "three"))
-    with pytest.raises(InvalidInput, match="on its way"):
+    with pytest.raises(InvalidInput, match="on their way"):
         shards.client.drop_queue("orders")
     shards.mover().run()
     shards.push(20)

@@ -33,8 +33,8 @@ from stanchion.stores.protocol import OverShards, Store, pages
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.queues import STORED_SETTINGS, QueueSettings, Sizes
-from stanchion.stores.records.shard_map import Phase, ShardMap
 from stanchion.stores.rules.jobs import arriving
+from stanchion.stores.rules.shard_map import Phase, ShardMap
 
 AT_ONCE = 8
 """Partitions that move together, and wait for one another."""

@@ -9,7 +9,7 @@ from stanchion.core.partition_names import logical_name, partition_name, partiti
 from stanchion.errors import InvalidInput
 from stanchion.partitions.store import PartitionedStore
 from stanchion.stores.protocol import OverShards, Store
-from stanchion.stores.records.shard_map import Phase, ShardMap
+from stanchion.stores.rules.shard_map import Phase, ShardMap
 
 
 class Placed(NamedTuple):

@@ -19,11 +19,11 @@ from stanchion.stores.records.managers import ManagerStatus
 from stanchion.stores.records.outcomes import Outcome
 from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
-from stanchion.stores.records.shard_map import ShardMap
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.stores.rules.lost_leases import LostLeaseDelay
+from stanchion.stores.rules.shard_map import ShardMap
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
 from stanchion.stores.wakeup.signs import Signs
 

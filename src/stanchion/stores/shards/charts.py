@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection
 from stanchion.core.boot_clock import boot_clock
 from stanchion.core.forks import reset_after_fork
 from stanchion.errors import StoreUnavailable
-from stanchion.stores.records.shard_map import ShardMap
+from stanchion.stores.rules.shard_map import ShardMap
 from stanchion.stores.shards.record import MapRecord
 
 log = logging.getLogger("stanchion.shards")

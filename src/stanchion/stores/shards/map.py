@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from stanchion.core.checks import checked_name, refuse_unknown
 from stanchion.core.partition_names import checked_queue, numbers_in, partition_name
 from stanchion.errors import InvalidInput
-from stanchion.stores.records.shard_map import ShardMap
+from stanchion.stores.rules.shard_map import ShardMap
 
 _FIELDS = ("default", "shards", "partitions")
 _SQLITE = "sqlite:///"

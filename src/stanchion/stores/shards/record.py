@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from stanchion.errors import InvalidInput
-from stanchion.stores.records.shard_map import Former, ShardMap, text_of
+from stanchion.stores.rules.shard_map import Former, ShardMap, text_of
 from stanchion.stores.shards.roster import Roster
 from stanchion.stores.shards.shard import Shard
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
+from stanchion.core.partition_names import logical_name
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.stores.protocol import Listener, Store
 from stanchion.stores.records.capabilities import Capabilities
@@ -15,10 +16,10 @@ from stanchion.stores.records.jobs import JobRef, JobRow, JobState, NewJob, Push
 from stanchion.stores.records.outcomes import Outcome
 from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, Stat
-from stanchion.stores.records.shard_map import ShardMap
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.stores.rules.lost_leases import LostLeaseDelay
+from stanchion.stores.rules.shard_map import ShardMap
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
 from stanchion.stores.shards.charts import LEASE_SECONDS, Charts
 from stanchion.stores.shards.claims import ShardClaims
@@ -151,8 +152,11 @@ class ShardedStore:
         return self._reading.queues(names)
 
     def drop_queue(self, queue: str) -> int:
-        if queue in self._charts.current().moving:
-            raise InvalidInput(f"{queue!r} is on its way to another shard: run `stanchion shards resume` first")
+        if any(logical_name(name) == logical_name(queue) for name in self._charts.current().moving):
+            raise InvalidInput(
+                f"partitions of {logical_name(queue)!r} are on their way to another shard: "
+                f"run `stanchion shards resume` first"
+            )
         shards = [*self._fleet.others(queue), self._fleet.of(queue)]
         return sum(shard.ask(shard.store.drop_queue, queue) for shard in shards)
 
