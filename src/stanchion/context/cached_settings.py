@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Set
 from itertools import islice
 
+from stanchion.core.forks import reset_after_fork
 from stanchion.partitions.settings import PARTITIONED
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import QueueSettings
@@ -18,7 +20,10 @@ QUEUES_AT_ONCE = 100
 
 
 class CachedSettings:
-    """The settings that concern more than claims, in one process: lanes, time-outs, order keys."""
+    """The settings that concern more than claims, in one process: lanes, time-outs, order keys.
+
+    While one thread reads settings again, others go on with those that they know.
+    """
 
     def __init__(self) -> None:
         self._store: Store | None = None
@@ -26,6 +31,11 @@ class CachedSettings:
         """When a queue was read, and its settings if any of them concerns more than claims."""
         self.unknown_partitions = False
         """A queue was read that has partitions, which the store in use does not know of."""
+        reset_after_fork(self)
+
+    def begin(self) -> None:
+        """Start with nobody who reads."""
+        self._reading = threading.Lock()
 
     def forget(self) -> None:
         """Drop all, as this process has just changed some."""
@@ -37,8 +47,14 @@ class CachedSettings:
             self._store, self._read = store, {}
         now, read = time.monotonic(), self._read
         for queue in queues:  # no comprehensions: every push runs this
-            if queue not in read or now - read[queue][0] > SETTINGS_SECONDS:
-                self._refresh(store, queues, now)
+            if queue not in read:
+                self._refresh(store, read, queues, now)
+                break
+            if now - read[queue][0] > SETTINGS_SECONDS and self._reading.acquire(blocking=False):
+                try:
+                    self._refresh(store, read, queues, now)
+                finally:
+                    self._reading.release()
                 break
         found = {}
         for queue in queues:
@@ -46,8 +62,9 @@ class CachedSettings:
                 found[queue] = settings
         return found
 
-    def _refresh(self, store: Store, queues: Set[str], now: float) -> None:
-        read = self._read
+    def _refresh(
+        self, store: Store, read: dict[str, tuple[float, QueueSettings | None]], queues: Set[str], now: float
+    ) -> None:
         old = {queue for queue in queues if queue not in read or now - read[queue][0] > SETTINGS_SECONDS}
         # Refresh other queues that this process uses along with these, to save calls.
         others = (queue for queue, (read_at, _) in list(read.items()) if now - read_at > SETTINGS_SECONDS)

@@ -10,9 +10,12 @@ from uuid import UUID
 
 _lock = threading.Lock()
 _last = 0
+_random = b""
+"""Random bytes to use. Each call of the system for some lets another thread go first."""
 
 _RANDOM_BITS = 74  # 12 bits of rand_a and 62 bits of rand_b around the version and the variant
 _LAST_GROUP = (1 << 48) - 1
+_RANDOM_BYTES, _AT_ONCE = 10, 64
 
 
 def new_ids(count: int) -> list[str]:
@@ -34,20 +37,23 @@ def new_id() -> str:
 
 def _first_of(count: int) -> int:
     """Return the first of `count` consecutive numbers that this process has not used."""
-    global _last
+    global _last, _random
     moment = time.time_ns() // 1_000_000
-    # The top random bit stays clear, so that a whole batch fits in before the counter overflows.
-    fresh = (moment << _RANDOM_BITS) | (int.from_bytes(os.urandom(10)) >> (80 - _RANDOM_BITS + 1))
     with _lock:
+        if not _random:
+            _random = os.urandom(_AT_ONCE * _RANDOM_BYTES)
+        drawn, _random = _random[:_RANDOM_BYTES], _random[_RANDOM_BYTES:]
+        # The top random bit stays clear, so that a whole batch fits in before the counter overflows.
+        fresh = (moment << _RANDOM_BITS) | (int.from_bytes(drawn) >> (8 * _RANDOM_BYTES - _RANDOM_BITS + 1))
         first = max(fresh, _last + 1)
         _last = first + count - 1
     return first
 
 
 def _in_forked_child() -> None:
-    """Reset the counter: parent and child would otherwise create the same ids."""
-    global _last, _lock
-    _last, _lock = 0, threading.Lock()
+    """Reset counter and random bytes: parent and child would otherwise create the same ids."""
+    global _last, _lock, _random
+    _last, _lock, _random = 0, threading.Lock(), b""
 
 
 os.register_at_fork(after_in_child=_in_forked_child)

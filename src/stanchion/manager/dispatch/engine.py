@@ -88,6 +88,7 @@ class Engine:
         self._claims.read_on, self._claims.held_back = self._refill.low, lambda: self._settles.piled_up
         self._inbox.held_back, self._inbox.ready = self._claims.held_back, self._claims.rounds.kick
         self._inbox.precedence = self._claims.precedence
+        self._inbox.look, self._inbox.unheard = self._refill.signed, self._watcher.unheard
         self._refill.read, self._presence.changed = self._claims.rounds.kick, self._claims.rounds.kick
         self._settles.changed, self._stops.freed = self._settled, self._claims.rounds.kick
 

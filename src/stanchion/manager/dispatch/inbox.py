@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from stanchion.errors import StoreUnavailable
 from stanchion.manager.dispatch.calls import Calls, apart
@@ -64,7 +64,11 @@ class Starting:
 
 
 class Inbox:
-    """Stores pushes. `look`: called with a queue that has jobs which the window did not take."""
+    """Stores pushes.
+
+    `ready`: called when a window has more jobs. `look`: called with queues that the windows may not know all of.
+    `unheard`: makes a call of the store that gives this manager no sign of work.
+    """
 
     def __init__(
         self, store: Store, calls: Calls, slices: Slices, peers: Peers, sender: Sender, time: StoreTime
@@ -76,6 +80,8 @@ class Inbox:
         self.rounds = Rounds("pushes", self._round)
         self.ready: Callable[[], None] = lambda: None
         self.precedence: Callable[[int], Precedence] = lambda now: Precedence({}, lambda _: False, now)
+        self.look: Callable[[Collection[str]], None] = lambda _queues: None
+        self.unheard: Callable[[Callable[[], list[Pushed]]], list[Pushed]] = lambda call: call()
         self.held_back: Callable[[], bool] = lambda: False
         self.under_way: UnderWay | None = None
         self._closed = False
@@ -202,13 +208,15 @@ class Inbox:
         def push(repeat: bool) -> list[Pushed]:
             if starting is not None:
                 starting.unclear |= repeat
-            return self._store.push(jobs, claim=claim, repeat=old or repeat)
+            return self.unheard(lambda: self._store.push(jobs, claim=claim, repeat=old or repeat))
 
+        queues = {job.queue for job in jobs}
         try:
-            pushed = await self._calls.answered({job.queue for job in jobs}, push)
+            pushed = await self._calls.answered(queues, push)
         except Exception:
             if starting is not None:
                 starting.unclear = True  # a store without atomic pushes may have stored a part
+            self.look(queues)
             raise
         if starting is not None:
             pushed = await self._send(jobs, pushed, starting)
@@ -241,17 +249,18 @@ class Inbox:
         if now is None or moment > now:  # a job that was stored before says nothing
             self._time.saw(moment)
             now = self._time.now()
-        added = False
+        added, unknown = False, set()
         for job, one in zip(jobs, pushed, strict=True):
             window = self._slices.windows.get(job.queue)
-            if window is None or now is None or one.token is not None or job.waits_kind is not None:
+            if window is None or one.token is not None or job.waits_kind is not None:
                 continue
-            if one.duplicate:
-                added |= job.on_duplicate == "replace"
+            if now is None or one.duplicate:
                 window.drop(one.id)  # its schedule may have changed: the next look tells
-                window.signal()
+                unknown.add(job.queue)
             else:
                 added |= window.add(key_of(job.priority, one.run_at, one.id, job.lane), now)
+        if unknown:
+            self.look(unknown)
         if added:
             self.ready()
 

@@ -43,10 +43,13 @@ class Notifications(Broadcast):
         """Drop all listeners and the connection, which after a fork is the parent's."""
         super().begin()
         self._sender: psycopg.Connection[Any] | None = None
+        self._sender_pid = 0
         self._probes: list[tuple[str, str]] = []
 
     def send(self, queues: set[str], finished: set[str] | None) -> None:
-        self._sender = self._sender or self._connect()
+        if self._sender is None:
+            self._sender = self._connect()
+            self._sender_pid = self._sender.info.backend_pid
         with self._state:
             probes, self._probes = self._probes, []
         for channel, payload in (*probes, *signals_of(queues, finished)):
@@ -64,10 +67,12 @@ class Notifications(Broadcast):
             reception.ready(connected=False)
             self._probe(CHANNELS[reception.kind], probe)
             while reception.wanted():
-                payloads = _signalled(connection, _POLL_SECONDS)
-                if probe in payloads:
+                signals = _signalled(connection, _POLL_SECONDS)
+                if any(payload == probe for _, payload in signals):
                     reception.connected = True
-                news = {payload for payload in payloads if not payload.startswith(_PROBE)}
+                # Listeners of this process were woken when its own signals were announced.
+                others = {payload for sender, payload in signals if sender != self._sender_pid}
+                news = {payload for payload in others if not payload.startswith(_PROBE)}
                 if news and reception.kind is Kind.WORK:
                     self.listeners.wake(news)
                 elif news:
@@ -126,14 +131,14 @@ def _notify(connection: psycopg.Connection[Any], channel: str, payload: str) -> 
         raise ConnectionError(result.error_message.decode(errors="replace"))
 
 
-def _signalled(connection: psycopg.Connection[Any], seconds: float) -> set[str]:
-    """Wait up to `seconds` for a signal; return what the signals received by then say."""
+def _signalled(connection: psycopg.Connection[Any], seconds: float) -> set[tuple[int, str]]:
+    """Wait up to `seconds` for a signal; return the senders of those received by then, and what they say."""
     session = connection.pgconn
     waiting = select.poll()
     waiting.register(session.socket, select.POLLIN)
     waiting.poll(seconds * 1000)
     session.consume_input()
-    return {signal.extra.decode() for signal in iter(session.notifies, None)}
+    return {(signal.be_pid, signal.extra.decode()) for signal in iter(session.notifies, None)}
 
 
 def _close(connection: psycopg.Connection[Any] | None) -> None:

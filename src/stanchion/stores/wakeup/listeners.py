@@ -23,6 +23,8 @@ class EventListener:
         self.queues, self.finished, self.interchangeable = queues, finished, interchangeable
         self.waits_since: int | None = None
         """Start of the current wait, as a sequence number; None if not waiting, or already woken."""
+        self.skips: int | None = None
+        """A thread of this process whose announcements give it no sign; only if it is not interchangeable."""
         self._owner = owner
         self._event = threading.Event()
         self._signs = NO_SIGNS
@@ -115,13 +117,14 @@ class Listeners:
     def wake(self, queues: Collection[str] | None = None, finished: Collection[str] | None = ()) -> None:
         """Wake the listeners for work in these queues, and for ends of these jobs; None: any."""
         signs = Signs(None if queues is None else frozenset(queues), None if finished is None else frozenset(finished))
+        me = threading.get_ident()
         with self.lock:
             listeners = list(self._listeners)
             if not listeners:
                 return
             self._wake_one_of([one for one in listeners if one.interchangeable], signs.queues)
             for listener in listeners:
-                if not listener.interchangeable:
+                if not listener.interchangeable and listener.skips != me:
                     _wake(listener, signs)
 
     def want(self, *, ends: bool) -> bool:

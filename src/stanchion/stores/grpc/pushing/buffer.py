@@ -43,20 +43,30 @@ class Push:
         """An earlier try may have stored the jobs."""
         self.alone = False
         """It goes in a message of its own, as a push of its message has failed."""
-        self.over = threading.Event()
-        """Set once it is answered, or withdrawn."""
+        self.over = False
+        """True once it is answered, or withdrawn."""
         self._pushed: list[Pushed] = []
         self._error: StanchionError | None = None
+        self._ended = threading.Lock()  # one caller waits, once: an Event costs as much as the rest of a push
+        self._ended.acquire()
 
     def answer(self, pushed: list[Pushed]) -> None:
-        """The jobs are stored."""
+        """The jobs are stored. Once, and not after `fail`."""
         self._pushed = pushed
-        self.over.set()
+        self._end()
 
     def fail(self, error: StanchionError) -> None:
-        """The jobs are not stored."""
+        """The jobs are not stored. Once, and not after `answer`."""
         self._error = error
-        self.over.set()
+        self._end()
+
+    def _end(self) -> None:
+        self.over = True
+        self._ended.release()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait up to `seconds`; return True if it is over. Its only caller asks no more then."""
+        return self._ended.acquire(timeout=seconds)
 
     def result(self) -> list[Pushed]:
         """Return the answer, or raise the error."""
@@ -87,7 +97,8 @@ class Buffer:
             self._jobs += push.jobs
             self._bytes += len(push.data)
             self._waiting.append(push)
-            self.changed.notify_all()
+            if len(self._sent) < UNDER_WAY:  # else a reply wakes the sender: each wake-up costs a push
+                self.changed.notify_all()
             return True
 
     @property
@@ -111,12 +122,12 @@ class Buffer:
             message = self._sent.pop(reply.seq, None)
             if message is None:
                 return None
-            pushes = [one for one in message.pushes if not one.over.is_set()]
+            pushes = [one for one in message.pushes if not one.over]
             if reply.HasField("error"):
                 return self._failed(pushes, error_in(reply.error))
             pushed, first = list(map(PUSHED.taken, reply.pushed)), 0
             for one in message.pushes:
-                if not one.over.is_set():
+                if not one.over:
                     self._leave(one)
                     one.answer(pushed[first : first + one.jobs])
                 first += one.jobs
@@ -142,7 +153,7 @@ class Buffer:
     def withdraw(self, push: Push, error: StanchionError) -> None:
         """Fail a push whose caller waits no longer, unless it is answered; what was sent may be stored."""
         with self.changed:
-            if not push.over.is_set():
+            if not push.over:
                 self._leave(push)
                 push.fail(error)
                 if push in self._waiting:
@@ -169,7 +180,7 @@ class Buffer:
 
     def _wait_again(self, pushes: list[Push]) -> None:
         for one in reversed(pushes):
-            if not one.over.is_set():
+            if not one.over:
                 one.again = True
                 self._waiting.appendleft(one)
 

@@ -75,7 +75,7 @@ class Pushing:
     def _wait(self, push: Push, stream: PushStream, seconds: float) -> None:
         # A manager that hangs leaves time for the others.
         share = seconds / len(self._channels.hosts())
-        while not push.over.wait(min(share, max(0.0, push.deadline - time.monotonic()))):
+        while not push.wait(min(share, max(0.0, push.deadline - time.monotonic()))):
             if time.monotonic() >= push.deadline:
                 self._buffer.withdraw(push, stream.failure or self._late(seconds))
             elif (since := self._buffer.oldest()) is not None and time.monotonic() - since >= share:
