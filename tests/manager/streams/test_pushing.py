@@ -68,20 +68,25 @@ class TestOfOneProcess:
             assert held.begun.acquire(timeout=60)
             until(lambda: _waiting(store) + _sent(store) == 20)
             held.go_on.set()
-        assert len(held.batches) <= 1 + 2 + 1  # the first, the second under way, all others
+        assert len(held.batches) == 2  # the first, and all others
         assert sorted(one for batch in held.batches for one in batch) == sorted(job.payload for job in jobs)
 
-    def test_two_messages_are_under_way(self, start: Start, client: Client) -> None:
+    def test_a_second_message_is_under_way_once_it_is_full(self, start: Start, client: Client) -> None:
         held = HeldStore()
         store = client(start(store=held).url)
+        halves = [[new_job() for _ in range(buffer.MESSAGE_JOBS // 2)] for _ in range(3)]
         with in_threads([lambda: store.push([new_job()])]):
             assert held.begun.acquire(timeout=60)
-            with in_threads(each(lambda job: store.push([job]), [new_job() for _ in range(9)])):
-                until(lambda: _waiting(store) + _sent(store) == 10)
-                sent = store._pushing._buffer._sent  # type: ignore[attr-defined]
-                until(lambda: len(sent) == buffer.UNDER_WAY)
-                held.go_on.set()
-        assert total(held) == 10
+            sent = store._pushing._buffer._sent  # type: ignore[attr-defined]
+            with in_threads([lambda: store.push(halves[0])]):
+                until(lambda: _waiting(store) == 1)
+                assert len(sent) == 1
+                with in_threads([lambda: store.push(halves[1]), lambda: store.push(halves[2])]):
+                    until(lambda: len(sent) == buffer.UNDER_WAY)
+                    until(lambda: _waiting(store) + _sent(store) == 4)
+                    assert len(sent) == buffer.UNDER_WAY
+                    held.go_on.set()
+        assert total(held) == 1 + 3 * len(halves[0])
 
     def test_a_bad_push_fails_alone(self, start: Start, client: Client) -> None:
         held = HeldStore()

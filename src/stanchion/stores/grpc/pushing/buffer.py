@@ -1,6 +1,6 @@
 """What waits to be pushed, of all threads: in bounds, and in messages of many pushes.
 
-add ──► waiting ──► sent, up to UNDER_WAY messages ──► answered
+add ──► waiting ──► sent, one message, or up to UNDER_WAY full ones ──► answered
            ▲──────────┘ given back, marked: the reply is lost, or one of the message's pushes failed
 """
 
@@ -29,7 +29,7 @@ MESSAGE_BYTES: Final = 1024 * 1024
 """What goes in one message, at most."""
 
 UNDER_WAY: Final = 2
-"""Messages without an answer: while one is stored, the next one is on its way."""
+"""Messages without an answer. While one is stored, the next one is on its way if it is full; else more join it."""
 
 
 class Push:
@@ -97,9 +97,18 @@ class Buffer:
             self._jobs += push.jobs
             self._bytes += len(push.data)
             self._waiting.append(push)
-            if len(self._sent) < UNDER_WAY:  # else a reply wakes the sender: each wake-up costs a push
+            if self._may_send():  # else a reply wakes the sender: a wake-up costs as much as a push
                 self.changed.notify_all()
             return True
+
+    def _may_send(self) -> bool:
+        """Return True if nothing is under way, or a full message waits and there is room for it."""
+        if not self._sent:
+            return True
+        if len(self._sent) >= UNDER_WAY or (self._jobs < MESSAGE_JOBS and self._bytes < MESSAGE_BYTES):
+            return False
+        jobs, size = sum(one.jobs for one in self._waiting), sum(len(one.data) for one in self._waiting)
+        return jobs >= MESSAGE_JOBS or size >= MESSAGE_BYTES
 
     @property
     def empty(self) -> bool:
@@ -110,7 +119,7 @@ class Buffer:
         """Wait for pushes and for room under way; return the next message, or None once `ended`, or after idle time."""
         with self.changed:
             while not ended():
-                if self._waiting and len(self._sent) < UNDER_WAY:
+                if self._waiting and self._may_send():
                     return self._taken()
                 if not self.changed.wait(idle) and self.empty:
                     return None
