@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from statistics import median
 from typing import NamedTuple
@@ -51,8 +52,12 @@ def pushes(side: Side, processes: int, threads: int, jobs: int) -> Cost:
 
 
 def end_to_end(side: Side, workers: int, threads: int, jobs: int, nap: float) -> Cost:
-    """Push jobs and work them off, from the first push to the last outcome; the push is by batches of 100."""
-    with closing(Stanchion(side.url)) as app, closing(Stanchion(side.database_url)) as watching:
+    """Push jobs and work them off, from the first push to the last outcome; four threads push batches of 100."""
+    with (
+        closing(Stanchion(side.url)) as app,
+        closing(Stanchion(side.database_url)) as watching,
+        ThreadPoolExecutor(4) as pool,
+    ):
         tasks(app)
         with programs(workers, "work", side.url, threads) as running:
             while len(watching.workers()) < workers:
@@ -60,11 +65,10 @@ def end_to_end(side: Side, workers: int, threads: int, jobs: int, nap: float) ->
             time.sleep(1.0)  # for the first claims
             before, began, used = side.work(), time.perf_counter(), time.process_time()
             worked = sum(processor_time(one.pid) for one in running)
-            for _ in range(jobs // 100):
-                app.tasks["nap"].enqueue_many([(nap,)] * 100)
+            list(pool.map(lambda _: app.tasks["nap"].enqueue_many([(nap,)] * 100), range(jobs // 100)))
             used = time.process_time() - used
             while watching.queue(QUEUE).size().total:
-                time.sleep(0.02)
+                time.sleep(max(0.02, 0.02 * (time.perf_counter() - began)))  # looks cost the database work, too
             seconds = time.perf_counter() - began
             work = side.work().since(before)
             worked = sum(processor_time(one.pid) for one in running) - worked

@@ -165,12 +165,13 @@ class Inbox:
 
     def _starting(self, jobs: Sequence[NewJob]) -> Starting | None:
         """Choose jobs that can run at once, and receivers for them: of the queue that has most of them."""
-        if not self._sender.may_fire() or self.held_back():
+        if not self._sender.may_fire() or self.held_back() or not any(map(self._peers.room, self._peers.connected())):
             return None
         of: dict[str, list[tuple[NewJob, Owned]]] = {}
+        now, quiet = self._time.now(), dict[tuple[str, int], bool]()
         for job in jobs:
             owned = self._slices.of(job.queue, job.lane)
-            if owned is not None and self._may_start(job):
+            if owned is not None and self._may_start(job, now, quiet):
                 of.setdefault(job.queue, []).append((job, owned))
         queue = max(of, key=lambda one: len(of[one]), default=None)
         if queue is None:
@@ -187,15 +188,20 @@ class Inbox:
         token = new_token({owned for owned, _ in places.values()})
         return Starting(Claim(queue, len(ids), token, ids=ids, not_after=self._sender.not_after), places)
 
-    def _may_start(self, job: NewJob) -> bool:
-        """Return True if a job may run before all that waits, as far as this manager knows."""
+    def _may_start(self, job: NewJob, now: int | None, quiet: dict[tuple[str, int], bool]) -> bool:
+        """Return True if a job may run before all that waits, as far as this manager knows.
+
+        `quiet`: what is known already, by queue and priority.
+        """
         plain = job.order_key is None and job.limits is None and job.waits_kind is None
         if not plain or job.delay or job.on_duplicate == "replace":
             return False
-        now = self._time.now()
         if job.run_at is not None and (now is None or job.run_at > now):
             return False
-        return self._slices.windows[job.queue].quiet(job.priority)
+        place = (job.queue, job.priority)
+        if place not in quiet:
+            quiet[place] = self._slices.windows[job.queue].quiet(job.priority)
+        return quiet[place]
 
     # -- the call
 
@@ -230,8 +236,10 @@ class Inbox:
     async def _send(self, jobs: Sequence[NewJob], pushed: Sequence[Pushed], starting: Starting) -> list[Pushed]:
         """Send what was stored as running; return what the store said, with the tokens that it left out."""
         claim = starting.claim
+        workers = {peer.receiver.worker for _, peer in starting.places.values()}
+        claims = {worker: claim._replace(worker=worker or None) for worker in workers}
         rows = {
-            job.id: _row(job, one, claim, starting.places[job.id][1])
+            job.id: _row(job, one, claims[starting.places[job.id][1].receiver.worker])
             for job, one in zip(jobs, pushed, strict=True)
             if one.token == claim.token and not one.duplicate
         }
@@ -272,7 +280,9 @@ def _refuse(requests: Iterable[Request]) -> None:
             request.answer.set_exception(StoreUnavailable("the manager has ended; push through another one"))
 
 
-def _row(job: NewJob, pushed: Pushed, claim: Claim, peer: Peer) -> JobRow:
-    """Return the row of a job that was stored as running."""
-    row = created(job, pushed.enqueued_at)._replace(run_at=pushed.run_at)
-    return claim_rules.claimed(row, claim._replace(worker=peer.receiver.worker or None), 0.0, pushed.enqueued_at)
+def _row(job: NewJob, pushed: Pushed, claim: Claim) -> JobRow:
+    """Return the row of a job that was stored as running by this claim."""
+    row = created(job, pushed.enqueued_at)
+    if row.run_at != pushed.run_at:
+        row = row._replace(run_at=pushed.run_at)
+    return claim_rules.claimed(row, claim, 0.0, pushed.enqueued_at)

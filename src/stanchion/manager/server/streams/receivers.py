@@ -119,11 +119,12 @@ class Receivers:
                 raise InvalidInput("a stream has one hello, but for answers to reports")
             if up.HasField("hello") and up.hello.receiver != stream.id:
                 raise InvalidInput("an answer must come from the receiver of the stream")
-            self._take(caller, stream, up)
+            self._take(caller, stream, up, texts=b"\0" in data)
 
-    def _take(self, caller: Caller, stream: ReceiverStream, up: Any) -> None:
+    def _take(self, caller: Caller, stream: ReceiverStream, up: Any, *, texts: bool = True) -> None:
+        """Take in a message; `texts`: some of its texts may have a null character."""
         if up.outcomes:
-            self.engine.outcomes(stream, self._acceptable(caller, up.outcomes))
+            self.engine.outcomes(stream, self._acceptable(caller, up.outcomes, texts=texts))
         if up.HasField("capacity"):
             stream.asked = max(0, min(up.capacity, _CAPACITY_MAX))
         if up.HasField("hello"):
@@ -142,14 +143,15 @@ class Receivers:
         access.check(self._store, caller, "receive", {"queues": list(hello.queues)})
         return hello
 
-    def _acceptable(self, caller: Caller, messages: Sequence[pb.Outcome]) -> list[Reported]:
+    def _acceptable(self, caller: Caller, messages: Sequence[pb.Outcome], *, texts: bool) -> list[Reported]:
         """Return the outcomes that the caller may report."""
         found: list[Reported] = []
         for message in messages:
             try:
                 one = reported(message)
                 args = {"outcomes": [one]}
-                door.check_texts(one)
+                if texts:
+                    door.check_texts(one)
                 door.check("settle", args)
                 access.check(self._store, caller, "settle", args)
             except StanchionError as error:
