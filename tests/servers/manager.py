@@ -19,8 +19,11 @@ LOOPBACK = Listen("127.0.0.1", 0)
 class ManagerThread:
     """Serves a store while it is entered."""
 
-    def __init__(self, store: Store, settings: ServerSettings | None = None, lease: float = 5.0) -> None:
-        self.store, self._settings, self._lease = store, settings or ServerSettings(LOOPBACK), lease
+    def __init__(
+        self, store: Store, settings: ServerSettings | None = None, lease: float = 5.0, heartbeat: float = 10.0
+    ) -> None:
+        self.store, self._settings = store, settings or ServerSettings(LOOPBACK)
+        self._lease, self._heartbeat = lease, heartbeat
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="manager-in-test", daemon=True)
         self.manager: Manager
@@ -60,7 +63,7 @@ class ManagerThread:
         asyncio.run_coroutine_threadsafe(self.manager.stop(grace), self._loop).result(60 + grace)
 
     async def _start(self) -> None:
-        self.manager = Manager(self.store, self._settings, lease=self._lease)
+        self.manager = Manager(self.store, self._settings, lease=self._lease, heartbeat=self._heartbeat)
         await self.manager.start()
 
     def _end(self) -> None:

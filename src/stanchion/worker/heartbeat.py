@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable
@@ -12,20 +11,12 @@ from stanchion.context.context import Context
 from stanchion.core.backoff import Backoff
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.worker.health import Health
+from stanchion.worker.steadiness import Steadiness
 
 log = logging.getLogger("stanchion.worker")
 
 QUICK = 1.0
 """Seconds between beats while any job has run for longer than this, so that a cancellation reaches it soon."""
-
-MISSED = 3
-"""Heartbeats without a beat after which a worker counts as dead."""
-
-LATE = 2
-"""Heartbeats without a beat after which the store, or this worker, has a problem."""
-
-RETURN = 6.0
-"""Minimum seconds that live workers get to beat again after an outage of the store."""
 
 
 class Heartbeat:
@@ -50,8 +41,7 @@ class Heartbeat:
         self._stopping, self._sign = threading.Event(), threading.Event()
         self._leaving = False
         self._beating = threading.Lock()
-        self._beat_at = -math.inf
-        self._steady_from = 0.0
+        self._steadiness = Steadiness(every)
         self._thread = threading.Thread(target=self._run, name="stanchion-heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -60,12 +50,8 @@ class Heartbeat:
 
     @property
     def steady(self) -> bool:
-        """False during an outage of the store and shortly after, while live workers may look dead.
-
-        A worker does not know what happened before its start, so it starts as if after an outage.
-        """
-        now = time.monotonic()
-        return now >= self._steady_from and now - self._beat_at < LATE * self._every
+        """False during an outage of the store and shortly after, while live workers may look dead."""
+        return self._steadiness.steady
 
     def stop(self, seconds: float, *, leave: bool) -> None:
         """Stop the thread within `seconds`; `leave`: the worker holds no job, so the store may forget it."""
@@ -106,10 +92,7 @@ class Heartbeat:
         """Beat now, in the caller's thread: the store has the current row when this returns."""
         with self._beating, self._health.watch("beat"):  # an older row must not overwrite a newer one
             beat = self._context.store.beat([self._row()])
-        now = time.monotonic()
-        if now - self._beat_at >= LATE * self._every:
-            self._steady_from = now + max(MISSED * self._every, RETURN)
-        self._beat_at = now
+        self._steadiness.answered()
         self._answered(beat)
 
     def _leave(self) -> None:

@@ -7,25 +7,35 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
-from stanchion.context.context import Context
-from stanchion.context.upkeep import Lag
+from stanchion.context.upkeep import Host, Lag, Upkeep
 
 log = logging.getLogger("stanchion.worker")
 
 MAINTAIN_EVERY = 10.0
 
 
+class ReaperHost(Host, Protocol):
+    """What a reaper needs of the app."""
+
+    @property
+    def upkeep(self) -> Upkeep: ...
+
+    def keep_declared(self) -> None:
+        """Check from time to time that declared settings are still stored."""
+
+
 class Reaper:
     """One thread that recovers lost jobs every `every` seconds, and maintains the store about every ten.
 
-    It also restores declared semaphores that the store has lost. Every worker has one: work that one has done costs
-    the others next to nothing. Jobs are taken back only while `steady()`: after an outage of the store, live workers
-    need time to beat again. The clock is read before each recovery, so that an outage during the call does not make
-    live workers look dead. If purging falls behind, the next round starts at once.
+    It also restores declared semaphores that the store has lost. Every worker and manager has one: work that one has
+    done costs the others next to nothing. Jobs are taken back only while `steady()`: after an outage of the store, live
+    workers need time to beat again. The clock is read before each recovery, so that an outage during the call does not
+    make live workers look dead. If purging falls behind, the next round starts at once.
     """
 
-    def __init__(self, context: Context, every: float, steady: Callable[[], bool]) -> None:
+    def __init__(self, context: ReaperHost, every: float, steady: Callable[[], bool]) -> None:
         self._context, self._every, self._steady = context, every, steady
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stanchion-reaper", daemon=True)
@@ -58,4 +68,5 @@ class Reaper:
                     self._context.notice_partitions()
             except Exception as error:
                 behind = False
-                log.warning("maintaining the store failed: %s: %s", type(error).__name__, error)
+                if not self._stopping.is_set():
+                    log.warning("maintaining the store failed: %s: %s", type(error).__name__, error)

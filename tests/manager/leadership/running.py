@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from stanchion.manager.leadership.leadership import Leadership
 from stanchion.manager.leadership.owner import Owned
+from stanchion.manager.leadership.signals import Signals
 from stanchion.manager.server.pool import StoreCalls
 from stanchion.stores.protocol import Store
 from tests.manager.leadership.model import Engine
@@ -20,15 +21,20 @@ SECONDS = 120.0
 
 
 class Running:
-    """A manager. `hang`: calls of its store wait while it is set."""
+    """A manager. `hang`: calls of its store wait while it is set. `signals`: None: by the store; False: none."""
 
-    def __init__(self, store: Store, lease: float, name: str, others: dict[str, Running], *, signals: bool) -> None:
+    def __init__(
+        self, store: Store, lease: float, name: str, others: dict[str, Running], *, signals: bool | None
+    ) -> None:
         self.engine, self.others = Engine(), others
         self._calls = StoreCalls(4)
         self.hang = asyncio.Event()
         self.go_on = asyncio.Event()
-        signal = self._signal if signals else (lambda _addresses: None)
+        self.signals = Signals(store, self._off_loop, lambda: self.leadership.wake())
+        signal = self._signal if signals else self.signals.send if signals is None else (lambda _addresses: None)
         self.leadership = Leadership(store, self._off_loop, self.engine, name, lease=lease, signal=signal)
+        if signals is None:
+            self.signals.start()
         self.task = asyncio.create_task(self.leadership.run())
 
     async def _off_loop(self, call: Callable[[], T]) -> T:
@@ -49,13 +55,14 @@ class Running:
         """Die."""
         self.task.cancel()
         await asyncio.wait([self.task])
+        await self.signals.close()
         self._calls.close()
 
 
 class Group(dict[str, Running]):
     """The managers that run, by name."""
 
-    def __init__(self, store: Store, lease: float, *, signals: bool = True) -> None:
+    def __init__(self, store: Store, lease: float, *, signals: bool | None = True) -> None:
         self._store, self._lease, self._signals = store, lease, signals
 
     def start(self, name: str) -> Running:
@@ -70,7 +77,7 @@ class Group(dict[str, Running]):
 
 
 @asynccontextmanager
-async def group(store: Store, lease: float, *, signals: bool = True) -> AsyncIterator[Group]:
+async def group(store: Store, lease: float, *, signals: bool | None = True) -> AsyncIterator[Group]:
     managers = Group(store, lease, signals=signals)
     try:
         yield managers

@@ -54,6 +54,22 @@ EACH = [
 
 
 @pytest.mark.parametrize("url", EACH, indirect=True)
+def test_signals_of_the_store_alone_hand_slices_over(store: Store) -> None:
+    async def play() -> None:
+        async with group(store, 3000.0, signals=None) as managers:
+            managers.start("one")
+            await comes(lambda: managers.shares() == [8])
+            managers.start("other")
+            await comes(lambda: managers.shares() == [4, 4])
+            await managers["one"].leadership.leave()
+            await managers["one"].end()
+            del managers["one"]
+            await comes(lambda: managers.shares() == [8])
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("url", EACH, indirect=True)
 def test_managers_come_and_go(store: Store) -> None:
     async def play() -> None:
         async with group(store, LEASE) as managers:

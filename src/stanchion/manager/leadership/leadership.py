@@ -76,15 +76,16 @@ class Leadership:
         clock: Callable[[], float] = boot_clock,
         queues: Callable[[], Mapping[str, int]] | None = None,
         signal: Callable[[Sequence[str]], None] = _no_signal,
+        renewed: Callable[[], None] = lambda: None,
     ) -> None:
         """`off_loop` runs calls of the store in threads. `lease`: in seconds, the same for all managers.
 
         `queues` returns the number of lanes of each queue, in a thread; by default of all in the store. `signal` tells
         managers at these addresses to call `wake`, soon and without an answer; those that it does not reach notice by
-        themselves after a third of a lease.
+        themselves after a third of a lease. `renewed` is called after each renewal of the session.
         """
         self._store, self._off_loop, self._address = store, off_loop, address
-        self._lease, self._clock, self._signal = lease, clock, signal
+        self._lease, self._clock, self._signal, self._renewed = lease, clock, signal, renewed
         self._looker = Looker(store, queues or self._all_queues, lease, clock)
         self._holdings = Holdings(owner, self.wake)
         self._woken, self._stepping, self._left = asyncio.Event(), asyncio.Lock(), False
@@ -183,6 +184,7 @@ class Leadership:
             renewal = await self._watching(self._off_loop(self._session.renew))
         if renewal is None:
             raise StoreUnavailable("others have deleted the new session of this manager at once")
+        self._renewed()
         self.until = renewal.until
         self._renewed_at = renewal.at
         if self._clock() < renewal.at + _SURE * self._lease:

@@ -1,6 +1,6 @@
-"""A manager: store, engine, leadership and server together.
+"""A manager: store, engine, leadership, server and upkeep together.
 
-    start   engine ──► server listens ──► leadership takes slices ──► jobs go out
+    start   engine ──► server listens ──► leadership takes slices ──► jobs go out; upkeep
     stop    no new calls ──► engine hands out no more, stores what waits ──► slices are let go ──► streams end
 
 Slices are let go before the streams end: the jobs that receivers hold are then those of the next owner.
@@ -15,12 +15,18 @@ from stanchion.core.boot_clock import boot_clock
 from stanchion.manager.dispatch.delays import Delays
 from stanchion.manager.dispatch.engine import Engine
 from stanchion.manager.leadership.leadership import LEASE_SECONDS, Leadership
+from stanchion.manager.leadership.signals import Signals
 from stanchion.manager.server.pool import StoreCalls
 from stanchion.manager.server.server import ManagerServer
 from stanchion.manager.server.settings import ServerSettings
+from stanchion.manager.service.upkeep import StoreHost
 from stanchion.stores.protocol import Store
+from stanchion.worker.reaper import Reaper
+from stanchion.worker.steadiness import Steadiness
 
 log = logging.getLogger("stanchion.manager")
+
+HEARTBEAT_SECONDS = 10.0
 
 _THREADS = 8
 """Calls of the store beside those of clients: one each for pushes, claims, outcomes and reads, and the leadership's."""
@@ -30,31 +36,51 @@ class Manager:
     """Serves a store by gRPC, and hands out the jobs of its share of the lanes. Make it in its event loop.
 
     `lease`: seconds after which another manager takes the share of one that has died; the same for all managers.
+    `heartbeat`: as of a worker: jobs of dead ones are looked for twice in it.
     """
 
-    def __init__(self, store: Store, settings: ServerSettings, *, lease: float = LEASE_SECONDS) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: ServerSettings,
+        *,
+        lease: float = LEASE_SECONDS,
+        heartbeat: float = HEARTBEAT_SECONDS,
+    ) -> None:
         settings.check()
         self._calls = StoreCalls(_THREADS)
         self.engine = Engine(store, self._calls.run, delays=Delays(lease=lease), clock=boot_clock)
         self.server = ManagerServer(store, settings, self.engine, lease)
         self._store, self._lease = store, lease
+        self._steadiness = Steadiness(heartbeat)
+        self._reaper = Reaper(StoreHost(store), heartbeat / 2, lambda: self._steadiness.steady)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Listen, and take part. Raises InvalidInput for an address that can't be listened at."""
         await self.server.start()
         address = self.server.advertised
-        self.leadership = Leadership(self._store, self._calls.run, self.engine, address, lease=self._lease)
+        self._signals = Signals(self._store, self._calls.run, lambda: self.leadership.wake())
+        self.leadership = Leadership(
+            *(self._store, self._calls.run, self.engine, address),
+            lease=self._lease,
+            signal=self._signals.send,
+            renewed=self._steadiness.answered,
+        )
         await self.engine.start(self.leadership)
+        self._signals.start()
         work = self.leadership.run(), self.server.topology.follow(self.leadership)
         self._tasks = [asyncio.create_task(one) for one in work]
+        self._reaper.start()
 
     async def stop(self, grace: float, at_once: asyncio.Event | None = None) -> None:
         """Drain for up to `grace` seconds, or until `at_once`; stop."""
+        self._reaper.stop()
         await self.server.drain()
         if self._tasks:
             await self.engine.drain(min(grace, _LAST_OUTCOMES))
             await self._left(min(self._lease, grace + 1))
+            await self._signals.close()
         await self.server.stop(grace, at_once)
         for task in self._tasks:
             task.cancel()

@@ -30,6 +30,7 @@ from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.lost_leases import LostLeaseDelay
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
 from stanchion.stores.wakeup.listeners import Listeners
+from stanchion.stores.wakeup.values import with_signs
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -88,7 +89,8 @@ class MemoryStore:
         self.delete, self.adopt = locked(operations.delete), locked(operations.adopt)
         self.semaphores = locked(slots.semaphores)
         self.flow_nodes, self.flow_ends = locked(flows.flow_nodes), locked(flows.flow_ends)
-        self.values, self.compare_and_set = locked(values.values), locked(values.compare_and_set)
+        self.values = locked(values.values)
+        self.compare_and_set = with_signs(locked(values.compare_and_set), listeners.announce)
 
     def _locked(self, verb: Callable[P, T]) -> Callable[P, T]:
         """Return the verb so that it is called with the lock held; like the whole store, it can be pickled."""

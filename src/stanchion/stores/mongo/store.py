@@ -49,6 +49,7 @@ from stanchion.stores.records.jobs import JobState, NewJob, Pushed
 from stanchion.stores.records.outcomes import Outcome
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.lost_leases import LostLeaseDelay
+from stanchion.stores.wakeup.values import with_signs
 
 
 class MongoStore:
@@ -115,7 +116,8 @@ class MongoStore:
         self.delete, self.adopt = deletion.delete, Adoption(server, documents, signals).adopt
         self.maintain, self.semaphores = upkeep.maintain, self._semaphores.semaphores
         self.flow_nodes, self.flow_ends = self._nodes.flow_nodes, ends.flow_ends
-        self.values, self.compare_and_set = values.values, publications.compare_and_set
+        self.values = values.values
+        self.compare_and_set = with_signs(publications.compare_and_set, signals.announce)
 
     def _in(self, tx: Any) -> MongoStore:
         """Return the store as part of the caller's transaction, if given."""

@@ -42,6 +42,7 @@ from stanchion.stores.redis.values import Values
 from stanchion.stores.redis.wakeup import StreamSignals
 from stanchion.stores.redis.workers import Workers
 from stanchion.stores.rules.lost_leases import LostLeaseDelay
+from stanchion.stores.wakeup.values import with_signs
 
 
 class RedisStore:
@@ -90,7 +91,8 @@ class RedisStore:
         self.delete, self.adopt = Removal(jobs, outbox.follow_up).delete, Adoption(jobs).adopt
         self.maintain, self.semaphores = upkeep.maintain, self._semaphores.semaphores
         self.flow_nodes, self.flow_ends = self._nodes.flow_nodes, self._nodes.flow_ends
-        self.values, self.compare_and_set = values.values, values.compare_and_set
+        self.values = values.values
+        self.compare_and_set = with_signs(values.compare_and_set, self._signals.announce)
 
     @property
     def clock_offset(self) -> float:

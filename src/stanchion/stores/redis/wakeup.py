@@ -13,7 +13,7 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -52,6 +52,11 @@ class StreamSignals:
         self._after: dict[str, str | None] = {}
         self._waker: int | None = None
         self._changed = self._connected = False
+
+    def announce(self, queues: Collection[str]) -> None:
+        """Add an entry to the streams of these queues; what scripts write adds its own."""
+        for queue in queues:
+            self._server.command("XADD", self._key(queue) + WORK, "MAXLEN", "~", 64, "*", "at", 0)
 
     def listen(
         self, queues: Iterable[str], finished: Iterable[str] | None = None, *, interchangeable: bool = False

@@ -34,6 +34,7 @@ from stanchion.stores.sql.rows.transactions import Transactions
 from stanchion.stores.sql.staging.staging import Staging
 from stanchion.stores.sql.values import Values
 from stanchion.stores.sql.workers import Workers
+from stanchion.stores.wakeup.values import with_signs
 
 
 class Rows:
@@ -102,7 +103,8 @@ class SqlStore:
         self.maintain = upkeep.maintain
         self.set_semaphore, self.semaphores = semaphores.set_semaphore, semaphores.semaphores
         self.change_flows, self.flow_nodes, self.flow_ends = flows.change_flows, flows.flow_nodes, flows.flow_ends
-        self.values, self.compare_and_set = values.values, values.compare_and_set
+        self.values = values.values
+        self.compare_and_set = with_signs(values.compare_and_set, db.dialect.announce)
 
     @property
     def clock_offset(self) -> float:

@@ -1,0 +1,33 @@
+"""The upkeep by a manager, which is that of a worker: jobs of dead workers go back, and history is purged.
+
+With managers only, there may be no worker alive that would do it.
+"""
+
+from __future__ import annotations
+
+from stanchion.context.upkeep import Upkeep
+from stanchion.core.events import Listeners
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import JobRow
+
+
+class StoreHost:
+    """A store without an app: it declares nothing, and nobody listens to its events."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.events = store, Listeners()
+        self.upkeep = Upkeep(self)
+
+    def store_semaphores(self) -> Store:
+        """See `Host`."""
+        return self.store
+
+    def notice_partitions(self) -> Store:
+        """See `Host`."""
+        return self.store
+
+    def keep_declared(self) -> None:
+        """See `ReaperHost`."""
+
+    def fire_dead(self, row: JobRow) -> None:
+        """See `Host`."""

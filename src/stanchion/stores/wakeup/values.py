@@ -1,0 +1,24 @@
+"""Values whose changes are signs, for processes that coordinate by values and can't wait for their next look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+
+SIGNALS = "manager.signals"
+"""A change of a value of this kind wakes who listens to a queue of this name; there is none."""
+
+CompareAndSet = Callable[[str, str, str | None, int], bool]
+
+
+def with_signs(compare_and_set: CompareAndSet, announce: Callable[[set[str]], None]) -> CompareAndSet:
+    """Return a `compare_and_set` that announces such changes, once they are stored."""
+
+    @wraps(compare_and_set)
+    def signalling(kind: str, name: str, text: str | None, version: int) -> bool:
+        done = compare_and_set(kind, name, text, version)
+        if done and kind == SIGNALS:
+            announce({SIGNALS})
+        return done
+
+    return signalling
