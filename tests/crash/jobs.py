@@ -10,14 +10,14 @@ from pathlib import Path
 from stanchion import Job, Retry, Stanchion
 from stanchion.jobs.reservation import Reservation
 from stanchion.stores.registry import open_store
-from stanchion.worker import heartbeat
+from stanchion.worker import steadiness
 from tests.crash.doom import doomed
 from tests.crash.journal import Journal
 from tests.crash.producer import QUEUE
 from tests.crash.recording import recorded
 
 # The quick workers of these tests try again every second, and every five in life.
-heartbeat.RETURN = 3.0
+steadiness.RETURN = 3.0
 
 journal = Journal(Path(os.environ["CRASH_JOURNAL"]))
 url = os.environ["STANCHION_URL"]

@@ -14,11 +14,11 @@ from typing import Any
 
 from stanchion import Job, Retry, Send, Stanchion
 from stanchion.stores.registry import open_store
-from stanchion.worker import heartbeat
+from stanchion.worker import steadiness
 from tests.crash.doom import doomed
 
 # The quick workers of these tests try again every second, and every five in life.
-heartbeat.RETURN = 3.0
+steadiness.RETURN = 3.0
 
 ROUNDS = 3
 SECONDS = 0.002

@@ -58,7 +58,7 @@ def test_none_goes_back_right_after_the_start() -> None:
         asked.append(as_of)
         return recover(limit, as_of)  # type: ignore[return-value]
 
-    store.recover = recording  # type: ignore[method-assign, assignment]
+    store.recover = recording  # type: ignore[assignment]
     with ManagerThread(store, heartbeat=HEARTBEAT):
         until(lambda: None not in asked[-1:] and len(asked) > 1)
     assert asked[0] is None  # live workers may look dead: an outage may have just ended

@@ -44,8 +44,8 @@ def lasting(job: Job):
     time.sleep(600)
 
 if __name__ == "__main__":
-    from stanchion.worker import heartbeat
-    heartbeat.RETURN = 0.5
+    from stanchion.worker import steadiness
+    steadiness.RETURN = 0.5
     app.run(heartbeat=float(sys.argv[1]), until_finished=True)
 """
 

@@ -1,0 +1,128 @@
+"""A manager dies, or stops for longer than its lease, at each named point; then each job is done, and none runs twice.
+
+Random kills rarely come at the moments that matter. The tests of dispatch go through the same points every day, in
+virtual time and one process (`TestDeaths`); here they are processes, threads and a database.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import psutil
+import pytest
+
+from stanchion import Stanchion
+from stanchion.manager.leadership.rows import SESSION, SLICE, slice_row
+from stanchion.stores.records import calls
+from stanchion.worker.worker import Worker
+from tests.manager.points.program import POINTS
+from tests.worker.conftest import until
+
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
+
+LANES, JOBS, PRODUCERS = 8, 200, 2
+
+
+class Process:
+    """A manager in a process of its own."""
+
+    def __init__(self, url: str, fate: str = "") -> None:
+        command = [sys.executable, "-m", "tests.manager.points.program", "manager", "--json", "--log-level", "error"]
+        self.process = subprocess.Popen(
+            [*command, "--url", url, "--listen", "127.0.0.1:0"],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "FATE": fate},
+        )
+
+    def address(self) -> str:
+        """Wait until it listens; return where."""
+        assert self.process.stdout is not None
+        return str(json.loads(self.process.stdout.readline())["listening"])
+
+    def struck(self) -> bool:
+        """Return True once it is dead or stopped."""
+        return self.process.poll() is not None or psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def start(pg_store_url: str) -> Iterator[Callable[..., Process]]:
+    started: list[Process] = []
+
+    def one(fate: str = "") -> Process:
+        started.append(Process(pg_store_url, fate))
+        return started[-1]
+
+    yield one
+    for process in started:
+        process.end()
+
+
+def owners(app: Stanchion) -> Counter[str | None]:
+    """Return how many slices each session alive owns."""
+    alive = {value.name for value in app.store.values(SESSION)}
+    return Counter(row.owner for row in map(slice_row, app.store.values(SLICE)) if row.owner in alive)
+
+
+def produce(url: str, numbers: range) -> None:
+    with closing(Stanchion(url)) as app:
+        for number in numbers:
+            app.enqueue("t", number, queue="orders", key=f"order {number}", key_ttl=3600)
+            time.sleep(0.005)
+
+
+@pytest.mark.parametrize("way", ["kill", "stop"])
+@pytest.mark.parametrize("point", POINTS)
+def test_each_job_runs_once(
+    point: str, way: str, start: Callable[..., Process], pg_store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "CALL_SECONDS", 30.0)
+    ran = Counter[int]()
+    with closing(Stanchion(pg_store_url)) as watching:
+        watching.queue("orders").configure(lanes=LANES)
+        doomed, other = start(f"{way} {point} 3"), start()
+        # Struck at its third slice, it may not listen yet.
+        addresses = [other.address()] if point == "slice" else [doomed.address(), other.address()]
+        url = "grpc://" + ",".join(addresses)
+        if point != "slice":
+            until(lambda: sorted(owners(watching).values()) == [LANES // 2, LANES // 2])
+        with closing(Stanchion(url)) as app:
+
+            @app.task(queue="orders", name="t")
+            def task(number: int) -> None:
+                ran[number] += 1
+
+            worker = Worker(app, ["orders"], threads=4)
+            share = JOBS // PRODUCERS
+            threads = [
+                threading.Thread(target=produce, args=(url, range(n * share, (n + 1) * share)))
+                for n in range(PRODUCERS)
+            ]
+            worker.start()
+            try:
+                for thread in threads:
+                    thread.start()
+                until(doomed.struck)
+                until(lambda: list(owners(watching).values()) == [LANES])
+                doomed.process.send_signal(signal.SIGCONT)
+                until(lambda: watching.queue("orders").counts().committed == JOBS)
+            finally:
+                for thread in threads:
+                    thread.join(60)
+                worker.stop(0)
+        done = list(watching.queue("orders").find(state="done", limit=2 * JOBS))
+        assert sorted(job.payload["args"][0] for job in done) == list(range(JOBS))
+        assert dict(ran) == dict.fromkeys(range(JOBS), 1)
