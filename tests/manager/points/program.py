@@ -77,7 +77,7 @@ class Fated:
 
 
 def _fated(fate: Fate) -> None:
-    command.open_store = lambda url: Fated(open_store(url), fate)  # type: ignore[assignment, attr-defined]
+    command.open_store = lambda url: Fated(open_store(url), fate)  # type: ignore[attr-defined]
     send = Sender.send
 
     def sends(self: Sender, stored: Iterable[Stored]) -> None:
@@ -90,7 +90,7 @@ def _fated(fate: Fate) -> None:
 
 
 if __name__ == "__main__":
-    process.Manager = partial(Manager, lease=LEASE)  # type: ignore[misc, assignment]
+    vars(process)["Manager"] = partial(Manager, lease=LEASE)
     if text := os.environ.get("FATE"):
         _fated(Fate(text))
     main()

@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
-import psutil
 import pytest
 
 from stanchion import Stanchion
@@ -51,7 +50,8 @@ class Process:
 
     def struck(self) -> bool:
         """Return True once it is dead or stopped."""
-        return self.process.poll() is not None or psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED
+        looking = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self.process.pid, looking) is not None
 
     def end(self) -> None:
         self.process.kill()
