@@ -77,7 +77,7 @@ class Fated:
 
 
 def _fated(fate: Fate) -> None:
-    command.open_store = lambda url: Fated(open_store(url), fate)  # type: ignore[attr-defined]
+    vars(command)["open_store"] = lambda *given: Fated(open_store(*given), fate)
     send = Sender.send
 
     def sends(self: Sender, stored: Iterable[Stored]) -> None:

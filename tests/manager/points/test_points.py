@@ -20,8 +20,9 @@ from contextlib import closing
 import pytest
 
 from stanchion import Stanchion
-from stanchion.manager.leadership.rows import SESSION, SLICE, slice_row
+from stanchion.manager.leadership.rows import SLICE, slice_row
 from stanchion.stores.records import calls
+from stanchion.stores.rules.sessions import SESSION
 from stanchion.worker.worker import Worker
 from tests.manager.points.program import POINTS
 from tests.worker.conftest import until
