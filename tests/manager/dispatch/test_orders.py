@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from stanchion.stores.rules.limits import Limits, limits_text
 from tests.manager.dispatch.receivers import Process
 from tests.manager.dispatch.scene import Scene, SceneEngine, jobs, slice_of
 from tests.manager.dispatch.virtual import run, until
@@ -117,6 +118,19 @@ class TestPriority:
                 one.scene.store.inner.configure(A, {"paused": False})
                 one.engine._signed([A])
                 assert (await one.ran(process, 7))[5:] == ["a 100"] * 2
+
+        run(go())
+
+    def test_jobs_that_wait_for_a_slot_let_no_worse_ones_of_other_queues_go_before_their_queue(self) -> None:
+        async def go() -> None:
+            async with orders() as one:
+                one.scene.store.inner.set_semaphore("none", 0)
+                for queue, priority in ((A, 49), (B, 50), (B, 0), (A, -1)):
+                    one.store(queue, priority)
+                one.store(A, *[100] * 20, limits=limits_text(Limits(("none",), None)))
+                await asyncio.sleep(0.1)
+                (process := receiver("priority")).connect(one.engine)
+                assert await one.ran(process, 4) == ["b 50", "a 49", "b 0", "a -1"]
 
         run(go())
 

@@ -216,7 +216,7 @@ class Claims:
             self._rest(window.queue, claimed.retry_in, timed=True)
         else:
             kept = await self._queued(window.queue, missing)
-            if not came:
+            if kept and not came:  # jobs that have to wait for a slot leave the window: others may go on at once
                 self._rest(window.queue, REST, timed=False)
         window.put_back(key for key in missing if key in kept)
         for key in missing:
