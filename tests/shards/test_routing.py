@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stanchion import CannotJoin, InvalidInput, Push, Stanchion
+from stanchion import CannotJoin, DuplicateKey, InvalidInput, Push, Stanchion
 from stanchion.stores.records.query import Query
 from stanchion.stores.registry import absolute_url, open_store
 from stanchion.stores.rules.shard_map import ShardMap
@@ -24,6 +24,18 @@ def test_partitions_are_where_the_map_says(app: Stanchion, tmp_path: Path) -> No
             assert shard.stats(["mail"], ["states"])["mail"].states.total == (name == "one")
     assert app.queue("orders").size().ready == 60
     assert app.queue("orders").counts().pushed == 60
+
+
+def test_a_batch_that_is_refused_for_a_key_in_one_shard_is_stored_in_none(app: Stanchion) -> None:
+    orders = app.queue("orders")
+    for n in range(20):
+        key = f"k{n}"
+        orders.push({}, key=key)
+        size = orders.size().total
+        # The others go to each shard, before and after it.
+        with pytest.raises(DuplicateKey):
+            orders.push_many([*map(Push, range(10)), Push({}, key=key, on_duplicate="raise"), *map(Push, range(10))])
+        assert orders.size().total == size
 
 
 def test_pages_are_merged_in_order(app: Stanchion) -> None:

@@ -40,7 +40,11 @@ class ShardPushes:
         """Store jobs. The answer of each is that of the shard to which it belongs when this call returns."""
         chart = self._after_keys_moved(jobs, self._charts.current())
         known = self._known_elsewhere(jobs, chart, repeat=repeat) if chart.moving or chart.former else {}
-        new = [job for place, job in enumerate(jobs) if place not in known]
+        # A shard that may refuse its part goes first: then no other one has stored its own.
+        may_refuse = {chart.of(job.queue) for job in jobs if job.on_duplicate == "raise"}
+        unknown = (place for place in range(len(jobs)) if place not in known)
+        places = sorted(unknown, key=lambda place: chart.of(jobs[place].queue) not in may_refuse)
+        new = [jobs[place] for place in places]
         claims_in = None if claim is None else self._fleet.of(claim.queue)
 
         def push(shard: Shard, some: list[NewJob]) -> list[Pushed]:
@@ -48,10 +52,8 @@ class ShardPushes:
 
         pushed = self._fleet.each(new, _QUEUE, push, chart)
         self._bring(new, pushed, chart)
-        if not known:
-            return pushed
-        answers = iter(pushed)
-        return [known[place] if place in known else next(answers) for place in range(len(jobs))]
+        answers = known | dict(zip(places, pushed, strict=True))
+        return [answers[place] for place in range(len(jobs))]
 
     # -- before
 
