@@ -74,8 +74,8 @@ class TestOfOneProcess:
     def test_a_second_message_is_under_way_once_it_is_full(self, start: Start, client: Client) -> None:
         held = HeldStore()
         store = client(start(store=held).url)
-        halves = [[new_job() for _ in range(buffer.MESSAGE_JOBS // 2)] for _ in range(3)]
-        with in_threads([lambda: store.push([new_job()])]):
+        halves = [[new_job() for _ in range(buffer.MESSAGE_JOBS // 2)] for _ in range(4)]
+        with in_threads([lambda: store.push(halves[3])]):
             assert held.begun.acquire(timeout=60)
             sent = store._pushing._buffer._sent  # type: ignore[attr-defined]
             with in_threads([lambda: store.push(halves[0])]):
@@ -86,7 +86,7 @@ class TestOfOneProcess:
                     until(lambda: _waiting(store) + _sent(store) == 4)
                     assert len(sent) == buffer.UNDER_WAY
                     held.go_on.set()
-        assert total(held) == 1 + 3 * len(halves[0])
+        assert total(held) == 4 * len(halves[0])
 
     def test_a_bad_push_fails_alone(self, start: Start, client: Client) -> None:
         held = HeldStore()
