@@ -219,7 +219,7 @@ class TestErrors:
             lambda: store.settle([], tx=object()),
             lambda: store.change_flows([], tx=object()),
         ):
-            with pytest.raises(CannotJoin, match="leave tx out, or use the URL of the database"):
+            with pytest.raises(CannotJoin, match="leave tx out, or name the database of the managers"):
                 refused()
 
     @pytest.mark.usefixtures("short_calls")

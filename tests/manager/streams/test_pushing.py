@@ -179,7 +179,7 @@ class TestLostStreams:
         with in_threads([lambda: store.push([new_job()])]):
             assert held.begun.acquire(timeout=60)
             pushes = store._pushing._stream  # type: ignore[attr-defined]
-            until(lambda: pushes._call)
+            until(lambda: pushes.opened)
             pushes.cancel()
             until(lambda: len(requests) == 2)
             held.go_on.set()

@@ -18,8 +18,8 @@ import grpc
 
 from stanchion.core.backoff import Backoff
 from stanchion.core.forks import reset_after_fork
-from stanchion.stores.grpc.client.channels import Channels, was_closed
-from stanchion.stores.grpc.client.forking import LIBRARY
+from stanchion.stores.grpc.client.channels import Channels
+from stanchion.stores.grpc.client.streams import Stream
 from stanchion.stores.wakeup.broadcast import started
 from stanchion.stores.wakeup.listeners import READY_SECONDS, EventListener, Listeners
 from stanchion.stores.wakeup.signs import NO_SIGNS, Signs
@@ -93,7 +93,7 @@ class Subscription:
         """True while signs of all processes arrive, as far as is known."""
         self.over = False
         self._missed = before is not None and not before.connected
-        self._call: Any = None
+        self._stream = Stream(signals.channels, _LISTEN)
 
     def run(self) -> None:
         """Receive signs while there are listeners and no other stream replaces this one."""
@@ -102,9 +102,8 @@ class Subscription:
             while self._goes_on():
                 host = channels.hosts()[0]
                 try:
-                    with LIBRARY.streaming(self._end_call):
-                        self._receive(host)
-                    self.connected, self._missed = False, True  # another thread forks
+                    self._receive(host)
+                    self.connected, self._missed = False, True  # another thread forks, or closes the channels
                 except grpc.RpcError as error:
                     was, self.connected, self._missed = self.connected, False, True
                     if was and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -117,28 +116,18 @@ class Subscription:
                     log.warning("not listening for wake-ups (%s); polling meanwhile, next try in %.1f s", reason, pause)
                     channels.avoid(host)
                     time.sleep(pause)
-                except ValueError as error:
-                    if not was_closed(error):
-                        raise
-                    self.connected, self._missed = False, True
         finally:
             self._end()
 
     def cancel(self) -> None:
         """End the stream."""
-        with LIBRARY.used():
-            self._end_call()
-
-    def _end_call(self) -> None:
-        call = self._call
-        if call is not None:
-            call.cancel()
+        self._stream.close()
 
     def _goes_on(self) -> bool:
         with self._signals.lock:
             wanted = self._signals.listeners.wanted()
             if self._signals.is_current(self) and wanted != NO_SIGNS:
-                if self._call is not None:
+                if self._stream.opened:
                     self.covered = wanted
                 return True
             self.over = True
@@ -153,12 +142,10 @@ class Subscription:
         queues, finished = self.covered
         request = pb.ListenRequest(queues=sorted(queues or ()), finished=pb.Names(names=sorted(finished or ())))
         seconds = _STREAM_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311 - spreading load
-        channels = self._signals.channels
-        call = channels.call(host, _LISTEN)(written(request), timeout=seconds, metadata=channels.metadata)
-        self._call, first = call, True
-        if not self._signals.is_current(self):  # closed or replaced meanwhile
-            self.cancel()
-        for data in call:
+        first = True
+
+        def take(data: bytes) -> None:
+            nonlocal first
             wake = read(pb.Wake, data)
             self.connected = wake.connected
             if first:
@@ -168,6 +155,8 @@ class Subscription:
                 self._pass_on(wake)
             if not self._goes_on():
                 self.cancel()
+
+        self._stream.read(host, written(request), take, seconds=seconds)
 
     def _opened(self) -> None:
         if self._missed:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 import threading
 import time
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import grpc
 
 from stanchion.core.backoff import Backoff
 from stanchion.errors import StanchionError, StoreUnavailable
 from stanchion.stores.grpc.client.calls import Calls
-from stanchion.stores.grpc.client.channels import Channels, was_closed
-from stanchion.stores.grpc.client.forking import LIBRARY
+from stanchion.stores.grpc.client.channels import Channels
+from stanchion.stores.grpc.client.streams import Stream
 from stanchion.stores.grpc.pushing.buffer import Buffer
 from stanchion.stores.wire.messages import pb, read
 from stanchion.stores.wire.methods import METHODS
@@ -62,7 +62,7 @@ class PushStream:
 
     def __init__(self, channels: Channels, calls: Calls, buffer: Buffer) -> None:
         self._channels, self._calls, self._buffer = channels, calls, buffer
-        self._call: Any = None
+        self._stream = Stream(channels, _METHOD)
         self.over = False
         """True once it takes no more pushes; look under the lock of the buffer."""
         self.failure: StoreUnavailable | None = None
@@ -85,13 +85,12 @@ class PushStream:
 
     def cancel(self) -> None:
         """End the stream to the present manager; what it has not answered goes to the next one."""
-        with LIBRARY.used():
-            self._end_call()
+        self._stream.cancel()
 
-    def _end_call(self) -> None:
-        call = self._call
-        if call is not None:
-            call.cancel()
+    @property
+    def opened(self) -> bool:
+        """True once a manager was called."""
+        return self._stream.opened
 
     def _goes_on(self) -> bool:
         with self._buffer.changed:
@@ -101,26 +100,16 @@ class PushStream:
     def _exchange(self, host: str, backoff: Backoff) -> None:
         """Send pushes to a manager and pass its answers on, to the end of the stream; raise its error."""
         requests = _Requests(self._buffer)
-        try:
-            with LIBRARY.streaming(self._end_call):
-                try:
-                    self._read(host, requests, backoff)
-                finally:
-                    self._end_call()
-                    requests.end()
-        except grpc.RpcError as error:
-            raise self._calls.failure(host, error) from None
-        except ValueError as error:
-            if not was_closed(error):
-                raise
-        finally:
-            self._buffer.give_back()
 
-    def _read(self, host: str, requests: _Requests, backoff: Backoff) -> None:
-        opened, seconds = self._channels.call(host, _METHOD), _STREAM_SECONDS + _SPARE_SECONDS
-        self._call = opened(requests, timeout=seconds, metadata=self._channels.metadata)
-        for data in self._call:
+        def take(data: bytes) -> None:
             if (error := self._buffer.answer(read(pb.PushReply, data))) is not None:
                 raise error
             backoff.succeeded()
             self.failure = None
+
+        try:
+            self._stream.read(host, requests, take, seconds=_STREAM_SECONDS + _SPARE_SECONDS, after=requests.end)
+        except grpc.RpcError as error:
+            raise self._calls.failure(host, error) from None
+        finally:
+            self._buffer.give_back()

@@ -13,8 +13,8 @@ import grpc
 from stanchion.core.backoff import Backoff
 from stanchion.errors import StanchionError, StoreUnavailable
 from stanchion.stores.grpc.client.calls import Calls
-from stanchion.stores.grpc.client.channels import Channels, was_closed
-from stanchion.stores.grpc.client.forking import LIBRARY
+from stanchion.stores.grpc.client.channels import Channels
+from stanchion.stores.grpc.client.streams import Stream
 from stanchion.stores.grpc.receiving.guard import stamp
 from stanchion.stores.grpc.receiving.receiver import Link, Receiver
 from stanchion.stores.records.jobs import SECOND
@@ -105,12 +105,12 @@ class ReceiveStream:
     def __init__(
         self, channels: Channels, calls: Calls, receiver: Receiver, host: str, managers: Callable[[], int]
     ) -> None:
-        self._channels, self._calls, self._host, self._managers = channels, calls, host, managers
+        self._calls, self._host, self._managers = calls, host, managers
         self.receiver, self.link = receiver, Link()
         self.lease = _LEASE
         self.over = False
         self._ending = threading.Event()
-        self._call: Any = None
+        self._stream = Stream(channels, _METHOD)
 
     def capacity(self) -> int:
         """Return how many jobs this manager may have sent in all: each gets the same share of the room."""
@@ -134,45 +134,28 @@ class ReceiveStream:
     def end(self) -> None:
         """End the stream: the manager is gone."""
         self._ending.set()
-        with LIBRARY.used():
-            self._end_call()
+        self._stream.close()
 
     def begin_again(self) -> None:
         """Say hello once more, in a new stream."""
-        with LIBRARY.used():
-            self._end_call()
-
-    def _end_call(self) -> None:
-        call = self._call
-        if call is not None:
-            call.cancel()
+        self._stream.cancel()
 
     def _exchange(self, backoff: Backoff) -> None:
         """Say hello, then take what comes, to the end of the stream; raise its error."""
         ups = _Ups(self)
+
+        def take(data: bytes) -> None:
+            self._take(read(pb.Down, data), ups)
+            backoff.succeeded()
+
         try:
-            with LIBRARY.streaming(self._end_call):
-                try:
-                    self._read(ups, backoff)
-                finally:
-                    self._end_call()
-                    ups.end()
+            self._stream.read(self._host, ups, take, after=ups.end)
         except grpc.RpcError as error:
             if not self._ending.is_set():
                 raise self._calls.failure(self._host, error) from None
-        except ValueError as error:
-            if not was_closed(error):
-                raise
         finally:
             with self.receiver.changed:
                 self.receiver.cut(self.link)
-
-    def _read(self, ups: _Ups, backoff: Backoff) -> None:
-        opened = self._channels.call(self._host, _METHOD)
-        self._call = opened(ups, metadata=self._channels.metadata)
-        for data in self._call:
-            self._take(read(pb.Down, data), ups)
-            backoff.succeeded()
 
     def _take(self, down: Any, ups: _Ups) -> None:
         receiver, link = self.receiver, self.link

@@ -13,8 +13,8 @@ import grpc
 from stanchion.core.backoff import Backoff
 from stanchion.errors import StanchionError
 from stanchion.stores.grpc.client.calls import Calls
-from stanchion.stores.grpc.client.channels import Channels, was_closed
-from stanchion.stores.grpc.client.forking import LIBRARY
+from stanchion.stores.grpc.client.channels import Channels
+from stanchion.stores.grpc.client.streams import Stream
 from stanchion.stores.wakeup.broadcast import started
 from stanchion.stores.wire.messages import pb, read, written
 from stanchion.stores.wire.methods import METHODS
@@ -31,7 +31,7 @@ class Topology:
     def __init__(self, channels: Channels, calls: Calls, changed: Callable[[], None]) -> None:
         self._channels, self._calls, self._changed = channels, calls, changed
         self.managers: Mapping[str, frozenset[str]] = {}
-        self._call: Any = None
+        self._stream = Stream(channels, _METHOD)
         self._ending = threading.Event()
 
     def start(self) -> None:
@@ -41,27 +41,17 @@ class Topology:
     def end(self) -> None:
         """Follow them no more."""
         self._ending.set()
-        with LIBRARY.used():
-            self._end_call()
-
-    def _end_call(self) -> None:
-        call = self._call
-        if call is not None:
-            call.cancel()
+        self._stream.close()
 
     def _run(self) -> None:
         backoff = Backoff()
         while not self._ending.is_set():
             host = self._channels.hosts()[0]
             try:
-                with LIBRARY.streaming(self._end_call):
-                    self._read(host, backoff)
+                self._read(host, backoff)
             except grpc.RpcError as error:
                 if not self._ending.is_set() and error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                     self._pause(host, error, backoff.failed())
-            except ValueError as error:
-                if not was_closed(error):
-                    raise
 
     def _pause(self, host: str, error: Any, seconds: float) -> None:
         try:
@@ -73,9 +63,8 @@ class Topology:
 
     def _read(self, host: str, backoff: Backoff) -> None:
         seconds = _STREAM_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311 - spreading load
-        opened = self._channels.call(host, _METHOD)
-        self._call = opened(written(pb.TopologyRequest()), timeout=seconds, metadata=self._channels.metadata)
-        for data in self._call:
+
+        def take(data: bytes) -> None:
             reply: Any = read(pb.TopologyReply, data)
             backoff.succeeded()
             self.managers = {
@@ -84,3 +73,5 @@ class Topology:
                 if one.address and not one.draining
             }
             self._changed()
+
+        self._stream.read(host, written(pb.TopologyRequest()), take, seconds=seconds)

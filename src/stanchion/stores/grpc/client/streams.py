@@ -1,0 +1,69 @@
+"""One stream to a manager at a time: opened, read to its end, and ended from any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stanchion.stores.grpc.client.channels import Channels, was_closed
+from stanchion.stores.grpc.client.forking import LIBRARY
+from stanchion.stores.wire.methods import Method
+
+
+class Stream:
+    """Calls of a method whose replies are a stream, one after the other, in the thread that reads them."""
+
+    def __init__(self, channels: Channels, method: Method) -> None:
+        self._channels, self._method = channels, method
+        self._call: Any = None
+        self._over = False
+
+    @property
+    def opened(self) -> bool:
+        """True once it was opened for the first time."""
+        return self._call is not None
+
+    def read(
+        self,
+        host: str,
+        request: Any,
+        take: Callable[[bytes], None],
+        *,
+        seconds: float | None = None,
+        after: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Open it at a host, and pass its messages to `take`, up to its end; then call `after`.
+
+        `request`: a message, or an iterator of them. Returns at its end, at a fork of the process, and if another
+        thread closes the channels. Raises the error of gRPC that ends it, after `seconds` DEADLINE_EXCEEDED.
+        """
+        try:
+            with LIBRARY.streaming(self._end):
+                try:
+                    opened = self._channels.call(host, self._method)
+                    self._call = opened(request, timeout=seconds, metadata=self._channels.metadata)
+                    if self._over:
+                        self._end()
+                    for data in self._call:
+                        take(data)
+                finally:
+                    self._end()
+                    after()
+        except ValueError as error:
+            if not was_closed(error):
+                raise
+
+    def cancel(self) -> None:
+        """End the present stream, if there is one."""
+        with LIBRARY.used():
+            self._end()
+
+    def close(self) -> None:
+        """End the present stream, and a later one as soon as it is opened."""
+        self._over = True
+        self.cancel()
+
+    def _end(self) -> None:
+        call = self._call
+        if call is not None:
+            call.cancel()
