@@ -141,6 +141,7 @@ def test_an_outcome_repeated_after_the_move_is_known(shards: Shards) -> None:
     (row,) = shards.client.claim(Claim("orders", 10, "token", lease=60.0)).rows
     assert shards.client.settle([Commit(row.lease)]) == [JobState.DONE]
     shards.moved((1, "three"))
+    shards.client.stats(["orders"], ["states"])  # reads the map
     assert shards.client.settle([Commit(row.lease)], repeat=True) == [JobState.DONE]
     assert shards.client.settle([Commit(row.lease._replace(token="other"))]) == [None]
 
