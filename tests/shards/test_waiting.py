@@ -62,32 +62,46 @@ def test_a_job_that_ends_meanwhile_is_waited_for(shards: Shards) -> None:
     assert (found.jobs, found.note) == (0, "")
 
 
-def test_what_was_handed_over_comes_back_if_a_job_runs(shards: Shards) -> None:
+def killed_before_the_first_delete(shards: Shards) -> Any:
+    """Push jobs, let a mover adopt them and die; return one that the source hands out nevertheless."""
     shards.plan((1, "three"))
     shards.push(40)
     with pytest.raises(Killed):
-        shards.mover([], last=_calls_until(shards, "delete")).run()
+        shards.mover([], last=_calls_until("delete")).run()
     assert total(shards, "three") > 0
-    one = shards.stores["one"]
-    one.configure(IN, {"paused": False})
-    (row,) = one.claim(Claim(IN, 1, "token", lease=600.0)).rows
     shards.later()
+    shards.stores["one"].configure(IN, {"paused": False})
+    (row,) = shards.stores["one"].claim(Claim(IN, 1, "token", lease=600.0)).rows
+    return row
+
+
+def test_what_was_handed_over_comes_back_if_a_job_runs(shards: Shards) -> None:
+    row = killed_before_the_first_delete(shards)
     (found,) = shards.mover().run()
     assert "still run" in found.note
     assert total(shards, "three") == 0
-    assert one.settle([Commit(row.lease)]) == [JobState.DONE]
+    assert shards.stores["one"].settle([Commit(row.lease)]) == [JobState.DONE]
     shards.done.append(row.id)
     shards.work()
     assert sorted(shards.done) == sorted(shards.pushed)
 
 
-def _calls_until(shards: Shards, verb: str) -> int:
-    """Return the number of calls of a mover before its first of a verb; it dies at the next adopt otherwise."""
+def test_what_the_source_has_done_nevertheless_does_not_run_again(shards: Shards) -> None:
+    row = killed_before_the_first_delete(shards)
+    assert shards.stores["one"].settle([Commit(row.lease)]) == [JobState.DONE]
+    shards.done.append(row.id)
+    (found,) = shards.mover().run()
+    assert found.note == ""
+    shards.work()
+    assert sorted(shards.done) == sorted(shards.pushed)
+
+
+def _calls_until(verb: str) -> int:
+    """Return the number of calls of a mover before its first of a verb."""
     other, calls = Shards(), list[str]()
     other.plan((1, "three"))
     other.push(40)
     other.mover(calls).run()
-    assert shards is not other
     return calls.index(verb)
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 
+from stanchion.errors import StoreUnavailable
 from stanchion.stores.hand_over import fitting, hand_over, portions
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Condition, Query
@@ -40,7 +42,8 @@ class Leftovers:
             stats = shard.ask_if_up({}, shard.store.stats, of, ["states"])
             for queue, one in stats.items():
                 if one.states.total > one.states.running and not self._fleet.of(queue).down:
-                    self._bring(queue, shard, self._fleet.of(queue))
+                    with suppress(StoreUnavailable):
+                        self._bring(queue, shard, self._fleet.of(queue))
 
     def _bring(self, queue: str, here: Shard, there: Shard) -> None:
         query: Query | None = QUEUED.also(Condition("queue", "=", queue))
