@@ -8,7 +8,7 @@ from stanchion.copying.transfer import Watcher
 from stanchion.core.ids import new_id
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Commit
-from tests.shards.moves import PARTITIONS, Killed, Shards
+from tests.shards.moves import PARTITIONS, Killed, Shards, new_order
 
 DOUBLED = ((1, "three"), (3, "four"))
 
@@ -104,6 +104,23 @@ def test_the_source_is_silent_before_jobs_are_handed_over() -> None:
 
     shards.meddled(look).run()
     assert len(calls) > 5
+
+
+def test_what_comes_last_to_the_source_moves_too() -> None:
+    shards = Shards()
+    shards.plan((1, "three"))
+    late: list[str] = []
+
+    def come(verb: str) -> None:
+        move = shards.opened().chart().moving.get("orders#1")
+        if verb == "stats" and move is not None and move.phase == "moved" and not late:
+            late.append(new_id())
+            shards.stores["one"].push([new_order(id=late[0], queue="orders#1")])
+
+    (found,) = shards.meddled(come).run()
+    assert found.jobs == len(late) == 1
+    shards.work()
+    assert shards.done == late
 
 
 class Settling(Watcher):

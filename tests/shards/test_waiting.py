@@ -110,9 +110,12 @@ def test_jobs_with_ties_keep_a_partition_of_an_undivided_queue(tie: dict[str, An
     shards = Shards(p2="one", p3="one")
     shards.stores["one"].set_semaphore("smtp", 1)
     shards.stores["one"].push([new_order(queue=IN, **tie)])
-    (found,) = shards.moved((1, "three"))
+    shards.plan((1, "three"))
+    calls: list[str] = []
+    (found,) = shards.mover(calls).run()
     assert found.note.startswith("it has jobs of flows, semaphores or rates")
     assert phase(shards) == "planned"
+    assert "compare_and_set" not in calls  # the source went on with it
     with pytest.raises(InvalidInput, match="several shards"):
         shards.client.push([new_order(limits='["smtp"]')])
 
