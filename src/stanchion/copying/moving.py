@@ -211,16 +211,16 @@ class _Group:
 
     def _emptied(self, queue: str, wait: float) -> bool:
         """Hand over the rest; False if the source still has jobs `wait` seconds later."""
-        deadline = time.monotonic() + wait
+        deadline, fruitless = time.monotonic() + wait, 0
         while True:
-            self._pass(queue, self._source, self._there)
+            fruitless = 0 if self._pass(queue, self._source, self._there) else fruitless + 1
             left = self._sizes([queue])[queue]
             if not left.total:
                 return True
-            if time.monotonic() > deadline:
-                self._moved[queue].note = f"{left.total} of its jobs do not leave: run `stanchion shards resume`"
-                return False
-            if left.running:
+            if left.running or fruitless > 1:
+                if time.monotonic() > deadline:
+                    self._moved[queue].note = f"{left.total} of its jobs do not leave: run `stanchion shards resume`"
+                    return False
                 self._guard.sleep(_POLL_SECONDS)
                 self._source.recover()
 
