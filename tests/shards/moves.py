@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import methodcaller
 from typing import Any, cast
 
@@ -72,9 +72,10 @@ class Meddled:
 class Shards:
     """Four stores, the partitions of a queue in two of them, and a program that pushes and works."""
 
-    def __init__(self, history_ttl: float = 3600.0, **places: str) -> None:
+    def __init__(self, history_ttl: float = 3600.0, stores: Sequence[Any] = (), **places: str) -> None:
         self.places = {"p1": "one", "p2": "two", "p3": "two", **places}
-        self.stores = {name: MemoryStore() for name in ("one", "two", "three", "four")}
+        names = ("one", "two", "three", "four")
+        self.stores: dict[str, Any] = dict(zip(names, stores or [MemoryStore() for _ in names], strict=True))
         store = self.opened()
         store.setup()
         self.client = PartitionedStore(store)

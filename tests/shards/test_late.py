@@ -28,7 +28,8 @@ KEY, OTHER = [key for key in map(str, range(100)) if bucket(key, PARTITIONS) == 
 
 
 def total(shards: Shards, name: str) -> int:
-    return shards.stores[name].stats([IN], ["states"])[IN].states.total
+    live: int = shards.stores[name].stats([IN], ["states"])[IN].states.total
+    return live
 
 
 def test_a_push_that_was_stopped_goes_to_the_new_shard(shards: Shards) -> None:
@@ -66,7 +67,7 @@ def test_a_key_that_must_be_free_is_refused(shards: Shards) -> None:
 def test_the_job_of_a_program_that_died_in_a_late_push(shards: Shards) -> None:
     shards.moved((1, "three"))
     job = new_order(queue=IN)
-    shards.stores["one"].push([job])  # nobody proves it
+    shards.stores["one"].push([job])  # its program is dead
     shards.pushed.append(job.id)
     shards.client.maintain()
     assert (total(shards, "one"), total(shards, "three")) == (0, 1)
@@ -239,7 +240,7 @@ def test_a_push_to_a_partition_that_leaves_is_proved(shards: Shards, clock: list
 def test_without_the_default_shard_a_late_push_is_not_answered(shards: Shards, clock: list[float]) -> None:
     def stopped() -> None:
         clock[0] += 6.1
-        shards.stores["one"].values = away  # type: ignore[assignment]
+        shards.stores["one"].values = away
 
     def away(*_args: object, **_named: object) -> None:
         raise StoreUnavailable("it is down")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from stanchion.copying.transfer import Watcher
 from stanchion.core.ids import new_id
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.registry import open_store
 from tests.shards.moves import PARTITIONS, Killed, Shards, new_order
 
 DOUBLED = ((1, "three"), (3, "four"))
@@ -153,6 +158,20 @@ def test_a_death_before_each_call(history_ttl: float, moves: tuple[tuple[int, st
     deaths = 0
     while _dies(Shards(history_ttl), moves, deaths):
         deaths += 1
+    assert deaths > 30
+
+
+@pytest.mark.nightly
+def test_a_death_before_each_call_on_sqlite(tmp_path: Path) -> None:
+    def opened(death: int) -> list[Any]:
+        return [open_store(f"sqlite:///{tmp_path}/{death}-{name}.db?synchronous=off") for name in range(4)]
+
+    deaths, dies = 0, True
+    while dies:
+        with ExitStack() as stack:
+            stores = [stack.enter_context(closing(store)) for store in opened(deaths)]
+            dies = _dies(Shards(0.0, stores), DOUBLED[:1], deaths)
+            deaths += dies
     assert deaths > 30
 
 

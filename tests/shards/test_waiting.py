@@ -160,7 +160,7 @@ def test_a_shard_that_is_down_stops_the_move(shards: Shards) -> None:
     def away(*_args: object) -> Any:
         raise StoreUnavailable("it is down")
 
-    three.adopt = away  # type: ignore[assignment]
+    three.adopt = away
     with pytest.raises(StoreUnavailable, match="shard 'three'"):
         shards.moved((1, "three"))
     assert phase(shards) == "leaving"
@@ -176,13 +176,13 @@ def test_a_paused_queue_stays_paused(shards: Shards) -> None:
     shards.client.configure("orders", {"paused": True})
     shards.plan((1, "three"))
 
-    def resumed_in_vain(verb: str) -> None:
+    def resumed(verb: str) -> None:
         if verb == "adopt":
             shards.client.configure("orders", {"paused": False})
             shards.client.maintain()
             shards.client.configure("orders", {"paused": True})
 
-    shards.meddled(resumed_in_vain).run()
+    shards.meddled(resumed).run()
     shards.work()
     assert shards.done == []
     shards.client.configure("orders", {"paused": False})

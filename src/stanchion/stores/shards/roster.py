@@ -53,7 +53,7 @@ class Roster:
                 self._looked_at = time.monotonic()
                 try:
                     self._take(self._look())
-                except InvalidInput as error:  # somebody is writing the file
+                except InvalidInput as error:  # it is being written
                     raise StoreUnavailable(str(error)) from error
             if name in self._known:
                 return self._known[name]

@@ -143,7 +143,7 @@ class ShardedStore:
         self._refusals.joining(tx)
         self._refusals.settings(queue, changes)
         self._charts.current()
-        if self._fleet.held(queue):  # whoever moves it lets its new shard begin
+        if self._fleet.held(queue):  # its mover resumes it in its new shard
             changes = {name: value for name, value in changes.items() if name != "paused"}
         shard = self._fleet.of(queue)
         return shard.ask(shard.store.configure, queue, changes)
