@@ -84,7 +84,7 @@ class TestOfOneProcess:
                 with in_threads([lambda: store.push(halves[1]), lambda: store.push(halves[2])]):
                     until(lambda: len(sent) == buffer.UNDER_WAY)
                     until(lambda: _waiting(store) + _sent(store) == 4)
-                    assert len(sent) == buffer.UNDER_WAY
+                    assert [len(message.pushes) for message in sent.values()] == [1, 2]
                     held.go_on.set()
         assert total(held) == 4 * len(halves[0])
 
