@@ -11,8 +11,10 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from stanchion.manager.dispatch.receiver import Guard, Sent
 from stanchion.manager.dispatch.sender import Sender, Stored
 from stanchion.manager.leadership.rows import SLICE
+from stanchion.manager.server.streams.receivers import ReceiverStream
 from stanchion.manager.service import process
 from stanchion.manager.service.manager import Manager
 from stanchion.ops.cli import main
@@ -23,8 +25,9 @@ from stanchion.stores.records.jobs import NewJob, Pushed
 from stanchion.stores.registry import open_store
 
 LEASE = 2.0
-POINTS = ("claim", "push", "send", "settle", "slice")
-"""After jobs are reserved, stored as running; before they are sent; after outcomes, the owner of a slice are stored."""
+POINTS = ("claim", "push", "send", "write", "settle", "slice")
+"""After jobs are reserved, stored as running; before and after the last check whether they may be sent; after outcomes,
+and the owner of a slice, are stored."""
 
 
 class Fate:
@@ -87,6 +90,13 @@ def _fated(fate: Fate) -> None:
         send(self, jobs)
 
     Sender.send = sends  # type: ignore[method-assign]
+    write = ReceiverStream.send
+
+    def writes(self: ReceiverStream, jobs: Sequence[Sent], guard: Guard) -> None:
+        fate.at("write")
+        write(self, jobs, guard)
+
+    ReceiverStream.send = writes  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
