@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -330,6 +331,19 @@ class TestSeveralQueues:
         assert len(one.claim(Claim("orders", 1, "t", worker="w"))) == 1
         assert list(link.outgoing) == [Refused(mail.lease)]
         assert one.came() == {}
+
+    def test_a_slow_worker_keeps_jobs_of_queues_that_go_in_turn(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        clock: Any = SimpleNamespace(now=100.0)
+        clock.monotonic = lambda: clock.now
+        monkeypatch.setattr(receiver, "time", clock)
+        one = Receiver(WorkerRow("w", "host", 1, ("orders", "mail"), 1, 10.0, order="priority"), lambda _: None)
+        link = Link()
+        link.up = True
+        one.take_in(link, [created_row(queue, 0) for queue in ("orders", "mail") * 3], [False] * 6)
+        for queue in ("orders", "mail") * 3:
+            clock.now += 0.6
+            assert len(one.claim(Claim(queue, 1, "t", worker="w"))) == 1
+        assert list(link.outgoing) == []
 
 
 def created_row(queue: str, rank: int) -> JobRow:

@@ -30,7 +30,7 @@ ANSWER_SECONDS = 1.0
 """Time for a manager to confirm outcomes; then they are stored by a call of another one."""
 
 PASSED_OVER_SECONDS = 1.0
-"""Time that a job waits in the buffer of a worker of several queues while those of other queues go first."""
+"""Time for which jobs of other queues go before a job in the buffer; then it is given back."""
 
 
 class Link:
@@ -70,6 +70,8 @@ class Receiver:
         self.stopping = self.leaving = False
         """It takes no more jobs; it has none left and ends its streams."""
         self._buffer: dict[str, list[_Waiting]] = {}
+        self._served: dict[str, float] = {}
+        """When a claim got jobs of a queue, on the monotonic clock."""
         self._held: dict[Lease, Link] = {}
         self._settling: list[Settling] = []
 
@@ -144,7 +146,8 @@ class Receiver:
             for one in taken:
                 waiting.remove(one)
                 self._held[one.row.lease] = one.link
-            self._give_back_passed_over()
+            if taken:
+                self._give_back_passed_over(claim.queue)
             return [one.row for one in taken]
 
     def came(self) -> dict[str, set[int]]:
@@ -152,16 +155,17 @@ class Receiver:
         with self.changed:
             return {queue: {one.row.rank for one in rows} for queue, rows in self._buffer.items() if rows}
 
-    def _give_back_passed_over(self) -> None:
-        """Give back jobs before which others have gone for long: another worker may have no such jobs."""
-        if len(self.row.queues) == 1:
-            return
-        since = time.monotonic() - PASSED_OVER_SECONDS
-        for queue, rows in self._buffer.items():
+    def _give_back_passed_over(self, queue: str) -> None:
+        """Give back jobs of queues before which this one goes for long: another worker may have no such jobs."""
+        now = time.monotonic()
+        since, self._served[queue] = now - PASSED_OVER_SECONDS, now
+        for other, rows in self._buffer.items():
+            if not rows or self._served.get(other, 0.0) > since:
+                continue
             for one in rows:
                 if one.since < since:
                     one.link.send(Refused(one.row.lease))
-            self._buffer[queue] = [one for one in rows if one.since >= since]
+            self._buffer[other] = [one for one in rows if one.since >= since]
 
     def settle(self, commits: Sequence[Commit]) -> dict[Lease, Answer | None]:
         """Send outcomes up, those of jobs with a stream; return their answers, None for those without one in time."""
