@@ -76,9 +76,11 @@ def _delays(server: Server, jobs: int, rounds: int) -> None:
 def _take_over(server: Server, _jobs: int, rounds: int) -> None:
     for _ in range(rounds):
         with side(server, 2, lanes=8) as one:
-            seconds = take_over(one)
+            owned, begun = take_over(one)
         print(
-            f"  a manager killed: its jobs run after {seconds:.1f} s = {seconds / LEASE_SECONDS:.2f} leases", flush=True
+            f"  a manager killed: another one has its share after {owned:.1f} s = {owned / LEASE_SECONDS:.2f} leases; "
+            f"all jobs pushed then have begun after {begun:.1f} s",
+            flush=True,
         )
 
 
