@@ -62,7 +62,8 @@ class Commits:
         _listen(transaction, self.ended)
         with self._changed:
             self._open.update(mine)
-            self._pause, self._look_at = FIRST, time.monotonic() + FIRST
+            soon = time.monotonic() + FIRST
+            self._pause, self._look_at = FIRST, min(self._look_at, soon) if self._running else soon
             self._changed.notify_all()
             if not self._running:
                 self._running = True
