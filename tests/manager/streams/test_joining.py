@@ -96,10 +96,13 @@ def test_the_room_is_free_once_it_is_committed(shop: Shop, end: str) -> None:
 def test_a_job_whose_end_is_rolled_back_goes_on_being_held(shop: Shop) -> None:
     handle = shop.pay.enqueue("roll back")
     assert shop.settled.acquire(timeout=60)
+    leases = shop.manager.manager.engine._flights._all
+    (lease,) = list(leases)
     shop.go_on.set()
     after = shop.pay.enqueue("commit")
     assert after.result(60) == "commit"
     until(lambda: shop.in_flight == shop.held == {handle.id})
+    assert list(leases) == [lease]  # it has not run again
     assert handle.state is JobState.RUNNING
     assert shop.app.queue("paid").size().total == 1
     row = shop.app.store.fetch([handle.id])[handle.id]
