@@ -56,6 +56,7 @@ STEPS = {
 MOMENTS = [(step, calls) for step in STEPS for calls in (1, 2) if (step, calls) != ("making the table", 2)]
 
 
+@pytest.mark.one_in_each("step", "app", "before", "calls")
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize(("step", "calls"), MOMENTS)
 def test_each_finish_is_archived_once(
@@ -122,7 +123,7 @@ def killed_at_random(url: str, folder: Path, seed: int, longest: float) -> None:
     assert died >= KILLS // 2
 
 
-@pytest.mark.parametrize("address", ["sqlite", "pg_url"])
+@pytest.mark.parametrize("address", ["sqlite", pytest.param("pg_url", marks=pytest.mark.nightly)])
 def test_killed_at_random(request: pytest.FixtureRequest, tmp_path: Path, folder: Path, address: str) -> None:
     url = f"sqlite:///{tmp_path}/jobs.db" if address == "sqlite" else request.getfixturevalue(address)
     app = Stanchion(url)
@@ -138,6 +139,7 @@ def test_killed_at_random(request: pytest.FixtureRequest, tmp_path: Path, folder
     app.close()
 
 
+@pytest.mark.nightly_except("redis_url")
 @pytest.mark.parametrize("address", ["mariadb_url", "redis_url", "mongo_url"])
 def test_other_stores(
     request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch, address: str

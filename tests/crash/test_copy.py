@@ -213,7 +213,7 @@ def test_several_at_once_some_of_them_killed(two: Two, scenes: tuple[Scene, Scen
     assert_each_ran_once(set(jobs), source, destination)
 
 
-@pytest.mark.nightly_except("to sqlite")
+@pytest.mark.nightly
 def test_while_workers_take_jobs_from_both(two: Two, scenes: tuple[Scene, Scene]) -> None:
     source, destination = scenes
     fill(source.store, 3000, 0.01)

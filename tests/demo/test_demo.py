@@ -67,6 +67,7 @@ def test_agrees_with_pandas(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None
     assert_agrees(demo(), by_pandas(days=3))
 
 
+@pytest.mark.nightly_except("redis_url")
 @pytest.mark.usefixtures("few")
 def test_agrees_on_every_store(demo: Demo, store_url: str) -> None:
     assert_agrees(demo(store_url), by_pandas(days=1))

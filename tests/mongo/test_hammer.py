@@ -14,7 +14,7 @@ from stanchion.stores.records.jobs import JobState
 from stanchion_conformance.harness import QUEUE, NewStore, counts_of, find_jobs, new_job
 from tests.mongo import hammer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 PROCESSES = 6
 JOBS = 3000

@@ -32,7 +32,7 @@ def drain(store: RedisStore) -> None:
         assert set(store.settle([Commit(row.lease) for row in rows])) == {JobState.DONE}
 
 
-@pytest.mark.parametrize("appendfsync", ["always", "everysec"])
+@pytest.mark.parametrize("appendfsync", ["always", pytest.param("everysec", marks=pytest.mark.nightly)])
 def test_what_was_told_outlives_a_kill(own_redis_server: RedisServer, opened: Open, appendfsync: str) -> None:
     server = own_redis_server
     server.configure(appendfsync=appendfsync)
@@ -61,6 +61,7 @@ def test_what_was_told_outlives_a_kill(own_redis_server: RedisServer, opened: Op
     assert counts.committed == counts.pushed >= len(safe(load.pushed))
 
 
+@pytest.mark.nightly
 def test_wherever_the_log_ends_every_change_is_whole(own_redis_server: RedisServer, opened: Open) -> None:
     """A machine that dies has written the log up to some byte."""
     server = own_redis_server

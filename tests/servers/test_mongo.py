@@ -63,6 +63,7 @@ def test_a_client_notices_that_the_database_has_gone(own_mongo_server: OwnMongoS
     assert jobs.count_documents({}) == first - 1
 
 
+@pytest.mark.nightly
 def test_repeated_writes_are_done_once_over_kills(own_mongo_server: OwnMongoServer) -> None:
     jobs = own_jobs(own_mongo_server)
     jobs.insert_one({"_id": 1, "n": 0})

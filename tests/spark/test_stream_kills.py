@@ -155,14 +155,12 @@ def test_all_of_a_driver_is_killed(
     check(pg_app, 4 * BATCH)
 
 
-@pytest.mark.parametrize(
-    ("mode", "rounds"),
-    [("append", 3), *(pytest.param(mode, 15, marks=pytest.mark.nightly) for mode in ("append", "move"))],
-)
-def test_random_kills(spark: "SparkSession", sqlite_app: Stanchion, tmp_path: Path, mode: str, rounds: int) -> None:
+@pytest.mark.nightly
+@pytest.mark.parametrize("mode", ["append", "move"])
+def test_random_kills(spark: "SparkSession", sqlite_app: Stanchion, tmp_path: Path, mode: str) -> None:
     killing.register(spark)
-    choose, pushed = random.Random(f"{mode} {rounds}"), 0
-    for _ in range(rounds):
+    choose, pushed = random.Random(mode), 0
+    for _ in range(15):
         sqlite_app.queue("raw").push_many(list(range(pushed, pushed + 30)))
         pushed += 30
         killing.kill_at(tmp_path, f"{choose.choice(['before', 'after'])} {choose.choice(list(killing.STEPS))}")

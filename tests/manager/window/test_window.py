@@ -84,7 +84,9 @@ def ids(some: Sequence[NewJob]) -> list[str]:
 
 
 class TestOrder:
-    @pytest.mark.parametrize("seed", range(20))
+    @pytest.mark.parametrize(
+        "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(4, 20))]
+    )
     def test_as_claims_take_them_whatever_the_size_of_the_window(self, seed: int) -> None:
         chance = random.Random(seed)
         scene = Scene(most=chance.choice([1, 300, 700]))
