@@ -233,14 +233,14 @@ class TestStop:
             next(stream)
             topologies: Any = channel.unary_stream(METHODS["Queues.Topology"].path)
             topology = topologies(b"", timeout=120)
-            first = pb.TopologyReply.FromString(next(topology))
+            replies = map(pb.TopologyReply.FromString, topology)
+            first = next(reply for reply in replies if reply.managers)  # it begins to serve before it is in the store
             assert [one.address for one in first.managers] == [manager.address]
             with in_threads([lambda: manager.stop(60)]):
                 with pytest.raises(grpc.RpcError) as caught:
                     next(stream)
                 assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-                last = pb.TopologyReply.FromString(next(topology))
-                assert last.managers[0].draining
+                last = next(reply for reply in replies if reply.managers[0].draining)
                 assert last.version > first.version
 
     def test_does_not_wait_longer_than_its_grace(self, start: Start) -> None:

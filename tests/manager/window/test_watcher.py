@@ -63,8 +63,8 @@ def test_it_does_not_come_back_by_the_database(pg_store_url: str) -> None:
         with signs(store) as (watcher, found), psycopg.connect(pg_store_url, autocommit=True) as listening:
             listening.execute("LISTEN stanchion")
             watcher.unheard(lambda: push(store, "unheard"))
-            names = {one.payload for one in listening.notifies(timeout=60, stop_after=1)}
-            assert names == {"unheard"}
+            # Probes of listeners are among the signals.
+            assert any(one.payload == "unheard" for one in listening.notifies(timeout=60))
             push(other, "other-process")  # its signal comes after the other one
             until(lambda: "other-process" in found)
             assert "unheard" not in found
