@@ -34,7 +34,7 @@ class CachedSettings:
         reset_after_fork(self)
 
     def begin(self) -> None:
-        """Start with nobody who reads."""
+        """Start with no thread that reads."""
         self._reading = threading.Lock()
 
     def forget(self) -> None:

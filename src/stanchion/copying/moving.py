@@ -28,18 +28,16 @@ from dataclasses import asdict, dataclass, replace
 from stanchion.copying.guard import HEARTBEAT, Guard
 from stanchion.copying.transfer import SETTLE, Watcher
 from stanchion.core.partition_names import logical_name
-from stanchion.stores.hand_over import fitting, hand_over, portions
+from stanchion.stores.hand_over import QUEUED, hand_over, queued_portions
 from stanchion.stores.protocol import OverShards, Store, pages
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.queues import STORED_SETTINGS, QueueSettings, Sizes
-from stanchion.stores.rules.jobs import arriving
 from stanchion.stores.rules.shard_map import Phase, ShardMap
 
 AT_ONCE = 8
 """Partitions that move together, and wait for one another."""
 
-_QUEUED = Query("live", (Condition("state", "in", ("scheduled", "ready", "waiting")),), limit=500)
 _LIVE = Query("live", order="id", columns=("id", "limits", "flow_root", "flow_after"), limit=2000)
 _FEW, _PASSES_MAX = 100, 10
 """Jobs of a pass after which pushes go to the destination, as the rest is soon done; passes before it at most."""
@@ -227,14 +225,10 @@ class _Group:
     def _pass(self, queue: str, source: Store, there: Store) -> int:
         """Hand over what is queued in one store; return the number of jobs."""
         moved = 0
-        query: Query | None = _QUEUED.also(Condition("queue", "=", queue))
-        while query is not None:
-            page = source.select(query)
-            for portion in portions([arriving(row) for row in page.rows if not _tied(row)]):
-                handed = hand_over(source, there, portion, self._guard.stand)
-                self._watcher.moved(queue, handed.moved)
-                moved += handed.moved
-            query = None if page.next is None else query.following(page.next, fitting(page.rows, _QUEUED.limit))
+        for portion in queued_portions(source, queue, lambda row: not _tied(row)):
+            handed = hand_over(source, there, portion, self._guard.stand)
+            self._watcher.moved(queue, handed.moved)
+            moved += handed.moved
         if there is self._there:
             self._moved[queue].jobs += moved
         return moved
@@ -258,7 +252,7 @@ class _Group:
         return {queue: one.states for queue, one in self._source.stats(queues, ["states"]).items()}
 
     def _page(self, queue: str, source: Store) -> list[JobRow]:
-        return source.select(_QUEUED.also(Condition("queue", "=", queue))).rows
+        return source.select(QUEUED.also(Condition("queue", "=", queue))).rows
 
     def _paused(self, queue: str) -> bool:
         """Return whether the queue itself is paused."""

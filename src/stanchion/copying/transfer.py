@@ -188,7 +188,7 @@ class Transfer:
                 self._watcher.moved(copied.queue, count)
                 moved += count
             limit = fitting(rows, min(_LARGEST_PAGE, 2 * query.limit))
-            query = None if after is None else replace(query, after=after, limit=limit)
+            query = None if after is None else query.following(after, limit)
         if such is _QUEUED:
             copied.refused, copied.of_flows = refused, of_flows
         return moved

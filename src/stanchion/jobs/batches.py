@@ -8,6 +8,7 @@ from itertools import chain, islice
 from typing import Any, TypeVar
 
 from stanchion.context.context import Context
+from stanchion.core.portions import portions_within
 from stanchion.jobs.insert import insert
 from stanchion.stores.records.jobs import NewJob, Pushed
 
@@ -49,13 +50,4 @@ def store_batches(
 
 def portions(jobs: list[NewJob]) -> Iterator[list[NewJob]]:
     """Split a batch so that the payloads of each portion fit into one call (BATCH_CHARACTERS)."""
-    portion: list[NewJob] = []
-    size = 0
-    for job in jobs:
-        if portion and size + len(job.payload) > BATCH_CHARACTERS:
-            yield portion
-            portion, size = [], 0
-        portion.append(job)
-        size += len(job.payload)
-    if portion:
-        yield portion
+    return portions_within(BATCH_CHARACTERS, jobs, lambda job: len(job.payload))

@@ -9,11 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from stanchion.core.portions import portions_within
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.query import Condition, Query
+from stanchion.stores.rules.jobs import arriving
 
 _CHARACTERS = 8 * 1024 * 1024
 """Characters of jobs in one call, unless a single job has more."""
+
+
+QUEUED = Query("live", (Condition("state", "in", ("scheduled", "ready", "waiting")),), limit=500)
+"""Jobs that are not running, without dead letters."""
 
 
 class Handed(NamedTuple):
@@ -47,16 +54,21 @@ def hand_over(
 
 def portions(rows: Sequence[JobRow]) -> Iterator[list[JobRow]]:
     """Split jobs so that each portion fits into one call."""
-    portion: list[JobRow] = []
-    size = 0
-    for row in rows:
-        if portion and size + weight(row) > _CHARACTERS:
-            yield portion
-            portion, size = [], 0
-        portion.append(row)
-        size += weight(row)
-    if portion:
-        yield portion
+    return portions_within(_CHARACTERS, rows, weight)
+
+
+def queued_portions(
+    store: Store, queue: str, keep: Callable[[JobRow], bool] = lambda _row: True
+) -> Iterator[list[JobRow]]:
+    """Yield the jobs of a queue that are not running, as the other store receives them, in portions for one call.
+
+    Each page is read once its predecessor was taken.
+    """
+    query: Query | None = QUEUED.also(Condition("queue", "=", queue))
+    while query is not None:
+        page = store.select(query)
+        yield from portions([arriving(row) for row in page.rows if keep(row)])
+        query = None if page.next is None else query.following(page.next, fitting(page.rows, QUEUED.limit))
 
 
 def fitting(rows: Sequence[JobRow], most: int) -> int:

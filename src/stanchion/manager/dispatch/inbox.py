@@ -176,7 +176,7 @@ class Inbox:
         queue = max(of, key=lambda one: len(of[one]), default=None)
         if queue is None:
             return None
-        placing = Placing(self._peers, queue, self.precedence(self._time.now() or 0))
+        placing = Placing(self._peers, queue, self.precedence(now or 0))
         places: dict[str, tuple[Owned, Peer]] = {}
         for job, owned in sorted(of[queue], key=lambda one: -one[0].priority):
             peer = placing.choose(job.lane, job.priority)

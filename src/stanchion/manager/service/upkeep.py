@@ -12,7 +12,7 @@ from stanchion.stores.records.jobs import JobRow
 
 
 class StoreHost:
-    """A store without an app: it declares nothing, and nobody listens to its events."""
+    """A store without an app: it declares nothing, and its events have no listeners."""
 
     def __init__(self, store: Store) -> None:
         self.store, self.events = store, Listeners()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
+from stanchion.core.portions import portions_within
+
 T = TypeVar("T")
 
 PACKET = 1_000_000
@@ -13,13 +15,4 @@ PACKET = 1_000_000
 
 def packets(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
     """Yield the items in lists that fit into a packet."""
-    some: list[T] = []
-    size = 0
-    for item in items:
-        if some and size + size_of(item) > PACKET:
-            yield some
-            some, size = [], 0
-        some.append(item)
-        size += size_of(item)
-    if some:
-        yield some
+    return portions_within(PACKET, items, size_of)

@@ -11,16 +11,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from stanchion.errors import StoreUnavailable
-from stanchion.stores.hand_over import fitting, hand_over, portions
+from stanchion.stores.hand_over import hand_over, queued_portions
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.rules.jobs import arriving
 from stanchion.stores.shards.charts import Charts
 from stanchion.stores.shards.fleet import Fleet
 from stanchion.stores.shards.shard import Shard
-
-QUEUED = Query("live", (Condition("state", "in", ("scheduled", "ready", "waiting")),), limit=500)
-"""Jobs that are not running."""
 
 
 class Leftovers:
@@ -46,12 +41,8 @@ class Leftovers:
                         self._bring(queue, shard, self._fleet.of(queue))
 
     def _bring(self, queue: str, here: Shard, there: Shard) -> None:
-        query: Query | None = QUEUED.also(Condition("queue", "=", queue))
-        while query is not None:
-            page = here.ask(here.store.select, query)
-            for portion in portions(list(map(arriving, page.rows))):
-                hand_over(here.named, there.named, portion)
-            query = None if page.next is None else query.following(page.next, fitting(page.rows, query.limit))
+        for portion in queued_portions(here.named, queue):
+            hand_over(here.named, there.named, portion)
 
     def take_home(self, ids: Sequence[str]) -> None:
         """Move those of the jobs that have finished in a shard which their partition has left."""

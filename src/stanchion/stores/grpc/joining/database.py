@@ -18,7 +18,7 @@ from stanchion.stores.protocol import Store, Transactions
 from stanchion.stores.rules.sessions import SESSION, session_row
 
 _TRIES, _PAUSE = 4, 0.5
-"""Looks, and seconds between them: a session may be renewed late, or be taken anew."""
+"""Looks, and seconds between them: a session may be renewed late, or be a new one."""
 
 
 class ManagersDatabase:

@@ -1,0 +1,23 @@
+"""Portions of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def portions_within(most: int, items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield the items in lists whose sizes add up to at most `most`; a larger item is in a list of its own."""
+    portion: list[T] = []
+    total = 0
+    for item in items:
+        size = size_of(item)
+        if portion and total + size > most:
+            yield portion
+            portion, total = [], 0
+        portion.append(item)
+        total += size
+    if portion:
+        yield portion
