@@ -116,8 +116,7 @@ class MongoStore:
         self.delete, self.adopt = deletion.delete, Adoption(server, documents, signals).adopt
         self.maintain, self.semaphores = upkeep.maintain, self._semaphores.semaphores
         self.flow_nodes, self.flow_ends = self._nodes.flow_nodes, ends.flow_ends
-        self.values = values.values
-        self.compare_and_set = with_signs(publications.compare_and_set, signals.announce)
+        self.values, self.compare_and_set = values.values, with_signs(publications.compare_and_set, signals.announce)
 
     def _in(self, tx: Any) -> MongoStore:
         """Return the store as part of the caller's transaction, if given."""
