@@ -5,8 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 import grpc
+import pytest
 
 from stanchion import Stanchion
+from stanchion.stores.grpc.wakeup import Subscription
 from stanchion.stores.protocol import Store
 from stanchion.stores.wire.messages import pb
 from stanchion.stores.wire.methods import METHODS
@@ -41,6 +43,21 @@ class TestListeners:
                 more = store.listen([f"other {number}"])
             assert first.wait(60), number
             more.close()
+
+    def test_a_sign_under_way_on_the_stream_that_another_replaces(
+        self, manager: ManagerThread, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = client(manager.url)
+        first = store.listen(["orders"])
+        while first.wait(0.3):
+            pass
+        lost = threading.Event()
+        with monkeypatch.context() as patched:
+            patched.setattr(Subscription, "_pass_on", lambda _self, _wake: lost.set())
+            manager.store.push([new_job()])
+            assert lost.wait(60)
+        store.listen(["others"])
+        assert first.wait(60)
 
     def test_ends_of_jobs(self, manager: ManagerThread, client: Client) -> None:
         app, there = Stanchion(store=client(manager.url)), Stanchion(store=manager.store)

@@ -1,8 +1,8 @@
 """Wake-up by a stream of signs from a manager.
 
 A thread keeps one stream for all queues with listeners. A listener that wants more queues gets another stream, which
-replaces the first one once it is open, so that no sign is lost. A stream that was lost counts as a sign when it is open
-again. A stream without listeners ends with its next message, or after some minutes.
+replaces the first one. A sign may still be under way on a stream that is replaced or lost, so the opening of the next
+one counts as a sign for all listeners. A stream without listeners ends with its next message, or after some minutes.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Subscription:
         self.connected = False
         """True while signs of all processes arrive, as far as is known."""
         self.over = False
-        self._missed = before is not None and not before.connected
+        self._missed = before is not None
         self._stream = Stream(signals.channels, _LISTEN)
 
     def run(self) -> None:
