@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from inspect import Parameter
 from typing import Any, NamedTuple
 
@@ -17,6 +18,8 @@ from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.rules.outcomes import commit_of
 
+_MAKING = threading.Lock()
+
 
 class Unrunnable(StanchionError):
     """This code can't run the job, now or on a retry: the job is dead with this error."""
@@ -29,10 +32,11 @@ class Execution:
     StoreUnavailable if the values from its flow can't be read now.
     """
 
-    __slots__ = ("args", "job", "kwargs", "payload", "row", "work")
+    __slots__ = ("_context", "_job", "args", "kwargs", "payload", "row", "work")
 
     def __init__(self, context: Context, row: JobRow) -> None:
-        self.row = row
+        self._context, self.row = context, row
+        self._job: Reservation | None = None
         try:
             self.work = context.registry.known_work_of(row)
             if refusal := self.work.refused(row):
@@ -46,9 +50,28 @@ class Execution:
             raise
         except (ValueError, RecursionError, StanchionError) as error:
             raise Unrunnable(f"job {row.id} can't be read: {error}") from None
-        self.job = Reservation(context, row, self.work.retry, told=row.worker is not None)
         if self.work.job_parameter is not None:
             self._give_job(self.work.job_parameter)
+
+    @property
+    def job(self) -> Reservation:
+        """The reserved job, made when something asks for it first: most tasks and their workers never do."""
+        if self._job is None:
+            with _MAKING:  # a worker's thread that asks the job to stop must reach the one that the task has
+                if self._job is None:
+                    row = self.row
+                    self._job = Reservation(self._context, row, self.work.retry, told=row.worker is not None)
+        return self._job
+
+    @property
+    def settled(self) -> bool:
+        """Whether the task has settled its job itself."""
+        return self._job is not None and self._job.settled_as is not None
+
+    @property
+    def heard(self) -> bool:
+        """Whether somebody has the job, or hears of its success."""
+        return self._job is not None or self._context.events.hears("success")
 
     def _give_job(self, name: str) -> None:
         """Pass the job to the parameter annotated with it, at its position among the stored arguments."""
@@ -72,8 +95,7 @@ class Execution:
 
 def outcome_of_value(execution: Execution, value: Any) -> outcomes.Outcome | None:
     """Return the outcome of an attempt that returned; None if the task settled its job itself."""
-    job = execution.job
-    if job.settled_as is not None:
+    if execution.settled:
         return None
     if value is None:
         return commit_of(execution.row)
@@ -82,14 +104,14 @@ def outcome_of_value(execution: Execution, value: Any) -> outcomes.Outcome | Non
     try:
         return execution.work.outcome(execution.row, execution.payload, value)
     except InvalidInput as error:
-        return outcomes.Bury(job.lease, *described(error))
+        return outcomes.Bury(execution.row.lease, *described(error))
 
 
 def outcome_of_error(execution: Execution, error: BaseException) -> outcomes.Outcome | None:
     """Return the outcome of an attempt that raised, or returned an Outcome."""
-    job, work = execution.job, execution.work
-    if job.settled_as is not None:
+    if execution.settled:
         return None
+    job, work = execution.job, execution.work
     match error:
         case Snooze() | RetryAfter():
             return _put_off(job, error)

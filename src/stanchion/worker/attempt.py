@@ -12,10 +12,12 @@ from stanchion.jobs.reservation import Reservation
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.leases import Lease
+from stanchion.stores.rules.outcomes import commit_of
 from stanchion.tasks.execution import Execution, outcome_of_error, outcome_of_value
 
 Finished = tuple[outcomes.Outcome | None, Reservation | None, BaseException | None]
-"""The outcome to store (None: the task settled its job itself), the job to report on, and its error."""
+"""The outcome to store (None: the task settled its job itself), the job to report on (None: nobody hears of its end),
+and its error."""
 
 
 class Limit:
@@ -48,6 +50,8 @@ def returned(attempt: Attempt, value: object) -> Finished:
     """Return the end of an attempt that returned."""
     if attempt.limit is not None and attempt.limit.expired:
         return timed_out(attempt, attempt.limit)
+    if value is None and not attempt.heard:
+        return commit_of(attempt.row), None, None
     error = value if isinstance(value, Outcome) else None
     return outcome_of_value(attempt, value), attempt.job, error
 
@@ -77,8 +81,7 @@ def not_started(row: JobRow) -> Finished:
 
 def interrupted(attempt: Attempt) -> Finished:
     """Return the end of an attempt that the worker cuts off: it goes back, and does not count."""
-    job = attempt.job
-    return None if job.settled_as is not None else _given_back(job.lease), job, None
+    return None if attempt.settled else _given_back(attempt.row.lease), attempt.job, None
 
 
 def _given_back(lease: Lease) -> outcomes.Outcome:

@@ -273,7 +273,7 @@ class Loops:
     def _blocking(self, loop: AsyncLoop) -> str:
         slot = loop.blocking()
         attempt = None if slot is None else self._running.get(slot)
-        return "something in a job" if attempt is None else f"job {attempt.job.id} ({attempt.job.task})"
+        return "something in a job" if attempt is None else f"job {attempt.row.id} ({attempt.row.task})"
 
     def _broken(self, loop: AsyncLoop) -> None:
         with self._lock:

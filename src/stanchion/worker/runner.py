@@ -88,8 +88,8 @@ class Runners:
         """Ask these jobs to stop: running ones now, those in the buffer when a runner takes them."""
         unwanted = set(ids)
         for slot, attempt in self.running.copy().items() if ids else ():
-            if attempt.job.id in unwanted:
-                unwanted.discard(attempt.job.id)
+            if attempt.row.id in unwanted:
+                unwanted.discard(attempt.row.id)
                 self._ask_to_stop(slot, attempt)
         self._unwanted = unwanted
 
@@ -111,7 +111,7 @@ class Runners:
 
     def began(self) -> tuple[str, ...]:
         """Return the running jobs as listed in the worker's row."""
-        return tuple(start_of(attempt.job.id, attempt.job.token) for attempt in self.running.copy().values())
+        return tuple(start_of(attempt.row.id, attempt.row.token or "") for attempt in self.running.copy().values())
 
     def longest(self) -> float:
         """Return the seconds since the oldest running attempt started; 0 if none runs."""
@@ -219,7 +219,7 @@ class Runners:
             return
         log.error(
             "job %s (%s) does not stop after its time-out of %g s; its thread is abandoned",
-            *(attempt.job.id, attempt.job.task, limit.seconds),
+            *(attempt.row.id, attempt.row.task, limit.seconds),
         )
         self._finish(timed_out(attempt, limit))
         self._slots.put(next(self._numbers))
