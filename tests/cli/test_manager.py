@@ -102,6 +102,7 @@ def test_says_where_it_serves_to_people(start: Start) -> None:
         (("--grace", "soon"), "--grace"),
         (("--log-level", "loud"), "--log-level"),
         (("--url", f"grpc://127.0.0.1:1?token={SECRET}"), "URL of the database"),
+        (("--url", "shards:///shards.toml"), "start managers for each shard"),
     ],
 )
 def test_refuses(run: Run, options: tuple[str, ...], match: str) -> None:

@@ -10,12 +10,15 @@ import pytest
 from stanchion.copying.guard import CopyRefused
 from stanchion.copying.moving import Moved
 from stanchion.copying.planning import Placed, Plans
+from stanchion.core.ids import new_id
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit, Rollback
 from tests.shards.moves import PARTITIONS, Killed, Shards, new_order
 from tests.shards.test_late import IN, KEY, total
+
+LIMITED = '{"hold":["smtp"]}'
 
 
 @pytest.fixture
@@ -105,7 +108,7 @@ def _calls_until(verb: str) -> int:
     return calls.index(verb)
 
 
-@pytest.mark.parametrize("tie", [{"limits": '["smtp"]'}, {"flow_root": "root", "flow_node": "root", "flow_index": 0}])
+@pytest.mark.parametrize("tie", [{"limits": LIMITED}, {"flow_root": "root", "flow_node": "root", "flow_index": 0}])
 def test_jobs_with_ties_keep_a_partition_of_an_undivided_queue(tie: dict[str, Any]) -> None:
     shards = Shards(p2="one", p3="one")
     shards.stores["one"].set_semaphore("smtp", 1)
@@ -117,7 +120,28 @@ def test_jobs_with_ties_keep_a_partition_of_an_undivided_queue(tie: dict[str, An
     assert phase(shards) == "planned"
     assert "compare_and_set" not in calls  # the source went on with it
     with pytest.raises(InvalidInput, match="several shards"):
-        shards.client.push([new_order(limits='["smtp"]')])
+        shards.client.push([new_order(limits=LIMITED)])
+
+
+def test_a_job_with_ties_that_comes_late_stays_in_the_source() -> None:
+    """It comes between the look for such jobs and the first page that is handed over."""
+    shards = Shards()
+    shards.stores["one"].set_semaphore("smtp", 1)
+    shards.plan((1, "three"))
+    tied: list[str] = []
+
+    def come(verb: str) -> None:
+        if verb == "select" and phase(shards) == "leaving" and not tied:
+            tied.append(new_id())
+            shards.stores["one"].push([new_order(id=tied[0], queue=IN, limits=LIMITED)])
+        assert verb != "adopt"
+
+    (found,) = shards.meddled(come).run()
+    assert found.note.startswith("it has jobs of flows, semaphores or rates")
+    assert phase(shards) == "planned"
+    assert list(shards.stores["one"].fetch(tied)) == tied
+    shards.work()
+    assert shards.done == tied
 
 
 def test_jobs_of_an_order_key_stay_in_order(shards: Shards) -> None:

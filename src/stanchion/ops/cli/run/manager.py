@@ -80,6 +80,11 @@ def manager(
     url = session.app.url
     if url.startswith("grpc"):
         raise InvalidInput(f"{shown_url(url)} is a manager itself; give the URL of the database")
+    if url.startswith("shards:"):
+        raise InvalidInput(
+            "a manager serves one database, and this is a map of several: start managers for each shard, with the URL "
+            "of its database, and name them in the map by grpc://"
+        )
     settings = _settings(listen, tokens, (tls_cert, tls_key, tls_client_ca), threads, compress=compress)
     if advertise is not None:
         settings = replace(settings, advertise=advertised_address(advertise))
