@@ -78,13 +78,7 @@ def manager(
     refuse_level(log_level)
     run_manager = _service()
     url = session.app.url
-    if url.startswith("grpc"):
-        raise InvalidInput(f"{shown_url(url)} is a manager itself; give the URL of the database")
-    if url.startswith("shards:"):
-        raise InvalidInput(
-            "a manager serves one database, and this is a map of several: start managers for each shard, with the URL "
-            "of its database, and name them in the map by grpc://"
-        )
+    _refuse_other_than_databases(url)
     settings = _settings(listen, tokens, (tls_cert, tls_key, tls_client_ca), threads, compress=compress)
     if advertise is not None:
         settings = replace(settings, advertise=advertised_address(advertise))
@@ -104,6 +98,17 @@ def manager(
         run_manager(store, settings, duration(grace, "--grace"), started)
     finally:
         store.close()
+
+
+def _refuse_other_than_databases(url: str) -> None:
+    """Raise InvalidInput for the URL of a manager, or of a map of shards."""
+    if url.startswith("grpc"):
+        raise InvalidInput(f"{shown_url(url)} is a manager itself; give the URL of the database")
+    if url.startswith("shards:"):
+        raise InvalidInput(
+            "a manager serves one database, and this is a map of several: start managers for each shard, with the URL "
+            "of its database, and name them in the map by grpc://"
+        )
 
 
 def _service() -> Callable[..., None]:
