@@ -14,10 +14,10 @@ MOST_BYTES = 12 * 1024 * 1024
 """What this process may need beside what it has at the start: twice the few batches that it holds at any time, and less
 than 420 bytes for each of the fewest members here."""
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 
-@pytest.fixture(params=["sqlite", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("postgres", "redis"))])
+@pytest.fixture(params=["sqlite", "postgres", "redis"])
 def url(request: pytest.FixtureRequest, tmp_path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/jobs.db"
@@ -59,7 +59,7 @@ def at_once(*calls: Callable[[], None]) -> None:
         thread.join()
 
 
-@pytest.mark.parametrize("members", [30_000, pytest.param(100_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("members", [30_000, 100_000])
 def test_completes_in_bounded_memory(url: str, members: int) -> None:
     seen: list[int] = []
     with closing(new_app(url, seen)) as app, closing(new_app(url, seen)) as other:

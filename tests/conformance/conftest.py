@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.tiers import EVERY_PARAMETER, SERVERS, is_left_to_the_night, is_one_of_many, of_the_day
+from tests.conformance.tiers import VARIANTS, is_left_to_the_night, is_one_of_many, of_the_day, one_in
 from tests.conformance.variants import OF_ONE_SHARD
 
-WITH_ALL_PARAMETERS = ("test_memory", "test_sqlite")
+ONE_IN_A_CLASS = 3
+"""Of the cases of a class on a variant of a server, this part runs every day, and at least one."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -26,22 +27,28 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is nightly, and leave out what shards refuse."""
     items[:] = [item for item in items if not _is_of_one_shard(item)]
-    with_parameters: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    of_cases: defaultdict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
+    of_classes: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         module, case = item.path.stem, getattr(item, "cls", None)
         if item.path.parent.name != "conformance" or case is None:
             continue
         if is_left_to_the_night(module, case.__name__) or is_one_of_many(module, case.__name__, item.name):
             item.add_marker("nightly")
-        elif module not in WITH_ALL_PARAMETERS and not (module in SERVERS and case.__name__ in EVERY_PARAMETER):
-            with_parameters[item.nodeid.partition("[")[0]].append(item)
-    for cases in with_parameters.values():
-        _leave_others(cases)
+            continue
+        function = item.nodeid.partition("[")[0]
+        of_cases[function, one_in(module, case.__name__)].append(item)
+        if module in VARIANTS:
+            of_classes[function.rpartition("::")[0]].append(item)
+    for (_, number), cases in of_cases.items():
+        _leave_others(cases, number)
+    for cases in of_classes.values():
+        _leave_others(cases, ONE_IN_A_CLASS)
 
 
-def _leave_others(cases: Iterable[pytest.Item]) -> None:
-    """Leave all but a part of the parameters of a case to the night."""
-    daily = of_the_day([case.nodeid for case in cases])
+def _leave_others(cases: Iterable[pytest.Item], one_in: int) -> None:
+    """Leave all but one in so many cases to the night."""
+    daily = of_the_day([case.nodeid for case in cases], one_in)
     for case in cases:
         if case.nodeid not in daily:
             case.add_marker("nightly")

@@ -159,7 +159,7 @@ def kill_under_way(copy: subprocess.Popen[bytes], destination: Scene) -> None:
     copy.wait(TIMEOUT_SECONDS)
 
 
-@pytest.mark.nightly_except("to postgresql")
+@pytest.mark.nightly
 def test_killed_around_each_of_its_steps(two: Two, scenes: tuple[Scene, Scene]) -> None:
     source, destination = scenes
     fill(source.store, 4000)

@@ -26,7 +26,7 @@ IN_PYTHON = ("mariadb", "redis", "mongodb")
 """The databases whose drivers are written in Python, and can thus be cut between two messages."""
 
 
-@pytest.mark.nightly_except("postgresql", "mongodb")
+@pytest.mark.nightly_except("postgresql")
 def test_workers_and_producers_die_and_stall(scene: Scene, request: pytest.FixtureRequest) -> None:
     loads: list[Load] = [Semaphores(scene, 40), OrderKeys(scene, 15), Flow(scene, 80, 20)]
     scene.push(150, 0.01)
@@ -54,7 +54,7 @@ def refused(scene: Scene, worker: Process) -> set[str]:
     return {event.job for event in scene.events(*kinds, of=worker) if event.detail == LOST}
 
 
-@pytest.mark.nightly_except("mariadb", "redis")
+@pytest.mark.nightly_except("redis")
 def test_connections_networks_and_servers_fail(own_bench: Bench[Any]) -> None:
     scene = own_bench.scene
     loads: list[Load] = [Semaphores(scene, 40), OrderKeys(scene, 15)]

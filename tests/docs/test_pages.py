@@ -58,13 +58,16 @@ def reader(tmp_path: Path, replaced: dict[str, str], monkeypatch: pytest.MonkeyP
     forget_modules(tmp_path)
 
 
-OF_SPARK = ("archive", "report")
-"""Pages whose commands start Spark again and again."""
+WITH_MANY_PROCESSES = (
+    *("archive", "report", "operations", "copying", "shards", "manager", "proto", "own"),
+    *("cron", "feed", "topics", "pipelines", "mariadb", "redis", "mongodb"),
+)
+"""Pages whose commands start dozens of processes, or Spark again and again. Their commands have tests of their own."""
 
 
 def case(page: Path) -> Any:
     """Return a page as a case; one that needs a server, Spark or the suite of the stores is slow."""
-    if page.stem in OF_SPARK:
+    if page.stem in WITH_MANY_PROCESSES:
         return pytest.param(page, id=page.stem, marks=[pytest.mark.nightly])
     slow = re.search(rf"{SHOWN.pattern}|spark|pytest", run_on(page))
     return pytest.param(page, id=page.stem, marks=[pytest.mark.slow] if slow else [])

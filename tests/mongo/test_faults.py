@@ -80,6 +80,7 @@ def test_a_silent_network_ends_the_call(mongo_server: MongoServer, database: str
         store.push([new_job()])
 
 
+@pytest.mark.nightly
 def test_a_reset_in_between_is_not_noticed(mongo_server: MongoServer, database: str) -> None:
     if not isinstance(mongo_server, OwnMongoServer):
         pytest.skip("the server is another's: the network between can't be cut")

@@ -8,8 +8,11 @@ from tests.protocol.explorer import Explorer
 from tests.protocol.scenarios import FAN_OUTS, FLOWS, ORDER, SEMAPHORES
 
 ALL = {**SEMAPHORES, **ORDER, **FLOWS, **FAN_OUTS}
-LARGE = ("head of line after the first", "head of line and slots")
-"""Each has hundreds of thousands of states."""
+LARGE = (
+    *("head of line after the first", "head of line and slots", "driven again, head of line", "a lost lease"),
+    "both driven again while their end is seen to",
+)
+"""Each has a hundred thousand states, or several."""
 
 
 def explore(name: str, more_crashes: int = 0) -> None:

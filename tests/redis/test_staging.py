@@ -160,6 +160,7 @@ class TestPublishing:
 
     @ways
     @pytest.mark.parametrize("value", [None, VALUE])
+    @pytest.mark.one_in_each("way", "value")
     def test_each_job_is_stored_once_or_none(self, opened: Open, url: str, way: Way, value: ValueChange | None) -> None:
         stored = set[int]()
         for scene in at_every_call(

@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "archive"
 
 
-@pytest.mark.parametrize("address", ["sqlite", nightly("pg_url")])
+@pytest.mark.parametrize("address", [nightly("sqlite"), nightly("pg_url")])
 def test_the_result_is_the_same(
     spark: "SparkSession", request: pytest.FixtureRequest, tmp_path: Path, folder: Path, address: str
 ) -> None:

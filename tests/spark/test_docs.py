@@ -84,14 +84,8 @@ SURROUNDINGS: dict[str, Callable[[Stanchion, Reader, "SparkSession", Path], Abst
 """What a page takes to be there before its blocks, and what must be there after them."""
 
 
-def case(page: Path) -> Any:
-    """Return a page as a case; those with queries that run for long are nightly."""
-    return pytest.param(
-        page, id=page.stem, marks=[pytest.mark.nightly] if page.stem in ("pipelines", "streams") else []
-    )
-
-
-@pytest.mark.parametrize("page", [case(page) for page in PAGES if of_spark(page)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("page", [page for page in PAGES if of_spark(page)], ids=lambda page: page.stem)
 def test_a_page_does_what_it_says(page: Path, spark: "SparkSession", pg_app: Stanchion, tmp_path: Path) -> None:
     data = tmp_path / "data"
     shown = {

@@ -224,6 +224,7 @@ def test_forks_and_dead_letters_count_once(spark: "SparkSession", tmp_path: Path
     app.close()
 
 
+@pytest.mark.nightly
 def test_bounds(spark: "SparkSession", known: tuple[Stanchion, Path, list[JobRow]]) -> None:
     app, folder, rows = known
     middle = sorted(row.finished_at or 0 for row in rows)[700]
@@ -251,6 +252,7 @@ def test_nothing_and_one_job_in_memory(spark: "SparkSession") -> None:
     assert "1 attempt" in one.html()
 
 
+@pytest.mark.nightly
 def test_the_command(
     spark: "SparkSession", known: tuple[Stanchion, Path, list[JobRow]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,7 +70,7 @@ def outcome(etl: Pipeline) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("sql_app", ["sqlite", nightly("postgresql")], indirect=True)
+@pytest.mark.parametrize("sql_app", [nightly("sqlite"), nightly("postgresql")], indirect=True)
 def test_it_does_what_workers_do(spark: "SparkSession", sql_app: Stanchion, tmp_path: Any) -> None:
     etl = fares(sql_app)
     pushed = etl.push_many(ITEMS)
@@ -92,6 +92,7 @@ def test_it_does_what_workers_do(spark: "SparkSession", sql_app: Stanchion, tmp_
     assert again.payload == pushed[0].payload
 
 
+@pytest.mark.nightly
 def test_rows_without_the_id_of_an_item_are_new_items(spark: "SparkSession", app: Stanchion) -> None:
     etl = app.pipeline("sums")
 

@@ -109,6 +109,7 @@ class TestModes:
         assert (counts.committed, counts.buried) == (299, 1)
 
     @pytest.mark.parametrize("streams", ["sqlite_url"], indirect=True)
+    @pytest.mark.nightly
     def test_finish(self, streams: Streams) -> None:
         """With results; an error that is to be tried again gives the job back."""
         streams.fill(30)
@@ -145,6 +146,7 @@ class TestQueries:
         run()
         assert streams.found("clean") == list(range(20))
 
+    @pytest.mark.nightly
     def test_a_job_that_breaks_the_query_is_dead_with_the_error(self, streams: Streams) -> None:
         """Once its attempts are used up; all others go through."""
         streams.app.queue("raw").push_many([Push({"n": n}, max_attempts=1) for n in range(4)])

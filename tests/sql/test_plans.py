@@ -324,6 +324,7 @@ def big_mariadb_url(mariadb_server: MariaDBServer) -> Iterator[str]:
     mariadb_server.drop_database("plans")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_mariadb_reads_a_bounded_number_of_rows(
     big_mariadb_url: str, monkeypatch: pytest.MonkeyPatch, name: str

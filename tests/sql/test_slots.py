@@ -140,7 +140,7 @@ LITTLE = {"sqlite": 60_000, "postgresql": 6_000, "mariadb": 5_000}
 """As much as a hundred jobs may take, in the units of each database; a walk through all who wait takes more."""
 
 
-@pytest.mark.nightly_except("sqlite")
+@pytest.mark.nightly
 def test_the_slots_of_others_cost_nothing(store: SqlStore, work: Work) -> None:
     push_all(store, [job._replace(order_key=job.id) for job in jobs(OTHERS, "others")])
     for _ in range(0, OTHERS, 1000):
@@ -155,7 +155,7 @@ def test_the_slots_of_others_cost_nothing(store: SqlStore, work: Work) -> None:
     assert work.of(lambda: finish(store, taken[1:])) < limit, "which deletes the row of the key"
 
 
-@pytest.mark.nightly_except("postgresql")
+@pytest.mark.nightly
 def test_a_line_at_a_full_slot_costs_a_claim_nothing(store: SqlStore, work: Work) -> None:
     store.set_semaphore("slot", 10)
     push_all(store, jobs(PARKED, limits=SLOT))
@@ -190,8 +190,7 @@ def test_a_line_behind_an_order_key_costs_its_next_nothing(store: SqlStore, work
     assert [row.id for row in taken] == [waiters[1].id]
 
 
-@pytest.mark.slow
-@pytest.mark.nightly_except("postgresql")
+@pytest.mark.nightly
 def test_a_large_group_costs_each_of_its_members_the_same(store: SqlStore, work: Work) -> None:
     root, after = new_ids(2)
     members = [job._replace(**FlowPosition(root, root, place)._asdict()) for place, job in enumerate(jobs(PARKED))]
@@ -228,6 +227,7 @@ def test_those_of_a_flow_are_found_without_a_walk(store: SqlStore, work: Work) -
 
 
 @pytest.mark.slow
+@pytest.mark.nightly_except("postgresql", "sqlite")
 def test_overlapping_semaphores_are_never_over_taken_and_nobody_is_left_behind(url: str) -> None:
     names = [f"s{n}" for n in range(6)]
     capacity = {name: 1 + n % 3 for n, name in enumerate(names)}

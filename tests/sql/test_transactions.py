@@ -68,6 +68,7 @@ def effects(engine: Engine) -> list[str]:
         return list(connection.execute(text("SELECT what FROM effects")).scalars())
 
 
+@pytest.mark.one_in_each("begin", "url")
 def test_a_rollback_leaves_nothing(app: Stanchion, engine: Engine, begin: Begin) -> None:
     queue = app.queue("orders")
     with begin() as (tx, run, _, rollback):
@@ -81,6 +82,7 @@ def test_a_rollback_leaves_nothing(app: Stanchion, engine: Engine, begin: Begin)
     assert queue.get(job.id) is None
 
 
+@pytest.mark.one_in_each("begin", "url")
 def test_a_commit_shows_both(app: Stanchion, engine: Engine, begin: Begin) -> None:
     queue = app.queue("orders")
     with begin() as (tx, run, commit, _):
@@ -93,6 +95,7 @@ def test_a_commit_shows_both(app: Stanchion, engine: Engine, begin: Begin) -> No
     assert [job.payload for job in queue.reserve(10)] == [0, 1, 2]
 
 
+@pytest.mark.one_in_each("begin", "url")
 def test_effect_and_commit_of_the_job_are_one(app: Stanchion, engine: Engine, begin: Begin) -> None:
     queue = app.queue("orders")
     queue.push(1)
@@ -113,6 +116,7 @@ def test_effect_and_commit_of_the_job_are_one(app: Stanchion, engine: Engine, be
     assert done.result == "kept"
 
 
+@pytest.mark.one_in_each("begin", "url")
 def test_move_joins(app: Stanchion, begin: Begin) -> None:
     queue, following = app.queue("raw"), app.queue("clean")
     queue.push(1)
@@ -125,6 +129,7 @@ def test_move_joins(app: Stanchion, begin: Begin) -> None:
     assert (moved.id, moved.payload, moved.attempt) == (job.id, 2, 1)
 
 
+@pytest.mark.one_in_each("begin", "url")
 def test_a_lost_lease_is_refused_in_the_transaction_too(app: Stanchion, begin: Begin) -> None:
     queue = app.queue("orders")
     queue.push(1)
@@ -138,6 +143,7 @@ def test_a_lost_lease_is_refused_in_the_transaction_too(app: Stanchion, begin: B
     again.commit()
 
 
+@pytest.mark.one_in_each("begin", "url")
 def test_keys_hold_in_a_transaction(app: Stanchion, begin: Begin) -> None:
     queue = app.queue("orders")
     first = queue.push(1, key="a")
@@ -152,6 +158,7 @@ def test_keys_hold_in_a_transaction(app: Stanchion, begin: Begin) -> None:
     assert queue.size().total == 2
 
 
+@pytest.mark.one_in_each("begin", "url")
 def test_tasks_enqueue_in_a_transaction(app: Stanchion, begin: Begin) -> None:
     @app.task(name="greet")
     def greet(name: str) -> str:
@@ -216,6 +223,7 @@ def test_a_transaction_of_another_kind_of_database_is_refused(pg_app: Stanchion)
         pg_app.queue("orders").push(1, tx=raw)
 
 
+@pytest.mark.one_in_each("begin", "url")
 @pytest.mark.slow
 @pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)  # on MariaDB there is none
 def test_the_wake_up_goes_out_on_commit_only(app: Stanchion, begin: Begin) -> None:

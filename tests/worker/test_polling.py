@@ -85,7 +85,9 @@ def fleet(app: Stanchion, store: Observed, size: int) -> Iterator[list[Worker]]:
         yield workers
 
 
-@pytest.mark.parametrize("size", [1, 5, 20])
+@pytest.mark.parametrize(
+    "size", [pytest.param(1, marks=pytest.mark.nightly), 5, pytest.param(20, marks=pytest.mark.nightly)]
+)
 def test_a_fleet_polls_at_one_rate(app: Stanchion, store: Observed, size: int) -> None:
     with fleet(app, store, size):
         before, began = store.polls, time.monotonic()
@@ -95,7 +97,7 @@ def test_a_fleet_polls_at_one_rate(app: Stanchion, store: Observed, size: int) -
     assert 0.05 * seconds / POLL <= polls <= seconds / POLL / 0.8 + size
 
 
-@pytest.mark.parametrize("size", [1, 5])
+@pytest.mark.parametrize("size", [1, pytest.param(5, marks=pytest.mark.nightly)])
 def test_intervals_vary_by_a_fifth(app: Stanchion, store: Observed, size: int) -> None:
     with fleet(app, store, size):
         store.naps.clear()

@@ -39,7 +39,7 @@ MOST = RATE + RATE // 10
 """Starts in any second: the rate, and what a full bucket holds."""
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.nightly)])
 def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stanchion]:
     in_file = request.param == "sqlite"
     app = Stanchion(f"sqlite:///{tmp_path}/jobs.db" if in_file else request.getfixturevalue("pg_url"))

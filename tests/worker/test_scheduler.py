@@ -149,7 +149,7 @@ def killable(request: pytest.FixtureRequest, tmp_path) -> Iterator[tuple[Stanchi
 
 
 @pytest.mark.slow
-@pytest.mark.nightly_except("pg_url")
+@pytest.mark.nightly
 @pytest.mark.parametrize("killable", ["", "pg_url", "redis_url"], ids=["sqlite", "postgresql", "redis"], indirect=True)
 def test_each_tick_has_one_job_though_schedulers_are_killed_around_it(killable: tuple[Stanchion, Start]) -> None:
     app, start = killable

@@ -160,7 +160,7 @@ class TestQueuePatterns:
         done: list[str] = []
         app.task(name="send", queue="mail")(done.append)
         Worker(app, ["post.*"], until_empty=True).run()
-        with working(app, queues=["post.*"], lanes="post.a=0-3") as one:
+        with working(app, queues=["post.*"], lanes="post.a=0-3", heartbeat=1.0) as one:
             until(lambda: app.workers())
             assert (one.queues, app.workers()[0].queues, app.workers()[0].lanes) == ([], (), ())
             other_app.enqueue("send", "x", queue="post.a")
