@@ -123,7 +123,8 @@ def killed_at_random(url: str, folder: Path, seed: int, longest: float) -> None:
     assert died >= KILLS // 2
 
 
-@pytest.mark.parametrize("address", ["sqlite", pytest.param("pg_url", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("address", ["sqlite", "pg_url"])
 def test_killed_at_random(request: pytest.FixtureRequest, tmp_path: Path, folder: Path, address: str) -> None:
     url = f"sqlite:///{tmp_path}/jobs.db" if address == "sqlite" else request.getfixturevalue(address)
     app = Stanchion(url)

@@ -45,6 +45,7 @@ def test_workers_and_producers_are_killed_in_turn(sqlite_scene: Scene) -> None:
     scene.verify()
 
 
+@pytest.mark.nightly
 def test_a_writer_that_keeps_the_lock_for_seconds_breaks_nobody(sqlite_scene: Scene) -> None:
     scene = sqlite_scene
     scene.push(3000, 0.02)

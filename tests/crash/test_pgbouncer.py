@@ -27,6 +27,7 @@ def pool(postgres_server: PostgresServer) -> Iterator[PgBouncer]:
         yield pool
 
 
+@pytest.mark.nightly
 def test_everything_works_by_polling(pg_scene: Scene, pool: PgBouncer) -> None:
     scene = pg_scene
     url = pool.url(make_url(scene.url).database or "")

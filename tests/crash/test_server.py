@@ -62,7 +62,7 @@ def unanswered(scene: Scene, producer: Process) -> list[Event]:
     return [event for event in scene.events("told push", of=producer) if event.detail == UNAVAILABLE]
 
 
-@pytest.mark.nightly_except("redis")
+@pytest.mark.nightly
 def test_pushes_during_an_outage_are_stored_once_or_refused(own_bench: Bench[Any]) -> None:
     scene = own_bench.scene
     repeating, refusing = (scene.producer(Pushing(repeats=repeats)) for repeats in (True, False))

@@ -74,6 +74,7 @@ def test_agrees_on_every_store(demo: Demo, store_url: str) -> None:
 
 
 @pytest.mark.usefixtures("few")
+@pytest.mark.nightly
 def test_leaves_a_store_as_it_was(demo: Demo, pg_url: str) -> None:
     with closing(Stanchion(pg_url)) as app:
         app.setup()
@@ -110,6 +111,7 @@ def test_keeps_the_queues_when_asked_and_says_how_to_delete_them(
 
 
 @pytest.mark.usefixtures("few")
+@pytest.mark.nightly
 def test_cleans_up_after_a_failure_too(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_args: Any) -> None:
         raise KeyboardInterrupt
@@ -187,6 +189,7 @@ def test_tells_people_what_came_of_it(
 
 
 @pytest.mark.usefixtures("few")
+@pytest.mark.nightly
 def test_a_lost_flight_is_told(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

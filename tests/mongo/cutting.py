@@ -104,12 +104,16 @@ WAYS: dict[str, Callable[[Cutting, Begin], None]] = {
     "recovery": Cutting.meets_a_recovery,
 }
 
+DAILY = ("repeated", "another")
+"""In the others too, processes die or lose an answer, and nobody repeats or disturbs them."""
+
 
 def cut_at_any_command(acts: Sequence[Begin], check: Check, ways: Sequence[str] = tuple(WAYS)) -> Callable[..., None]:
-    """Return a test that cuts each of these acts in all ways; by day one act in each way."""
+    """Return a test that cuts each of these acts in all ways; by day one act in each of two ways."""
+    each = [way if way in DAILY else pytest.param(way, marks=pytest.mark.nightly) for way in ways]
 
     @pytest.mark.one_in_each("way", "begin")
-    @pytest.mark.parametrize("way", ways)
+    @pytest.mark.parametrize("way", each)
     @pytest.mark.parametrize("begin", acts)
     def cut(begin: Begin, way: str, cutting: Callable[[Check], Cutting]) -> None:
         WAYS[way](cutting(check), begin)

@@ -22,7 +22,12 @@ def own_jobs(server: OwnMongoServer, **options: Any) -> Documents:
 
 
 @pytest.mark.parametrize(
-    ("like", "topology"), [("standalone", "Single"), ("replica-set", "ReplicaSetWithPrimary"), ("mongos", "Sharded")]
+    ("like", "topology"),
+    [
+        pytest.param("standalone", "Single", marks=pytest.mark.nightly),
+        ("replica-set", "ReplicaSetWithPrimary"),
+        pytest.param("mongos", "Sharded", marks=pytest.mark.nightly),
+    ],
 )
 def test_passes_for_each_kind_of_server(own_mongo_server: OwnMongoServer, like: Like, topology: str) -> None:
     client: MongoClient[Document]
@@ -31,6 +36,7 @@ def test_passes_for_each_kind_of_server(own_mongo_server: OwnMongoServer, like: 
         assert client.topology_description.topology_type_name == topology
 
 
+@pytest.mark.nightly
 def test_what_was_stored_outlives_a_kill(own_mongo_server: OwnMongoServer) -> None:
     jobs = own_jobs(own_mongo_server, retryWrites=False, serverSelectionTimeoutMS=2000)
     jobs.create_index("key", unique=True)

@@ -314,6 +314,7 @@ class TestArrow:
         assert found.column("tenant").to_pylist().count("t") == 1
         assert found.column("timeout").to_pylist().count(2.5) == 1
 
+    @pytest.mark.nightly
     def test_reading_leaves_the_process_its_locks(self, app: Stanchion) -> None:
         """A process without them writes to a file that the next to leave the database removes."""
         app.queue("q").push(1)

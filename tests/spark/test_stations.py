@@ -114,7 +114,7 @@ def test_rows_without_the_id_of_an_item_are_new_items(spark: "SparkSession", app
     assert etl.queue("raw").size().total == 0
 
 
-@pytest.mark.parametrize("sql_app", [nightly("sqlite"), "postgresql"], indirect=True)
+@pytest.mark.parametrize("sql_app", [nightly("sqlite"), nightly("postgresql")], indirect=True)
 def test_aggregates_only(spark: "SparkSession", sql_app: Stanchion) -> None:
     etl = sql_app.pipeline("counts")
 
@@ -175,7 +175,7 @@ def test_items_that_break_the_function_are_dead_in_the_end(spark: "SparkSession"
     ("make", "told"),
     [
         (lambda items: {"nowhere": items}, "returned rows for 'nowhere', which is not in its to="),
-        (lambda items: items.union(items), "an item goes on once"),
+        pytest.param(lambda items: items.union(items), "an item goes on once", marks=pytest.mark.nightly),
         (lambda items: items.drop("job_id"), "is an end, so each row it returns is the result of an item"),
     ],
 )

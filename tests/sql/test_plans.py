@@ -261,6 +261,7 @@ def big_url(new_pg_database: NewDatabase) -> str:
     return url
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_postgresql_reads_a_bounded_number_of_blocks(big_url: str, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     app = Stanchion(big_url)

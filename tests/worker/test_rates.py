@@ -93,6 +93,7 @@ def test_the_rate_of_a_queue(app: Stanchion) -> None:
 
 
 @pytest.mark.usefixtures("workers")
+@pytest.mark.nightly
 def test_the_rate_of_a_tenant(app: Stanchion) -> None:
     tenants = ["acme", "ajax"]
     for tenant in tenants:
@@ -103,6 +104,7 @@ def test_the_rate_of_a_tenant(app: Stanchion) -> None:
 
 
 @pytest.mark.usefixtures("workers")
+@pytest.mark.nightly
 def test_jobs_of_one_order_key(app: Stanchion) -> None:
     """By the clock of the machine: a claim may begin, and say so, before the key is free, and then wait for it."""
     handles = [app.using("timed", queue="work", order_key=f"key{n % 3}").enqueue() for n in range(60)]

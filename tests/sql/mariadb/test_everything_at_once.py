@@ -8,6 +8,7 @@ from contextlib import closing
 from multiprocessing import get_context
 from random import Random
 
+import pytest
 from tests.sql.mariadb.sessions import at_once
 
 from stanchion.core.ids import new_id, new_ids
@@ -50,6 +51,7 @@ def test_everybody_at_once_in_threads(store: Store, mariadb_url: str) -> None:
     check_counts(store, sum(done))
 
 
+@pytest.mark.nightly
 def test_everybody_at_once_in_processes(store: Store, mariadb_url: str) -> None:
     with ProcessPoolExecutor(4, mp_context=get_context("spawn")) as processes:
         done = list(processes.map(churn, [mariadb_url] * 4, range(4), [1.5] * 4))
