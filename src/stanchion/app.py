@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
 from zoneinfo import ZoneInfo
 
+from stanchion.alerts.alerts import monitor
+from stanchion.alerts.records import Alert, Monitor
 from stanchion.context.context import Context
 from stanchion.context.testing import Clock
 from stanchion.context.unknown_work import A_DAY, UnknownWork
@@ -104,10 +106,7 @@ class Stanchion:
         return self.context.store
 
     def setup(self) -> None:
-        """Create or migrate the tables, and store the queue settings and semaphores that the code declares.
-
-        Safe to repeat. SQLite creates its tables on first use.
-        """
+        """Create or migrate the tables, and store the settings and semaphores of the code. Safe to repeat."""
         self.context.setup()
 
     def transaction(self) -> AbstractContextManager[Any]:
@@ -320,18 +319,20 @@ class Stanchion:
         return reservation(self.context, job_id, token)
 
     def workers(self, *, holders: bool = False) -> list[WorkerRow]:
-        """Return all workers in the store, including late ones, and consumers with heartbeats.
-
-        `holders`: then also the names under which consumers hold jobs by leases, in the state "holder".
-        """
+        """Return all workers, late ones too, and consumers with heartbeats; with `holders`, those of leases too."""
         return self.store.workers(holders=holders)
 
     def consumer(self, name: str, heartbeat: float | timedelta = 10.0) -> Consumer:
-        """Return a consumer for `reserve(holder=...)`, a block in which heartbeats hold what it reserves.
-
-        Its jobs go back once it has missed three heartbeats, `heartbeat` seconds apart. See `Consumer`.
-        """
+        """Return a consumer for `reserve(holder=...)`, a block in which heartbeats hold what it reserves."""
         return Consumer(self.context, name, heartbeat)
+
+    def alerts(self, limits: Mapping[str, float] | None = None) -> list[Alert]:
+        """Return what needs a person, the most urgent first; `limits`: those changed, by name, see `Thresholds`."""
+        return list(self.monitor(limits).alerts)
+
+    def monitor(self, limits: Mapping[str, float] | None = None) -> Monitor:
+        """Return the live jobs by band and queue, and the alerts, of one bounded reading of the store."""
+        return monitor(self.context, limits)
 
     # -- flows
 

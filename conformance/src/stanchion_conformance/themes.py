@@ -70,6 +70,7 @@ THEMES = (
     "manager.starts",
     "model",
     "operate.adopted",
+    "operate.alerts",
     "operate.best_heads",
     "operate.claim_order",
     "operate.counting",

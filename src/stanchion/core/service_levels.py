@@ -14,7 +14,7 @@ class Band(NamedTuple):
     seconds per attempt; `max_attempts`: attempts per job.
     """
 
-    name: str
+    name: BandName
     least: int
     priority: int
     max_age: float

@@ -1,6 +1,7 @@
 """Cases of operation."""
 
 from stanchion_conformance.operate.adopted import TestAdoptedJobs, TestAdoptedKeys
+from stanchion_conformance.operate.alerts import TestAlerts, TestMonitor, TestReads
 from stanchion_conformance.operate.best_heads import TestBestHeads
 from stanchion_conformance.operate.claim_order import TestOrderOfQueues, three
 from stanchion_conformance.operate.counting import TestCounts, TestFind, TestSizes, TestStats
@@ -39,6 +40,7 @@ __all__ = [
     "TestAdoptedJobs",
     "TestAdoptedKeys",
     "TestAdopting",
+    "TestAlerts",
     "TestAwaiting",
     "TestBestHeads",
     "TestCancel",
@@ -63,6 +65,7 @@ __all__ = [
     "TestMaintain",
     "TestMaxRate",
     "TestMaxRunning",
+    "TestMonitor",
     "TestNoSpinning",
     "TestOfOneRank",
     "TestOrderOfQueues",
@@ -74,6 +77,7 @@ __all__ = [
     "TestQueuePatterns",
     "TestQueuesThatExpire",
     "TestQueuesThatExpireWithJobs",
+    "TestReads",
     "TestRecovery",
     "TestRepair",
     "TestReplay",

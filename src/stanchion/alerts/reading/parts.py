@@ -1,0 +1,84 @@
+"""The reads of semaphores, streams and schedules; the stations come from the code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from stanchion.alerts.snapshot import Holder, ScheduleSample, SemaphoreSample, Station, StreamSample
+from stanchion.cron.plan import KIND as SCHEDULE
+from stanchion.cron.plan import Plan
+from stanchion.cron.schedule import UNDECLARED
+from stanchion.pipelines import Pipeline
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.query import Condition, Query
+from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.rules.liveness import alive
+from stanchion.stores.rules.slots import semaphore_slot
+from stanchion.streams.state import KIND as STREAM
+from stanchion.streams.state import StreamState, worker_id
+
+SEMAPHORES_MAX = 10
+"""Semaphores that are looked at closely, those with most waiters."""
+
+HOLDERS_MAX = 100
+
+
+def read_semaphores(store: Store) -> tuple[SemaphoreSample, ...]:
+    """Return the semaphores that jobs wait for, with the head of line and the holders of some."""
+    waited = sorted((row for row in store.semaphores() if row.waiting), key=lambda row: -row.waiting)
+    found = []
+    for row in waited[:SEMAPHORES_MAX]:
+        slot = semaphore_slot(row.name)
+        first = Query("live", (Condition("waits_for", "=", slot),), order="arrival", limit=1, columns=("waits_since",))
+        held = Condition("holds", "=", slot)
+        holders = Query("live", (held,), order="id", limit=HOLDERS_MAX, columns=("priority", "state", "started_at"))
+        head = next((row[0] for row in store.select(first).rows), None)
+        jobs = tuple(Holder(one[0], one[2] if one[1] == "running" else None) for one in store.select(holders).rows)
+        found.append(SemaphoreSample(row, head, jobs))
+    return tuple(found)
+
+
+def read_streams(store: Store, workers: Sequence[WorkerRow], now: int) -> tuple[StreamSample, ...]:
+    """Return all streams."""
+    known = {worker.id: worker for worker in workers}
+    found = []
+    for value in store.values(STREAM):
+        state = StreamState.of(value)
+        driver = known.get(worker_id(value.name, state.epoch))
+        found.append(
+            StreamSample(
+                name=value.name,
+                queue=state.queue,
+                live=driver is not None and alive(driver, now),
+                last_beat=driver.last_seen_at if driver else None,
+                pending=state.pending,
+                replays=state.replays,
+                stopped=state.stopped,
+                error=state.error,
+            )
+        )
+    return tuple(found)
+
+
+def read_schedules(store: Store, now: int) -> tuple[ScheduleSample, ...]:
+    """Return the schedules that are not paused."""
+    plans = ((value.name, Plan.of(value.text)) for value in store.values(SCHEDULE))
+    return tuple(
+        ScheduleSample(name, plan.job.queue, abs(now - plan.declared_at) < UNDECLARED, plan.next_tick())
+        for name, plan in plans
+        if not plan.paused
+    )
+
+
+def stations_of(pipelines: Iterable[Pipeline]) -> tuple[Station, ...]:
+    """Return the stations that the code of this process declares."""
+    return tuple(
+        Station(
+            pipeline.name,
+            station.station,
+            station.queue,
+            tuple(other.queue for other in pipeline.stations.values() if station.station in other.to),
+        )
+        for pipeline in pipelines
+        for station in pipeline.stations.values()
+    )

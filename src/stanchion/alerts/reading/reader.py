@@ -1,0 +1,63 @@
+"""Reads a snapshot by the verbs of a store."""
+
+from __future__ import annotations
+
+import time
+from typing import cast
+
+from stanchion.alerts.reading.jobs import JobReads
+from stanchion.alerts.reading.parts import read_schedules, read_semaphores, read_streams, stations_of
+from stanchion.alerts.reading.windows import read_windows
+from stanchion.alerts.snapshot import QueueSample, Snapshot
+from stanchion.context.context import Context
+from stanchion.errors import SchemaMismatch, StoreUnavailable
+from stanchion.partitions.store import PartitionedStore
+from stanchion.stores.protocol import BehindManagers, Store
+from stanchion.stores.records.managers import ManagerStatus
+
+
+def snapshot_of(context: Context) -> Snapshot:
+    """Read a snapshot. A store that can't be used is one, too; InvalidInput is raised if none is named."""
+    try:
+        return _read(context, context.fresh_store)
+    except (StoreUnavailable, SchemaMismatch) as error:
+        return Snapshot(trouble=str(error))
+
+
+def _read(context: Context, store: Store) -> Snapshot:
+    store.check()
+    asked = time.monotonic()
+    now = store.now()
+    seconds = time.monotonic() - asked
+    settings = store.queues()
+    stats = store.stats([one.name for one in settings], ["states", "totals", "heads"])
+    queues = tuple(QueueSample(one, stats[one.name]) for one in settings)
+    workers = tuple(store.workers())
+    jobs = JobReads(store, now, queues)
+    live, whole = jobs.live()
+    recent, hour = read_windows(store, now, queues)
+    return Snapshot(
+        at=now,
+        seconds=seconds,
+        queues=queues,
+        workers=workers,
+        live=live,
+        whole=whole,
+        running=jobs.running(),
+        dead=(*jobs.ended(), *jobs.letters()),
+        put_off=jobs.put_off(live),
+        arrivals=jobs.arrivals(),
+        overdue=jobs.overdue(),
+        semaphores=read_semaphores(store),
+        streams=read_streams(store, workers, now),
+        schedules=read_schedules(store, now),
+        stations=stations_of(context.registry.pipelines.values()),
+        managers=_managers(store),
+        recent=recent,
+        hour=hour,
+    )
+
+
+def _managers(store: Store) -> tuple[ManagerStatus, ...]:
+    within = store.within if isinstance(store, PartitionedStore) else store
+    return tuple(cast("BehindManagers", within).manager_status()) if hasattr(within, "manager_status") else ()

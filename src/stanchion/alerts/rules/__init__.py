@@ -1,0 +1,1 @@
+"""The rules: pure functions from a snapshot to alerts."""

@@ -1,0 +1,197 @@
+"""Rules about jobs: run time, attempts, dead letters, failed attempts, unknown tasks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from stanchion.alerts.records import Action, Alert
+from stanchion.alerts.rules.found import Found, of_queue
+from stanchion.alerts.snapshot import DeadJob, LiveJob, PutOff, QueueSample, RunningJob, Snapshot, Window, band_of
+from stanchion.alerts.thresholds import Thresholds
+from stanchion.alerts.words import command, number, spoken
+from stanchion.core.service_levels import BANDS, BandName
+from stanchion.core.times import moment
+from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.records.queues import Counts
+
+T = TypeVar("T")
+
+
+def run_time(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
+    """An attempt runs for longer than the limit of its band."""
+
+    def percent(job: RunningJob) -> float:
+        return seen.ago(job.started_at) / limits.of(job.queue, band_of(job.priority).name).max_run
+
+    for queue, jobs in _by(seen.running, lambda job: job.queue).items():
+        slow = [job for job in jobs if percent(job) >= 1]
+        if not slow:
+            continue
+        worst = max(slow, key=percent)
+        band, ran = band_of(worst.priority), seen.ago(worst.started_at)
+        limit = limits.of(queue, band.name).max_run
+        what = worst.task or "a job without a task"
+        yield Found(
+            of_queue(queue),
+            Alert(
+                *("soon", "run-time", "queue", queue),
+                f"{number(len(slow), 'job')} of {queue} {'run' if len(slow) > 1 else 'runs'} for too long: {what} for "
+                f"{spoken(ran)}, the limit is {spoken(limit)}.",
+                value=ran,
+                limit=limit,
+                unit="seconds",
+                band=band.name,
+                since=moment(worst.started_at + int(limit * SECOND)),
+                evidence=(f"Job {worst.id} runs on {worst.worker or 'no named worker'}.",),
+                actions=(
+                    Action("See the job", command("show", worst.id)),
+                    Action("Ask it to stop, if it may", command("cancel", worst.id)),
+                ),
+            ),
+        )
+
+
+def attempts(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
+    """A live job has had as many attempts as its band allows."""
+    jobs: dict[str, LiveJob | RunningJob] = {job.id: job for job in seen.live}
+    jobs |= {job.id: job for job in seen.running}
+
+    def percent(job: LiveJob | RunningJob) -> float:
+        return job.attempts / limits.of(job.queue, band_of(job.priority).name).max_attempts
+
+    for queue, found in _by(jobs.values(), lambda job: job.queue).items():
+        tried = [job for job in found if percent(job) >= 1]
+        if not tried:
+            continue
+        worst = max(tried, key=percent)
+        band = band_of(worst.priority)
+        limit = limits.of(queue, band.name).max_attempts
+        yield Found(
+            of_queue(queue),
+            Alert(
+                *("soon", "attempts", "queue", queue),
+                f"{number(len(tried), 'job')} of {queue} {'need' if len(tried) > 1 else 'needs'} many attempts: up to "
+                f"{worst.attempts}, the limit is {limit:.0f}.",
+                value=worst.attempts,
+                limit=limit,
+                unit="attempts",
+                band=band.name,
+                actions=(Action("See its errors", command("show", worst.id)),),
+            ),
+        )
+
+
+def dead_letters(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
+    """Jobs died in the last hour. The totals count all of them; the newest finished jobs tell which."""
+    by_queue = _by(seen.dead, lambda job: job.queue)
+    for queue in seen.queues:
+        name = queue.settings.name
+        jobs = by_queue.get(name, [])
+        totals = None if seen.hour is None else _since(seen.hour, queue)
+        count = max(len(jobs), totals.buried if totals else 0)
+        if not count:
+            continue
+        band = min((band_of(job.priority) for job in jobs), key=BANDS.index, default=None)
+        finished = count + (totals.committed + totals.popped + totals.moved if totals else 0)
+        share = count / finished if totals else 0.0
+        urgent = (band is not None and band == BANDS[0]) or count >= limits.dead_now or share >= limits.dead_share
+        named = None if band is None else band.name
+        yield Found(of_queue(name), _dead(seen, queue, jobs, (count, limits.dead_now), named, urgent=urgent))
+
+
+def _dead(
+    seen: Snapshot,
+    queue: QueueSample,
+    jobs: list[DeadJob],
+    count_and_limit: tuple[int, float],
+    band: BandName | None,
+    *,
+    urgent: bool,
+) -> Alert:
+    (count, limit), name = count_and_limit, queue.settings.name
+    place = queue.settings.dead_letter or name
+    newest = max((job.died_at for job in jobs), default=None)
+    last = () if newest is None else (f"The last one died {spoken(seen.ago(newest))} ago.",)
+    return Alert(
+        *("now" if urgent else "soon", "dead-letters", "queue", name),
+        f"{number(count, 'job')} of {name} died within the last hour.",
+        value=count,
+        limit=limit,
+        unit="jobs",
+        band=band,
+        since=moment(min((job.died_at for job in jobs), default=None)),
+        evidence=last,
+        actions=(
+            Action("See why", command("jobs --state dead --queue", place)),
+            Action("Once the cause is gone, run them again", command("retry --queue", place)),
+        ),
+    )
+
+
+def failed_attempts(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
+    """Too large a share of the attempts of some minutes failed."""
+    if seen.recent is None:
+        return
+    for queue in seen.queues:
+        found = _since(seen.recent, queue)
+        failed = found.rolled_back + found.buried + found.expired
+        ended = failed + found.committed + found.moved
+        if failed < limits.failed_least or failed < limits.failed_soon * ended:
+            continue
+        share, name, minutes = failed / ended, queue.settings.name, seen.ago(seen.recent.at)
+        limit = limits.failed_now if share >= limits.failed_now else limits.failed_soon
+        yield Found(
+            of_queue(name),
+            Alert(
+                *("now" if share >= limits.failed_now else "soon", "failed-attempts", "queue", name),
+                f"{share:.0%} of the attempts of {name} failed in the last {spoken(minutes)}: {failed:,} of {ended:,}, "
+                f"the limit is {limit:.0%}.",
+                value=share,
+                limit=limit,
+                unit="share",
+                since=moment(seen.recent.at),
+                actions=(
+                    Action(
+                        "See the errors of jobs that are tried again", command("jobs --state scheduled --queue", name)
+                    ),
+                ),
+            ),
+        )
+
+
+def unknown_task(seen: Snapshot, _limits: Thresholds) -> Iterator[Found]:
+    """Jobs are put off, as no worker that claimed them knows their task."""
+    jobs: list[PutOff]
+    for work, jobs in _by(seen.put_off, lambda job: job.work).items():
+        first = min(job.since for job in jobs)
+        yield Found(
+            f"task:{work}",
+            Alert(
+                *("soon", "unknown-task", "task", work),
+                f"No worker knows {work}: {number(len(jobs), 'job')} of {jobs[0].queue} "
+                f"{'are' if len(jobs) > 1 else 'is'} put off, the first for {spoken(seen.ago(first))}.",
+                value=len(jobs),
+                limit=1,
+                unit="jobs",
+                since=moment(first),
+                actions=(
+                    Action("Deploy the code that has it to the workers of the queue"),
+                    Action("See a job", command("show", jobs[0].id)),
+                ),
+            ),
+        )
+
+
+def _since(window: Window, queue: QueueSample) -> Counts:
+    """Return what happened in a queue since a window began; a queue unknown then began with nothing."""
+    before = window.totals.get(queue.settings.name, Counts())
+    return Counts(*(max(0, now - then) for now, then in zip(queue.stats.totals, before, strict=True)))
+
+
+def _by(jobs: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
+    found: defaultdict[str, list[T]] = defaultdict(list)
+    for job in jobs:
+        found[key(job)].append(job)
+    return found

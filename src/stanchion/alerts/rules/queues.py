@@ -1,0 +1,143 @@
+"""Rules about queues: no live worker, age, a paused queue that grows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stanchion.alerts.records import Action, Alert
+from stanchion.alerts.rules.found import Found, of_queue
+from stanchion.alerts.snapshot import QueueSample, Snapshot
+from stanchion.alerts.thresholds import Thresholds
+from stanchion.alerts.words import command, number, spoken
+from stanchion.core.partition_names import logical_name
+from stanchion.core.service_levels import BANDS, Band
+from stanchion.core.times import moment
+from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.records.queues import Head
+from stanchion.stores.rules.liveness import alive
+from stanchion.stores.rules.serving import divided, unserved
+
+_URGENT = frozenset(band.name for band in BANDS[:2])
+
+
+def no_worker(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
+    """A queue has claimable jobs, and no live worker takes them. Consumers without heartbeats show by running jobs."""
+    for queue in _worked(seen):
+        due = [(band, head) for band, head in seen.due(queue) if not _is_served(seen, queue, head)]
+        if not due:
+            continue
+        band, oldest = _oldest(due)
+        age = -oldest.due_in / SECOND
+        if age < limits.no_worker:
+            continue
+        name, ready = queue.settings.name, queue.stats.states.ready
+        lanes = "" if serving(seen, queue) == 0 else " for some of its lanes"
+        yield Found(
+            of_queue(name),
+            Alert(
+                *("now", "no-worker", "queue", name),
+                f"{name} has no live worker{lanes}: {number(ready, 'job')} can run, the oldest for {spoken(age)}.",
+                value=age,
+                limit=limits.no_worker,
+                unit="seconds",
+                band=band.name,
+                since=moment(oldest.run_at),
+                actions=(Action("Start a worker that takes it", command("worker MODULE:APP --queues", name)),),
+            ),
+        )
+
+
+def age(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
+    """The oldest claimable job of a band is due for longer than its limit; running and future jobs don't count."""
+    for queue in _worked(seen):
+        name = queue.settings.name
+        late = [(band, head) for band, head in seen.due(queue) if _age(head) >= limits.of(name, band.name).max_age]
+        for band in {one for one, _ in late}:
+            _, oldest = _oldest([one for one in late if one[0] == band])
+            age, limit = _age(oldest), limits.of(name, band.name).max_age
+            urgent = band.name in _URGENT or age >= limits.age_now * limit
+            yield Found(
+                of_queue(name),
+                Alert(
+                    *("now" if urgent else "soon", "age", "queue", name),
+                    f"{name} falls behind: its oldest {_spoken(band)} job could have run {spoken(age)} ago, the limit "
+                    f"is {spoken(limit)}.",
+                    value=age,
+                    limit=limit,
+                    unit="seconds",
+                    band=band.name,
+                    since=moment(oldest.run_at + int(limit * SECOND)),
+                    evidence=(f"{number(queue.stats.states.ready, 'job')} can run, {_running(queue)}.",),
+                    actions=(
+                        Action("See the jobs that wait", command("jobs --state ready --queue", name)),
+                        Action("Add workers", command("worker MODULE:APP --queues", name)),
+                    ),
+                ),
+            )
+
+
+def paused(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
+    """A paused queue gets jobs. It replaces the rule of age there."""
+    for queue in seen.queues:
+        name, came = queue.settings.name, seen.arrivals.get(queue.settings.name, 0)
+        due = list(seen.due(queue))
+        if not queue.settings.paused or not due or not came:
+            continue
+        band, oldest = _oldest(due)
+        age = _age(oldest)
+        yield Found(
+            of_queue(name),
+            Alert(
+                *("now" if age >= limits.paused_now else "soon", "paused", "queue", name),
+                f"{name} is paused and grows: {number(queue.stats.states.ready, 'job')} can run, the oldest for "
+                f"{spoken(age)}.",
+                value=age,
+                limit=limits.paused_now,
+                unit="seconds",
+                band=band.name,
+                since=moment(oldest.run_at),
+                evidence=(f"{number(came, 'job')} came in the last 5 min.",),
+                actions=(Action("Hand out its jobs again", command("resume", name)),),
+            ),
+        )
+
+
+def _worked(seen: Snapshot) -> Iterator[QueueSample]:
+    """Yield the queues that someone should work on: neither paused, nor for dead letters."""
+    letters = seen.letter_queues
+    for queue in seen.queues:
+        if not queue.settings.paused and queue.settings.name not in letters:
+            yield queue
+
+
+def serving(seen: Snapshot, queue: QueueSample) -> int:
+    """Return how many live workers and consumers with heartbeats take jobs of a queue."""
+    name = queue.settings.name
+    return sum(alive(one, seen.at) and name in map(logical_name, one.queues) for one in seen.workers)
+
+
+def _is_served(seen: Snapshot, queue: QueueSample, head: Head) -> bool:
+    name = queue.settings.name
+    if not divided(name, seen.workers):
+        return serving(seen, queue) > 0 or queue.stats.states.running > 0
+    lane = max(0, head.lane)
+    return not any(first <= lane <= last for first, last in unserved(queue.settings, [lane], seen.workers, seen.at))
+
+
+def _oldest(due: list[tuple[Band, Head]]) -> tuple[Band, Head]:
+    """Return the most urgent band, and the job that has been due for longest."""
+    band = min((band for band, _ in due), key=BANDS.index)
+    return band, min((head for _, head in due), key=lambda head: head.due_in)
+
+
+def _age(head: Head) -> float:
+    return -head.due_in / SECOND
+
+
+def _running(queue: QueueSample) -> str:
+    running = queue.stats.states.running
+    return f"{number(running, 'job')} {'runs' if running == 1 else 'run'}"
+
+
+def _spoken(band: Band) -> str:
+    return band.name.replace("_", "-")

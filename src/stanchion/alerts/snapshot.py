@@ -1,0 +1,181 @@
+"""What the reader reads of a store, and all that the rules know. Times are microseconds by the store's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from stanchion.core.service_levels import BANDS, Band
+from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.records.managers import ManagerStatus
+from stanchion.stores.records.queues import Counts, Head, QueueSettings, QueueStats, SemaphoreRow
+from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.rules.slots import HOLDER_BOOST
+
+
+class QueueSample(NamedTuple):
+    """A queue: its settings, and its sizes, totals and heads."""
+
+    settings: QueueSettings
+    stats: QueueStats
+
+
+class LiveJob(NamedTuple):
+    """A live job. `state`: as callers see it."""
+
+    id: str
+    queue: str
+    state: str
+    priority: int
+    run_at: int
+    attempts: int
+    failures: int
+
+
+class RunningJob(NamedTuple):
+    """A running job."""
+
+    id: str
+    queue: str
+    task: str | None
+    priority: int
+    attempts: int
+    started_at: int
+    worker: str | None
+
+
+class DeadJob(NamedTuple):
+    """A job that died, in history or as a dead letter. `queue`: where it died."""
+
+    id: str
+    queue: str
+    priority: int
+    died_at: int
+
+
+class PutOff(NamedTuple):
+    """A job that no worker knew the work of; `times`: how often it was put off, since `since`."""
+
+    id: str
+    queue: str
+    work: str
+    times: int
+    since: int
+
+
+class Holder(NamedTuple):
+    """A job that holds a slot; `started_at`: None before it runs."""
+
+    priority: int
+    started_at: int | None
+
+
+class SemaphoreSample(NamedTuple):
+    """A semaphore that jobs wait for: since when its head of line has waited, and its holders."""
+
+    row: SemaphoreRow
+    head_since: int | None
+    holders: tuple[Holder, ...]
+
+
+class StreamSample(NamedTuple):
+    """A stream; `last_beat`: of its driver, None if that is not known any more."""
+
+    name: str
+    queue: str
+    live: bool
+    last_beat: int | None
+    pending: bool
+    replays: int
+    stopped: bool
+    error: str | None
+
+
+class ScheduleSample(NamedTuple):
+    """A schedule that should fire; `tick`: its oldest tick that is not handled."""
+
+    name: str
+    queue: str
+    declared: bool
+    tick: int | None
+
+
+class Station(NamedTuple):
+    """A station of a pipeline; `before`: the queues of the stations that send to it."""
+
+    pipeline: str
+    station: str
+    queue: str
+    before: tuple[str, ...]
+
+
+class Overdue(NamedTuple):
+    """The oldest job in the history of queues with the same retention, in seconds."""
+
+    queue: str
+    finished_at: int
+    history_ttl: float
+
+
+class Window(NamedTuple):
+    """Totals of queues some time ago, at `at`."""
+
+    at: int
+    totals: dict[str, Counts]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A reading of a store.
+
+    `trouble`: why it could not be read; all else is empty then. `seconds`: the time that a single call took. `live`:
+    the oldest live jobs; `whole`: they are all. `running`: the oldest. `ended`: how many of the newest finished jobs
+    were looked at for `dead`. `arrivals`: jobs that came to paused queues in the last five minutes. `unserved`: queues
+    of which some lanes have no live worker. `recent`, `hour`: totals of some minutes, and of about an hour ago.
+    """
+
+    at: int = 0
+    trouble: str | None = None
+    seconds: float = 0.0
+    queues: tuple[QueueSample, ...] = ()
+    workers: tuple[WorkerRow, ...] = ()
+    live: tuple[LiveJob, ...] = ()
+    whole: bool = True
+    running: tuple[RunningJob, ...] = ()
+    dead: tuple[DeadJob, ...] = ()
+    put_off: tuple[PutOff, ...] = ()
+    arrivals: dict[str, int] = field(default_factory=dict)
+    semaphores: tuple[SemaphoreSample, ...] = ()
+    streams: tuple[StreamSample, ...] = ()
+    schedules: tuple[ScheduleSample, ...] = ()
+    stations: tuple[Station, ...] = ()
+    overdue: tuple[Overdue, ...] = ()
+    managers: tuple[ManagerStatus, ...] = ()
+    recent: Window | None = None
+    hour: Window | None = None
+
+    def ago(self, then: int) -> float:
+        """Return the seconds since a time, 0 for one ahead."""
+        return max(0.0, (self.at - then) / SECOND)
+
+    @property
+    def letter_queues(self) -> frozenset[str]:
+        """The dead-letter queues: nobody works on them."""
+        return frozenset(one.settings.dead_letter for one in self.queues if one.settings.dead_letter is not None)
+
+    def due(self, queue: QueueSample) -> Iterator[tuple[Band, Head]]:
+        """Yield the claimable jobs among the heads of a queue, each with its band."""
+        for head in queue.stats.heads:
+            if head.due_in <= 0:
+                yield band_of(priority_of(head.rank)), head
+
+
+def priority_of(rank: int) -> int:
+    """Return the priority of a queued job by its rank."""
+    return rank - HOLDER_BOOST if rank > HOLDER_BOOST // 2 else rank
+
+
+def band_of(priority: int) -> Band:
+    """Return the band of a priority."""
+    return next((band for band in BANDS if priority >= band.least), BANDS[-1])

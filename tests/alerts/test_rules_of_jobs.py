@@ -1,0 +1,76 @@
+"""Rules about jobs, from samples."""
+
+from __future__ import annotations
+
+from stanchion.alerts.snapshot import DeadJob, LiveJob, PutOff, RunningJob, Window
+from stanchion.stores.records.queues import Counts
+from tests.alerts.samples import ago, alerts, queue, seen, told
+
+
+def running(priority: int = 0, seconds: float = 0, attempts: int = 1, name: str = "a") -> RunningJob:
+    return RunningJob(name, "mail", "greet", priority, attempts, ago(seconds), "w1")
+
+
+def live(priority: int, attempts: int, state: str = "scheduled") -> LiveJob:
+    return LiveJob("b", "mail", state, priority, ago(-10), attempts, attempts)
+
+
+def dead(priority: int = 0, seconds: float = 5, name: str = "d") -> DeadJob:
+    return DeadJob(name, "mail", priority, ago(seconds))
+
+
+def test_run_time_by_band() -> None:
+    for priority, limit in ((80, 30), (40, 90), (0, 300), (-60, 600)):
+        assert told(seen(running=(running(priority, limit),))) == [("soon", "run-time", "mail")]
+        assert told(seen(running=(running(priority, limit - 0.1),))) == []
+
+
+def test_the_worst_of_the_slow_jobs_is_named() -> None:
+    jobs = running(0, 310, name="x"), running(80, 90, name="y"), running(0, 1, name="z")
+    (alert,) = alerts(seen(running=jobs))
+    assert alert.summary == "2 jobs of mail run for too long: greet for 1 min 30 s, the limit is 30 s."
+    assert alert.actions[0].command == "stanchion show y"
+
+
+def test_attempts_by_band() -> None:
+    for priority, limit in ((80, 3), (40, 5), (0, 8), (-60, 8)):
+        assert told(seen(live=(live(priority, limit),))) == [("soon", "attempts", "mail")]
+        assert told(seen(live=(live(priority, limit - 1),))) == []
+        assert told(seen(running=(running(priority, 0, limit),))) == [("soon", "attempts", "mail")]
+
+
+def test_a_job_that_runs_is_counted_once() -> None:
+    job = running(80, 0, 3, name="b")
+    (alert,) = alerts(seen(live=(live(80, 3, "running"),), running=(job,)))
+    assert alert.summary.startswith("1 job of mail needs")
+
+
+def test_dead_letters() -> None:
+    here = queue("mail")
+    assert told(seen(here)) == []
+    assert told(seen(here, dead=(dead(),))) == [("soon", "dead-letters", "mail")]
+    assert told(seen(here, dead=(dead(80),))) == [("now", "dead-letters", "mail")]
+    assert told(seen(here, dead=(dead(40),) * 9)) == [("soon", "dead-letters", "mail")]
+    assert told(seen(here, dead=(dead(40),) * 10)) == [("now", "dead-letters", "mail")]
+
+
+def test_dead_letters_beyond_those_looked_at_are_counted_by_the_totals() -> None:
+    then = Window(ago(3000), {"mail": Counts(buried=100, committed=5000)})
+    (alert,) = alerts(seen(queue("mail", totals=Counts(buried=104, committed=9000)), dead=(dead(),), hour=then))
+    assert (alert.level, alert.value) == ("soon", 4)
+    (alert,) = alerts(seen(queue("mail", totals=Counts(buried=104, committed=5300)), hour=then))
+    assert (alert.level, alert.value) == ("now", 4)  # more than 1 % of those finished
+    assert told(seen(queue("mail", totals=Counts(buried=100, committed=9000)), hour=then)) == []
+
+
+def test_dead_letters_are_retried_where_they_are() -> None:
+    for letters, place in ((None, "mail"), ("mail dead", "'mail dead'")):
+        (alert,) = alerts(seen(queue("mail", dead_letter=letters), dead=(dead(),)))
+        assert alert.actions[1].command == f"stanchion retry --queue {place}"
+
+
+def test_an_unknown_task() -> None:
+    jobs = PutOff("p", "mail", "greet", 3, ago(120)), PutOff("q", "mail", "greet", 1, ago(20))
+    (alert,) = alerts(seen(put_off=jobs))
+    assert (alert.level, alert.rule, alert.kind, alert.subject) == ("soon", "unknown-task", "task", "greet")
+    assert alert.summary == "No worker knows greet: 2 jobs of mail are put off, the first for 2 min."
