@@ -60,6 +60,7 @@ CASES: dict[str, tuple[Snapshot, list[tuple[str, str, str]]]] = {
         seen(queue("mail", head(80, 9000), paused=True), arrivals={"mail": 3}),
         [("soon", "paused", "mail")],
     ),
+    "paused, and gets only future jobs": (seen(queue("mail", head(80, -900), paused=True), arrivals={"mail": 3}), []),
     "paused for a day, and grows": (
         seen(queue("mail", head(0, 86_400), paused=True), arrivals={"mail": 1}),
         [("now", "paused", "mail")],
