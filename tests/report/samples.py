@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 from stanchion.core.service_levels import BANDS
-from stanchion.spark.reporting.figures import NAMES, power_law
+from stanchion.reporting.figures import NAMES, power_law
 
 START = 1_767_225_600
 """The beginning of 2026."""
@@ -49,7 +49,11 @@ def year() -> dict[str, Any]:
     counts = [max(1, round(9000 / rank**1.1 * chance.uniform(0.8, 1.25))) for rank in range(1, 90)]
     counts.sort(reverse=True)
     errors = [
-        {"error": f"{kind}: <text> is not there, on line <n> of part {n}", "count": count, "example": ""}
+        {
+            **{"error": f"{kind}: <text> is not there, on line <n> of part {n}", "count": count, "example": ""},
+            **{"queue": "mail", "task": "mail.welcome", "first": START + 9.0, "last": START + 99.0},
+            **{"dead": 7 if n % 3 else 0, "ids": [f"job-{n}-{one}" for one in range(5)] if n % 3 else []},
+        }
         for n, (kind, count) in enumerate(zip(["KeyError", "TimeoutError", "ValueError"] * 30, counts, strict=False))
     ]
     tasks = [

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from stanchion.core.service_levels import BANDS
-from stanchion.spark.reporting.figures import MOST_STEPS, jain, power_law, step_for, steps
-from stanchion.spark.reporting.page import page_of
-from stanchion.spark.reporting.scales import from_zero, length, log_counts, log_lengths, moments, number, percent, rate
+from stanchion.reporting.figures import MOST_STEPS, jain, power_law, step_for, steps
+from stanchion.reporting.figures import errors as shared_errors
+from stanchion.reporting.page import page_of
+from stanchion.reporting.scales import from_zero, length, log_counts, log_lengths, moments, number, percent, rate
 from tests.report import samples
+from tests.report.samples import START
 
 NOW = datetime(2027, 1, 1, tzinfo=UTC)
 
@@ -52,7 +54,8 @@ def checked(figures: dict[str, Any], title: str = "Report") -> Checked:
 @pytest.mark.parametrize("figures", [samples.year(), samples.one(), samples.none()], ids=["year", "one", "none"])
 def test_it_is_sound_and_loads_nothing(figures: dict[str, Any]) -> None:
     page = checked(figures)
-    assert not [name for name, _ in page.attributes if name in ("src", "href", "xlink:href")]
+    links = [value for name, value in page.attributes if name in ("src", "href", "xlink:href")]
+    assert all(link is not None and ("id", link.removeprefix("#")) in page.attributes for link in links)
     text = page_of(figures, "Report", "", NOW)
     assert not re.search(r"url\(|@import|<script|<link|https?://|\bnan\b|None", text)
     for name, value in page.attributes:
@@ -64,7 +67,7 @@ def test_what_comes_from_jobs_is_escaped() -> None:
     figures = samples.one()
     evil = '<script>alert("x")</script>'
     figures["tasks"]["rows"][0] |= {"task": evil, "queue": evil}
-    figures["errors"] = {"rows": [{"error": evil, "count": 2, "example": evil}], "total": 2, "law": None}
+    figures["errors"] = shared_errors([{**samples.year()["errors"]["rows"][1], "error": evil, "task": evil}])
     figures["tenants"] = samples.year()["tenants"] | {"count": 1}
     figures["tenants"]["rows"] = [figures["tenants"]["rows"][0] | {"tenant": evil}]
     assert "<script" not in page_of(figures, evil, evil, NOW)
@@ -81,9 +84,51 @@ def test_each_section_is_there_where_there_is_something_to_show() -> None:
 
 def test_numbers_are_those_of_the_figures() -> None:
     texts = checked(samples.year()).texts
-    assert "317k" in texts
-    assert "0.994" in texts
+    assert any("0.994 for the mean pick-up delay" in text for text in texts)
     assert any("r^-1." in text for text in texts)
+
+
+def test_the_power_law_is_shown_only_where_it_fits() -> None:
+    figures = samples.year()
+    assert figures["errors"]["law"]["r_squared"] > 0.9
+    figures["errors"]["law"]["r_squared"] = 0.9
+    texts = checked(figures).texts
+    assert not any("power law" in text for text in texts)
+
+
+def test_dead_jobs_come_with_the_command_that_runs_them_again() -> None:
+    texts = checked(samples.year()).texts
+    assert "stanchion retry job-1-0 job-1-1 job-1-2 job-1-3 job-1-4" in texts
+    assert not any(text.startswith("stanchion retry job-0") for text in texts)
+    assert "To run the dead jobs again; of more than 5, the newest" in texts
+
+
+def test_wide_tables_say_that_they_scroll() -> None:
+    page = page_of(samples.year(), "Report", "", NOW)
+    tables = [part.partition("</thead>")[0].count("<th>") for part in page.split("<table>")[1:]]
+    assert page.count("The table scrolls sideways") == sum(columns > 4 for columns in tables) > 0
+
+
+def test_a_colour_has_one_meaning() -> None:
+    page = page_of(samples.year(), "Report", "", NOW)
+    colours = dict(re.findall(r"rect\.(\w+), circle\.\w+ { fill: var\(--(\w+)\)", page))
+    used = [colours[kind] for kind in ("done", "dead", "cancelled", "s0", "band0", "band1", "band2", "band3")]
+    assert len(set(used)) == len(used)
+    values = dict(re.findall(r"--(\w+): (#[0-9a-f]{6});", page.partition("@media")[0]))
+    assert len({values[name] for name in used}) == len(used)
+
+
+@pytest.mark.parametrize(
+    ("first", "seconds", "shown"),
+    [
+        (START + 7, 50, ["00:00:10", "00:00:20", "00:00:30", "00:00:40", "00:00:50"]),
+        (START + 60, 5 * 3600, ["01:00", "02:00", "03:00", "04:00", "05:00"]),
+        (START - 3600, 30 * 3600, ["1 Jan", "06:00", "12:00", "18:00", "2 Jan"]),
+        (START + 100, 364 * 86_400, ["Mar 2026", "May 2026", "Jul 2026", "Sep 2026", "Nov 2026"]),
+    ],
+)
+def test_ticks_are_at_round_times(first: float, seconds: float, shown: list[str]) -> None:
+    assert [text for _, text in moments(first, first + seconds, 6).ticks] == shown
 
 
 def test_bands() -> None:

@@ -15,10 +15,11 @@ from stanchion.spark.session import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from stanchion.reporting.report import Report
     from stanchion.spark.archiving.archive import archive
     from stanchion.spark.archiving.done import Archive
     from stanchion.spark.archiving.replay import Replay, replay
-    from stanchion.spark.reporting.report import Report, report
+    from stanchion.spark.reporting.report import report
 
 __all__ = ["Archive", "Replay", "Report", "archive", "register", "replay", "report", "session"]
 

@@ -2,46 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from stanchion.core.checks import checked_name
 from stanchion.errors import InvalidInput, MissingExtra
-from stanchion.stores.registry import shown_url
+from stanchion.reporting.report import Report, about, before_of, checked_bounds, now_of, order_of, period_before
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from stanchion.app import Stanchion
-
-
-@dataclass(frozen=True)
-class Report:
-    """A report. `figures`: all numbers, ready for JSON; times in seconds."""
-
-    figures: dict[str, Any]
-    title: str
-    about: str
-    made: datetime
-
-    @property
-    def jobs(self) -> int:
-        """The number of finished jobs in it."""
-        return int(self.figures["whole"]["jobs"])
-
-    def html(self) -> str:
-        """Return it as one self-contained HTML page."""
-        from stanchion.spark.reporting.page import page_of
-
-        return page_of(self.figures, self.title, self.about, self.made)
-
-    def json(self) -> str:
-        """Return its figures as JSON."""
-        return json.dumps({"title": self.title, "made": self.made.isoformat(), **self.figures}, indent=2)
 
 
 def report(
@@ -61,15 +33,12 @@ def report(
     """
     if app is None and folder is None:
         raise InvalidInput("nothing to report on: name a store, the folder of an archive, or both")
-    for bound in (since, until):
-        if bound is not None and bound.tzinfo is None:
-            raise InvalidInput(f"{bound!r} has no time zone; pass an aware datetime")
-    names = [checked_name(name, "a queue") for name in queues]
+    names = checked_bounds(since, until, queues)
     from stanchion.spark.session import session
 
     running = spark or session(**_MODEST)
     try:
-        from stanchion.spark.reporting.figures import figures_of
+        from stanchion.spark.reporting.figures import figures_of, p95_of, whole_of
         from stanchion.spark.reporting.source import finished_jobs
     except ModuleNotFoundError:
         raise MissingExtra("spark", "the report") from None
@@ -77,18 +46,19 @@ def report(
     place = None if folder is None else Path(folder).absolute()
     jobs = finished_jobs(running, app, place, since, until, names).persist()
     try:
-        figures = figures_of(jobs)
+        figures = figures_of(jobs, [] if app is None else order_of(app))
     finally:
         jobs.unpersist()
-    return Report(figures, title, _about(app, place, names), datetime.now(UTC))
+    figures["now"] = None if app is None else now_of(app, names)
+    figures["before"] = None
+    made = datetime.now(UTC)
+    if (bounds := period_before(since, until, made)) is not None:
+        earlier = finished_jobs(running, app, place, *bounds, names)
+        figures["before"] = before_of(whole_of(earlier), p95_of(earlier))
+    source, *rest = about(app, names) or [""]
+    archive = [] if place is None else [f"archive {place.name}"]
+    return Report(figures, title, ", ".join(filter(None, [source, *archive, *rest])), made)
 
 
 _MODEST = {"spark.sql.shuffle.partitions": "4", "spark.log.level": "ERROR"}
 """Settings for small results."""
-
-
-def _about(app: Stanchion | None, folder: Path | None, queues: Sequence[str]) -> str:
-    parts = [] if app is None else [shown_url(app.url)]
-    parts += [] if folder is None else [f"archive {folder.name}"]
-    parts += [f"queues {', '.join(queues)}"] if queues else []
-    return ", ".join(parts)

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
 from stanchion.app import Stanchion
 from stanchion.core.codec import Codec
 from stanchion.core.service_levels import BANDS
+from stanchion.reporting.finished import USED
 from stanchion.spark.archiving.table import archived_jobs
 from stanchion.spark.datasource.options import checked_options
 from stanchion.spark.datasource.read import query_of
@@ -26,15 +27,10 @@ from stanchion.stores.protocol import pages
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_USED = (
-    *("id", "queue", "state", "task", "tenant", "priority", "run_at", "started_at", "finished_at"),
-    *("attempts", "failures", "errors", "headers"),
-)
-
 
 def live_history(spark: SparkSession, app: Stanchion) -> DataFrame:
     """Return the store's own history as a DataFrame."""
-    return _stored(spark, app, "history", _USED)
+    return _stored(spark, app, "history", USED)
 
 
 def dead_letters(spark: SparkSession, app: Stanchion) -> DataFrame | None:
@@ -42,7 +38,7 @@ def dead_letters(spark: SparkSession, app: Stanchion) -> DataFrame | None:
     queues = {settings.dead_letter for settings in app.store.queues() if settings.dead_letter}
     if not queues:
         return None
-    letters = _stored(spark, app, "jobs", [name for name in _USED if name != "finished_at"])
+    letters = _stored(spark, app, "jobs", [name for name in USED if name != "finished_at"])
     told = F.from_json("headers", "struct<`x-dead-from`: string, `x-dead-at`: double, `x-dead-attempts`: int>")
     return (
         letters.where(F.col("queue").isin(*sorted(queues)))
@@ -91,7 +87,7 @@ def finished_jobs(
         live = _filtered(live_history(spark, app), chosen)
         if parts:
             live = live.join(parts[0].select("id", "finished_at"), ["id", "finished_at"], "left_anti")
-        parts.append(live.select(*_USED))
+        parts.append(live.select(*USED))
         letters = dead_letters(spark, app)
         parts += [] if letters is None else [_filtered(letters, chosen)]
     return _computed(reduce(lambda one, other: one.unionByName(other), parts))
@@ -100,7 +96,7 @@ def finished_jobs(
 def _filtered(jobs: DataFrame, chosen: list[Column]) -> DataFrame:
     for condition in chosen:
         jobs = jobs.where(condition)
-    return jobs.select(*_USED)
+    return jobs.select(*USED)
 
 
 def _computed(jobs: DataFrame) -> DataFrame:
@@ -112,6 +108,7 @@ def _computed(jobs: DataFrame) -> DataFrame:
     own = F.coalesce(told["x-forked"], F.lit(0)) + 1
     route = F.slice(told["x-route"], own, F.size(told["x-route"]))
     return jobs.select(
+        "id",
         "queue",
         "state",
         F.coalesce("task", F.lit("")).alias("task"),
@@ -129,7 +126,7 @@ def _computed(jobs: DataFrame) -> DataFrame:
 
 
 def _errors() -> Column:
-    return F.from_json("errors", "array<struct<error: string>>")["error"]
+    return F.from_json("errors", "array<struct<error: string, at: double>>")
 
 
 def seconds(name: str) -> Column:

@@ -34,8 +34,8 @@ def demo(
 ) -> Exit:
     """Send the flights of January 2013 from New York through a pipeline of queues, and count the results.
 
-    Workers run its stations. Spark, if installed, joins the flights with airports, planes and weather, and writes a
-    report page at the end.
+    Workers run its stations. Spark, if installed, joins the flights with airports, planes and weather. At the end
+    there is a report page.
 
     The demo is in examples/flights of the source, and only works in a checkout.
 

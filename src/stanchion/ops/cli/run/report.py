@@ -6,13 +6,18 @@ import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from stanchion.app import Stanchion
+from stanchion.errors import MissingExtra
 from stanchion.ops.cli.console.given import past
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
+
+if TYPE_CHECKING:
+    from stanchion.reporting.report import Report
 
 
 @command(cli, "report", panel=LOOK)
@@ -32,22 +37,18 @@ def report(
     ] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Finished before then.")] = None,
     title: Annotated[str, typer.Option("--title", help="The title of the page.")] = "Stanchion report",
+    spark: Annotated[bool, typer.Option("--spark", help="Let Spark count, as it does with an archive.")] = False,
 ) -> Exit:
     """Write a page about finished jobs of the store and an archive: throughput, delays, errors, service levels.
 
     Without a store, it covers only the archive. With --json, print the figures instead.
     """
-    from stanchion.spark import report as make
-
     now = datetime.now(UTC)
-    made = make(
-        session.app if _has_store(session) or folder is None else None,
-        folder,
-        since=past(since, now, "--since"),
-        until=past(until, now, "--until"),
-        queues=queue or (),
-        title=title,
-    )
+    bounds = _Bounds(past(since, now, "--since"), past(until, now, "--until"), tuple(queue or ()), title)
+    if folder is None and not spark:
+        made = _counted(session, bounds)
+    else:
+        made = _by_spark(session.app if _has_store(session) or folder is None else None, folder, bounds)
     if session.out.as_json:
         session.out.json(json.loads(made.json()))
     else:
@@ -56,6 +57,36 @@ def report(
     if not made.jobs:
         session.out.say("no job has finished in this time")
     return Exit.OK if made.jobs else Exit.FAILED
+
+
+class _Bounds(NamedTuple):
+    """What a report covers, and its title."""
+
+    since: datetime | None
+    until: datetime | None
+    queues: tuple[str, ...]
+    title: str
+
+
+def _counted(session: Session, bounds: _Bounds) -> Report:
+    """Let Python count; if there are too many jobs, Spark where it is installed."""
+    from stanchion.reporting.report import TooManyJobs, report
+
+    try:
+        with session.out.progress() as progress:
+            bar = progress.add_task("counted", total=None, note="")
+            return report(session.app, **bounds._asdict(), counted=lambda count: progress.update(bar, completed=count))
+    except TooManyJobs as error:
+        try:
+            return _by_spark(session.app, None, bounds)
+        except MissingExtra:
+            raise error from None
+
+
+def _by_spark(app: Stanchion | None, folder: Path | None, bounds: _Bounds) -> Report:
+    from stanchion.spark import report
+
+    return report(app, folder, **bounds._asdict())
 
 
 def _has_store(session: Session) -> bool:

@@ -59,15 +59,37 @@ def log_counts(highest: float) -> Axis:
     return Axis(1, 10.0**powers, tuple((10.0**n, number(10.0**n)) for n in range(powers + 1)), log=True)
 
 
+_TIMES = (
+    *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400),
+    *(2 * 86_400, 7 * 86_400, 14 * 86_400),
+)
+"""Round distances of ticks, in seconds; above, whole months."""
+
+_MONTHS = (1, 2, 3, 6, 12, 24, 60, 120)
+
+
 def moments(first: float, last: float, ticks: int) -> Axis:
-    """Return an axis of time, in seconds since 1970; the labels are in UTC."""
+    """Return an axis of time, in seconds since 1970; its ticks are at round times, in UTC."""
     span = last - first
-    shape = "%H:%M:%S" if span < 600 else "%H:%M" if span < 36 * 3600 else "%d %b" if span < 300 * 86_400 else "%b %Y"
-    named: dict[str, float] = {}
-    for n in range(ticks + 1):
-        mark = first + span * n / ticks
-        named.setdefault(_at(mark, shape), mark)
-    return Axis(first, last if span else first + 1, tuple((mark, text) for text, mark in named.items()))
+    step = next((step for step in _TIMES if span / step <= ticks + 1), None)
+    if step is not None:
+        start = math.ceil(first / step)
+        marks = [float(n * step) for n in range(start, math.floor(last / step) + 1)]
+        shape = "%H:%M:%S" if step < 60 else "%H:%M" if step < 86_400 else "%-d %b"
+    else:
+        marks, shape = _months(first, last, ticks), "%b %Y"
+    named = [(mark, _at(mark, "%-d %b" if shape == "%H:%M" and not mark % 86_400 else shape)) for mark in marks]
+    return Axis(first, last if span else first + 1, tuple(named or [(first, _at(first, "%H:%M:%S"))]))
+
+
+def _months(first: float, last: float, ticks: int) -> list[float]:
+    """Return the beginnings of months between two times, at most so many, at a round distance."""
+    ends = [datetime.fromtimestamp(end, UTC) for end in (first, last)]
+    low, high = (12 * end.year + end.month - 1 for end in ends)
+    step = next((step for step in _MONTHS if (high - low) / step <= ticks + 1), _MONTHS[-1])
+    numbers = range(-(-low // step) * step, high + 1, step)
+    marks = [datetime(number // 12, number % 12 + 1, 1, tzinfo=UTC).timestamp() for number in numbers]
+    return [mark for mark in marks if first <= mark <= last]
 
 
 def _at(moment: float, shape: str) -> str:

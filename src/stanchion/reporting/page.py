@@ -10,15 +10,24 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from stanchion.core.service_levels import BANDS
-from stanchion.spark.reporting.charts import bars, legend, lines, ranges, ranks, stacked
-from stanchion.spark.reporting.figures import NAMES, Figures
-from stanchion.spark.reporting.scales import length, number, percent, rate
+from stanchion.reporting.charts import bars, legend, lines, ranges, ranks, sparks, stacked
+from stanchion.reporting.figures import IDS, NAMES, Figures
+from stanchion.reporting.scales import length, number, percent, rate
+from stanchion.reporting.verdict import spoken_error, spoken_task, verdict_of
 
-_STATES = (("done", "s2"), ("dead", "s1"), ("cancelled", "s5"))
-_BANDS = {band.name: f"s{(1, 0, 2, 3)[n]}" for n, band in enumerate(BANDS)}
-_LINES = 8
-"""Stations in one plot, as more colours are hard to tell apart."""
+_STATES = (("done", "done"), ("dead", "dead"), ("cancelled", "cancelled"))
+_BANDS = {band.name: f"band{n}" for n, band in enumerate(BANDS)}
+_COLOURS = (
+    *(("done", "good"), ("dead", "bad"), ("cancelled", "none"), ("s0", "count"), ("longest", "ink")),
+    *((name, name) for name in (*_BANDS.values(), "good", "fair", "bad")),
+)
+"""The colour of each mark. A colour has one meaning: kept or done, missed or dead, a count, a band."""
+
 _BARS, _ERRORS_SHOWN = 12, 15
+_FITS = 0.9
+"""R² from which the power law is shown."""
+_WIDE = 4
+"""Columns from which a table scrolls on a phone."""
 _LEVELS = {"age": "started within", "run": "run time up to", "attempts": "attempts up to"}
 
 Cells = Sequence[str]
@@ -42,6 +51,11 @@ class Table:
     title: str = ""
     texts: tuple[int, ...] = ()
 
+    @property
+    def wide(self) -> bool:
+        """Whether it scrolls on a phone."""
+        return len(self.heads) > _WIDE
+
 
 @dataclass(frozen=True)
 class Section:
@@ -58,7 +72,7 @@ def page_of(figures: Figures, title: str, about: str, made: datetime) -> str:
     """Return the page. `about`: the source of the jobs."""
     whole = figures["whole"]
     environment = Environment(
-        loader=PackageLoader("stanchion.spark.reporting"),
+        loader=PackageLoader("stanchion.reporting"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -66,10 +80,12 @@ def page_of(figures: Figures, title: str, about: str, made: datetime) -> str:
     )
     return environment.get_template("report.html.j2").render(
         title=title,
+        colours=_COLOURS,
+        marks={"bad": "✕", "fair": "▲", "good": "✓", "": "·"},
         period=_period(whole) if whole["jobs"] else "",
         about=about,
         empty="Choose another --since, --until or --queue, or let jobs run first.",
-        tiles=_tiles(figures) if whole["jobs"] else (),
+        verdict=verdict_of(figures) if whole["jobs"] else None,
         sections=_sections(figures) if whole["jobs"] else (),
         footer=f"Made by stanchion report, {made.astimezone(UTC):%Y-%m-%d %H:%M} UTC. All times are in UTC.",
     )
@@ -80,26 +96,6 @@ def _period(whole: Figures) -> str:
     if first.date() == last.date():
         return f"{first:%-d %B %Y}, {first:%H:%M:%S} to {last:%H:%M:%S} UTC"
     return f"{first:%-d %B %Y %H:%M} to {last:%-d %B %Y %H:%M} UTC"
-
-
-def _tiles(figures: Figures) -> list[tuple[str, str]]:
-    whole, seconds = figures["whole"], figures["whole"]["last"] - figures["whole"]["first"]
-    fair = figures["tenants"]["fairness"]["pickup_mean"]
-    urgent = next((band for band in figures["bands"] if band["pickup"]["p95"] is not None), None)
-    tiles = [
-        ("jobs finished", number(whole["jobs"])),
-        ("done", percent(whole["done"] / whole["jobs"])),
-        ("dead", f"{whole['dead']:,}"),
-        ("failed attempts", number(whole["failures"])),
-        ("total run time", length(whole["run_total"])),
-    ]
-    if seconds:
-        tiles.append(("on average", rate(whole["jobs"] / seconds)))
-    if urgent:
-        tiles.append((f"p95 pick-up, {urgent['band'].replace('_', ' ')}", length(urgent["pickup"]["p95"])))
-    if fair is not None and figures["tenants"]["count"] > 1:
-        tiles.append(("fairness of pick-up", f"{fair:.3f}"))
-    return tiles
 
 
 def _sections(figures: Figures) -> list[Section]:
@@ -158,13 +154,13 @@ def _levels(figures: Figures) -> Section:
             if kept is not None:
                 rows.append((label, kept, percent(kept), "good" if kept >= 0.99 else "fair" if kept >= 0.95 else "bad"))
             spoken = f"{_LEVELS[level['what']]} {limit}"
-            cells.append((_spoken(band["band"]), spoken, f"{level['of']:,}", f"{late:,}", percent(kept)))
+            cells.append((_spoken(band["band"]), spoken, f"{level['of']:,}", f"{late:,}"))
     return Section(
         "levels",
         "Service levels kept",
-        "The share of the jobs that kept to the level of their band. Green from 99 % on, yellow from 95 % on.",
+        "The share of the jobs that kept to the level of their band. Green from 99 % on, amber from 95 % on.",
         (Chart(bars("Service levels kept", rows)),),
-        (Table(("Band", "Level", "Jobs", "Missed", "Kept"), cells),),
+        (Table(("Band", "Level", "Jobs", "Missed"), cells),),
     )
 
 
@@ -177,11 +173,13 @@ def _tasks(figures: Figures) -> Section:
     measured = [row for row in rows if row["run"]["p50"] is not None][:_BARS]
     charts: tuple[Chart, ...] = ()
     if measured:
-        drawn = [(_task(row), row["run"]["p50"], row["run"]["p95"], row["run"]["max"]) for row in measured]
-        charts = (Chart(ranges("Run times of tasks", drawn), legend=legend([("p50 to p95", "s0"), ("longest", "s3")])),)
+        drawn = [(spoken_task(row), row["run"]["p50"], row["run"]["p95"], row["run"]["max"]) for row in measured]
+        charts = (
+            Chart(ranges("Run times of tasks", drawn), legend=legend([("p50 to p95", "s0"), ("longest", "longest")])),
+        )
     cells = [
         (
-            _task(row),
+            spoken_task(row),
             f"{row['jobs']:,}",
             *(length(row["run"][name]) for name in ("p50", "p95", "p99", "max")),
             length(row["run_total"]),
@@ -195,10 +193,6 @@ def _tasks(figures: Figures) -> Section:
     )
     heads = ("Queue and task", "Jobs", "p50", "p95", "p99", "max", "total", "failed", "dead")
     return Section("tasks", "Run times", text, charts, (Table(heads, cells),))
-
-
-def _task(row: Figures) -> str:
-    return f"{row['queue']}: {row['task']}" if row["task"] else str(row["queue"])
 
 
 def _attempts(figures: Figures) -> Section:
@@ -228,27 +222,54 @@ def _errors(figures: Figures) -> Section | None:
     if not errors["rows"]:
         return None
     counts = [row["count"] for row in errors["rows"]]
-    law = errors["law"]
+    law = errors["law"] if errors["law"] is not None and errors["law"]["r_squared"] > _FITS else None
     charts: tuple[Chart, ...] = ()
     text = (
-        f"{errors['total']:,} errors of {len(counts):,} {'kind' if len(counts) == 1 else 'kinds'}; numbers, ids and "
-        f"quoted text are left out of the comparison."
+        f"{errors['total']:,} errors of {len(counts):,} {'kind' if len(counts) == 1 else 'kinds'}, by task. Numbers, "
+        f"ids, addresses, times and long quoted text do not make a kind of their own."
     )
-    if len(counts) > 1:
-        line = None if law is None else (law["top"], law["exponent"])
-        key = [("kinds of errors, by rank", "s0")]
-        charts = (Chart(ranks("Errors by rank", counts, line), "How often, by rank", legend(key)),)
     if law is not None:
+        line = (law["top"], law["exponent"])
+        charts = (Chart(ranks("Errors by rank", counts, line), "How often, by rank"),)
         text += (
             f" The dashed line is the power law: the kind of rank r comes up {number(round(law['top']))} · "
             f"r^-{law['exponent']:.2f} times (R² = {law['r_squared']:.2f})."
         )
+    shown = errors["rows"][:_ERRORS_SHOWN]
     cells = [
-        (row["error"], f"{row['count']:,}", percent(row["count"] / errors["total"]))
-        for row in errors["rows"][:_ERRORS_SHOWN]
+        (
+            spoken_error(row),
+            spoken_task(row),
+            f"{row['count']:,}",
+            _moment(row["first"]),
+            _moment(row["last"]),
+            f"{row['dead']:,}",
+        )
+        for row in shown
     ]
-    table = Table(("Error", "Times", "Share"), cells, "The most frequent", (0,))
-    return Section("errors", "Errors", text, charts, (table,))
+    heads = ("Error", "Task", "Times", "First", "Last", "Died of it")
+    tables = [Table(heads, cells, "The most frequent", (0, 1))]
+    if dead := [row for row in shown if row["dead"]]:
+        commands = [(spoken_error(row), _retry(row)) for row in dead]
+        title = (
+            f"To run the dead jobs again; of more than {IDS}, the newest"
+            if _cut(dead)
+            else "To run the dead jobs again"
+        )
+        tables.append(Table(("Error", "Command"), commands, title, (0, 1)))
+    return Section("errors", "Errors", text, charts, tuple(tables))
+
+
+def _cut(rows: Sequence[Figures]) -> bool:
+    return any(row["dead"] > len(row["ids"]) for row in rows)
+
+
+def _retry(row: Figures) -> str:
+    return f"stanchion retry {' '.join(row['ids'])}"
+
+
+def _moment(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%-d %b %H:%M:%S}"
 
 
 def _tenants(figures: Figures) -> Section | None:
@@ -262,7 +283,6 @@ def _tenants(figures: Figures) -> Section | None:
         (
             row["tenant"],
             f"{row['jobs']:,}",
-            percent(row["share"]),
             length(row["run_total"]),
             *(length(row["pickup"][name]) for name in ("p50", "p95", "max")),
         )
@@ -276,7 +296,7 @@ def _tenants(figures: Figures) -> Section | None:
         f"{many} {'tenant' if tenants['count'] == 1 else 'tenants'}. Jain's fairness index is 1 where all have the "
         f"same, and 1/{many} where one has everything: {indices}."
     )
-    heads = ("Tenant", "Jobs", "Share", "Run time", "Pick-up p50", "p95", "max")
+    heads = ("Tenant", "Jobs", "Run time", "Pick-up p50", "p95", "max")
     charts = (Chart(bars("Share of the jobs", drawn), "Share of the jobs"),)
     return Section("tenants", "Tenants", text, charts, (Table(heads, cells),))
 
@@ -285,17 +305,14 @@ def _stations(figures: Figures) -> Section | None:
     stations = figures["stations"]
     if not stations:
         return None
-    shown = [(row["station"], f"s{n}") for n, row in enumerate(stations[:_LINES])]
     step = figures["step"]
-    series = [(row["station"], f"s{n}", row["counts"]) for n, row in enumerate(stations[:_LINES])]
-    unit = f"items in {length(step)}"
-    picture = lines("Items over time", stations[0]["begins"], step, series, lengths=False, unit=unit)
+    rows = [(row["station"], row["counts"], rate(max(row["counts"], default=0) / step)) for row in stations]
+    picture = sparks(f"Items in {length(step)}, and the highest rate", stations[0]["begins"], step, rows)
     cells = [
         (
             row["station"],
             f"{row['items']:,}",
             rate(row["per_second"]),
-            rate(max(row["counts"], default=0) / step),
             f"{row['retries'] or 0:,}",
         )
         for row in stations
@@ -304,8 +321,8 @@ def _stations(figures: Figures) -> Section | None:
         "stations",
         "Stations",
         "Items that have passed the stations of pipelines, and left the pipeline since.",
-        (Chart(picture, legend=legend(shown)),),
-        (Table(("Station", "Items", "Mean rate", "Highest rate", "Retries"), cells),),
+        (Chart(picture),),
+        (Table(("Station", "Items", "Mean rate", "Retries"), cells),),
     )
 
 

@@ -10,7 +10,7 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from stanchion.spark.reporting.scales import Axis, from_zero, log_counts, log_lengths, moments, number
+from stanchion.reporting.scales import Axis, from_zero, log_counts, log_lengths, moments, number
 
 WIDE, NARROW = 760, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 24, 26
@@ -146,6 +146,35 @@ def lines(title: str, first: float, step: float, series: Sequence[Series], *, le
     return both(draw)
 
 
+Spark = tuple[str, Sequence[float], str]
+"""A label, its values over time, and the text at the end."""
+
+
+def sparks(title: str, first: float, step: float, rows: Sequence[Spark]) -> Markup:
+    """Return one small line over time for each row, each with a scale of its own, on one axis of time."""
+    count = max(len(values) for _, values, _ in rows)
+
+    def draw(width: int) -> Markup:
+        left, each = _places([row[0] for row in rows], width)
+        each += 8
+        right = max(len(row[2]) for row in rows) * _CHARACTER + 14
+        canvas = Canvas(width, len(rows) * each + 8 + _BOTTOM, title, left, round(right))
+        canvas.top = 4
+        canvas.x_axis(moments(first, first + step * count, _ticks(width)), lines=True)
+        for n, (label, values, text) in enumerate(rows):
+            top = 4 + n * each + _label(canvas, label, left, 4 + n * each)
+            high = max(values, default=0) or 1
+            points = " ".join(
+                f"{canvas.x((place + 0.5) / count)},{round(top + 22 - 18 * value / high, 1)}"
+                for place, value in enumerate(values)
+            )
+            canvas.add('<polyline class="s0" points="{}"><title>{}</title></polyline>', points, label)
+            canvas.add('<text class="value" x="{}" y="{}">{}</text>', canvas.right + 8, top + 16, text)
+        return canvas.done()
+
+    return both(draw)
+
+
 Bar = tuple[str, float, str, str]
 """A label, a share of the full length, the text at its end, and its colour class."""
 
@@ -188,7 +217,7 @@ def ranges(title: str, rows: Sequence[Range]) -> Markup:
             canvas.add('<line class="thin" x1="{}" x2="{}" y1="{}" y2="{}"/>', x, dot, y + 10, y + 10)
             wide = max(round(end - x, 1), 3)
             canvas.add('<rect class="s0" x="{}" y="{}" width="{}" height="10" rx="3"/>', x, y + 5, wide)
-            canvas.add('<circle class="s3" cx="{}" cy="{}" r="3.4"/>', dot, y + 10)
+            canvas.add('<circle class="longest" cx="{}" cy="{}" r="3.4"/>', dot, y + 10)
         return canvas.done()
 
     return both(draw)

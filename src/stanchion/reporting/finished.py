@@ -1,0 +1,118 @@
+"""The finished jobs of a store, as a report counts them. A waiting dead letter is a dead job of its first queue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any, NamedTuple
+
+from stanchion.core.service_levels import BANDS
+from stanchion.pipelines.route import FORKED, ROUTE, Stop, route_of
+from stanchion.stores.protocol import Store, pages
+from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.records.query import Condition, Query
+from stanchion.stores.rules.dead_letters import DEAD_AT, DEAD_ATTEMPTS, DEAD_FROM
+
+USED = (
+    *("id", "queue", "state", "task", "tenant", "priority", "run_at", "started_at", "finished_at"),
+    *("attempts", "failures", "errors", "headers"),
+)
+"""The fields of jobs that a report reads."""
+
+_AT_ONCE = 5_000
+_ROUTE = f'"{ROUTE}"'
+
+
+class Finished(NamedTuple):
+    """A job that has finished. Times are in seconds since 1970, `pickup` and `run` in seconds.
+
+    `band`: the number of its priority band. `errors`: its stored errors, oldest first. `route`: the stations that it
+    has left.
+    """
+
+    id: str
+    queue: str
+    state: str
+    task: str
+    tenant: str | None
+    attempts: int
+    failures: int
+    band: int
+    finished: float
+    pickup: float | None
+    run: float | None
+    errors: Sequence[dict[str, Any]] = ()
+    route: Sequence[Stop] = ()
+
+
+def finished_jobs(
+    store: Store, since: datetime | None, until: datetime | None, queues: Sequence[str]
+) -> Iterator[list[Finished]]:
+    """Yield the jobs that finished within these bounds, in portions; `queues` empty: of all queues."""
+    known = store.queues()
+    within = [] if since is None else [Condition("finished_at", ">=", _micros(since))]
+    within += [] if until is None else [Condition("finished_at", "<", _micros(until))]
+    for name in queues or [settings.name for settings in known]:
+        where = (Condition("queue", "=", name), *within)
+        for page in pages(store, Query("history", where, order="finished", columns=USED, limit=_AT_ONCE)):
+            yield [_job(dict(zip(USED, row, strict=True))) for row in page]
+    for name in sorted({settings.dead_letter for settings in known if settings.dead_letter}):
+        for page in pages(store, Query("live", (Condition("queue", "=", name),), columns=USED, limit=_AT_ONCE)):
+            letters = filter(None, (_letter(dict(zip(USED, row, strict=True))) for row in page))
+            yield [letter for letter in letters if _within(letter, since, until, queues)]
+
+
+def _within(job: Finished, since: datetime | None, until: datetime | None, queues: Sequence[str]) -> bool:
+    early = since is not None and job.finished < since.timestamp()
+    late = until is not None and job.finished >= until.timestamp()
+    return not early and not late and (not queues or job.queue in queues)
+
+
+def _job(row: dict[str, Any]) -> Finished:
+    headers = json.loads(row["headers"]) if row["headers"] and _ROUTE in row["headers"] else {}
+    finished, started = row["finished_at"] / SECOND, row["started_at"]
+    ended = started is not None and row["state"] in ("done", "dead")
+    return Finished(
+        row["id"],
+        row["queue"],
+        row["state"],
+        row["task"] or "",
+        row["tenant"],
+        row["attempts"],
+        row["failures"],
+        band_of(row["priority"]),
+        finished,
+        None if started is None else max(0.0, (started - row["run_at"]) / SECOND),
+        max(0.0, finished - started / SECOND) if ended else None,
+        json.loads(row["errors"]) if row["errors"] else (),
+        route_of(headers)[headers.get(FORKED, 0) :] if headers else (),
+    )
+
+
+def _letter(row: dict[str, Any]) -> Finished | None:
+    """Return a dead letter as the dead job that it was; None for another job of its queue."""
+    headers = json.loads(row["headers"]) if row["headers"] else {}
+    if DEAD_FROM not in headers:
+        return None
+    died = {
+        **row,
+        "queue": headers[DEAD_FROM],
+        "state": "dead",
+        "finished_at": headers[DEAD_AT] * SECOND,
+        "started_at": None,
+        "attempts": headers[DEAD_ATTEMPTS],
+    }
+    job = _job(died)
+    return job._replace(failures=len(job.errors))
+
+
+@cache
+def band_of(priority: int) -> int:
+    """Return the number of the band of a priority."""
+    return next((number for number, band in enumerate(BANDS) if priority >= band.least), len(BANDS) - 1)
+
+
+def _micros(moment: datetime) -> int:
+    return round(moment.timestamp() * SECOND)

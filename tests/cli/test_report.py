@@ -1,0 +1,91 @@
+"""stanchion report, without Spark."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from stanchion import Stanchion
+from stanchion.reporting.report import report
+from tests.cli.conftest import Run
+
+
+@pytest.fixture
+def done(app: Stanchion) -> Stanchion:
+    mail = app.queue("mail")
+    mail.push_many(range(5))
+    for job in mail.reserve(5):
+        if job.payload:
+            job.commit()
+        else:
+            job.bury("TimeoutError: no answer in 7 s")
+    return app
+
+
+def test_writes_the_page(run: Run, done: Stanchion, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    answer = run("report", "--out", str(page), "--title", "A day")
+    assert (answer.code, answer.out) == (0, f"wrote {page}: 5 finished jobs\n")
+    text = page.read_text()
+    assert "<h1>1 of 5 jobs died, in mail.</h1>" in text
+    (dead,) = done.queue("mail").find(state="dead")
+    assert f"stanchion retry {dead.id}" in text
+    assert run("retry", dead.id).out == "retried: 1 job\n"
+
+
+def test_figures(run: Run, done: Stanchion) -> None:
+    found = run("report", "--json", "--queue", "mail").json
+    assert found["whole"]["jobs"] == 5
+    assert found["errors"]["rows"][0]["error"] == "TimeoutError: no answer in <n> s"
+    assert run("report", "--json", "--queue", "other").code == 1
+    assert done.queue("mail").counts().pushed == 5
+
+
+@pytest.mark.usefixtures("done")
+def test_nothing_in_the_time(run: Run, tmp_path: Path) -> None:
+    answer = run("report", "--until", "1h", "--out", str(tmp_path / "page.html"))
+    assert answer.code == 1
+    assert "no job has finished" in answer.err
+    assert "Nothing to report" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.usefixtures("done")
+def test_too_many_for_python(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[report.__module__], "MOST", 4)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    answer = run("report")
+    assert answer.code != 0
+    assert "more than 4 jobs have finished in this time" in answer.error
+    assert "pip install 'stanchion[spark]'" in answer.error
+
+
+def test_the_period_before(done: Stanchion) -> None:
+    now = datetime.now(UTC)
+    soon = now + timedelta(hours=1)
+    found = report(done, since=soon, until=soon + timedelta(days=1)).figures
+    assert (found["whole"]["jobs"], found["before"]["jobs"], found["before"]["dead"]) == (0, 5, 1)
+    assert report(done, until=soon).figures["before"] is None
+    found = report(done, since=now - timedelta(days=1)).figures
+    assert (found["whole"]["jobs"], found["before"]["jobs"]) == (5, 0)
+
+
+def test_the_oldest_that_waits(done: Stanchion) -> None:
+    assert report(done).figures["now"] is None
+    done.queue("mail").push(1)
+    assert report(done).figures["now"]["queue"] == "mail"
+    assert report(done, queues=["other"]).figures["now"] is None
+
+
+def test_dead_letters_wait_for_nobody(app: Stanchion) -> None:
+    app.queue("mail", dead_letter="mail-dead").push(1)
+    (job,) = app.queue("mail").reserve()
+    job.bury("gone")
+    made = report(app)
+    assert (made.figures["whole"]["dead"], made.figures["now"]) == (1, None)
+    assert made.figures["tasks"]["rows"][0]["queue"] == "mail"
+    assert report(app, queues=["mail-dead"]).jobs == 0
+    json.loads(made.json())
