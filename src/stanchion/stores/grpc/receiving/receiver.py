@@ -38,6 +38,8 @@ class Link:
 
     def __init__(self) -> None:
         self.up = False
+        self.jobs = 0
+        """Jobs that the receiver has by it, in its buffer or held."""
         self.outgoing: deque[Reported] = deque()
         self.unconfirmed: set[Lease] = set()
 
@@ -65,7 +67,9 @@ class Receiver:
         self, row: WorkerRow, arrived: Callable[[Collection[str]], None], stop: Callable[[], None] = lambda: None
     ) -> None:
         self.id, self.row, self._arrived, self.stop_jobs = new_id(), row, arrived, stop
-        self.changed = threading.Condition()
+        lock = threading.RLock()
+        self.changed, self._answered = threading.Condition(lock), threading.Condition(lock)
+        """For the streams, which then have something to say; for those that wait for the answers to outcomes."""
         self.capacity, self.epochs = Capacity(), Epochs()
         self.stopping = self.leaving = False
         """It takes no more jobs; it has none left and ends its streams."""
@@ -73,6 +77,7 @@ class Receiver:
         self._served: dict[str, float] = {}
         """When a claim got jobs of a queue, on the monotonic clock."""
         self._held: dict[Lease, Link] = {}
+        self._jobs = 0
         self._settling: list[Settling] = []
 
     # -- jobs down; under the lock
@@ -84,16 +89,22 @@ class Receiver:
             for one in rows:
                 yield one.row.lease
 
-    def has(self, link: Link) -> int:
-        """Return how many jobs it has of one manager."""
-        buffered = sum(one.link is link for rows in self._buffer.values() for one in rows)
-        return buffered + sum(one is link for one in self._held.values())
-
     def room(self) -> int:
         """Return how many more jobs it takes."""
         if self.stopping:
             return 0
-        return max(0, self.capacity.jobs - len(self._held) - sum(map(len, self._buffer.values())))
+        return max(0, self.capacity.jobs - self._jobs)
+
+    def _count(self, link: Link, jobs: int) -> None:
+        link.jobs += jobs
+        self._jobs += jobs
+
+    def _ended(self, lease: Lease) -> Link | None:
+        """Forget a job that was held; return its link, None if it was not."""
+        link = self._held.pop(lease, None)
+        if link is not None:
+            self._count(link, -1)
+        return link
 
     def take_in(self, link: Link, rows: Sequence[JobRow], late: Sequence[bool]) -> None:
         """Buffer the jobs of a message; refuse those that are late."""
@@ -103,6 +114,7 @@ class Receiver:
                 link.send(Refused(row.lease))
             else:
                 self._buffer.setdefault(row.queue, []).append(_Waiting(row, link, now))
+                self._count(link, 1)
                 queues.add(row.queue)
         if queues:
             self._arrived(queues)
@@ -111,11 +123,11 @@ class Receiver:
         """Take in which outcomes are stored, and which can't be."""
         for lease in (*settled, *lost):
             link.unconfirmed.discard(lease)
-            self._held.pop(lease, None)
+            self._ended(lease)
         for one in self._settling:
             one.answer(settled, "settled")
             one.answer(lost, "lost")
-        self.changed.notify_all()
+        self._answered.notify_all()
 
     def cut(self, link: Link) -> None:
         """Take in that a stream has ended: its outcomes are stored by calls, its jobs not begun are dropped."""
@@ -125,7 +137,9 @@ class Receiver:
         link.unconfirmed.clear()
         link.outgoing.clear()
         for queue, rows in list(self._buffer.items()):
-            self._buffer[queue] = [one for one in rows if one.link is not link]
+            self._buffer[queue] = kept = [one for one in rows if one.link is not link]
+            self._count(link, len(kept) - len(rows))
+        self._answered.notify_all()
         self.changed.notify_all()
 
     # -- the worker's calls
@@ -145,6 +159,7 @@ class Receiver:
                 taken = taken[: max(1, alone)]
             for one in taken:
                 waiting.remove(one)
+                self._ended(one.row.lease)  # not held, unless it came twice
                 self._held[one.row.lease] = one.link
             if taken:
                 self._give_back_passed_over(claim.queue)
@@ -164,8 +179,12 @@ class Receiver:
                 continue
             for one in rows:
                 if one.since < since:
-                    one.link.send(Refused(one.row.lease))
+                    self._give_back(one)
             self._buffer[other] = [one for one in rows if one.since >= since]
+
+    def _give_back(self, one: _Waiting) -> None:
+        self._count(one.link, -1)
+        one.link.send(Refused(one.row.lease))
 
     def settle(self, commits: Sequence[Commit]) -> dict[Lease, Answer | None]:
         """Send outcomes up, those of jobs with a stream; return their answers, None for those without one in time."""
@@ -184,7 +203,7 @@ class Receiver:
             self.changed.notify_all()
             deadline = time.monotonic() + ANSWER_SECONDS
             while settling.waiting and (left := deadline - time.monotonic()) > 0:
-                self.changed.wait(left)
+                self._answered.wait(left)
             self._settling.remove(settling)
             for lease in settling.waiting:
                 link = mine[lease]
@@ -200,11 +219,12 @@ class Receiver:
     def settled_elsewhere(self, leases: Collection[Lease]) -> None:
         """Take in that jobs have ended by other calls: their managers only free their room."""
         with self.changed:
-            for lease in leases:
-                link = self._held.pop(lease, None)
+            links = [(lease, self._ended(lease)) for lease in leases]
+            for lease, link in links:
                 if link is not None:
                     link.send(Elsewhere(lease))
-            self.changed.notify_all()
+            if any(link is not None for _, link in links):
+                self.changed.notify_all()
 
     def stop(self) -> None:
         """Take no more jobs; give back what is not begun, uncounted."""
@@ -212,7 +232,7 @@ class Receiver:
             self.stopping = True
             for rows in self._buffer.values():
                 for one in rows:
-                    one.link.send(Refused(one.row.lease))
+                    self._give_back(one)
             self._buffer.clear()
             self.changed.notify_all()
 
@@ -226,4 +246,4 @@ class Receiver:
     @property
     def empty(self) -> bool:
         """True if it has no jobs; look under the lock."""
-        return not self._held and not any(self._buffer.values())
+        return not self._jobs

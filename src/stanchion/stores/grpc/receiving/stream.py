@@ -53,7 +53,7 @@ class _Ups:
         self._thread = threading.current_thread()
         with self._receiver.changed:
             if self._begun:
-                self._receiver.changed.wait_for(self._has_news, self._stream.lease / _STAMPS)
+                self._receiver.changed.wait_for(self.has_news, self._stream.lease / _STAMPS)
             if self._ended or self._last:
                 raise StopIteration
             return written(self._next())
@@ -66,7 +66,8 @@ class _Ups:
         if self._thread is not None:
             self._thread.join()
 
-    def _has_news(self) -> bool:
+    def has_news(self) -> bool:
+        """Return True if there is something to say before the next stamp."""
         receiver, capacity = self._receiver, self._stream.capacity()
         wanted = capacity > (self._capacity or 0) or (receiver.stopping and capacity != self._capacity)
         return bool(self._ended or self.report or self._link.outgoing or receiver.leaving or wanted)
@@ -115,7 +116,7 @@ class ReceiveStream:
     def capacity(self) -> int:
         """Return how many jobs this manager may have sent in all: each gets the same share of the room."""
         share = -(-self.receiver.room() // max(1, self._managers()))
-        return self.receiver.has(self.link) + share
+        return self.link.jobs + share
 
     def run(self) -> None:
         """Open the stream, again and again."""
@@ -172,7 +173,9 @@ class ReceiveStream:
             ups.report |= down.report
             if down.draining:
                 link.up = False
-            receiver.changed.notify_all()
+            # The shares of the other managers may have grown, too; else a wake-up costs as much as a job.
+            if self._managers() > 1 or ups.has_news():
+                receiver.changed.notify_all()
         if down.cancel:
             receiver.stop_jobs()
 
