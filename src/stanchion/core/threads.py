@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from queue import Empty, SimpleQueue
+from typing import Final, TypeVar
 
 from stanchion.core.forks import reset_after_fork
 
 T = TypeVar("T")
 
-_IDLE_SECONDS = 10.0
+_IDLE_SECONDS: Final = 10.0
 
 
 class DaemonPool:
@@ -27,32 +27,18 @@ class DaemonPool:
 
     def begin(self) -> None:
         """Start without threads and calls."""
-        self._ready = threading.Condition()
-        self._calls: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
-        self._threads = self._idle = 0
-        self._closing = False
+        self._lock = threading.Lock()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._threads = self._free = 0  # free: idle threads, less the calls that wait for one
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
         """Run a call in one of the threads. A call that is cancelled before it starts never runs."""
         future: Future[T] = Future()
-        with self._ready:
-            self._closing = False
-            self._calls.append((future, call))
-            if len(self._calls) > self._idle and self._threads < self._most:
-                self._threads += 1
-                threading.Thread(target=self._serve, name=self._name, daemon=True).start()
-            self._ready.notify()
-        return future
 
-    def close(self) -> None:
-        """Stop the threads once the pending calls are done; a later call starts new ones."""
-        with self._ready:
-            self._closing = True
-            self._ready.notify_all()
-
-    def _serve(self) -> None:
-        while (taken := self._take()) is not None:
-            future, call = taken
+        def work() -> None:
             if future.set_running_or_notify_cancel():
                 try:
                     value = call()
@@ -60,15 +46,42 @@ class DaemonPool:
                     future.set_exception(error)
                 else:
                     future.set_result(value)
-            del taken, future, call  # an idle thread keeps nothing alive
 
-    def _take(self) -> tuple[Future[Any], Callable[[], Any]] | None:
-        """Return the next call; None if the thread should end."""
-        with self._ready:
-            self._idle += 1
-            self._ready.wait_for(lambda: self._calls or self._closing, _IDLE_SECONDS)
-            self._idle -= 1
-            if self._calls:
-                return self._calls.popleft()
-            self._threads -= 1
-            return None
+        self.put(work)
+        return future
+
+    def put(self, work: Callable[[], None]) -> None:
+        """Run in one of the threads what raises no error."""
+        with self._lock:
+            self._free -= 1
+            if self._free < 0 and self._threads < self._most:
+                self._threads += 1
+                self._free += 1
+                threading.Thread(target=self._serve, args=(self._calls,), name=self._name, daemon=True).start()
+            self._calls.put(work)
+
+    def close(self) -> None:
+        """Stop the threads once the pending calls are done; a later call starts new ones."""
+        with self._lock:
+            for _ in range(self._threads):
+                self._calls.put(None)
+            self._begin()
+
+    def _serve(self, calls: SimpleQueue[Callable[[], None] | None]) -> None:
+        while True:
+            try:
+                work = calls.get(timeout=_IDLE_SECONDS)
+            except Empty:
+                with self._lock:
+                    if calls is self._calls and calls.empty():
+                        self._threads -= 1
+                        self._free -= 1
+                        return
+                continue
+            if work is None:
+                return
+            work()
+            del work  # an idle thread keeps nothing alive
+            with self._lock:
+                if calls is self._calls:  # else it was closed
+                    self._free += 1

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
+from stanchion.core.aio import in_thread
 from stanchion.core.threads import DaemonPool
 
 T = TypeVar("T")
@@ -19,7 +19,7 @@ class StoreCalls:
 
     async def run(self, call: Callable[[], T]) -> T:
         """Make a call in a thread. Cancelled before it has started, it is not made; later, it goes on by itself."""
-        return await asyncio.wrap_future(self._pool.submit(call))
+        return await in_thread(self._pool, call)
 
     def close(self) -> None:
         """Let the threads end."""
