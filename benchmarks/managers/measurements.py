@@ -6,6 +6,7 @@ import random
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import NamedTuple
 
@@ -85,10 +86,9 @@ def delays(side: Side, jobs: int, due_in: float = 0.0) -> float:
             time.sleep(0.05)
         handles = []
         for number in range(jobs + 10):
-            delay = due_in * gaps.uniform(1.0, 2.0)
-            sent = time.time() + delay
-            handle = app.tasks["tell"].using(delay=delay).enqueue(sent) if delay else app.tasks["tell"].enqueue(sent)
-            handles.append(handle)
+            due = datetime.now(UTC) + timedelta(seconds=due_in * gaps.uniform(1.0, 2.0))
+            task = app.tasks["tell"].using(run_at=due) if due_in else app.tasks["tell"]
+            handles.append(handle := task.enqueue(due.timestamp()))
             if number < 10:
                 handle.result(timeout=60)
             time.sleep(gaps.uniform(0.02, 0.06))

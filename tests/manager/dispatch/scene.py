@@ -123,15 +123,15 @@ class SceneEngine(Engine):
 
     def __init__(self, scene: Scene) -> None:
         store: Any = scene.store
-        super().__init__(store, scene.off_loop, delays=Delays(lease=LEASE), clock=now, watcher=SilentWatcher)
+        super().__init__(store, scene.off_loop, delays=scene.delays, clock=now, watcher=SilentWatcher)
         self.session = FakeSession()
 
 
 class Scene:
     """A store, and what engines need. `latency`: of each call of the store."""
 
-    def __init__(self, latency: float = 0.002) -> None:
-        self.store, self.latency = ScriptedStore(), latency
+    def __init__(self, latency: float = 0.002, delays: Delays = Delays(lease=LEASE)) -> None:  # noqa: B008 - immutable
+        self.store, self.latency, self.delays = ScriptedStore(), latency, delays
         self.under_way = 0
 
     async def off_loop(self, call: Callable[[], T]) -> T:

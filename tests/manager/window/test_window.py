@@ -327,9 +327,25 @@ class TestStoreTime:
         assert time.seconds_until(7_500_300) == pytest.approx(0.5)
         assert time.seconds_until(1) == 0
 
-    def test_a_step_back_is_known_after_some_answers(self) -> None:
+    def test_slow_answers_of_busy_seconds_do_not_displace_fast_ones(self) -> None:
+        own = [100.0]
+        time = StoreTime(lambda: own[0])
+        time.saw(9_000_000)
+        for _ in range(1000):
+            own[0] += 0.01
+            time.saw(int(own[0] * 1e6) - 91_000_000 - 2_000)
+        assert time.now() == int(own[0] * 1e6) - 91_000_000
+
+    def test_an_answer_counts_from_when_it_came(self) -> None:
         time = StoreTime(lambda: 100.0)
+        time.saw(9_000_000, 99_990_000)
+        assert time.now() == 9_010_000
+
+    def test_a_step_back_is_known_after_some_seconds_with_answers(self) -> None:
+        own = [100.0]
+        time = StoreTime(lambda: own[0])
         time.saw(9_000_000)
         for _ in range(16):
-            time.saw(4_000_000)
-        assert time.now() == 4_000_000
+            own[0] += 1
+            time.saw(int(own[0] * 1e6) - 96_000_000)
+        assert time.now() == 20_000_000

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
+from time import sleep
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -28,6 +29,7 @@ from stanchion.manager.window.store_time import StoreTime
 from stanchion.manager.window.window import Window
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.query import Condition, Query
 
 log = logging.getLogger("stanchion.manager")
@@ -72,13 +74,16 @@ class UnderWay:
 
 
 class Claims:
-    """Reserves and sends. `read_on` is called when a window runs low, `look` when a queue should be read again."""
+    """Reserves and sends. `read_on` is called when a window runs low.
+
+    `ahead`: seconds for which a call waits in its thread until its jobs are due: more exactly than an event loop.
+    """
 
     def __init__(
-        self, store: Store, calls: Calls, slices: Slices, peers: Peers, sender: Sender, time: StoreTime
+        self, store: Store, calls: Calls, slices: Slices, peers: Peers, sender: Sender, time: StoreTime, ahead: float
     ) -> None:
         self._store, self._calls, self._slices, self._peers = store, calls, slices, peers
-        self._sender, self._time = sender, time
+        self._sender, self._time, self._ahead = sender, time, ahead
         self.rounds = Rounds("claims", self._round)
         self.read_on: Callable[[], None] = lambda: None
         self.held_back: Callable[[], bool] = lambda: False
@@ -129,6 +134,8 @@ class Claims:
         for queue in self._in_order():
             window = self._slices.windows[queue]
             window.due(now)
+            if window.best() is None:
+                window.due(now + int(self._ahead * SECOND))
             if window.best() is None or self._rests_at(queue, loop_time):
                 continue
             before = len(window)
@@ -175,7 +182,7 @@ class Claims:
         loop = asyncio.get_running_loop()
         waits = [max(_SHORTEST, rest.until - loop.time()) for rest in self._rests.values()]
         due = (window.next_at() for window in self._slices.windows.values())
-        waits += [max(_SHORTEST, self._time.seconds_until(at)) for at in due if at is not None]
+        waits += [max(_SHORTEST, self._time.seconds_until(at) - self._ahead) for at in due if at is not None]
         if waits:
             self._timer = loop.call_later(min(waits), self.rounds.kick)
 
@@ -197,7 +204,14 @@ class Claims:
         ids = tuple((one.key.id, one.peer.receiver.worker) for one in taken)
         token = new_token({one.owned for one in taken})
         claim = Claim(queue, len(ids), token, ids=ids, not_after=self._sender.not_after)
-        claimed = await self._calls.answered([queue], lambda repeat: self._store.claim(claim._replace(repeat=repeat)))
+        due = max(one.key.run_at for one in taken)
+
+        def reserve(repeat: bool) -> Claimed:
+            if (seconds := self._time.seconds_until(due)) > 0:
+                sleep(min(seconds, self._ahead))
+            return self._store.claim(claim._replace(repeat=repeat))
+
+        claimed = await self._calls.answered([queue], reserve)
         came = {row.id: row for row in claimed.rows}
         if came:
             self._bytes[queue] = max(1.0, sum(len(row.payload) for row in came.values()) / len(came))

@@ -16,7 +16,8 @@ class Delays(NamedTuple):
 
     `lease`: of a manager's session; a receiver that was silent for so long is gone. `grace`: how long a receiver whose
     stream has ended is waited for. `first`, `longest`: bounds of the back-off of jobs whose receiver is gone; it
-    doubles with each attempt. `poll`: between two looks at the store without a sign.
+    doubles with each attempt. `poll`: between two looks at the store without a sign. `ahead`: how long before its time
+    a job is made ready to be reserved, while no other one is due.
     """
 
     lease: float = 5.0
@@ -24,6 +25,7 @@ class Delays(NamedTuple):
     first: float = 1.0
     longest: float = 60.0
     poll: float = 1.0
+    ahead: float = 0.0
 
     def before_retry(self, attempts: int) -> float:
         """Return the back-off of a job that was begun so many times."""

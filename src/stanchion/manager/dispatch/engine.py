@@ -69,7 +69,7 @@ class Engine:
         self._inheritance = Inheritance(store, self._calls, self._flights, self._settles, clock)
         self._sender = Sender(self._slices, self._flights, self._settles, self._counts, clock)
         time = StoreTime(clock)
-        self._claims = Claims(store, self._calls, self._slices, self._peers, self._sender, time)
+        self._claims = Claims(store, self._calls, self._slices, self._peers, self._sender, time, delays.ahead)
         self._inbox = Inbox(store, self._calls, self._slices, self._peers, self._sender, time)
         reader = Reader(store, time, self._claims.claimed)
         self._refill = Refill(reader, off_loop, self._slices, delays)

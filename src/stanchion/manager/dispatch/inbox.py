@@ -210,11 +210,15 @@ class Inbox:
         now = asyncio.get_running_loop().time()
         old = any(request.repeat or now - request.since > OLD_SECONDS for request in batch)
         claim = None if starting is None else starting.claim
+        came = 0
 
         def push(repeat: bool) -> list[Pushed]:
+            nonlocal came
             if starting is not None:
                 starting.unclear |= repeat
-            return self.unheard(lambda: self._store.push(jobs, claim=claim, repeat=old or repeat))
+            pushed = self.unheard(lambda: self._store.push(jobs, claim=claim, repeat=old or repeat))
+            came = self._time.own()
+            return pushed
 
         queues = {job.queue for job in jobs}
         try:
@@ -226,7 +230,7 @@ class Inbox:
             raise
         if starting is not None:
             pushed = await self._send(jobs, pushed, starting)
-        self._to_windows(jobs, pushed)
+        self._to_windows(jobs, pushed, came)
         place = 0
         for request in batch:
             if not request.answer.done():
@@ -252,11 +256,10 @@ class Inbox:
         self._sender.send(Stored(rows[job], *starting.places[job]) for job in own)
         return [one._replace(token=claim.token) if one.id in rows else one for one in pushed]
 
-    def _to_windows(self, jobs: Sequence[NewJob], pushed: Sequence[Pushed]) -> None:
-        moment, now = max(one.enqueued_at for one in pushed), self._time.now()
-        if now is None or moment > now:  # a job that was stored before says nothing
-            self._time.saw(moment)
-            now = self._time.now()
+    def _to_windows(self, jobs: Sequence[NewJob], pushed: Sequence[Pushed], came: int) -> None:
+        """Add jobs to the windows; `came`: when the store had answered, by own clock."""
+        self._time.saw(max(one.enqueued_at for one in pushed), came)
+        now = self._time.now()
         added, unknown = False, set()
         for job, one in zip(jobs, pushed, strict=True):
             window = self._slices.windows.get(job.queue)

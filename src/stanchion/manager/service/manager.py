@@ -28,6 +28,9 @@ log = logging.getLogger("stanchion.manager")
 
 HEARTBEAT_SECONDS = 10.0
 
+AHEAD_SECONDS = 0.002
+"""Time from the timer of an event loop, which may be a millisecond late, to a call in another thread."""
+
 _THREADS = 8
 """Calls of the store beside those of clients: one each for pushes, claims, outcomes and reads, and the leadership's."""
 
@@ -49,7 +52,7 @@ class Manager:
     ) -> None:
         settings.check()
         self._calls = StoreCalls(_THREADS)
-        self.engine = Engine(store, self._calls.run, delays=Delays(lease=lease), clock=boot_clock)
+        self.engine = Engine(store, self._calls.run, delays=Delays(lease=lease, ahead=AHEAD_SECONDS), clock=boot_clock)
         self.server = ManagerServer(store, settings, self.engine, lease)
         self._store, self._lease = store, lease
         self._steadiness = Steadiness(heartbeat)

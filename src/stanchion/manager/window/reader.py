@@ -37,8 +37,8 @@ class Reader:
         for window in windows:
             window.look(self._claimed(window.queue))
         try:
-            heads = await off_loop(lambda: self._heads([window.queue for window in windows]))
-            self._take_time(heads)
+            heads, came = await off_loop(lambda: self._heads([window.queue for window in windows]))
+            self._take_time(heads, came)
             asks = [(window, ask) for window in windows for ask in window.asks(heads[window.queue])]
             found = await off_loop(lambda: [self._read(window.queue, ask) for window, ask in asks]) if asks else []
         except BaseException:
@@ -50,14 +50,16 @@ class Reader:
         for window in windows:
             window.looked()
 
-    def _take_time(self, heads: dict[str, Sequence[Head]]) -> None:
+    def _take_time(self, heads: dict[str, Sequence[Head]], came: int) -> None:
         head = next((head for several in heads.values() for head in several), None)
         if head is not None:
-            self._time.saw(head.run_at - head.due_in)
+            self._time.saw(head.run_at - head.due_in, came)
 
-    def _heads(self, queues: Sequence[str]) -> dict[str, Sequence[Head]]:
+    def _heads(self, queues: Sequence[str]) -> tuple[dict[str, Sequence[Head]], int]:
+        """Return the heads, and when they came by own clock."""
         self.statements += 1
-        return {queue: stats.heads for queue, stats in self._store.stats(queues, ["heads"]).items()}
+        found = self._store.stats(queues, ["heads"])
+        return {queue: stats.heads for queue, stats in found.items()}, self._time.own()
 
     def _read(self, queue: str, ask: Ask) -> list[Key]:
         self.statements += 1

@@ -8,33 +8,44 @@ from collections.abc import Callable
 from stanchion.stores.records.jobs import SECOND
 
 KEPT = 16
-"""Answers by which the clock is told; a step of the store's clock is known after so many."""
+"""Seconds with answers by which the clock is told; a step of the store's clock is known after so many."""
 
 
 class StoreTime:
     """The store's clock; never ahead of it, and behind it by the time that the fastest of the last answers took.
 
-    So a job is not asked for before it is due. `clock`: own clock, in seconds.
+    So a job is not asked for before it is due. Of each second, only the fastest answer is kept: those of busy times,
+    which are slow, leave the others. `clock`: own clock, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._offsets: deque[int] = deque(maxlen=KEPT)
+        self._offsets: deque[tuple[int, int]] = deque(maxlen=KEPT)
+        """Seconds of the own clock, each with the offset that its fastest answer tells."""
         self._offset: int | None = None
 
-    def saw(self, moment: int) -> None:
-        """Take into account that an answer that has just come says that the store's clock was at this moment."""
-        self._offsets.append(moment - self._own())
-        self._offset = max(self._offsets)
+    def saw(self, moment: int, came: int | None = None) -> None:
+        """Take into account that an answer says that the store's clock was at this moment.
+
+        `came`: the own clock when the answer came; None: it has just come.
+        """
+        came = self.own() if came is None else came
+        second, offset = came // SECOND, moment - came
+        if self._offsets and self._offsets[-1][0] >= second:
+            second, before = self._offsets.pop()
+            offset = max(before, offset)
+        self._offsets.append((second, offset))
+        self._offset = max(offset for _, offset in self._offsets)
 
     def now(self) -> int | None:
         """Return the time in microseconds; None before the first answer."""
-        return None if self._offset is None else self._own() + self._offset
+        return None if self._offset is None else self.own() + self._offset
 
     def seconds_until(self, moment: int) -> float:
         """Return the seconds until the store's clock is at a moment; 0 if it is past it."""
         now = self.now()
         return 0.0 if now is None else max(0, moment - now) / SECOND
 
-    def _own(self) -> int:
+    def own(self) -> int:
+        """Return the own clock in microseconds; in any thread."""
         return int(self._clock() * SECOND)
