@@ -131,8 +131,9 @@ class Snapshot:
 
     `trouble`: why it could not be read; all else is empty then. `seconds`: the time that a single call took. `live`:
     the oldest live jobs; `whole`: they are all. `running`: the oldest. `ended`: how many of the newest finished jobs
-    were looked at for `dead`. `arrivals`: jobs that came to paused queues in the last five minutes. `unserved`: queues
-    of which some lanes have no live worker. `recent`, `hour`: totals of some minutes, and of about an hour ago.
+    were looked at for `dead`. `arrivals`: jobs that came to paused queues in the last five minutes.
+    `recent`, `hour`: totals of some minutes, and of about an hour ago.
+    `limits`: those stored for all processes.
     """
 
     at: int = 0
@@ -154,6 +155,7 @@ class Snapshot:
     managers: tuple[ManagerStatus, ...] = ()
     recent: Window | None = None
     hour: Window | None = None
+    limits: dict[str, float] = field(default_factory=dict)
 
     def ago(self, then: int) -> float:
         """Return the seconds since a time, 0 for one ahead."""

@@ -7,7 +7,7 @@ from typing import cast
 
 from stanchion.alerts.reading.jobs import JobReads
 from stanchion.alerts.reading.parts import read_schedules, read_semaphores, read_streams, stations_of
-from stanchion.alerts.reading.windows import read_windows
+from stanchion.alerts.reading.windows import limits_in, read_values, windows_in
 from stanchion.alerts.snapshot import QueueSample, Snapshot
 from stanchion.context.context import Context
 from stanchion.errors import SchemaMismatch, StoreUnavailable
@@ -35,7 +35,8 @@ def _read(context: Context, store: Store) -> Snapshot:
     workers = tuple(store.workers())
     jobs = JobReads(store, now, queues)
     live, whole = jobs.live()
-    recent, hour = read_windows(store, now, queues)
+    known = read_values(store)
+    recent, hour = windows_in(store, known, now, queues)
     return Snapshot(
         at=now,
         seconds=seconds,
@@ -55,6 +56,7 @@ def _read(context: Context, store: Store) -> Snapshot:
         managers=_managers(store),
         recent=recent,
         hour=hour,
+        limits=limits_in(known),
     )
 
 

@@ -8,7 +8,7 @@ A reader that may not write goes without.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -31,9 +31,24 @@ QUEUES_MAX = 200
 _KEPT = ("committed", "popped", "moved", "rolled_back", "buried", "expired")
 
 
-def read_windows(store: Store, now: int, queues: Sequence[QueueSample]) -> tuple[Window | None, Window | None]:
+LIMITS: Final = "limits"
+"""The name of the value that has the limits changed for all processes."""
+
+
+def read_values(store: Store) -> dict[str, VersionedValue]:
+    """Return the values that alerts keep in the store, by name."""
+    return {value.name: value for value in store.values(KIND)}
+
+
+def limits_in(known: Mapping[str, VersionedValue]) -> dict[str, float]:
+    """Return the limits that are stored, by name."""
+    return dict(json.loads(known[LIMITS].text)) if LIMITS in known else {}
+
+
+def windows_in(
+    store: Store, known: Mapping[str, VersionedValue], now: int, queues: Sequence[QueueSample]
+) -> tuple[Window | None, Window | None]:
     """Return the totals of some minutes ago and of about an hour ago, where they are known; keep samples."""
-    known = {value.name: value for value in store.values(KIND, [RECENT, HOUR])}
     for name, period in PERIODS.items():
         samples = _samples(known.get(name))
         if not samples or not 0 <= now - samples[-1].at < period:

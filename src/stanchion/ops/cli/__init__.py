@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from stanchion.ops.cli.console.root import PANELS, cli
-from stanchion.ops.cli.look import jobs, lanes, queues, semaphores, streams, top, topics, watch, workers
+from stanchion.ops.cli.look import alerts, jobs, lanes, queues, semaphores, streams, top, topics, watch, workers
 from stanchion.ops.cli.operate import cron, maintain, push, redrive
 from stanchion.ops.cli.run import archive, demo, manager, manager_status, pipeline, report, worker
 from stanchion.ops.cli.store import bench, copy, shards, stores
 
 __all__ = [
+    "alerts",
     "archive",
     "bench",
     "cli",

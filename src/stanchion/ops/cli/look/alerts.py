@@ -1,0 +1,172 @@
+"""stanchion alerts: what needs a person."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Annotated
+
+import typer
+
+from stanchion.alerts.alerts import store_limits, stored_limits
+from stanchion.alerts.records import SHOWN, Alert, Monitor
+from stanchion.alerts.thresholds import Thresholds
+from stanchion.alerts.verdict import shown
+from stanchion.alerts.watching.changes import Change, Changes
+from stanchion.alerts.watching.webhook import Webhook
+from stanchion.core.checks import whole
+from stanchion.errors import InvalidInput
+from stanchion.ops.cli.console.given import duration, pairs
+from stanchion.ops.cli.console.human import safe
+from stanchion.ops.cli.console.root import LOOK, cli
+from stanchion.ops.cli.console.session import Exit, Session, command
+from stanchion.stores.registry import shown_url
+
+alerts_cli = typer.Typer(help="Show what needs a person; exit code 1 if something does.")
+cli.add_typer(alerts_cli, name="alerts", rich_help_panel=LOOK)
+
+TOKEN_VARIABLE = "STANCHION_WEBHOOK_TOKEN"  # noqa: S105 - a name
+
+
+@command(alerts_cli, group=True)
+def alerts(
+    session: Session,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--limit", metavar="NAME=VALUE", help="Another limit, such as interactive.max_age=30s. Repeatable."
+        ),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help=f"Show all, not only the {SHOWN} most urgent.")] = False,
+    monitor: Annotated[
+        bool, typer.Option("--monitor", help="Show the live jobs by priority band and queue too.")
+    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, and print what begins and ends.")] = False,
+    interval: Annotated[str, typer.Option("--interval", "-i", help="With --watch: time between readings.")] = "10s",
+    samples: Annotated[int | None, typer.Option(help="With --watch: end after so many readings.")] = None,
+    webhook: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help=f"With --watch: post changes there; {TOKEN_VARIABLE} is its token."),
+    ] = None,
+) -> Exit:
+    """Show what needs a person; exit code 1 if something does.
+
+    stanchion alerts --watch --webhook https://example.org/hook
+    """
+    limits = limits_in(limit or ())
+    if not watch:
+        if webhook is not None:
+            raise InvalidInput("--webhook goes with --watch, which tells what begins and what ends")
+        return _once(session, session.app.monitor(limits), every=every, figures=monitor)
+    seconds = duration(interval, "--interval")
+    hook = None if webhook is None else Webhook(webhook, shown_url(session.app.url), os.environ.get(TOKEN_VARIABLE))
+    left = None if samples is None else whole(samples, "--samples")
+    changes = Changes()
+    while True:
+        seen = session.app.monitor(limits)
+        changed = changes.add(seen.alerts, seen.at)
+        for change in changed:
+            _tell(session, change)
+        if hook is not None:
+            hook.add(changed)
+            hook.deliver()
+        left = None if left is None else left - 1
+        if left == 0:
+            return Exit.FAILED if changes.firing else Exit.OK
+        time.sleep(seconds)
+
+
+@command(alerts_cli, "limits")
+def limits(session: Session) -> None:
+    """List the limits that are changed for all processes."""
+    found = stored_limits(session.app.context)
+    if session.out.as_json:
+        session.out.json(found)
+    elif found:
+        for name, value in sorted(found.items()):
+            session.out.line(f"{name}={value:g}")
+    else:
+        session.out.say("none is changed: `stanchion alerts set interactive.max_age=30s` changes one")
+
+
+@command(alerts_cli, "set")
+def set_(
+    session: Session,
+    changes: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME=VALUE...",
+            help="interactive.max_age=30s, eventual.max_attempts=20, queue.mail.max_run=10m, no_worker=2m; `none` sets "
+            "back.",
+        ),
+    ],
+) -> None:
+    """Change limits for all processes: stanchion alerts set interactive.max_age=30s queue.mail.max_age=5m"""
+    wanted = {name: None if text == "none" else _limit(name, text) for name, text in pairs(changes, "a limit").items()}
+    found = store_limits(session.app.context, wanted)
+    told = " ".join(f"{name}={value:g}" for name, value in sorted(found.items()))
+    session.out.done(f"changed: {told or 'none'}", found)
+
+
+def limits_in(given: list[str] | tuple[str, ...]) -> dict[str, float]:
+    """Return the limits of `name=value` texts. Raises InvalidInput."""
+    found = {name: _limit(name, text) for name, text in pairs(given, "--limit").items()}
+    Thresholds().changed(found)
+    return found
+
+
+def _limit(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return duration(text, name)
+
+
+def _once(session: Session, seen: Monitor, *, every: bool, figures: bool) -> Exit:
+    out = session.out
+    if out.as_json:
+        out.json(seen.as_json() if figures else [alert.as_json() for alert in seen.alerts])
+    else:
+        if figures:
+            for line in _figures(seen):
+                print(safe(line))
+        some, more = (list(seen.alerts), 0) if every else shown(seen.alerts)
+        for alert in some:
+            for line in lines_of(alert):
+                print(safe(line))
+        if more:
+            out.line(f"and {more} more: --all shows them")
+        if not seen.alerts:
+            jobs = sum(queue.size.total for queue in seen.queues)
+            out.line(f"nothing needs a person: {jobs:,} live jobs in {len(seen.queues):,} queues")
+    return Exit.FAILED if seen.alerts else Exit.OK
+
+
+def lines_of(alert: Alert) -> list[str]:
+    """Return an alert as lines for a person."""
+    since = "" if alert.since is None else f"since {alert.since:%Y-%m-%d %H:%M:%S} UTC, "
+    evidence = (f"      {line}" for line in alert.evidence)
+    actions = (f"      {one.text}{f': {one.command}' if one.command else ''}" for one in alert.actions)
+    runbook = f"      {since}{alert.percent:.0f} % of the limit, {alert.runbook}"
+    return [f"{alert.level.upper():<5} {alert.summary}", *evidence, *actions, runbook]
+
+
+def _figures(seen: Monitor) -> list[str]:
+    """Return the bands of all queues, and of each one, as lines."""
+    lines = [f"{'':<30} {'ready':>9} {'running':>9} {'erroring':>9} {'max age':>9} {'of limit':>9}"]
+    for name, bands in (("all", seen.bands), *((queue.queue, queue.bands) for queue in seen.queues)):
+        lines += [
+            f"{f'{name} {one.band}':<30} {one.ready:>9,} {one.running:>9,} {one.erroring:>9,} {one.max_age:>7,.0f} s "
+            f"{one.alert_percent:>7,.0f} %"
+            for one in bands
+        ]
+    return lines
+
+
+def _tell(session: Session, change: Change) -> None:
+    if session.out.as_json:
+        session.out.json_line(change.as_json())
+        return
+    word = "FIRES" if change.status == "firing" else "ENDS "
+    at = "" if change.at is None else f"{change.at:%Y-%m-%d %H:%M:%S}  "
+    print(safe(f"{at}{word}  {change.alert.level:<4}  {change.alert.summary}"), flush=True)
