@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from typing import get_args
+
 import pytest
 
 from stanchion import InvalidInput
-from stanchion.alerts.records import Alert
-from stanchion.alerts.thresholds import Thresholds
+from stanchion.alerts.records import Alert, Rule
+from stanchion.alerts.thresholds import RUNBOOK, Thresholds
 from stanchion.alerts.verdict import RULES, shown
 from stanchion.alerts.words import command, spoken
 from tests.alerts.samples import alerts, head, queue, seen, told, worker
@@ -54,6 +58,11 @@ def test_json() -> None:
 
 def test_each_rule_explains_itself() -> None:
     assert all(rule.__doc__ for rule in RULES)
+
+
+def test_each_rule_has_a_section_in_the_runbook() -> None:
+    page = (Path(__file__).parents[2] / RUNBOOK).read_text("utf-8")
+    assert set(get_args(Rule)) == set(re.findall(r"^### (\S+)$", page, re.MULTILINE))
 
 
 class TestThresholds:
