@@ -79,9 +79,11 @@ def owners(app: Stanchion) -> Counter[str | None]:
 
 
 def produce(url: str, numbers: range) -> None:
+    """Push jobs, of which one in three is due soon, so that it is stored as queued first."""
     with closing(Stanchion(url)) as app:
         for number in numbers:
-            app.enqueue("t", number, queue="orders", key=f"order {number}", key_ttl=3600)
+            delay = 0.2 if number % 3 == 0 else 0.0
+            app.enqueue("t", number, queue="orders", key=f"order {number}", key_ttl=3600, delay=delay)
             time.sleep(0.005)
 
 

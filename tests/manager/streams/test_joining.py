@@ -14,7 +14,10 @@ from sqlalchemy.orm import Session
 from stanchion import JobState, Reservation, Stanchion
 from stanchion.errors import CannotJoin, InvalidInput
 from stanchion.stores.grpc.joining import commits
+from stanchion.stores.grpc.joining import database as theirs
+from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.registry import open_store
+from stanchion.stores.rules.sessions import SessionRow, session_row
 from stanchion.worker.worker import Worker
 from tests.servers.manager import ManagerThread
 from tests.worker.conftest import until
@@ -167,16 +170,36 @@ class TestRefused:
                             call()
             assert app.queue("orders").size().total == 1
 
-    def test_a_copy_of_the_database(self, manager: ManagerThread, database: str, tmp_path: Path) -> None:
+    def test_a_copy_of_the_database(
+        self, manager: ManagerThread, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """It has the sessions of the managers too, but they end there."""
+        monkeypatch.setattr(theirs, "_LATE_SECONDS", 1.0)
         copy = tmp_path / "copy.db"
         with closing(open_store(database)) as store, closing(open_store(f"sqlite:///{copy}")) as other:
             other.setup()
             for value in store.values("manager.session"):
                 assert other.compare_and_set("manager.session", value.name, '{"until":1}', 0)
         app = Stanchion(manager.url, database=f"sqlite:///{copy}")
-        with closing(app), pytest.raises(CannotJoin, match="another database"), app.transaction():
+        with closing(app), pytest.raises(CannotJoin, match="a copy of the database"), app.transaction():
             pass
+
+    def test_managers_that_renew_their_sessions_late(
+        self, manager: ManagerThread, database: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """They wait for their processor, or for the database, which is theirs all the same."""
+        monkeypatch.setattr(theirs, "_NEW_SECONDS", 0.0)
+        looks = 0
+
+        def late(value: VersionedValue) -> SessionRow:
+            nonlocal looks
+            looks += 1
+            return session_row(value)._replace(until=0) if looks < 3 else session_row(value)
+
+        monkeypatch.setattr(theirs, "session_row", late)
+        with closing(Stanchion(manager.url, database=database)) as app, app.transaction() as tx:
+            app.queue("orders").push(1, tx=tx)
+        assert looks == 3
 
     def test_without_a_database(self, manager: ManagerThread) -> None:
         with closing(Stanchion(manager.url)) as app:

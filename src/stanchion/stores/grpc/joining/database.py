@@ -17,8 +17,9 @@ from stanchion.errors import CannotJoin
 from stanchion.stores.protocol import Store, Transactions
 from stanchion.stores.rules.sessions import SESSION, session_row
 
-_TRIES, _PAUSE = 4, 0.5
-"""Looks, and seconds between them: a session may be renewed late, or be a new one."""
+_PAUSE = 0.5
+_NEW_SECONDS, _LATE_SECONDS = 2.0, 15.0
+"""Seconds between two looks; and for which a session may be missing, as it is a new one, or be renewed late."""
 
 
 class ManagersDatabase:
@@ -68,13 +69,17 @@ class ManagersDatabase:
 
     def _must_be_theirs(self, store: Store) -> None:
         """Only read: on SQLite a write would wait for the caller's transaction."""
-        for pause in (*[_PAUSE] * (_TRIES - 1), 0.0):
+        began = time.monotonic()
+        while True:
             found = store.values(SESSION, self._sessions())
             now = store.now()
             if any(session_row(one).until > now for one in found):
                 return
-            time.sleep(pause)
+            if time.monotonic() > began + (_LATE_SECONDS if found else _NEW_SECONDS):
+                break
+            time.sleep(_PAUSE)
+        instead = "a copy of the database" if found else "another database than that"
         raise CannotJoin(
-            f"database= names another database than that of the managers at {self._managers}, so nothing could be "
-            f"committed as one: give the URL that they have"
+            f"database= names {instead} of the managers at {self._managers}, so nothing could be committed as one: "
+            f"give the URL that they have"
         )
