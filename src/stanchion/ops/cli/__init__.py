@@ -5,7 +5,7 @@ from __future__ import annotations
 from stanchion.ops.cli.console.root import PANELS, cli
 from stanchion.ops.cli.look import alerts, jobs, lanes, queues, semaphores, streams, top, topics, watch, workers
 from stanchion.ops.cli.operate import cron, maintain, push, redrive
-from stanchion.ops.cli.run import archive, demo, manager, manager_status, pipeline, report, worker
+from stanchion.ops.cli.run import archive, demo, manager, manager_status, pipeline, report, web, worker
 from stanchion.ops.cli.store import bench, copy, shards, stores
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "top",
     "topics",
     "watch",
+    "web",
     "worker",
     "workers",
 ]

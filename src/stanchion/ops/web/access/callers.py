@@ -1,0 +1,66 @@
+"""Who may use the page, and in which role."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from stanchion.core import tokens
+from stanchion.core.checks import checked_name
+from stanchion.core.tokens import token_of
+from stanchion.errors import InvalidInput
+
+__all__ = ["LOCAL", "TOKEN_VARIABLE", "Caller", "Role", "Token", "Tokens", "token_of", "tokens_in"]
+
+TOKEN_VARIABLE: Final = "STANCHION_WEB_TOKEN"  # noqa: S105 - the name of a variable
+"""The environment variable with a single token, of the role operate."""
+
+
+class Role(StrEnum):
+    """What a caller may do."""
+
+    READ = "read"
+    """See all pages."""
+    OPERATE = "operate"
+    """Besides, act: pause, retry, cancel, and see redacted values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who uses the page: a name for the audit log, and a role."""
+
+    name: str
+    role: Role = Role.OPERATE
+
+    @property
+    def operates(self) -> bool:
+        """Whether it may act."""
+        return self.role is Role.OPERATE
+
+
+LOCAL: Final = Caller("local")
+"""Whoever reaches a page without tokens, which only this machine does."""
+
+Token = tokens.Token[Caller]
+Tokens = tokens.Tokens[Caller]
+
+
+def tokens_in(path: str | Path) -> list[Token]:
+    """Read tokens from a TOML file. Raises InvalidInput, whose text shows no token.
+
+    [[token]]
+    name = "ana"
+    token = "..."     # or sha256 = "...", its digest in hexadecimal
+    role = "operate"  # default: read
+    """
+    return tokens.tokens_in(path, ("name", "role"), _caller_in)
+
+
+def _caller_in(table: Mapping[str, Any], where: str) -> Caller:
+    name, role = checked_name(table.get("name"), f"the name in {where}"), table.get("role", Role.READ)
+    if role not in [*Role]:
+        raise InvalidInput(f"the role in {where} must be one of {', '.join(Role)}, not {role!r}")
+    return Caller(name, Role(role))

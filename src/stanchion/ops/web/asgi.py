@@ -1,0 +1,89 @@
+"""The ASGI app of the page: its routes, and what wraps all of them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from stanchion.app import Stanchion
+from stanchion.ops.web.access.callers import Token, Tokens
+from stanchion.ops.web.access.headers import SECURITY, policy
+from stanchion.ops.web.door import Door
+from stanchion.ops.web.pages import audit, frame, queues
+from stanchion.ops.web.site import Site
+
+STATIC: Final = Path(__file__).with_name("static")
+
+
+def app(stanchion: Stanchion, tokens: Iterable[Token] = ()) -> ASGIApp:
+    """Return the page of an app, to be served alone or mounted below a path of another ASGI app.
+
+    `tokens`: who may use it, see `access.callers.tokens_in`. Without any, it answers this machine only, by the names
+    `localhost`, `127.0.0.1` and `[::1]`, and all that reaches it so may operate.
+    """
+    return site_app(Site(stanchion, Tokens(tokens)))
+
+
+def site_app(site: Site) -> ASGIApp:
+    """Return the ASGI app of a site."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        site.close()
+
+    routes = [*_routes(Door(site)), Mount("/static", StaticFiles(directory=STATIC))]
+    starlette = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: _missing, 405: _missing})
+    return Secured(starlette)
+
+
+def _routes(door: Door) -> list[Route]:
+    page = door.page
+    return [
+        Route("/", page(frame.first)),
+        Route("/login", door.login, methods=["GET", "POST"]),
+        Route("/logout", page(frame.log_out, open_to_all=True), methods=["POST"]),
+        Route("/theme", page(frame.choose_theme, open_to_all=True), methods=["POST"]),
+        Route("/more", page(frame.more)),
+        Route("/queues", page(queues.every)),
+        Route("/audit", page(audit.log)),
+    ]
+
+
+def _missing(_: Request, error: Exception) -> Response:
+    return PlainTextResponse("there is no such page\n", getattr(error, "status_code", 404))
+
+
+class Secured:
+    """Gives each answer the security headers, and each request the nonce of its page."""
+
+    def __init__(self, inner: ASGIApp) -> None:
+        self._inner = inner
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._inner(scope, receive, send)
+            return
+        nonce = secrets.token_urlsafe(18)
+        scope["stanchion.nonce"] = nonce
+
+        async def secured(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY.items():
+                    headers.setdefault(name, value)
+                headers["Content-Security-Policy"] = policy(nonce)
+            await send(message)
+
+        await self._inner(scope, receive, secured)

@@ -1,0 +1,123 @@
+"""The filter of a list of jobs: the query of a URL, and the query of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final, Self
+from urllib.parse import parse_qsl, urlencode
+
+from stanchion.core.checks import checked_name, refuse_unknown
+from stanchion.core.service_levels import BANDS
+from stanchion.core.times import micros
+from stanchion.errors import InvalidInput
+from stanchion.stores.records.jobs import SECOND, JobState
+from stanchion.stores.records.query import Condition, Of, Query
+
+SPANS: Final = {"1h": 3600, "24h": 86_400, "7d": 7 * 86_400, "30d": 30 * 86_400}
+"""Spans of time that a filter may name, in seconds."""
+
+TEXT_SPAN: Final = "24h"
+"""The span of a search for text that names none: it must read each job."""
+
+RETRIED: Final = (JobState.DEAD, JobState.CANCELLED, JobState.SCHEDULED)
+CANCELLED: Final = tuple(state for state in JobState if not state.final)
+ACTS: Final[dict[str, tuple[JobState, ...]]] = {"retry": RETRIED, "cancel": CANCELLED}
+"""The states that each act of bulk work changes."""
+
+_NAMES: Final = ("state", "queue", "task", "tenant", "band", "since", "until", "text")
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Conditions on jobs; empty ones hold for all. `since`, `until`: a span before now, or a time in ISO 8601."""
+
+    states: tuple[JobState, ...] = ()
+    queue: str = ""
+    task: str = ""
+    tenant: str = ""
+    band: str = ""
+    since: str = ""
+    until: str = ""
+    text: str = ""
+
+    @classmethod
+    def of(cls, given: Mapping[str, str], states: Sequence[str] = ()) -> Self:
+        """Read the values of a URL. Raises InvalidInput."""
+        known = {name: given.get(name, "").strip() for name in _NAMES[1:]}
+        for name in ("queue", "task", "tenant"):
+            if known[name]:
+                checked_name(known[name], name)
+        if known["band"]:
+            refuse_unknown([known["band"]], [band.name for band in BANDS], "band")
+        for name in ("since", "until"):
+            if known[name]:
+                _time(known[name], 0)
+        try:
+            chosen = tuple(dict.fromkeys(JobState(state) for state in states if state))
+        except ValueError:
+            raise InvalidInput(f"a state is one of {', '.join(JobState)}") from None
+        if known["text"] and not known["since"]:
+            known["since"] = TEXT_SPAN
+        return cls(states=chosen, **known)
+
+    @classmethod
+    def of_text(cls, text: str) -> Self:
+        """Read the query of a URL, as `where` writes it."""
+        pairs = parse_qsl(text)
+        return cls.of(dict(pairs), [value for name, value in pairs if name == "state"])
+
+    @property
+    def where(self) -> str:
+        """The filter as the query of a URL, without a question mark."""
+        pairs = [("state", state.value) for state in self.states]
+        pairs += [(name, value) for name in _NAMES[1:] if (value := getattr(self, name))]
+        return urlencode(pairs)
+
+    def with_states(self, *states: JobState) -> Self:
+        """Return the filter for other states."""
+        return replace(self, states=states)
+
+    def for_act(self, act: str) -> Self:
+        """Return the filter of the jobs that an act may change. Raises InvalidInput if it can change none."""
+        fitting = ACTS[act]
+        if not self.states:
+            return self.with_states(*(fitting if act == "cancel" else fitting[:1]))
+        chosen = tuple(state for state in self.states if state in fitting)
+        if not chosen:
+            raise InvalidInput(f"{act} is for jobs that are {', '.join(fitting)}")
+        return self.with_states(*chosen)
+
+    def query(self, now: int) -> Query:
+        """Return the query of the store, newest jobs first; spans end `now`, and jobs enqueued later are left out."""
+        where = [Condition("enqueued_at", "<=", now)]
+        where += [Condition(name, "=", value) for name in ("queue", "task", "tenant") if (value := getattr(self, name))]
+        if self.states:
+            where.append(Condition("state", "in", tuple(state.value for state in self.states)))
+        if self.band:
+            where += _priorities(self.band)
+        if self.since:
+            where.append(Condition("enqueued_at", ">=", _time(self.since, now)))
+        if self.until:
+            where.append(Condition("enqueued_at", "<", _time(self.until, now)))
+        live = bool(self.states) and not any(state.final for state in self.states)
+        of: Of = "live" if live else "all"
+        return Query(of, tuple(where), self.text or None)
+
+
+def _priorities(name: str) -> list[Condition]:
+    """Return the conditions of a band: its priorities end where those of the band before begin."""
+    place = next(place for place, band in enumerate(BANDS) if band.name == name)
+    found = [Condition("priority", ">=", BANDS[place].least)]
+    return [*found, Condition("priority", "<", BANDS[place - 1].least)] if place else found
+
+
+def _time(text: str, now: int) -> int:
+    if text in SPANS:
+        return now - SPANS[text] * SECOND
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(f"a time is a span, such as 24h, or ISO 8601, not {text[:40]!r}") from None
+    return micros(found if found.tzinfo else found.replace(tzinfo=UTC))

@@ -1,0 +1,99 @@
+"""The figures of queues: a few reads for all of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stanchion.core.partition_names import logical_name
+from stanchion.ops.web.show.words import duration, listed, number, plural, seconds_since
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.records.queues import Counts, QueueSettings, QueueStats, Sizes
+from stanchion.stores.records.workers import CONSUMER, HOLDER, WorkerRow
+
+MISSED_BEATS = 3
+"""Missed heartbeats after which a worker counts as dead."""
+
+PAUSES = "web-pause"
+"""Kind of the versioned values that say who paused a queue, and why; by its name."""
+
+
+def is_late(worker: WorkerRow, now: int) -> bool:
+    """Return whether a worker is so late that others take its jobs."""
+    return worker.state != HOLDER and now - worker.last_seen_at > MISSED_BEATS * worker.heartbeat * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFigures:
+    """One queue. `lag`: seconds that its oldest due job has waited; None if no job is due. `workers`: live ones."""
+
+    settings: QueueSettings
+    sizes: Sizes
+    totals: Counts
+    lag: float | None
+    workers: tuple[WorkerRow, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the queue."""
+        return self.settings.name
+
+    @property
+    def threads(self) -> int:
+        """Jobs that its live workers can run at once, for all their queues together."""
+        return sum(worker.threads for worker in self.workers)
+
+    @property
+    def done(self) -> int:
+        """Jobs done since the queue was made."""
+        return self.totals.committed + self.totals.popped + self.totals.moved
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong in a few words; empty if nothing is."""
+        if self.settings.paused and self.sizes.ready:
+            return "paused"
+        if self.sizes.ready and not self.workers:
+            return "no worker"
+        return ""
+
+    @property
+    def sentence(self) -> str:
+        """Whether it keeps up, as a sentence."""
+        ready = plural(self.sizes.ready, "ready job")
+        if self.settings.paused:
+            return f"{self.name} is paused" + (f" with {ready}" if self.sizes.ready else "")
+        if self.sizes.ready and not self.workers:
+            return f"{self.name} has {ready} and no worker"
+        if self.sizes.ready:
+            return f"{self.name} has {ready}, the oldest for {duration(self.lag)}"
+        if self.sizes.total:
+            return f"{self.name} keeps up: no job is ready"
+        return f"{self.name} is empty"
+
+
+def figures(
+    store: Store, settings: Sequence[QueueSettings], workers: Sequence[WorkerRow], now: int
+) -> list[QueueFigures]:
+    """Return the figures of these queues, those in trouble first, then by the age of their oldest due job."""
+    stats = store.stats([one.name for one in settings], ["states", "totals", "next_due"]) if settings else {}
+    live = [worker for worker in workers if worker.state not in (HOLDER, CONSUMER) and not is_late(worker, now)]
+    found = [_figures(one, stats[one.name], live, now) for one in settings]
+    return sorted(found, key=lambda one: (not one.trouble, -(one.lag or 0.0), one.name))
+
+
+def _figures(settings: QueueSettings, stats: QueueStats, live: Sequence[WorkerRow], now: int) -> QueueFigures:
+    due = stats.next_due
+    lag = None if due is None or due > now else seconds_since(due, now)
+    own = tuple(worker for worker in live if settings.name in map(logical_name, worker.queues))
+    return QueueFigures(settings, stats.states, stats.totals, lag, own)
+
+
+def headline(found: Sequence[QueueFigures]) -> str:
+    """Return what is to be known of all queues, as a sentence."""
+    troubled = [one for one in found if one.trouble]
+    if not troubled:
+        return "The queue keeps up" if len(found) == 1 else f"All {number(len(found))} queues keep up"
+    names = listed([one.name for one in troubled[:3]] + ([f"{len(troubled) - 3} more"] if len(troubled) > 3 else []))
+    return f"{names} {'needs' if len(troubled) == 1 else 'need'} attention"

@@ -1,0 +1,118 @@
+"""The audit log: who did what, when, kept in the store.
+
+The log is a row of versioned values, its chunks, numbered from 0. Only the last one changes, and entries are only
+added to it; a full one is followed by the next. `head` names the first and the last chunk. An entry is stored before
+what it tells is done, so that nothing happens unseen; what is refused afterwards gets an entry of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import SECOND
+
+KIND: Final = "web-audit"
+
+KEPT: Final = 90 * 86_400 * SECOND
+"""Microseconds for which an entry is kept."""
+
+CHUNK: Final = 50
+"""Entries of a full chunk."""
+
+_HEAD: Final = "head"
+_TEXT_MAX: Final = 300
+
+
+class Entry(NamedTuple):
+    """One act. `at`: by the store's clock. `subject`: a queue, a job, or the filter of bulk work."""
+
+    at: int
+    who: str
+    act: str
+    subject: str
+    number: int = 1
+    note: str = ""
+    address: str = ""
+    id: str = ""
+
+
+class AuditLog:
+    """The log of one store, which is asked for at each use."""
+
+    def __init__(self, store: Callable[[], Store]) -> None:
+        self._store = store
+
+    def add(self, entry: Entry) -> None:
+        """Append an entry. Raises StoreUnavailable: then what it tells must not be done."""
+        store = self._store()
+        entry = entry._replace(id=secrets.token_hex(4), subject=entry.subject[:_TEXT_MAX], note=entry.note[:_TEXT_MAX])
+        while True:
+            first, last, version = self._bounds(store)
+            entries, chunk_version = self._chunk(store, last)
+            if len(entries) >= CHUNK:
+                store.compare_and_set(KIND, _HEAD, _dumps([first, last + 1]), version)
+                continue
+            kept = [one for one in entries if one.at > entry.at - KEPT]
+            if store.compare_and_set(KIND, _name(last), _dumps([*kept, entry]), chunk_version):
+                break
+        if not entries:  # once for each chunk
+            self._purge(store, entry.at)
+
+    def newest(self, limit: int, before: int | None = None) -> tuple[list[Entry], int | None]:
+        """Return up to about `limit` entries, newest first, and the chunk where older ones begin; None: there are none.
+
+        `before`: the chunk that an earlier call returned.
+        """
+        store = self._store()
+        first, last, _ = self._bounds(store)
+        top = last if before is None else min(before, last)
+        numbers = range(top, max(first, top - limit // CHUNK) - 1, -1)
+        chunks = {value.name: value.text for value in store.values(KIND, [_name(number) for number in numbers])}
+        found = [one for number in numbers for one in reversed(_entries(chunks.get(_name(number))))]
+        return found, numbers[-1] - 1 if numbers and numbers[-1] > first else None
+
+    def _purge(self, store: Store, now: int) -> None:
+        """Delete the chunks whose last entry is too old."""
+        first, last, version = self._bounds(store)
+        gone = first
+        while gone < last:
+            entries, chunk_version = self._chunk(store, gone)
+            if entries and entries[-1].at > now - KEPT:
+                break
+            store.compare_and_set(KIND, _name(gone), None, chunk_version)
+            gone += 1
+        if gone > first:
+            store.compare_and_set(KIND, _HEAD, _dumps([gone, last]), version)
+
+    def _bounds(self, store: Store) -> tuple[int, int, int]:
+        """Return the first and the last chunk, and the version of the head."""
+        for value in store.values(KIND, [_HEAD]):
+            first, last = json.loads(value.text)
+            return int(first), int(last), value.version
+        return 0, 0, 0
+
+    def _chunk(self, store: Store, number: int) -> tuple[list[Entry], int]:
+        for value in store.values(KIND, [_name(number)]):
+            return _entries(value.text), value.version
+        return [], 0
+
+
+def _entries(text: str | None) -> list[Entry]:
+    return [] if text is None else list(_read(json.loads(text)))
+
+
+def _read(rows: list[Any]) -> Iterator[Entry]:
+    for row in rows:
+        yield Entry(*row)
+
+
+def _name(number: int) -> str:
+    return f"{number:08d}"
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,126 @@
+"""Runs bulk work: a thread of this process, which works in rounds and goes on with what other processes left."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from stanchion.errors import InvalidInput, StanchionError
+from stanchion.ops.web.reads.filters import JobFilter
+from stanchion.ops.web.record.audit import AuditLog, Entry
+from stanchion.ops.web.record.bulk import OWNED, BulkWork, BulkWorks
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import SECOND, JobState, Redriven
+
+ROUND: Final = 500
+"""Jobs of one round."""
+
+LOOKS: Final = 5.0
+"""Seconds between looks for works that have lost their process."""
+
+_log = logging.getLogger("stanchion.web")
+
+
+class Runner:
+    """Works on all works that no live process owns."""
+
+    def __init__(self, store: Callable[[], Store], works: BulkWorks, audit: AuditLog) -> None:
+        self._store, self._works, self._audit = store, works, audit
+        self._me = secrets.token_hex(8)
+        self._wake, self._closed = threading.Event(), threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def nudge(self) -> None:
+        """Look for work now; the first call starts the thread."""
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._closed.clear()
+                self._thread = threading.Thread(target=self._run, name="stanchion-web-bulk", daemon=True)
+                self._thread.start()
+        self._wake.set()
+
+    def close(self) -> None:
+        """Stop after the round under way."""
+        self._closed.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(10)
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            self._wake.clear()
+            try:
+                pause = self.step()
+            except StanchionError as error:
+                _log.warning("bulk work waits: %s", error)
+                pause = LOOKS
+            self._wake.wait(pause)
+
+    def step(self) -> float:
+        """Do one round of each work that is due here; return the seconds until the next one."""
+        pause = LOOKS
+        for work, version in self._works.all():
+            if self._closed.is_set() or work.state != "running":
+                continue
+            now = self._store().now()
+            if work.owner in ("", self._me) or now - work.beat > OWNED:
+                pause = min(pause, self._round(work, version, now))
+        return pause
+
+    def _round(self, work: BulkWork, version: int, now: int) -> float:
+        """Do one round; return the seconds until the next one of this work."""
+        size = ROUND if not work.rate else max(1, min(ROUND, round(work.rate)))
+        if work.rate and work.owner == self._me and (early := work.beat + int(size / work.rate * SECOND) - now) > 0:
+            return early / SECOND
+        began = time.monotonic()
+        try:
+            ids, cursor = self._next(work, size)
+            done = self._act(work, ids)
+        except InvalidInput as error:  # its filter is of another release
+            self._works.write(work._replace(state="stopped", ended_at=now, error=str(error)), version)
+            return LOOKS
+        after = work._replace(
+            done=work.done + done,
+            left_out=work.left_out + len(ids) - done,
+            cursor=cursor,
+            owner=self._me,
+            beat=now,
+            state="finished" if cursor is None else "running",
+            ended_at=now if cursor is None else 0,
+        )
+        if self._works.write(after, version):
+            if after.state == "finished":
+                self._tell(after, now)
+        elif (stopped := self._works.find(work.id)) is not None and stopped[0].state == "stopped":
+            self._works.write(stopped[0]._replace(done=after.done, left_out=after.left_out), stopped[1])
+        return max(0.0, size / work.rate - (time.monotonic() - began)) if work.rate else 0.0
+
+    def _next(self, work: BulkWork, size: int) -> tuple[Sequence[str], str | None]:
+        """Return the jobs of the next round, and the cursor behind them; None at the end."""
+        if work.ids:
+            first = int(work.cursor or 0)
+            behind = first + size
+            return work.ids[first:behind], str(behind) if behind < len(work.ids) else None
+        query = JobFilter.of_text(work.where).query(work.at)
+        page = self._store().select(replace(query, columns=("id",), limit=size, after=work.cursor))
+        return [job_id for (job_id,) in page.rows], page.next
+
+    def _act(self, work: BulkWork, ids: Sequence[str]) -> int:
+        """Act on these jobs; return how many were changed."""
+        if not ids:
+            return 0
+        store = self._store()
+        if work.act == "retry":
+            return sum(one is Redriven.READY for one in store.retry(ids))
+        return sum(one in (JobState.CANCELLED, JobState.RUNNING) for one in store.cancel(ids))
+
+    def _tell(self, work: BulkWork, now: int) -> None:
+        subject = work.where or f"{len(work.ids)} chosen jobs"
+        note = f"{work.left_out:,} left out" if work.left_out else ""
+        self._audit.add(Entry(now, work.who, f"{work.act}: finished", subject, work.done, note))

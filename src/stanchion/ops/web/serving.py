@@ -1,0 +1,87 @@
+"""Serves the page by uvicorn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from socket import socket
+from typing import Final
+
+import uvicorn
+
+from stanchion.app import Stanchion
+from stanchion.errors import InvalidInput
+from stanchion.manager.server.address import Listen
+from stanchion.ops.web.access.callers import Token
+from stanchion.ops.web.asgi import app
+from stanchion.stores.wire.transport import host_and_port
+
+PORT: Final = 7118
+"""The port of a page whose address names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServingSettings:
+    """Where the page is served. `proxies`: addresses whose X-Forwarded-* are believed; `tls`: certificate, key."""
+
+    listen: Listen
+    root_path: str = ""
+    proxies: str = ""
+    tls: tuple[str, str] | None = None
+
+
+def listen_address(text: str) -> Listen:
+    """Read `127.0.0.1:7118`, `[::1]:7118` or a host alone. Raises InvalidInput."""
+    found = host_and_port(text)
+    if found is None:
+        raise InvalidInput(f"the address to listen at must be host:port, such as 127.0.0.1:{PORT}, not {text!r}")
+    host, port = found
+    return Listen(host, PORT if port is None else port)
+
+
+def refuse_open(listen: Listen, tokens: Iterable[Token], *, proxied: bool) -> None:
+    """Refuse to let others in without tokens. Raises InvalidInput."""
+    if [*tokens] or (listen.loopback and not proxied):
+        return
+    what = "behind a proxy" if listen.loopback else f"at {listen.text}"
+    raise InvalidInput(
+        f"{what}, others could read and cancel jobs: give --tokens FILE or set STANCHION_WEB_TOKEN, and use TLS, by a "
+        f"proxy or by --tls-cert and --tls-key; or listen at 127.0.0.1"
+    )
+
+
+class _Server(uvicorn.Server):
+    """Says when it listens."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[int], None]) -> None:
+        super().__init__(config)
+        self._started = started
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._started(self.servers[0].sockets[0].getsockname()[1])
+
+
+def serve(stanchion: Stanchion, tokens: list[Token], settings: ServingSettings, started: Callable[[int], None]) -> bool:
+    """Serve the page until SIGTERM or Ctrl-C; `started` gets the port. False: it could not listen."""
+    refuse_open(settings.listen, tokens, proxied=bool(settings.proxies))
+    certificate, key = settings.tls or (None, None)
+    config = uvicorn.Config(
+        app(stanchion, tokens),
+        host=settings.listen.host,
+        port=settings.listen.port,
+        root_path=settings.root_path,
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=settings.proxies or None,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+        server_header=False,
+        access_log=False,
+        log_config=None,
+        timeout_graceful_shutdown=5,
+        h11_max_incomplete_event_size=64 * 1024,
+    )
+    server = _Server(config, started)
+    server.run()
+    return server.started

@@ -1,0 +1,56 @@
+"""Text of jobs: it comes from anywhere, and is shown as text, with every character that could mislead made visible."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import unicodedata
+from typing import Any, Final
+
+from markupsafe import Markup, escape
+
+from stanchion.ops.web.show.redaction import Hidden
+
+SHOWN: Final = 64 * 1024
+"""Characters of a payload, result or traceback that a page shows."""
+
+_KEPT: Final = frozenset("\n\t")
+_BLANK: Final = 0x2400
+_MASK: Final = Markup('<span class="masked">hidden</span>')
+
+
+def visible(text: str) -> str:
+    """Return a text whose control characters, bidirectional ones included, show as marks."""
+    if text.isprintable():
+        return text
+    return "".join(map(_shown, text))
+
+
+def _shown(char: str) -> str:
+    if char.isprintable() or char in _KEPT:
+        return char
+    code = ord(char)
+    if code < 0x20:
+        return chr(_BLANK + code)
+    if unicodedata.category(char) in ("Zs", "Zl", "Zp"):
+        return " "
+    return f"‹U+{code:04X}›"
+
+
+def cut(text: str, most: int = SHOWN) -> str:
+    """Return a text of bounded length that says what is left out."""
+    return text if len(text) <= most else f"{text[:most]}\n… {len(text) - most:,} more characters"
+
+
+def pretty(value: Any) -> Markup:
+    """Return a redacted value as indented JSON, ready for a page: text, and marks in place of hidden values."""
+    place = secrets.token_hex(8)  # a name that no payload can know
+    try:
+        text = json.dumps(value, indent=2, ensure_ascii=False, default=lambda one: _place(one, place))
+    except RecursionError:
+        return escape("(nested too deeply to be shown)")
+    return Markup(str(escape(visible(cut(text)))).replace(f"&#34;{place}&#34;", str(_MASK)))  # noqa: S704 - escaped
+
+
+def _place(value: Any, place: str) -> str:
+    return place if isinstance(value, Hidden) else str(value)

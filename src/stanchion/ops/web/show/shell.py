@@ -1,0 +1,112 @@
+"""What stands around each page: navigation, search, who is logged in, theme, and the marks of its time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from markupsafe import Markup, escape
+
+from stanchion.core.times import moment
+from stanchion.ops.web.access.callers import Caller
+from stanchion.ops.web.show import words
+from stanchion.stores.records.jobs import JobState
+
+
+class Link(NamedTuple):
+    """An entry of the navigation."""
+
+    path: str
+    text: str
+
+
+NAVIGATION: Final = (
+    ("Now", (Link("/jobs", "Jobs"),)),
+    ("Work", (Link("/queues", "Queues"), Link("/schedules", "Schedules"))),
+    ("Machines", (Link("/workers", "Workers"), Link("/semaphores", "Semaphores"))),
+    ("Record", (Link("/audit", "Audit"),)),
+)
+TABS: Final = (Link("/queues", "Queues"), Link("/jobs", "Jobs"), Link("/workers", "Workers"), Link("/more", "More"))
+
+THEMES: Final = ("auto", "light", "dark")
+THEME_COOKIE: Final = "stanchion-theme"
+
+MARKS: Final = frozenset({*JobState, "needs", "risk"})
+
+
+@dataclass(frozen=True)
+class Shell:
+    """What the frame of a page shows; `page` in the templates. `now`: by the store's clock, in microseconds."""
+
+    title: str
+    path: str
+    search: str
+    now: int | None
+    nonce: str
+    csrf: str
+    caller: Caller
+    logged_in: bool
+    store: str
+    theme: str
+    navigation = NAVIGATION
+    tabs = TABS
+
+    @property
+    def operates(self) -> bool:
+        """Whether actions are shown."""
+        return self.caller.operates
+
+    @property
+    def here(self) -> str:
+        """Where this page is, to come back to."""
+        return f"{self.path}?{self.search}" if self.search else self.path
+
+    @property
+    def next_theme(self) -> str:
+        """The theme that the button chooses."""
+        return THEMES[(THEMES.index(self.theme) + 1) % len(THEMES)]
+
+    @property
+    def time(self) -> str:
+        """The time of the page, by the store's clock."""
+        return f"{moment(self.now or 0):%H:%M:%S} UTC"
+
+    def current(self, path: str) -> bool:
+        """Return whether a link of the navigation leads to where this page is."""
+        return self.path == path or self.path.startswith(f"{path}/")
+
+    def in_more(self) -> bool:
+        """Return whether this page is reached by the last tab of a phone."""
+        return not any(self.current(link.path) for link in self.tabs[:-1])
+
+    def when(self, stored: int | datetime | None) -> Markup:
+        """Return a time as people say it, with the exact one behind it; a dash for None."""
+        return self._time(stored, words.near)
+
+    def at(self, stored: int | datetime | None) -> Markup:
+        """Return a time of day, with the exact one behind it; a dash for None."""
+        return self._time(stored, words.clock)
+
+    def _time(self, stored: int | datetime | None, form: Any) -> Markup:
+        if stored is None:
+            return Markup("–")
+        at = words.moment_of(stored)
+        return Markup('<time datetime="{}" title="{}">{}</time>').format(
+            at.isoformat(), words.exact(at), form(at, moment(self.now or 0))
+        )
+
+    def age(self, stored: int) -> str:
+        """Return how long ago a stored time is."""
+        return words.duration(words.seconds_since(stored, self.now or 0))
+
+    def mark(self, name: str, classes: str = "", label: str = "") -> Markup:
+        """Return the mark of a state; with a label where no word stands beside it."""
+        if name not in MARKS:
+            raise ValueError(f"there is no mark {name!r}")
+        told = Markup('role="img" aria-label="{}"').format(label) if label else Markup('aria-hidden="true"')
+        return Markup('<svg class="mark c-{} {}" {}><use href="#m-{}"/></svg>').format(name, classes, told, name)
+
+    def state(self, name: str) -> Markup:
+        """Return a state as a mark and a word."""
+        return Markup('<span class="state c-{}">{}{}</span>').format(name, self.mark(name), escape(name))

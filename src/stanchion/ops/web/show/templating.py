@@ -1,0 +1,51 @@
+"""The templates: every value is escaped, always."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from stanchion.ops.web.show import words
+from stanchion.ops.web.show.foreign import visible
+
+FOLDER: Final = Path(__file__).parents[1] / "templates"
+
+
+def _finalized(value: Any) -> Any:
+    """Make each text visible before it is escaped; markup that the page itself made stays."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def environment() -> Environment:
+    """Return the environment of all templates."""
+    made = Environment(
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_finalized,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "number": words.number,
+        "duration": words.duration,
+        "short_id": words.short_id,
+        "segment": segment,
+    }
+    made.globals |= {"plural": words.plural, "query": query}
+    return made
+
+
+def segment(text: str) -> str:
+    """Return a name as a part of a path."""
+    return quote(text, safe="")
+
+
+def query(**values: Any) -> str:
+    """Return the query of a URL with its question mark; values that are None or empty are left out."""
+    given = {name: value for name, value in values.items() if value not in (None, "", [])}
+    return f"?{urlencode(given, doseq=True)}" if given else ""

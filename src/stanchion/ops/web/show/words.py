@@ -1,0 +1,90 @@
+"""Numbers, durations and times in words, always in UTC."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from stanchion.core.times import moment
+from stanchion.stores.records.jobs import SECOND
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+
+
+def number(value: float) -> str:
+    """Return `1,246`, or `10.2 million` from a million up."""
+    return f"{value:,.0f}" if value < 1_000_000 else f"{value / 1_000_000:,.1f} million"
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """Return `1 job`, `1,246 jobs`."""
+    return f"{number(count)} {one if count == 1 else many or one + 's'}"
+
+
+def listed(parts: list[str]) -> str:
+    """Return `a`, `a and b`, `a, b and c`."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def duration(seconds: float | None) -> str:
+    """Return at most two units: `0.4 s`, `34 s`, `11 min 20 s`, `2 h 58 min`, `3 days 4 h`; a dash for None."""
+    if seconds is None:
+        return "–"
+    if seconds < 0.0995:
+        return f"{max(0.0, seconds) * 1000:.0f} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < _MINUTE:
+        return f"{whole} s"
+    if whole < _HOUR:
+        return _two(whole, _MINUTE, "min", 1, "s")
+    if whole < 2 * _DAY:
+        return _two(whole, _HOUR, "h", _MINUTE, "min")
+    return _two(whole, _DAY, "days", _HOUR, "h")
+
+
+def _two(seconds: int, large: int, large_name: str, small: int, small_name: str) -> str:
+    first, rest = divmod(seconds, large)
+    second = rest // small
+    return f"{first} {large_name} {second} {small_name}" if second else f"{first} {large_name}"
+
+
+def clock(at: datetime, now: datetime) -> str:
+    """Return `03:12:40` today, `yesterday 04:02`, `tomorrow 04:02`, else `29 Nov, 03:12`; the year if it differs."""
+    days = (at.date() - now.date()).days
+    if days == 0:
+        return f"{at:%H:%M:%S}"
+    near = {-1: "yesterday", 1: "tomorrow"}.get(days)
+    if near is not None:
+        return f"{near} {at:%H:%M}"
+    return f"{at.day} {at:%b}, {at:%H:%M}" if at.year == now.year else f"{at.day} {at:%b %Y}, {at:%H:%M}"
+
+
+def near(at: datetime, now: datetime) -> str:
+    """Return `2 s ago` or `in 5 min` within an hour, else the clock."""
+    distance = at - now
+    if abs(distance) >= timedelta(hours=1):
+        return clock(at, now)
+    seconds = abs(distance.total_seconds())
+    rough = duration(float(round(seconds))) if seconds < _MINUTE else f"{int(seconds // _MINUTE)} min"
+    return f"in {rough}" if distance > timedelta() else "now" if seconds < 1 else f"{rough} ago"
+
+
+def moment_of(stored: int | datetime | float) -> datetime:
+    """Return a time as a datetime: of a store in microseconds, or a datetime as it is."""
+    return stored if isinstance(stored, datetime) else moment(int(stored))
+
+
+def exact(at: datetime) -> str:
+    """Return a whole time, such as `2026-11-26 03:12:40.123 UTC`."""
+    return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d} UTC"
+
+
+def seconds_since(stored: int, now: int) -> float:
+    """Return the seconds between two stored times, at least 0."""
+    return max(0, now - stored) / SECOND
+
+
+def short_id(job_id: str) -> str:
+    """Return the two ends of an id."""
+    return job_id if len(job_id) < 20 else f"{job_id[:8]}{job_id[9:11]}…{job_id[-6:]}"

@@ -1,0 +1,66 @@
+"""One page over one app: what all its requests share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from jinja2 import Environment
+
+from stanchion.app import Stanchion
+from stanchion.errors import InvalidInput
+from stanchion.ops.web.access.attempts import Attempts
+from stanchion.ops.web.access.callers import Tokens
+from stanchion.ops.web.access.session import Sessions
+from stanchion.ops.web.record.audit import AuditLog
+from stanchion.ops.web.record.bulk import BulkWorks
+from stanchion.ops.web.record.runner import Runner
+from stanchion.ops.web.show.redaction import Redaction
+from stanchion.ops.web.show.templating import environment
+from stanchion.stores.protocol import Store
+from stanchion.stores.registry import shown_url
+
+LOGIN_DELAY = 1.0
+"""Seconds after which a failed login is answered."""
+
+
+@dataclass
+class Site:
+    """The app, who may use its page, and what the page keeps."""
+
+    app: Stanchion
+    tokens: Tokens
+    redaction: Redaction = field(default_factory=Redaction)
+    login_delay: float = LOGIN_DELAY
+    clock: Callable[[], float] = time.time
+    """The process's own clock, for sessions and attempts to log in."""
+
+    def __post_init__(self) -> None:
+        self.sessions = Sessions(self.tokens)
+        self.attempts = Attempts()
+        self.templates: Environment = environment()
+        self.audit = AuditLog(lambda: self.store)
+        self.bulk = BulkWorks(lambda: self.store)
+        self.runner = Runner(lambda: self.store, self.bulk, self.audit)
+        self._label: str | None = None
+
+    @property
+    def store(self) -> Store:
+        """The store, with the partitions of its queues."""
+        return self.app.context.fresh_store
+
+    @property
+    def label(self) -> str:
+        """The store in a few words, without credentials: its kind, and the name of its database."""
+        if self._label is None:
+            try:
+                place = shown_url(self.app.url).partition("?")[0].rstrip("/").rpartition("/")[2]
+            except InvalidInput:  # a store that was given as an object
+                place = ""
+            self._label = f"{place.rpartition('@')[2]} · {self.store.capabilities.name}".removeprefix(" · ")
+        return self._label
+
+    def close(self) -> None:
+        """Stop the bulk work of this process; another one goes on with it."""
+        self.runner.close()

@@ -1,0 +1,127 @@
+"""One request of a page: who asks, with what, and how it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from stanchion.errors import InvalidInput
+from stanchion.ops.web.access.guard import local_path
+from stanchion.ops.web.access.session import Session
+from stanchion.ops.web.record.audit import Entry
+from stanchion.ops.web.show.shell import THEME_COOKIE, THEMES, Shell
+from stanchion.ops.web.site import Site
+from stanchion.stores.protocol import Store
+
+
+@dataclass
+class Visit:
+    """A request that passed the checks. `form`: the fields of a form, the last of each name, and all `ids`."""
+
+    site: Site
+    request: Request
+    session: Session
+    nonce: str
+    form: Mapping[str, str] = field(default_factory=dict)
+    ids: tuple[str, ...] = ()
+
+    @property
+    def store(self) -> Store:
+        """The store of the app."""
+        return self.site.store
+
+    @cached_property
+    def now(self) -> int:
+        """The time of this request by the store's clock, in microseconds."""
+        return self.store.now()
+
+    @property
+    def base(self) -> str:
+        """The path below which the page is mounted, without a slash at its end."""
+        return str(self.request.scope.get("root_path", "")).rstrip("/")
+
+    @property
+    def name(self) -> str:
+        """The name in the path: of a queue, a job, a schedule or a semaphore."""
+        return str(self.request.path_params["name"])
+
+    @property
+    def address(self) -> str:
+        """The address that the request came from."""
+        return self.request.client.host if self.request.client else ""
+
+    def asked(self, name: str, default: str = "") -> str:
+        """Return a value of the URL's query."""
+        return self.request.query_params.get(name, default)
+
+    def page(self, template: str, title: str, status: int = 200, **values: Any) -> Response:
+        """Return a page within the shell."""
+        shell = self.shell(title, self.now)
+        text = self.site.templates.get_template(template).render(page=shell, at=self.base, **values)
+        return HTMLResponse(text, status)
+
+    def bare(self, template: str, title: str, status: int = 200, **values: Any) -> Response:
+        """Return a page without navigation, which asks the store nothing."""
+        shell = self.shell(title, None)
+        return HTMLResponse(
+            self.site.templates.get_template(template).render(page=shell, at=self.base, title=title, **values), status
+        )
+
+    def message(self, title: str, text: str, status: int) -> Response:
+        """Return a page that only says something, such as why an act can't be done."""
+        return self.page("message.html", title, status, text=self.site.redaction.text(text), back="/")
+
+    def confirm(self, title: str, verb: str, action: str, back: str, **values: Any) -> Response:
+        """Return a page that asks before an act: what it does, and its form."""
+        usual: dict[str, Any] = {
+            "effects": [],
+            "fields": [],
+            "rate": None,
+            "wants_note": "",
+            "note_needed": False,
+            "number": "",
+            "command": "",
+        }
+        given = {**usual, **values, "verb": verb, "action": action, "back": back}
+        return self.page("confirm.html", title, **given)
+
+    def shell(self, title: str, now: int | None) -> Shell:
+        """Return the frame of a page; without a time where the store does not answer."""
+        theme = self.request.cookies.get(THEME_COOKIE, "")
+        return Shell(
+            title=title,
+            path=str(self.request.scope["path"]).removeprefix(self.base),
+            search=self.request.url.query,
+            now=now,
+            nonce=self.nonce,
+            csrf=self.session.csrf,
+            caller=self.session.caller,
+            logged_in=bool(self.site.tokens),
+            store="" if now is None else self.site.label,
+            theme=theme if theme in THEMES else THEMES[0],
+        )
+
+    def to(self, path: str) -> Response:
+        """Return an answer to a form: see that page, by GET."""
+        return RedirectResponse(f"{self.base}{path}", 303)
+
+    def back(self) -> str:
+        """Return the page that a form names to go back to, one of this site."""
+        return local_path(self.form.get("back", ""))
+
+    def audit(self, act: str, subject: str, number: int = 1, note: str = "") -> None:
+        """Record what is about to be done. Raises StoreUnavailable: then it must not be done."""
+        who = self.session.caller.name
+        self.site.audit.add(Entry(self.now, who, act, subject, number, note, self.address))
+
+    def note(self) -> str:
+        """Return the note of a form. Raises InvalidInput if it is too long."""
+        text = self.form.get("note", "").strip()
+        if len(text) > 300:
+            raise InvalidInput("a note has at most 300 characters")
+        return text
