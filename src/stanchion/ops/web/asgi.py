@@ -20,7 +20,7 @@ from stanchion.app import Stanchion
 from stanchion.ops.web.access.callers import Token, Tokens
 from stanchion.ops.web.access.headers import SECURITY, policy
 from stanchion.ops.web.door import Door
-from stanchion.ops.web.pages import audit, frame, queues
+from stanchion.ops.web.pages import audit, bulk, frame, job, jobs, queue, queues, schedules, semaphores, workers
 from stanchion.ops.web.site import Site
 
 STATIC: Final = Path(__file__).with_name("static")
@@ -57,6 +57,26 @@ def _routes(door: Door) -> list[Route]:
         Route("/theme", page(frame.choose_theme, open_to_all=True), methods=["POST"]),
         Route("/more", page(frame.more)),
         Route("/queues", page(queues.every)),
+        Route("/pause/{name:path}", page(queue.ask_pause)),
+        Route("/pause/{name:path}", page(queue.pause), methods=["POST"]),
+        Route("/resume/{name:path}", page(queue.ask_resume)),
+        Route("/resume/{name:path}", page(queue.resume), methods=["POST"]),
+        Route("/queues/{name:path}", page(queue.show)),
+        Route("/jobs", page(jobs.every)),
+        Route("/jobs/{name}", page(job.show)),
+        Route("/jobs/{name}/reveal", page(job.reveal), methods=["POST"]),
+        Route("/jobs/{name}/{act}", page(job.ask)),
+        Route("/jobs/{name}/{act}", page(job.act), methods=["POST"]),
+        Route("/bulk", page(bulk.ask)),
+        Route("/bulk", page(bulk.begin), methods=["POST"]),
+        Route("/bulk/{name}/stop", page(bulk.stop), methods=["POST"]),
+        Route("/workers", page(workers.every)),
+        Route("/schedules", page(schedules.every)),
+        Route("/schedules/{act}/{name:path}", page(schedules.ask)),
+        Route("/schedules/{act}/{name:path}", page(schedules.act), methods=["POST"]),
+        Route("/semaphores", page(semaphores.every)),
+        Route("/semaphores/{name:path}", page(semaphores.show)),
+        Route("/semaphores/{name:path}", page(semaphores.resize), methods=["POST"]),
         Route("/audit", page(audit.log)),
     ]
 

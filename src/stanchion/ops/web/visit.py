@@ -15,6 +15,7 @@ from stanchion.ops.web.access.guard import local_path
 from stanchion.ops.web.access.session import Session
 from stanchion.ops.web.record.audit import Entry
 from stanchion.ops.web.show.shell import THEME_COOKIE, THEMES, Shell
+from stanchion.ops.web.show.templating import segment
 from stanchion.ops.web.site import Site
 from stanchion.stores.protocol import Store
 
@@ -113,6 +114,15 @@ class Visit:
     def back(self) -> str:
         """Return the page that a form names to go back to, one of this site."""
         return local_path(self.form.get("back", ""))
+
+    def back_asked(self, otherwise: str) -> str:
+        """Return the page that a link names to go back to, one of this site."""
+        return local_path(self.asked("back")) if self.asked("back") else otherwise
+
+    @property
+    def segment(self) -> str:
+        """The name in the path, as a part of a path."""
+        return segment(self.name)
 
     def audit(self, act: str, subject: str, number: int = 1, note: str = "") -> None:
         """Record what is about to be done. Raises StoreUnavailable: then it must not be done."""

@@ -1,0 +1,104 @@
+"""Bulk work: ask with the number of jobs, begin, stop."""
+
+from __future__ import annotations
+
+import secrets
+
+from starlette.responses import Response
+
+from stanchion.core.checks import checked_id, refuse_unknown
+from stanchion.errors import InvalidInput
+from stanchion.ops.web.pages.jobs import counted
+from stanchion.ops.web.reads.filters import ACTS, JobFilter
+from stanchion.ops.web.reads.lists import COUNTED, count
+from stanchion.ops.web.record.bulk import MOST, Act, BulkWork
+from stanchion.ops.web.show.words import number, plural
+from stanchion.ops.web.visit import Visit
+
+TYPED = 1000
+"""Jobs above which their number must be typed."""
+
+CHOSEN_MAX = 500
+"""Jobs that may be chosen one by one."""
+
+RATE_MAX = 10_000
+
+_EFFECTS = {
+    "retry": "They become ready at once, with their attempts from 0. Jobs that are not dead, cancelled or scheduled any "
+    "more by then are left out.",
+    "cancel": "They end now; running ones are asked to stop. Jobs that have ended by then are left out. A cancelled job "
+    "can be retried.",
+}
+
+
+def ask(visit: Visit) -> Response:
+    """Ask before bulk work, with the number of jobs that match now."""
+    act = _act(visit.asked("act"))
+    ids = visit.request.query_params.getlist("id")
+    if ids:
+        total, where = len(_chosen(ids)), ""
+    else:
+        wanted = JobFilter.of(visit.request.query_params, visit.request.query_params.getlist("state")).for_act(act)
+        where, found = wanted.where, count(visit.store, wanted.query(visit.now))
+        total = COUNTED + 1 if found is None else found
+    back = visit.back_asked(f"/jobs?{where}")
+    if not total:
+        raise InvalidInput("no job was ticked, and none matches")
+    many = counted(total, total)
+    return visit.confirm(
+        f"{act.capitalize()} {many} {'job' if total == 1 else 'jobs'}?",
+        f"{act.capitalize()} {many} {'job' if total == 1 else 'jobs'}",
+        "/bulk",
+        back,
+        effects=[_EFFECTS[act], f"The filter: {where}" if where else "The jobs that were ticked."],
+        fields=[("act", act), ("where", where), ("total", str(total)), ("back", back), *(("id", one) for one in ids)],
+        rate="20" if act == "retry" and total > TYPED else "0",
+        number=number(total) if TYPED < total <= COUNTED else str(COUNTED) if total > COUNTED else "",
+    )
+
+
+def begin(visit: Visit) -> Response:
+    """Store bulk work; this process begins with it."""
+    act, ids = _act(visit.form.get("act", "")), _chosen(visit.ids)
+    where = "" if ids else JobFilter.of_text(visit.form.get("where", "")).for_act(act).where
+    total = _number(visit.form.get("total", "0"), COUNTED + 1)
+    if total > TYPED and _number(visit.form.get("number", ""), 10**9) != min(total, COUNTED):
+        raise InvalidInput(f"this is for {counted(total, total)} jobs: type that number to confirm")
+    works = visit.site.bulk
+    works.delete_old(visit.now)
+    if sum(work.state == "running" for work, _ in works.all()) >= MOST:
+        raise InvalidInput(f"{MOST} works are under way: wait for one of them, or stop one")
+    rate = _number(visit.form.get("rate", "0") or "0", RATE_MAX)
+    work = BulkWork(secrets.token_hex(8), act, where, ids, visit.session.caller.name, visit.now, total, float(rate))
+    visit.audit(act, where or f"{plural(len(ids), 'chosen job')}: {', '.join(ids)}", total)
+    works.write(work, 0)
+    visit.site.runner.nudge()
+    return visit.to(visit.back())
+
+
+def stop(visit: Visit) -> Response:
+    """Stop bulk work after its round."""
+    found = visit.site.bulk.find(checked_id(visit.name))
+    if found is None:
+        raise InvalidInput("this work has ended long ago")
+    visit.audit(f"stop {found[0].act}", found[0].where or "chosen jobs", found[0].to_go)
+    visit.site.bulk.stop(visit.name, visit.now)
+    return visit.to("/jobs")
+
+
+def _act(text: str) -> Act:
+    refuse_unknown([text], ACTS, "act")
+    return "retry" if text == "retry" else "cancel"
+
+
+def _chosen(ids: list[str] | tuple[str, ...]) -> tuple[str, ...]:
+    if len(ids) > CHOSEN_MAX:
+        raise InvalidInput(f"at most {CHOSEN_MAX} jobs are chosen one by one; use a filter")
+    return tuple(dict.fromkeys(checked_id(one) for one in ids))
+
+
+def _number(text: str, most: int) -> int:
+    digits = text.replace(",", "").strip()
+    if not digits.isdecimal() or not digits.isascii() or len(digits) > 12 or int(digits) > most:
+        raise InvalidInput(f"a whole number up to {most:,} is needed, not {text[:20]!r}")
+    return int(digits)

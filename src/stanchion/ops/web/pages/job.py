@@ -1,0 +1,152 @@
+"""One job: its state in a sentence, its story, its payload; retry, cancel, replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from markupsafe import Markup
+from starlette.responses import Response
+
+from stanchion.core.checks import checked_id
+from stanchion.core.service_levels import BANDS
+from stanchion.errors import InvalidInput, JobNotFound, StanchionError
+from stanchion.jobs import lookup
+from stanchion.jobs.job import Job, JobState
+from stanchion.ops.web.reads.filters import CANCELLED, RETRIED
+from stanchion.ops.web.show import story
+from stanchion.ops.web.show.foreign import pretty
+from stanchion.ops.web.visit import Visit
+from stanchion.queues.waiting import waits_for
+
+
+def show(visit: Visit) -> Response:
+    """Show a job, with redacted values."""
+    return _page(visit, _job(visit), hidden=True)
+
+
+def reveal(visit: Visit) -> Response:
+    """Show a job with all values, once."""
+    job = _job(visit)
+    visit.audit("show hidden", job.id)
+    return _page(visit, job, hidden=False)
+
+
+def ask(visit: Visit) -> Response:
+    """Ask before an act on the job."""
+    job, act = _job(visit), visit.request.path_params["act"]
+    if act not in _acts(job):
+        raise InvalidInput(f"job {job.id} {story.sentence(job, None)}: {act} is not for it")
+    name = job.key or job.task or job.id
+    title = {"retry": f"Retry {name}?", "cancel": f"Cancel {name}?", "replay": f"Replay {name} as a copy?"}[act]
+    return visit.confirm(
+        title,
+        act.capitalize(),
+        f"/jobs/{job.id}/{act}",
+        f"/jobs/{job.id}",
+        effects=[_EFFECTS[act]],
+        command=f"stanchion {act} {job.id}",
+    )
+
+
+def act(visit: Visit) -> Response:
+    """Retry, cancel or replay the job."""
+    job, name = _job(visit), visit.request.path_params["act"]
+    if name not in _DONE:
+        raise InvalidInput(f"a job can be retried, cancelled and replayed, not {name!r}")
+    visit.audit(name, job.id)
+    return visit.to(f"/jobs/{_DONE[name](visit, job.id)}")
+
+
+def _retry(visit: Visit, job_id: str) -> str:
+    return lookup.retry(visit.site.app.context, job_id).id
+
+
+def _cancel(visit: Visit, job_id: str) -> str:
+    lookup.cancel(visit.site.app.context, job_id)
+    return job_id
+
+
+def _replay(visit: Visit, job_id: str) -> str:
+    copies = lookup.replay(visit.site.app.context, [job_id])
+    if not copies:
+        raise InvalidInput(f"job {job_id} has not ended, or is no longer in history")
+    return copies[0].id
+
+
+_DONE: dict[str, Callable[[Visit, str], str]] = {"retry": _retry, "cancel": _cancel, "replay": _replay}
+
+_EFFECTS = {
+    "retry": "It becomes ready at once, under the same id, with its attempts from 0.",
+    "cancel": "It ends now. If it is running, its worker is asked to stop it.",
+    "replay": "A copy with a new id becomes ready at once; this job stays in history.",
+}
+
+
+def _acts(job: Job) -> list[str]:
+    """Return what may be done with the job, the likeliest first."""
+    found = ["retry"] if job.state in RETRIED else []
+    found += ["cancel"] if job.state in CANCELLED else []
+    return [*found, "replay"] if job.state.final else found
+
+
+def _page(visit: Visit, job: Job, *, hidden: bool) -> Response:
+    context = visit.site.app.context
+    waits = waits_for(context, job.id) if job.state is JobState.WAITING else None
+    length, pieces = story.life(job, visit.now)
+    name = job.key or job.task or f"job {job.id[-6:]}"
+    return visit.page(
+        "job.html",
+        f"{name} {story.sentence(job, waits)}",
+        job=job,
+        waits=waits,
+        last=story.summary(job.errors[-1], visit.site.redaction) if job.errors else "",
+        steps=story.steps(job, visit.site.redaction, waits),
+        length=length,
+        pieces=pieces,
+        payload=_shown(visit, lambda: job.payload, hidden=hidden),
+        result=_shown(visit, lambda: job.result, hidden=hidden) if job.state is JobState.DONE else None,
+        headers=_shown(visit, lambda: job.headers, hidden=hidden) if job.headers else None,
+        hidden=hidden,
+        facts=_facts(job),
+        acts=_acts(job) if visit.session.caller.operates else [],
+    )
+
+
+def _shown(visit: Visit, read: Callable[[], Any], *, hidden: bool) -> Markup:
+    """Return a value as text; without its key, an encrypted one stays sealed."""
+    try:
+        value = read()
+    except StanchionError as error:
+        return Markup("({})").format(str(error))
+    return pretty(visit.site.redaction.value(value) if hidden else value)
+
+
+def _facts(job: Job) -> list[tuple[str, str, str]]:
+    """Return what is known besides: name, value, and where it leads."""
+    band = next(band.name for band in BANDS if job.priority >= band.least).replace("_", " ")
+    lane = f", lane {job.lane}" if job.lane is not None else ""
+    found = [
+        ("Queue", job.queue, "queue"),
+        ("Task", job.task or "", "task"),
+        ("Priority", f"{job.priority}, {band}", ""),
+        ("Tenant", f"{job.tenant}{lane}" if job.tenant else "", ""),
+        ("Attempts", f"{job.attempts} of {job.max_attempts}", ""),
+        ("Time-out", f"{job.timeout:g} s" if job.timeout else "", ""),
+        ("Key", job.key or "", ""),
+        ("Order key", job.order_key or "", ""),
+        ("Semaphores", ", ".join(job.limits), ""),
+        ("Flow", job.flow or "", ""),
+        ("Copy of", job.origin or "", "job"),
+        ("Worker", job.worker or "", ""),
+    ]
+    return [fact for fact in found if fact[1]]
+
+
+def _job(visit: Visit) -> Job:
+    """Return the job of the path. Raises JobNotFound."""
+    job_id = checked_id(visit.name)
+    job = lookup.get(visit.site.app.context, job_id)
+    if job is None:
+        raise JobNotFound(job_id)
+    return job

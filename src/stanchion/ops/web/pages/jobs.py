@@ -1,0 +1,104 @@
+"""The list of jobs: filters in the URL, a cursor, bulk work under way."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from starlette.responses import Response
+
+from stanchion.core.service_levels import BANDS
+from stanchion.jobs.job import Job, JobState
+from stanchion.ops.web.reads.filters import ACTS, SPANS, JobFilter
+from stanchion.ops.web.reads.lists import COUNTED, count, page_of
+from stanchion.ops.web.record.bulk import BulkWork
+from stanchion.ops.web.show.story import summary
+from stanchion.ops.web.show.words import number
+from stanchion.ops.web.visit import Visit
+
+_SPAN_NAMES = {"1h": "the last hour", "24h": "the last 24 h", "7d": "the last 7 days", "30d": "the last 30 days"}
+
+
+class Item(NamedTuple):
+    """A job in the list. `error`: the first line of its last one, redacted."""
+
+    job: Job
+    error: str
+    time: Any
+
+
+def every(visit: Visit) -> Response:
+    """List the jobs that a filter finds, newest first."""
+    text = visit.asked("text").strip()
+    if _is_id(text) and visit.store.fetch([text]):
+        return visit.to(f"/jobs/{text}")
+    wanted = JobFilter.of(visit.request.query_params, visit.request.query_params.getlist("state"))
+    query, store = wanted.query(visit.now), visit.store
+    found = page_of(visit.site.app.context, store, query, visit.now, visit.asked("after") or None)
+    matching = count(store, query) if found.next or visit.asked("after") else len(found.jobs)
+    return visit.page(
+        "jobs.html",
+        headline(wanted, matching, len(found.jobs)),
+        items=[_item(visit, job) for job in found.jobs],
+        wanted=wanted,
+        matching=matching,
+        matching_text=counted(matching, len(found.jobs)),
+        next=found.next,
+        after=visit.asked("after"),
+        states=[*JobState],
+        bands=[band.name for band in BANDS],
+        spans=[(name, _SPAN_NAMES[name]) for name in SPANS],
+        acts=[act for act in ACTS if _fits(wanted, act)] if visit.session.caller.operates else [],
+        works=visit.site.bulk.shown(visit.now),
+        told=told,
+    )
+
+
+def headline(wanted: JobFilter, matching: int | None, shown: int) -> str:
+    """Return the filter as a sentence: `1,246 dead jobs of payments.capture in payments`."""
+    states = " or ".join(wanted.states)
+    kind = f"{states} job" if states else "job"
+    many = counted(matching, shown)
+    text = f"{many} {kind}" if many == "1" else f"{many} {kind}s"
+    if matching == 0:
+        text = f"No {kind}"
+    text += f" of {wanted.task}" if wanted.task else ""
+    text += f" in {wanted.queue}" if wanted.queue else ""
+    text += f" for {wanted.tenant}" if wanted.tenant else ""
+    return text[0].upper() + text[1:]
+
+
+def counted(matching: int | None, shown: int) -> str:
+    """Return a number of matching jobs in words, by what is known of it."""
+    if matching is None:
+        return f"{shown} or more" if shown else "0"
+    return f"more than {number(COUNTED)}" if matching > COUNTED else number(matching)
+
+
+def told(work: BulkWork) -> str:
+    """Return how far bulk work is, as a sentence."""
+    verb = {"retry": "retried", "cancel": "cancelled"}[work.act]
+    parts = [f"{number(work.done)} {verb}"]
+    if work.left_out:
+        parts.append(f"{number(work.left_out)} left out, as their state had changed")
+    if work.state == "running":
+        parts.append(f"{number(work.to_go)} to go" if work.total <= COUNTED else "more to go")
+    if work.error:
+        parts.append(work.error)
+    return " · ".join(parts)
+
+
+def _fits(wanted: JobFilter, act: str) -> bool:
+    return bool(set(wanted.states) & set(ACTS[act])) if wanted.states else act == "cancel"
+
+
+def _item(visit: Visit, job: Job) -> Item:
+    error = summary(job.errors[-1], visit.site.redaction) if job.errors else ""
+    return Item(job, error, job.finished_at or job.started_at or job.run_at)
+
+
+def _is_id(text: str) -> bool:
+    try:
+        return len(text) == 36 and str(UUID(text)) == text
+    except ValueError:
+        return False

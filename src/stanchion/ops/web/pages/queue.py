@@ -1,0 +1,162 @@
+"""One queue: states, lanes, settings; pause and resume."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from starlette.responses import Response
+
+from stanchion.core.checks import checked_name
+from stanchion.errors import InvalidInput
+from stanchion.ops.web.reads.queues import PAUSES, QueueFigures, figures
+from stanchion.ops.web.show.words import duration, plural
+from stanchion.ops.web.visit import Visit
+from stanchion.stores.records.queues import QueueSettings
+
+DEPTH_MAX = 1000
+"""Jobs up to which each lane is counted."""
+
+
+class Pause(NamedTuple):
+    """Who paused or resumed a queue last on the page, when, and why."""
+
+    who: str
+    at: int
+    note: str
+
+
+class Bar(NamedTuple):
+    """A lane in the picture, in percent of its width and height."""
+
+    lane: int
+    depth: int
+    left: float
+    height: float
+
+
+def show(visit: Visit) -> Response:
+    """Show one queue."""
+    queue = _known(visit)
+    (found,) = figures(visit.store, [queue], visit.store.workers(), visit.now)
+    depths = visit.store.lane_depths(queue.name, at_most=DEPTH_MAX) if queue.uses_lanes else {}
+    return visit.page(
+        "queue.html",
+        found.sentence,
+        queue=found,
+        pause=_pause(visit, queue.name) if queue.paused else None,
+        lanes=_bars(queue.lanes, depths),
+        deepest=max(depths.values(), default=0),
+        depth_max=DEPTH_MAX,
+        settings=_settings(queue),
+        sides=_sides(found),
+    )
+
+
+def ask_pause(visit: Visit) -> Response:
+    """Ask before a queue is paused."""
+    queue = _known(visit)
+    return visit.confirm(
+        f"Pause {queue.name}?",
+        f"Pause {queue.name}",
+        f"/pause/{visit.segment}",
+        f"/queues/{visit.segment}",
+        effects=[
+            "No process hands out its jobs until someone resumes it. Running jobs finish; new ones are stored.",
+            "The note stands on the queue’s page for the next on call.",
+        ],
+        wants_note="Why, and until when?",
+        note_needed=True,
+        command=f"stanchion pause {queue.name}",
+    )
+
+
+def pause(visit: Visit) -> Response:
+    """Pause a queue, with a note."""
+    note = visit.note()
+    if not note:
+        raise InvalidInput("a pause takes a note: why, and until when")
+    return _set(visit, paused=True, note=note)
+
+
+def ask_resume(visit: Visit) -> Response:
+    """Ask before a queue is resumed."""
+    queue = _known(visit)
+    ready = visit.store.stats([queue.name], ["states"])[queue.name].states.ready
+    return visit.confirm(
+        f"Resume {queue.name}?",
+        f"Resume {queue.name}",
+        f"/resume/{visit.segment}",
+        f"/queues/{visit.segment}",
+        effects=[f"{plural(ready, 'ready job')} may start at once, in their order, as fast as the workers take them."],
+        command=f"stanchion resume {queue.name}",
+    )
+
+
+def resume(visit: Visit) -> Response:
+    """Resume a queue."""
+    return _set(visit, paused=False, note="")
+
+
+def _set(visit: Visit, *, paused: bool, note: str) -> Response:
+    queue, store = _known(visit), visit.store
+    visit.audit("pause" if paused else "resume", queue.name, 0, note)
+    store.configure(queue.name, {"paused": paused})
+    text = json.dumps(Pause(visit.session.caller.name, visit.now, note)) if paused else None
+    for value in [*store.values(PAUSES, [queue.name])] or [None]:
+        if value is not None or text is not None:
+            store.compare_and_set(PAUSES, queue.name, text, value.version if value else 0)
+    return visit.to(f"/queues/{visit.segment}")
+
+
+def _pause(visit: Visit, name: str) -> Pause | None:
+    return next((Pause(*json.loads(value.text)) for value in visit.store.values(PAUSES, [name])), None)
+
+
+def _known(visit: Visit) -> QueueSettings:
+    """Return the settings of the queue in the path. Raises InvalidInput if it is unknown."""
+    name = checked_name(visit.name, "queue")
+    for settings in visit.store.queues([name]):
+        return settings
+    raise InvalidInput(f"there is no queue {name!r}")
+
+
+def _bars(lanes: int, depths: dict[int, int]) -> list[Bar]:
+    """Return a bar for each lane with jobs; those in no lane come first, as lane -1."""
+    first = min([0, *depths])
+    width, top = max([lanes, *(lane + 1 for lane in depths)]) - first, max(depths.values(), default=1)
+    return [Bar(lane, depth, 100 * (lane - first) / width, 100 * depth / top) for lane, depth in sorted(depths.items())]
+
+
+def _sides(queue: QueueFigures) -> dict[str, str]:
+    """Return a few words below the number of each state."""
+    slots = "no live worker" if not queue.workers else f"{plural(queue.threads, 'thread')} serve it"
+    bound = queue.settings.max_running
+    return {
+        "ready": f"oldest {duration(queue.lag)}" if queue.sizes.ready else "",
+        "running": f"at most {bound:,}" if bound is not None else slots,
+        "waiting": "for a slot, an order key or a flow" if queue.sizes.waiting else "",
+        "scheduled": "not due yet, or backing off" if queue.sizes.scheduled else "",
+    }
+
+
+def _settings(queue: QueueSettings) -> list[tuple[str, str]]:
+    """Return what is set, and what holds where nothing is."""
+
+    def optional(value: Any, text: str, otherwise: str) -> str:
+        return otherwise if value is None else text
+
+    return [
+        ("max_rate", optional(queue.max_rate, f"{queue.max_rate or 0:g} a second", "no limit")),
+        (
+            "max_running",
+            "1, in order" if queue.ordered else optional(queue.max_running, f"{queue.max_running}", "no limit"),
+        ),
+        ("lanes", f"{queue.lanes}, {queue.lanes_per_tenant} for each tenant" if queue.lanes > 1 else "none"),
+        ("lease", duration(queue.lease)),
+        ("timeout", optional(queue.timeout, duration(queue.timeout), "none of its own")),
+        ("dead_letter", optional(queue.dead_letter, str(queue.dead_letter), "none: kept as dead")),
+        ("history_ttl", duration(queue.history_ttl)),
+        ("expires", optional(queue.expires, f"unused for {duration(queue.expires)}", "never")),
+        ("partitions", f"{queue.partitions}" if queue.partitions > 1 else "none"),
+    ]

@@ -1,0 +1,87 @@
+"""Schedules: what runs when; pause, resume, run now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import NamedTuple
+
+from starlette.responses import Response
+
+from stanchion.cron.schedule import Schedule
+from stanchion.errors import InvalidInput
+from stanchion.ops.web.show.words import listed, plural
+from stanchion.ops.web.visit import Visit
+
+SHOWN = 500
+
+
+class Item(NamedTuple):
+    """A schedule, and its next tick; None if it fires no more, or not at present."""
+
+    schedule: Schedule
+    next: datetime | None
+
+
+def every(visit: Visit) -> Response:
+    """List the schedules, those that do not fire first."""
+    found = visit.site.app.schedules()
+    items = sorted((_item(one) for one in found), key=lambda one: (_fires(one.schedule), one.schedule.name))
+    orphaned = [one.name for one in found if not one.declared]
+    if not found:
+        title = "No schedule"
+    elif orphaned:
+        title = f"{listed(orphaned[:3])} {'does' if len(orphaned) == 1 else 'do'} not fire: no worker declares it"
+    else:
+        title = f"{plural(len(found), 'schedule')}, {sum(_fires(one) for one in found)} of them active"
+    return visit.page("schedules.html", title, items=items[:SHOWN], total=len(items))
+
+
+def ask(visit: Visit) -> Response:
+    """Ask before a schedule is paused, resumed or run."""
+    schedule, act = _schedule(visit), visit.request.path_params["act"]
+    if act not in _ACTS:
+        raise InvalidInput(f"a schedule can be paused, resumed and run, not {act!r}")
+    return visit.confirm(
+        f"{act.capitalize()} {schedule.name}{' now' if act == 'run' else ''}?",
+        f"{act.capitalize()} {schedule.name}",
+        f"/schedules/{act}/{visit.segment}",
+        "/schedules",
+        effects=[_EFFECTS[act]],
+        wants_note="Why? (for the audit log)",
+        command=f"stanchion cron {'trigger' if act == 'run' else act} {schedule.name}",
+    )
+
+
+def act(visit: Visit) -> Response:
+    """Pause, resume or run a schedule."""
+    schedule, name = _schedule(visit), visit.request.path_params["act"]
+    if name not in _ACTS:
+        raise InvalidInput(f"a schedule can be paused, resumed and run, not {name!r}")
+    visit.audit(f"{name} schedule", schedule.name, 1 if name == "run" else 0, visit.note())
+    _ACTS[name](schedule)
+    return visit.to("/schedules")
+
+
+_ACTS: dict[str, Callable[[Schedule], object]] = {
+    "pause": Schedule.pause,
+    "resume": Schedule.resume,
+    "run": Schedule.trigger,
+}
+_EFFECTS = {
+    "pause": "Its ticks are skipped from now on, in every process, until someone resumes it.",
+    "resume": "It fires again from its next tick on. Ticks that were skipped are not made up for.",
+    "run": "Its job is enqueued once, now, besides its ticks.",
+}
+
+
+def _schedule(visit: Visit) -> Schedule:
+    return visit.site.app.schedule(visit.name)
+
+
+def _fires(schedule: Schedule) -> bool:
+    return schedule.declared and not schedule.paused
+
+
+def _item(schedule: Schedule) -> Item:
+    return Item(schedule, next(iter(schedule.next()), None) if _fires(schedule) else None)

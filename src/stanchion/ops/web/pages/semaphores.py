@@ -1,0 +1,55 @@
+"""Semaphores: holders, and the line of those that wait."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from stanchion.errors import InvalidInput
+from stanchion.ops.web.show.words import listed
+from stanchion.ops.web.visit import Visit
+from stanchion.stores.records.queues import SemaphoreRow
+
+SHOWN = 500
+JOBS = 50
+CAPACITY_MAX = 1_000_000
+
+
+def every(visit: Visit) -> Response:
+    """List the semaphores, the longest lines first."""
+    found = sorted(visit.store.semaphores(), key=lambda one: (-one.waiting, one.name))
+    return visit.page("semaphores.html", _headline(found), items=found[:SHOWN], total=len(found))
+
+
+def show(visit: Visit) -> Response:
+    """Show one semaphore: who holds it, and who waits, in order."""
+    row, semaphore = _row(visit), visit.site.app.semaphore(visit.name)
+    title = f"{row.name}: {row.held:,} of {row.capacity:,} held, {row.waiting or 'nobody'} waiting"
+    return visit.page(
+        "semaphore.html", title, row=row, holders=semaphore.holders(JOBS), waiting=semaphore.waiting(JOBS), most=JOBS
+    )
+
+
+def resize(visit: Visit) -> Response:
+    """Change the capacity."""
+    row, text = _row(visit), visit.form.get("capacity", "").strip()
+    if not text.isdecimal() or not text.isascii() or len(text) > 7 or int(text) > CAPACITY_MAX:
+        raise InvalidInput(f"a capacity is a whole number up to {CAPACITY_MAX:,}")
+    visit.audit("resize semaphore", row.name, 0, f"{row.capacity} → {text}")
+    visit.site.app.semaphore(row.name).resize(int(text))
+    return visit.to(f"/semaphores/{visit.segment}")
+
+
+def _row(visit: Visit) -> SemaphoreRow:
+    for row in visit.store.semaphores([visit.name]):
+        return row
+    raise InvalidInput(f"there is no semaphore {visit.name!r}")
+
+
+def _headline(found: list[SemaphoreRow]) -> str:
+    if not found:
+        return "No semaphore"
+    stuck = [one.name for one in found if one.waiting and one.held < one.capacity]
+    if stuck:
+        return f"{listed(stuck[:3])} {'has' if len(stuck) == 1 else 'have'} a free slot and a line"
+    lines = sum(one.waiting > 0 for one in found)
+    return f"{lines} of {len(found)} semaphores have a line" if lines else "No job waits for a semaphore"

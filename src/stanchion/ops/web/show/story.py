@@ -1,0 +1,141 @@
+"""The story of a job, newest first: what is known of it, as steps; and its life as a bar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from stanchion.core.times import moment
+from stanchion.jobs.job import Job, JobState
+from stanchion.ops.web.show.foreign import cut
+from stanchion.ops.web.show.redaction import Redaction
+from stanchion.ops.web.show.words import duration
+
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+class Step(NamedTuple):
+    """What happened at a time. `error`, `traceback`: redacted."""
+
+    at: datetime
+    mark: str
+    title: str
+    text: str = ""
+    error: str = ""
+    traceback: str = ""
+    took: str = ""
+
+
+class Piece(NamedTuple):
+    """A part of the bar, in percent of the job's life; `number`: of the attempt that it shows."""
+
+    kind: str
+    left: float
+    width: float
+    number: int | None
+    label: str
+
+
+def attempts(count: int) -> str:
+    """Return `one attempt`, `five attempts`, `25 attempts`."""
+    return f"{_NUMBERS[count] if count < len(_NUMBERS) else count} {'attempt' if count == 1 else 'attempts'}"
+
+
+def sentence(job: Job, waits_for: str | None) -> str:
+    """Return the state of a job as a sentence without its subject."""
+    match job.state:
+        case JobState.DEAD:
+            return f"is dead after {attempts(job.attempts)}" if job.attempts else "is dead, and never ran"
+        case JobState.DONE:
+            return "is done" if job.attempts < 2 else f"is done after {attempts(job.attempts)}"
+        case JobState.CANCELLED:
+            return "is cancelled"
+        case JobState.RUNNING:
+            return "is asked to stop" if job.cancelled else "is running"
+        case JobState.WAITING:
+            return f"waits for {waits_for}" if waits_for else "waits"
+        case JobState.SCHEDULED:
+            return "backs off after a failed attempt" if job.failures else "is scheduled"
+        case _:
+            return "is ready"
+
+
+def steps(job: Job, redaction: Redaction, waits_for: str | None) -> list[Step]:
+    """Return what is known of a job, newest first."""
+    order = {"now": 2, "error": 1}
+    found = [(step.at, order["error"], step) for step in _failures(job, redaction)]
+    found += [(step.at, 0, step) for step in _way(job)]
+    if (last := _last(job, waits_for)) is not None:
+        found.append((last.at, order["now"], last))
+    return [step for _, _, step in sorted(found, key=lambda one: one[:2], reverse=True)]
+
+
+def _failures(job: Job, redaction: Redaction) -> Iterator[Step]:
+    for entry in job.errors:
+        at = datetime.fromtimestamp(float(entry["at"]), UTC)
+        times = entry.get("times")
+        title = f"Put off {times} times: no worker knows its task" if times else f"Attempt {entry['attempt']} failed"
+        error, trace = (redaction.text(cut(str(entry.get(name) or ""))) for name in ("error", "traceback"))
+        yield Step(at, "risk", title, error=error, traceback=trace)
+
+
+def _way(job: Job) -> Iterator[Step]:
+    stops = job.trail
+    for before, stop in zip(stops, stops[1:], strict=False):
+        count = before.attempts or 0
+        yield Step(stop.entered_at, "ready", f"Moved to {stop.queue}", f"From {before.queue}, after {attempts(count)}.")
+    origin = f"As a copy of {job.origin}." if job.origin else ""
+    yield Step(stops[0].entered_at if stops else job.enqueued_at, "ready", f"Enqueued in {stops[0].queue}", origin)
+
+
+def _last(job: Job, waits_for: str | None) -> Step | None:
+    """Return the step that tells where the job is now."""
+    ended, started = job.finished_at, job.started_at
+    took = duration((ended - started).total_seconds()) if ended and started and ended >= started else ""
+    on = f"On {job.worker}." if job.worker else ""
+    match job.state:
+        case JobState.DEAD | JobState.DONE | JobState.CANCELLED if ended is not None:
+            ending = {
+                JobState.DEAD: "Dead: its attempts are used up, or its task buried it",
+                JobState.DONE: "Done",
+                JobState.CANCELLED: "Cancelled",
+            }
+            return Step(
+                ended, job.state, ending[job.state], on if job.state is not JobState.CANCELLED else "", took=took
+            )
+        case JobState.RUNNING if started is not None:
+            return Step(started, "running", f"Attempt {job.attempts} runs", on)
+        case JobState.WAITING:
+            return Step(job.run_at, "waiting", f"Waits for {waits_for or 'a slot'}")
+        case JobState.SCHEDULED:
+            return Step(job.run_at, "scheduled", "Due then")
+        case _:
+            return Step(job.run_at, "ready", "Due since then, and not taken yet") if job.failures else None
+
+
+def life(job: Job, now: int) -> tuple[str, list[Piece]]:
+    """Return how long a job has lived, and the pieces of its bar: its last attempt, and each failure."""
+    begin, end = job.enqueued_at, job.finished_at or moment(now)
+    whole = max((end - begin).total_seconds(), 1e-6)
+
+    def place(at: datetime) -> float:
+        return min(100.0, max(0.0, 100 * (at - begin).total_seconds() / whole))
+
+    pieces = [Piece("ready", 0.0, 100.0, None, "enqueued and not running")]
+    if job.started_at is not None:
+        left = place(job.started_at)
+        right = 100.0 if job.state in (JobState.RUNNING, JobState.DONE, JobState.DEAD) else left
+        label = f"attempt {job.attempts}"
+        pieces.append(Piece("running", min(left, 99.3), max(0.7, right - left), job.attempts, label))
+    for entry in job.errors:
+        left = place(datetime.fromtimestamp(float(entry["at"]), UTC))
+        pieces.append(Piece("risk", min(left, 99.3), 0.7, None, f"attempt {entry['attempt']} failed"))
+    until = "to its end" if job.finished_at else "until now"
+    return f"{duration(whole)} from enqueue {until}", pieces
+
+
+def summary(last: dict[str, Any], redaction: Redaction) -> str:
+    """Return the first line of an error entry, redacted."""
+    lines = redaction.text(str(last.get("error", ""))).splitlines()
+    return lines[0][:300] if lines else ""
