@@ -24,10 +24,9 @@ CHOSEN_MAX = 500
 RATE_MAX = 10_000
 
 _EFFECTS = {
-    "retry": "They become ready at once, with their attempts from 0. Jobs that are not dead, cancelled or scheduled any "
-    "more by then are left out.",
-    "cancel": "They end now; running ones are asked to stop. Jobs that have ended by then are left out. A cancelled job "
-    "can be retried.",
+    "retry": "They become ready at once, with their attempts from 0. Jobs in another state by then are left out.",
+    "cancel": "They end now; running ones are asked to stop. Jobs that have ended by then are left out. A cancelled "
+    "job can be retried.",
 }
 
 

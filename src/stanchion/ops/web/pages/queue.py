@@ -103,9 +103,9 @@ def _set(visit: Visit, *, paused: bool, note: str) -> Response:
     visit.audit("pause" if paused else "resume", queue.name, 0, note)
     store.configure(queue.name, {"paused": paused})
     text = json.dumps(Pause(visit.session.caller.name, visit.now, note)) if paused else None
-    for value in [*store.values(PAUSES, [queue.name])] or [None]:
-        if value is not None or text is not None:
-            store.compare_and_set(PAUSES, queue.name, text, value.version if value else 0)
+    version = next((value.version for value in store.values(PAUSES, [queue.name])), 0)
+    if version or text is not None:
+        store.compare_and_set(PAUSES, queue.name, text, version)
     return visit.to(f"/queues/{visit.segment}")
 
 

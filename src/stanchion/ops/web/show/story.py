@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from stanchion.core.times import moment
@@ -82,7 +83,7 @@ def _failures(job: Job, redaction: Redaction) -> Iterator[Step]:
 
 def _way(job: Job) -> Iterator[Step]:
     stops = job.trail
-    for before, stop in zip(stops, stops[1:], strict=False):
+    for before, stop in pairwise(stops):
         count = before.attempts or 0
         yield Step(stop.entered_at, "ready", f"Moved to {stop.queue}", f"From {before.queue}, after {attempts(count)}.")
     origin = f"As a copy of {job.origin}." if job.origin else ""
