@@ -245,7 +245,7 @@ class TestQueues:
 class TestStart:
     TLS = Tls(b"certificate", b"key")
 
-    @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "manager.example.com"])  # noqa: S104
+    @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "manager.example.com"])
     def test_off_loopback_callers_identify_themselves(self, host: str) -> None:
         listen = Listen(host, 7117)
         for open_to_all in (ServerSettings(listen), ServerSettings(listen, tls=self.TLS)):

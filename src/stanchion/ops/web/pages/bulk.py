@@ -49,7 +49,10 @@ def ask(visit: Visit) -> Response:
         f"{act.capitalize()} {many} {'job' if total == 1 else 'jobs'}",
         "/bulk",
         back,
-        effects=[_EFFECTS[act], f"The filter: {where}" if where else "The jobs that were ticked."],
+        effects=[
+            _EFFECTS[act],
+            f"Which jobs: {JobFilter.of_text(where).words}." if where else "The jobs that were ticked.",
+        ],
         fields=[("act", act), ("where", where), ("total", str(total)), ("back", back), *(("id", one) for one in ids)],
         rate="20" if act == "retry" and total > TYPED else "0",
         number=number(total) if TYPED < total <= COUNTED else str(COUNTED) if total > COUNTED else "",
@@ -69,7 +72,9 @@ def begin(visit: Visit) -> Response:
         raise InvalidInput(f"{MOST} works are under way: wait for one of them, or stop one")
     rate = _number(visit.form.get("rate", "0") or "0", RATE_MAX)
     work = BulkWork(secrets.token_hex(8), act, where, ids, visit.session.caller.name, visit.now, total, float(rate))
-    visit.audit(act, where or f"{plural(len(ids), 'chosen job')}: {', '.join(ids)}", total)
+    visit.audit(
+        act, JobFilter.of_text(where).words if where else f"{plural(len(ids), 'chosen job')}: {', '.join(ids)}", total
+    )
     works.write(work, 0)
     visit.site.runner.nudge()
     return visit.to(visit.back())
@@ -80,7 +85,11 @@ def stop(visit: Visit) -> Response:
     found = visit.site.bulk.find(checked_id(visit.name))
     if found is None:
         raise InvalidInput("this work has ended long ago")
-    visit.audit(f"stop {found[0].act}", found[0].where or "chosen jobs", found[0].to_go)
+    visit.audit(
+        f"stop {found[0].act}",
+        JobFilter.of_text(found[0].where).words if found[0].where else "chosen jobs",
+        found[0].to_go,
+    )
     visit.site.bulk.stop(visit.name, visit.now)
     return visit.to("/jobs")
 

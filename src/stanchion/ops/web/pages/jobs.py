@@ -40,6 +40,7 @@ def every(visit: Visit) -> Response:
         "jobs.html",
         headline(wanted, matching, len(found.jobs)),
         items=[_item(visit, job) for job in found.jobs],
+        tenants=not wanted.tenant and any(job.tenant for job in found.jobs),
         wanted=wanted,
         matching=matching,
         matching_text=counted(matching, len(found.jobs)),

@@ -33,7 +33,10 @@ def every(visit: Visit) -> Response:
     elif orphaned:
         title = f"{listed(orphaned[:3])} {'does' if len(orphaned) == 1 else 'do'} not fire: no worker declares it"
     else:
-        title = f"{plural(len(found), 'schedule')}, {sum(_fires(one) for one in found)} of them active"
+        active = sum(_fires(one) for one in found)
+        title = f"{plural(active, 'schedule')} active" + (
+            f", {len(found) - active} paused" if active < len(found) else ""
+        )
     return visit.page("schedules.html", title, items=items[:SHOWN], total=len(items))
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from stanchion.errors import InvalidInput
+from stanchion.jobs.job import Job
+from stanchion.ops.web.reads.lists import SHOWN as SHOWN_JOBS
+from stanchion.ops.web.reads.lists import page_of
 from stanchion.ops.web.show.words import listed
 from stanchion.ops.web.visit import Visit
+from stanchion.stores.records.query import Condition, Order, Query
 from stanchion.stores.records.queues import SemaphoreRow
+from stanchion.stores.rules.slots import semaphore_slot
 
 SHOWN = 500
-JOBS = 50
 CAPACITY_MAX = 1_000_000
 
 
@@ -22,11 +26,10 @@ def every(visit: Visit) -> Response:
 
 def show(visit: Visit) -> Response:
     """Show one semaphore: who holds it, and who waits, in order."""
-    row, semaphore = _row(visit), visit.site.app.semaphore(visit.name)
+    row = _row(visit)
     title = f"{row.name}: {row.held:,} of {row.capacity:,} held, {row.waiting or 'nobody'} waiting"
-    return visit.page(
-        "semaphore.html", title, row=row, holders=semaphore.holders(JOBS), waiting=semaphore.waiting(JOBS), most=JOBS
-    )
+    holders, waiting = _jobs(visit, "holds", "id"), _jobs(visit, "waits_for", "arrival")
+    return visit.page("semaphore.html", title, row=row, holders=holders, waiting=waiting, most=SHOWN_JOBS)
 
 
 def resize(visit: Visit) -> Response:
@@ -37,6 +40,11 @@ def resize(visit: Visit) -> Response:
     visit.audit("resize semaphore", row.name, 0, f"{row.capacity} → {text}")
     visit.site.app.semaphore(row.name).resize(int(text))
     return visit.to(f"/semaphores/{visit.segment}")
+
+
+def _jobs(visit: Visit, field: str, order: Order) -> list[Job]:
+    query = Query("live", (Condition(field, "=", semaphore_slot(visit.name)),), order=order)
+    return page_of(visit.site.app.context, visit.store, query, visit.now, None).jobs
 
 
 def _row(visit: Visit) -> SemaphoreRow:

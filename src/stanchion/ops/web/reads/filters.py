@@ -75,6 +75,12 @@ class JobFilter:
         pairs += [(name, value) for name in _NAMES[1:] if (value := getattr(self, name))]
         return urlencode(pairs)
 
+    @property
+    def words(self) -> str:
+        """The filter in words, for people: `dead, queue payments, since 24h`."""
+        named = [f"{name} {value}" for name in _NAMES[1:] if (value := getattr(self, name))]
+        return ", ".join([" or ".join(self.states) or "any state", *named])
+
     def with_states(self, *states: JobState) -> Self:
         """Return the filter for other states."""
         return replace(self, states=states)

@@ -15,6 +15,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
 
+from stanchion.ops.web.reads.filters import JobFilter
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 
@@ -60,6 +61,11 @@ class BulkWork(NamedTuple):
     beat: int = 0
     ended_at: int = 0
     error: str = ""
+
+    @property
+    def subject(self) -> str:
+        """Which jobs it is for, in words."""
+        return JobFilter.of_text(self.where).words if self.where else f"{len(self.ids):,} chosen jobs"
 
     @property
     def to_go(self) -> int:

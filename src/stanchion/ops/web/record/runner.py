@@ -121,6 +121,5 @@ class Runner:
         return sum(one in (JobState.CANCELLED, JobState.RUNNING) for one in store.cancel(ids))
 
     def _tell(self, work: BulkWork, now: int) -> None:
-        subject = work.where or f"{len(work.ids)} chosen jobs"
         note = f"{work.left_out:,} left out" if work.left_out else ""
-        self._audit.add(Entry(now, work.who, f"{work.act}: finished", subject, work.done, note))
+        self._audit.add(Entry(now, work.who, f"{work.act}: finished", work.subject, work.done, note))

@@ -6,8 +6,8 @@ import re
 from typing import Any, Final
 
 PATTERN: Final = (
-    r"pass(word|wd|phrase)?$|passw|secret|token|authori[sz]ation|credential|cookie|session|api.?key|private.?key|"
-    r"card|cvv|cvc|iban|ssn"
+    r"passw|passphrase|pwd|secret|token|authori[sz]|credential|cookie|session|api.?key|private.?key|"
+    r"(?<!dis)card(?!inal)|cvv|cvc|iban|(?<![a-z])ssn(?![a-z])"
 )
 """Keys whose values are hidden, wherever they stand in a payload, a result, headers or an error; in any case."""
 
@@ -28,8 +28,8 @@ class Redaction:
     def __init__(self, pattern: str = PATTERN) -> None:
         self._keys = re.compile(pattern, re.IGNORECASE)
         self._texts = re.compile(
-            r"""(?P<quote>["']?)(?P<key>[\w.-]{1,64})(?P=quote)(?P<sep>\s{0,3}[:=]\s{0,3})"""
-            r"""(?P<value>(?:bearer|basic)\s+\S+|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s,;&)}\]]+)""",
+            rf"""(?P<key>["']?[\w.-]{{0,40}}?(?:{pattern})[\w.-]{{0,40}}["']?\s{{0,3}}[:=]\s{{0,3}})"""
+            r"""(?:(?:bearer|basic)\s+\S+|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s,;&)}\]]+)""",
             re.IGNORECASE,
         )
         self._passwords = re.compile(r"(://[^:/@\s]{0,200}):[^@\s]{1,200}@")
@@ -45,12 +45,7 @@ class Redaction:
     def text(self, text: str) -> str:
         """Return a text, such as an error, in which hidden values are dots: `password=•••`."""
         without = self._passwords.sub(r"\1:•••@", text)
-        return self._texts.sub(self._masked, without)
+        return self._texts.sub(r"\g<key>•••", without)
 
     def _hides(self, key: Any, value: Any) -> bool:
         return value is not None and value != "" and bool(self._keys.search(str(key)))
-
-    def _masked(self, match: re.Match[str]) -> str:
-        if not self._keys.search(match["key"]):
-            return match[0]
-        return f"{match['quote']}{match['key']}{match['quote']}{match['sep']}•••"

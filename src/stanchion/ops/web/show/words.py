@@ -66,7 +66,7 @@ def near(at: datetime, now: datetime) -> str:
     if abs(distance) >= timedelta(hours=1):
         return clock(at, now)
     seconds = abs(distance.total_seconds())
-    rough = duration(float(round(seconds))) if seconds < _MINUTE else f"{int(seconds // _MINUTE)} min"
+    rough = f"{int(seconds)} s" if seconds < _MINUTE else f"{int(seconds // _MINUTE)} min"
     return f"in {rough}" if distance > timedelta() else "now" if seconds < 1 else f"{rough} ago"
 
 

@@ -1,0 +1,114 @@
+"""The page over stores in memory: asked by a client in this process, and served to a browser."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import uvicorn
+from starlette.testclient import TestClient
+
+from stanchion import Stanchion
+from stanchion.ops.web.access.callers import Caller, Role, Tokens, token_of
+from stanchion.ops.web.asgi import site_app
+from stanchion.ops.web.site import Site
+from stanchion.stores.registry import open_store
+from tests.web.seed import shop
+
+OPERATE, READ = "operate-token-0123456789", "read-token-0123456789abc"
+
+
+def site_of(app: Stanchion, *, tokens: bool = False, **options: Any) -> Site:
+    known = [token_of(OPERATE, Caller("ana")), token_of(READ, Caller("ben", Role.READ))] if tokens else []
+    return Site(app, Tokens(known), login_delay=0, **options)
+
+
+class Browser(TestClient):
+    """A client that follows no redirect, and sends forms as a browser does."""
+
+    def __init__(self, site: Site, base: str = "http://127.0.0.1:7118", client: str = "127.0.0.1") -> None:
+        super().__init__(site_app(site), base, follow_redirects=False, client=(client, 50_000))
+
+    def csrf(self, page: str = "/more") -> str:
+        """Return the CSRF token of this browser's session."""
+        found = re.search(r'name="csrf" value="(\w+)"', self.get(page).text)
+        assert found is not None
+        return found[1]
+
+    def submit(self, path: str, **fields: Any) -> Any:
+        """Send a form with the session's token."""
+        return self.post(path, data={"csrf": self.csrf(), **fields}, headers={"Sec-Fetch-Site": "same-origin"})
+
+    def log_in(self, token: str) -> Any:
+        return self.post("/login", data={"token": token}, headers={"Sec-Fetch-Site": "same-origin"})
+
+
+@pytest.fixture
+def app() -> Iterator[Stanchion]:
+    app = shop(open_store("memory://"))
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def site(app: Stanchion) -> Iterator[Site]:
+    site = site_of(app)
+    yield site
+    site.close()
+
+
+@pytest.fixture
+def browser(site: Site) -> Browser:
+    """This machine's browser, for a page without tokens."""
+    return Browser(site)
+
+
+@pytest.fixture
+def guarded(app: Stanchion) -> Iterator[Site]:
+    """A page with tokens."""
+    site = site_of(app, tokens=True)
+    yield site
+    site.close()
+
+
+@dataclass
+class Served:
+    """A page that a browser can open."""
+
+    app: Stanchion
+    site: Site
+    url: str
+
+
+@pytest.fixture(scope="session")
+def served() -> Iterator[Served]:
+    """The page without tokens, served for the whole session; tests that act on it use jobs of their own."""
+    yield from _served(tokens=False)
+
+
+@pytest.fixture(scope="session")
+def served_guarded() -> Iterator[Served]:
+    """The page with tokens."""
+    yield from _served(tokens=True)
+
+
+def _served(*, tokens: bool) -> Iterator[Served]:
+    app = shop(open_store("memory://"))
+    site = site_of(app, tokens=tokens)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        config = uvicorn.Config(site_app(site), log_config=None, lifespan="off", timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        free.listen()
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [free]}, daemon=True)
+        thread.start()
+        yield Served(app, site, f"http://127.0.0.1:{free.getsockname()[1]}")
+        server.should_exit = True
+        thread.join(20)
+    site.close()
+    app.close()
