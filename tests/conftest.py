@@ -58,7 +58,7 @@ SERVERS = frozenset(
         *("postgres_server", "mariadb_server", "redis_server", "redis_cluster", "mongo_server", "pgbouncer"),
         *("own_postgres_server", "own_mariadb_server", "own_redis_server", "own_mongo_server"),
         *("pg_url", "pg_store_url", "mariadb_url", "redis_url", "mongo_url"),
-        *("postgresql", "mariadb", "mysql", "redis", "mongodb"),
+        *("postgresql", "mariadb", "mysql", "redis", "mongodb", "chromium"),
     )
 )
 """Fixtures and parameters of tests that need a server."""

@@ -31,6 +31,7 @@ missing() {
     has_program mariadb '' || echo mariadb-client
     has_program node '' || echo nodejs
     has_program npm '' || echo npm
+    has_program chromium '' || echo chromium fonts-liberation
 }
 
 # $1: path, $2: text. Writes a file for the time of the installation, unless one is there.

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import uvicorn
+from playwright.sync_api import Browser as Chromium
+from playwright.sync_api import sync_playwright
 from starlette.testclient import TestClient
 
 from stanchion import Stanchion
@@ -18,6 +20,7 @@ from stanchion.ops.web.access.callers import Caller, Role, Tokens, token_of
 from stanchion.ops.web.asgi import site_app
 from stanchion.ops.web.site import Site
 from stanchion.stores.registry import open_store
+from tests.servers.process import ServerMissing, find_program
 from tests.web.seed import shop
 
 OPERATE, READ = "operate-token-0123456789", "read-token-0123456789abc"
@@ -74,6 +77,18 @@ def guarded(app: Stanchion) -> Iterator[Site]:
     site = site_of(app, tokens=True)
     yield site
     site.close()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Chromium]:
+    """Debian's Chromium, one for the whole session; each test has a context of its own."""
+    program = find_program("chromium") or find_program("chromium-browser") or find_program("google-chrome")
+    if program is None:
+        raise ServerMissing("chromium is not installed: see tests/servers/install.sh")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
 
 
 @dataclass

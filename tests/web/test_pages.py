@@ -60,7 +60,7 @@ STATES = ("dead", "waiting", "done", "running")
 @pytest.fixture
 def counted() -> Iterator[tuple[Browser, CountingStore, Stanchion]]:
     store = CountingStore(open_store("memory://"))
-    app = shop(store)  # type: ignore[arg-type]
+    app = shop(store)
     site = site_of(app)
     yield Browser(site), store, app
     site.close()
@@ -82,7 +82,7 @@ class Elements(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tags, self.scripts, self.handlers = Counter[str](), [], []
+        self.tags, self.scripts, self.handlers = Counter[str](), list[str | None](), list[str | None]()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags[tag] += 1
@@ -103,7 +103,7 @@ def test_nothing_of_a_job_becomes_an_element(browser: Browser, app: Stanchion) -
         found = Elements()
         found.feed(text)
         assert len(found.scripts) == 3, page
-        assert all(script.startswith("/static/") for script in found.scripts), page
+        assert all((script or "").startswith("/static/") for script in found.scripts), page
         assert found.handlers == [], page
         assert not {"img", "i", "u", "textarea", "iframe"} & set(found.tags), page
         assert "\u202e" not in text

@@ -1,0 +1,209 @@
+"""The pages in Chromium: no message, no report, accessible, in each theme and width; and with the script off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from stanchion.stores.registry import open_store
+from tests.web.conftest import OPERATE, READ, Served
+from tests.web.seed import shop
+from tests.web.test_pages import pages_of
+
+PLACES = tuple(range(len(pages_of(shop(open_store("memory://"))))))
+"""The pages by their number, as their addresses hold the ids of jobs."""
+
+REPORT = "document.addEventListener('securitypolicyviolation', e => console.error('CSP', e.violatedDirective))"
+
+WIDTHS = {1280: 900, 390: 844}
+
+
+@contextmanager
+def opened(
+    chromium: Browser, width: int = 1280, scheme: Any = "light", **options: Any
+) -> Iterator[tuple[Page, list[str]]]:
+    """Open a tab; what the browser complains about is collected."""
+    context = chromium.new_context(viewport={"width": width, "height": WIDTHS[width]}, color_scheme=scheme, **options)
+    page, said = context.new_page(), list[str]()
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: said.append(f"dialog {dialog.message}"))
+    page.add_init_script(REPORT)
+    yield page, said
+    context.close()
+
+
+LOOKS = [(1280, "light"), (390, "dark"), (1280, "dark"), (390, "light")]
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_each_page_is_quiet_and_fits(chromium: Browser, served: Served, look: tuple[int, str]) -> None:
+    with opened(chromium, *look) as (page, said):
+        for path in pages_of(served.app):
+            answer = page.goto(served.url + path)
+            assert answer is not None
+            assert answer.status == 200, path
+            assert page.title() != "pwned"
+            wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert (said, wide) == ([], 0), path
+
+
+@pytest.mark.one_in_each("look", "place")
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("place", PLACES)
+def test_each_page_is_accessible(chromium: Browser, served: Served, place: int, look: tuple[int, str]) -> None:
+    path = pages_of(served.app)[place]
+    with opened(chromium, *look) as (page, _):
+        page.goto(served.url + path)
+        found = Axe().run(page)
+        assert [(one["id"], one["nodes"][0]["html"]) for one in found.response["violations"]] == [], path
+
+
+def test_nothing_of_a_job_runs_even_without_the_policy(chromium: Browser, served: Served) -> None:
+    with opened(chromium, bypass_csp=True) as (page, said):
+        for path in pages_of(served.app):
+            page.goto(served.url + path)
+            assert page.evaluate("document.title") != "pwned", path
+            assert page.evaluate("document.querySelectorAll('[onerror], [onload], main script, main img').length") == 0
+        assert said == []
+
+
+def test_an_injected_element_of_htmx_is_refused(chromium: Browser, served: Served) -> None:
+    with opened(chromium) as (page, _):
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(served.url + "/queues")
+        page.evaluate(
+            """() => {
+                const bad = document.createElement("div");
+                bad.setAttribute("hx-get", "/audit?injected");
+                bad.setAttribute("hx-trigger", "load");
+                document.getElementById("main").append(bad);
+                htmx.process(bad);
+            }"""
+        )
+        page.goto(served.url + "/workers")
+        assert [url for url in asked if "injected" in url] == []
+
+
+def test_a_page_is_fetched_again_in_place(chromium: Browser, served: Served) -> None:
+    with opened(chromium) as (page, said):
+        page.goto(served.url + "/queues")
+        row = page.locator("tr", has_text="webhooks")
+        before = int(row.locator("td.num").nth(4).inner_text())
+        page.locator("tbody a").nth(1).focus()
+        page.evaluate("document.querySelector('tbody').dataset.kept = 'yes'")
+        served.app.queue("webhooks").push({"more": 1}, delay=3600)
+        page.evaluate("document.getElementById('main').dispatchEvent(new Event('stale'))")
+        expect(row.locator("td.num").nth(4)).to_have_text(str(before + 1))
+        assert page.evaluate("document.querySelector('tbody').dataset.kept") == "yes"
+        assert page.evaluate("document.activeElement.matches('tbody a')")
+        assert said == []
+
+
+def test_every_act_works_without_scripts(chromium: Browser, served: Served) -> None:
+    queue = served.app.queue("by-hand")
+    queue.push_many([{"n": number} for number in range(60)])
+    with opened(chromium, java_script_enabled=False) as (page, _):
+        page.goto(f"{served.url}/queues/by-hand")
+        page.get_by_role("link", name="Pause…").click()
+        page.get_by_label("Why, and until when?").fill("a test")
+        page.get_by_role("button", name="Pause by-hand").click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("is paused")
+        page.get_by_role("link", name="Resume…").click()
+        page.get_by_role("button", name="Resume by-hand").click()
+        expect(page.get_by_role("link", name="Pause…")).to_be_visible()
+        page.goto(f"{served.url}/jobs?queue=by-hand")
+        page.locator(".pick").first.check()
+        page.get_by_role("button", name="Cancel the ticked…").click()
+        page.get_by_role("button", name="Cancel 1 job").click()
+        page.goto(f"{served.url}/jobs?queue=by-hand&state=ready")
+        page.get_by_role("link", name="Cancel all that match…").click()
+        page.get_by_role("button", name="Cancel 5").click()
+        _until_empty(page, f"{served.url}/jobs?queue=by-hand&state=ready")
+        page.get_by_label("Theme").click()
+        expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    assert queue.size().total == 0
+
+
+def _until_empty(page: Page, address: str) -> None:
+    for _ in range(600):
+        page.goto(address)
+        if "No ready job" in page.get_by_role("heading", level=1).inner_text():
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError("the bulk work does not end")
+
+
+def test_who_reads_sees_no_act(chromium: Browser, served_guarded: Served) -> None:
+    with opened(chromium) as (page, said):
+        page.goto(served_guarded.url + "/queues/orders")
+        page.get_by_label("Token").fill(READ)
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("orders")
+        expect(page.get_by_role("link", name="Pause…")).to_have_count(0)
+        page.goto(served_guarded.url + "/jobs?state=dead")
+        expect(page.locator(".pick")).to_have_count(0)
+        page.get_by_role("button", name="Log out").click()
+        expect(page.get_by_label("Token")).to_be_visible()
+        page.get_by_label("Token").fill(OPERATE)
+        page.get_by_role("button", name="Log in").click()
+        page.goto(served_guarded.url + "/queues/orders")
+        expect(page.get_by_role("link", name="Pause…")).to_have_count(1)
+        assert said == []
+
+
+def test_a_form_of_another_site_changes_nothing(chromium: Browser, served: Served) -> None:
+    served.app.queue("victim").push({})
+    with opened(chromium) as (page, _):
+        page.goto(served.url + "/queues/victim")
+        csrf = page.locator('input[name="csrf"]').first.get_attribute("value")
+        other = served.url.replace("127.0.0.1", "localhost")
+        page.goto(other + "/more")
+        page.evaluate(
+            """([url, csrf]) => {
+                const form = document.createElement("form");
+                form.method = "post"; form.action = url;
+                for (const [name, value] of [["csrf", csrf], ["note", "evil"]]) {
+                    const field = document.createElement("input");
+                    field.name = name; field.value = value; form.append(field);
+                }
+                document.body.append(form); form.submit();
+            }""",
+            [served.url + "/pause/victim", csrf],
+        )
+        page.wait_for_timeout(0)
+        page.goto(served.url + "/queues/victim")
+    assert not served.app.queue("victim").settings.paused
+
+
+def test_keys_lead_to_pages(chromium: Browser, served: Served) -> None:
+    with opened(chromium) as (page, _):
+        page.goto(served.url + "/queues")
+        page.keyboard.press("j")
+        assert page.evaluate("document.activeElement.matches('tbody th a')")
+        page.keyboard.press("/")
+        page.keyboard.type("gw")
+        expect(page.get_by_role("searchbox", name="Search jobs")).to_have_value("gw")
+        page.locator("h1").click()
+        page.evaluate("document.activeElement.blur()")
+        page.keyboard.press("g")
+        page.keyboard.press("w")
+        expect(page).to_have_url(f"{served.url}/workers")
+
+
+def test_odd_names_have_pages(chromium: Browser, served: Served) -> None:
+    name = "a/b c?d#e%f"
+    served.app.queue(name).push({})
+    with opened(chromium) as (page, said):
+        page.goto(served.url + "/queues")
+        page.get_by_role("link", name=name).click()
+        expect(page).to_have_url(f"{served.url}/queues/{quote(name, safe='')}")
+        expect(page.get_by_role("heading", level=1)).to_contain_text(name)
+        assert said == []
