@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from socket import socket
@@ -82,6 +83,8 @@ def serve(stanchion: Stanchion, tokens: list[Token], settings: ServingSettings, 
         timeout_graceful_shutdown=5,
         h11_max_incomplete_event_size=64 * 1024,
     )
+    for one in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again once it has stopped
+        signal.signal(one, lambda *_: None)
     server = _Server(config, started)
     server.run()
     return server.started
