@@ -14,7 +14,7 @@ from stanchion.manager.server.streams.outgoing import Outgoing
 from stanchion.manager.server.streams.receivers import ReceiverStream
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.rules.jobs import created
-from stanchion.stores.wire.messages import pb
+from stanchion.stores.wire.messages import pb, read, written
 from stanchion.stores.wire.receive import LARGEST
 from stanchion_conformance.harness import new_job
 
@@ -24,9 +24,9 @@ def sent(payload: str = "{}") -> Sent:
 
 
 async def sent_by(one: Outgoing) -> pb.Down:
-    down = await one.next()
-    assert down is not None
-    return down
+    data = await one.next()
+    assert data is not None
+    return read(pb.Down, data)
 
 
 def run(case: Callable[[], Awaitable[None]]) -> None:
@@ -52,7 +52,7 @@ def test_what_waits_goes_in_one_message() -> None:
         await asyncio.sleep(0)
         assert not waiting.done()
         one.say(draining=True)
-        assert (await waiting) == pb.Down(draining=True)
+        assert (await waiting) == written(pb.Down(draining=True))
 
     run(case)
 

@@ -106,6 +106,8 @@ class Codec(Generic[R]):
         self._places: dict[Any, tuple[int, Callable[[Any], Any] | None]] = {}
         self._absent: list[Any] = []
         self._fresh: list[tuple[int, Callable[[], Any]]] = []
+        self._all: Callable[[Any], tuple[Any, ...]] | None = None
+        """Returns all fields of a message, if the record has the same, each of them always."""
         for index, (name, default) in enumerate(list(defaults.items())[leading:]):
             part = parts.get(name)
             carried = names.get(name, name + (part.suffix if part else ""))
@@ -122,6 +124,10 @@ class Codec(Generic[R]):
                 self._fresh.append((index, absent))
             if part:
                 self._parts.append((carried, part.carry))
+        same = self._values is None and not (leading or parts) and len(self._carried) > 1
+        described = [message.DESCRIPTOR.fields_by_name[name] for name in self._carried]
+        if same and all(map(_plain, described, self._absent)):
+            self._all = attrgetter(*self._carried)
 
     @property
     def one(self) -> Part:
@@ -134,6 +140,8 @@ class Codec(Generic[R]):
 
     def fields(self, record: R) -> dict[str, Any]:
         """Return the fields of the message for a record, as `build` takes them."""
+        if self._all is not None:
+            return dict(zip(self._carried, record, strict=True))  # type: ignore[call-overload]
         values: Any = record if self._values is None else self._values(record)
         if self._leading:
             values = values[self._leading :]
@@ -147,6 +155,8 @@ class Codec(Generic[R]):
 
     def taken(self, message: Any, *leading: Any) -> R:
         """Return the record in a message, with its leading fields. InvalidInput if a field has an impossible value."""
+        if self._all is not None:
+            return tuple.__new__(self.record, self._all(message))  # type: ignore[type-var]
         values = self._absent.copy()
         for field, value in message.ListFields():
             place = self._places.get(field)
@@ -172,6 +182,12 @@ def _defaults(record: Any) -> dict[str, Any]:
             one.name: one.default if one.default_factory is MISSING else one.default_factory for one in fields(record)
         }
     return {name: record._field_defaults.get(name, MISSING) for name in record._fields}
+
+
+def _plain(field: Any, absent: Any) -> bool:
+    """Return True for a field of a number or text that is always there; `absent`: what a record has without it."""
+    several = field.has_presence or field.is_repeated or field.message_type is not None
+    return not several and absent == field.default_value
 
 
 def _absent(field: Any, part: Part | None) -> Any:

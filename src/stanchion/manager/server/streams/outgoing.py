@@ -11,7 +11,7 @@ from stanchion.manager.dispatch.receiver import Guard, Sent
 from stanchion.manager.leadership.owner import Owned
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.wire.jobs import JOB
-from stanchion.stores.wire.messages import pb
+from stanchion.stores.wire.messages import build, pb, written
 from stanchion.stores.wire.receive import HELD, LARGEST
 
 MOST_BYTES: Final = 16 * 1024 * 1024
@@ -23,7 +23,8 @@ class Outgoing:
 
     def __init__(self) -> None:
         self.unsent_bytes = 0
-        self._jobs: deque[Any] = deque()
+        self._jobs: deque[bytes] = deque()
+        """Messages with nothing but jobs."""
         self._guard: Guard | None = None
         self._settled: list[Lease] = []
         self._lost: list[Lease] = []
@@ -42,11 +43,10 @@ class Outgoing:
 
     def send(self, jobs: Sequence[Sent], guard: Guard) -> None:
         """Add jobs; of several guards the one that ends first holds for all that are unsent."""
-        for row, epoch, number in jobs:
-            job = JOB.to_message(row)
-            job.epoch, job.slice = epoch, number
-            self.unsent_bytes += job.ByteSize()
-            self._jobs.append(job)
+        fields = [{**JOB.fields(row), "epoch": epoch, "slice": number} for row, epoch, number in jobs]
+        pieces = _pieces(fields)
+        self.unsent_bytes += sum(map(len, pieces))
+        self._jobs += pieces
         if self._guard is None or _end(guard) < _end(self._guard):
             self._guard = guard
         self._some.set()
@@ -86,7 +86,7 @@ class Outgoing:
         self._closed = True
         self._some.set()
 
-    async def next(self) -> pb.Down | None:
+    async def next(self) -> bytes | None:
         """Wait for something to send; return the next message, or None at the end."""
         await self._some.wait()
         if self._closed:
@@ -99,23 +99,35 @@ class Outgoing:
             **self._other,
         )
         self._settled, self._lost, self._cancel, self._newly, self._other = [], [], [], 0, {}
-        was_full = self.full
+        was_full, pieces = self.full, list[bytes]()
         if self._jobs and self._guard is not None:
-            self._add_jobs(down)
+            pieces = self._taken()
             down.heard_us, down.lease_left_us = self._guard.heard or 0, max(0, self._guard.lease_left)
         self.freed = was_full and not self.full
         if not self._jobs:
             self._guard = None
             self._some.clear()
-        return down
+        # Messages that are joined as bytes are one message with the jobs of all.
+        return b"".join((written(down), *pieces))
 
-    def _add_jobs(self, down: Any) -> None:
+    def _taken(self) -> list[bytes]:
+        """Return the jobs that go in the next message."""
+        pieces: list[bytes] = []
         size = 0
-        while self._jobs and (not size or size + self._jobs[0].ByteSize() <= LARGEST):
-            job = self._jobs.popleft()
-            size += job.ByteSize()
-            down.jobs.append(job)
+        while self._jobs and (not size or size + len(self._jobs[0]) <= LARGEST):
+            pieces.append(self._jobs.popleft())
+            size += len(pieces[-1])
         self.unsent_bytes -= size
+        return pieces
+
+
+def _pieces(jobs: Sequence[dict[str, Any]]) -> list[bytes]:
+    """Return messages with jobs, each of at most LARGEST bytes unless a single job takes more."""
+    data = written(build(pb.Down, {"jobs": jobs}))
+    if len(data) <= LARGEST or len(jobs) == 1:
+        return [data]
+    half = len(jobs) // 2
+    return _pieces(jobs[:half]) + _pieces(jobs[half:])
 
 
 def _end(guard: Guard) -> int:

@@ -28,7 +28,7 @@ from stanchion.manager.server.tokens import Caller
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.leases import Lease
-from stanchion.stores.wire.messages import pb, read, written
+from stanchion.stores.wire.messages import pb, read
 from stanchion.stores.wire.outcomes import Reported, reported
 from stanchion.stores.wire.receive import HELD, LANES, WORKER_ROW
 from stanchion.stores.wire.statuses import Status
@@ -145,19 +145,18 @@ class Receivers:
 
     def _acceptable(self, caller: Caller, messages: Sequence[pb.Outcome], *, texts: bool) -> list[Reported]:
         """Return the outcomes that the caller may report."""
-        found: list[Reported] = []
-        for message in messages:
-            try:
-                one = reported(message)
-                args = {"outcomes": [one]}
-                if texts:
-                    door.check_texts(one)
-                door.check("settle", args)
-                access.check(self._store, caller, "settle", args)
-            except StanchionError as error:
-                log.warning("an outcome of %s for job %.40r is left: %s", caller.name, message.id, error)
-            else:
-                found.append(one)
+        try:
+            found = list(map(reported, messages))
+            args = {"outcomes": found}
+            if texts:
+                door.check_texts(found)
+            door.check("settle", args)
+            access.check(self._store, caller, "settle", args)
+        except StanchionError as error:
+            if len(messages) > 1:  # some of them may be good
+                return [one for message in messages for one in self._acceptable(caller, [message], texts=texts)]
+            log.warning("an outcome of %s for job %.40r is left: %s", caller.name, messages[0].id, error)
+            return []
         return found
 
 
@@ -209,6 +208,6 @@ class ReceiverStream:
     async def write(self, engine: Engine) -> None:
         """Write what is to be sent."""
         while (down := await self.outgoing.next()) is not None:
-            await self.context.write(written(down))
+            await self.context.write(down)
             if self.outgoing.freed:
                 engine.changed(self)
