@@ -58,7 +58,7 @@ _NEW = {
 
 PUSHED = f"""
     WITH given AS (
-        SELECT * FROM jsonb_to_recordset(CAST(:jobs AS jsonb)) AS given (
+        SELECT given.* {{told}} FROM jsonb_to_recordset(CAST(:jobs AS jsonb)) AS given (
             id uuid, queue text, payload text, task text, priority int2, run_at bigint, delay float8,
             headers text, tenant text, key text, order_key text, limits text, flow_root uuid, flow_node uuid,
             flow_index int, flow_after text, origin uuid, max_attempts int, timeout float8, lane int, waits_kind text,
@@ -88,10 +88,20 @@ _FINISHED_IN_RANGE = """(given.id = ANY (ARRAY(
 
 
 def pushes(
-    where: str = "", more: str = "", returning: str = "queue", counts: str = "", answer: str = "", **new: str
+    where: str = "",
+    more: str = "",
+    told: str = "",
+    returning: str = "queue",
+    counts: str = "",
+    answer: str = "",
+    **new: str,
 ) -> Pushing:
-    """Return the two forms of a push: of ids made together, and of others. `new`: the values of further columns."""
-    parts = {"where": where, "more": more, "returning": returning, "counts": counts, "answer": answer}
+    """Return the two forms of a push: of ids made together, and of others.
+
+    `more`: further fields of given jobs; `told`: what is worked out of a job once, for `new`, the values of further
+    columns.
+    """
+    parts = {"where": where, "more": more, "told": told, "returning": returning, "counts": counts, "answer": answer}
     parts["new"] = listed(LIVE_COLUMNS, **{**_NEW, **new})
     together, apart = (text(PUSHED.format(finished=one, **parts)) for one in (_FINISHED_IN_RANGE, _FINISHED))
     return Pushing(together, apart)

@@ -25,6 +25,7 @@ _STARTS = f"""
 """
 _PUSH = pushes(
     more=", runs boolean, worker text",
+    told=f", {_STARTS} AS starts",
     returning="id, queue, state",
     counts="""
         UNION ALL SELECT :of_queue, 'reserved', count(*) FROM stored
@@ -34,12 +35,12 @@ _PUSH = pushes(
         WHEN (SELECT count(*) FROM stored WHERE state = 'running') < (SELECT count(*) FROM given WHERE runs)
             THEN (SELECT CAST(coalesce(jsonb_agg(id), '[]') AS text) FROM stored WHERE state = 'running')
     END""",
-    state=f"CASE WHEN {_STARTS} THEN 'running' WHEN waits_kind IS NULL THEN 'queued' ELSE 'waiting' END",
-    attempts=f"CASE WHEN {_STARTS} THEN 1 ELSE 0 END",
-    token=f"CASE WHEN {_STARTS} THEN CAST(:token AS text) END",
-    worker=f"CASE WHEN {_STARTS} THEN coalesce(worker, CAST(:holder AS text)) END",
-    lease_until=f"CASE WHEN worker IS NULL AND {_STARTS} THEN {NOW} + CAST(:lease_micros AS bigint) END",
-    started_at=f"CASE WHEN {_STARTS} THEN {NOW} END",
+    state="CASE WHEN starts THEN 'running' WHEN waits_kind IS NULL THEN 'queued' ELSE 'waiting' END",
+    attempts="CASE WHEN starts THEN 1 ELSE 0 END",
+    token="CASE WHEN starts THEN CAST(:token AS text) END",
+    worker="CASE WHEN starts THEN coalesce(worker, CAST(:holder AS text)) END",
+    lease_until=f"CASE WHEN worker IS NULL AND starts THEN {NOW} + CAST(:lease_micros AS bigint) END",
+    started_at=f"CASE WHEN starts THEN {NOW} END",
 )
 
 
