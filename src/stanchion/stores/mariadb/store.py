@@ -79,7 +79,7 @@ class MariaDBStore(SqlStore):
             outcomes=outcomes,
             recovery=recovery,
             claims=Claims(db, claims, unseen, reservations, outcomes),
-            starts=Starts(db, transactions, jobs, pushes, general, reservations),
+            starts=Starts(db, transactions, jobs, queues, pushes, general, reservations, pushes),
             staging=Staging(db, transactions, jobs, queues, pushes, commits, values, staged, plain),
             queries=Queries(db, jobs),
             stats=MariaDBStats(db),

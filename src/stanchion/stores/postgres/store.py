@@ -81,7 +81,7 @@ class PostgresStore(SqlStore):
         unseen = UnseenReservations(transactions, jobs, queues, recovery, general_due, reservations)
         by_ids = PostgresByIds(db, queues, reservations, general)
         routes = PostgresClaims(db, queues, reservations, two_trips, general, unseen, by_ids)
-        starts = Starts(db, transactions, jobs, pushes, general, reservations)
+        starts = Starts(db, transactions, jobs, queues, pushes, general, reservations)
 
         staged = CopyStaged(db, StagedJobs(db))
         verbs = Verbs(

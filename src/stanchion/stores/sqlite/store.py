@@ -77,7 +77,7 @@ class SqliteStore(SqlStore):
             outcomes=outcomes,
             recovery=recovery,
             claims=Claims(db, general, unseen, reservations, outcomes),
-            starts=Starts(db, transactions, jobs, pushes, general, reservations),
+            starts=Starts(db, transactions, jobs, queues, pushes, general, reservations, pushes),
             staging=Staging(db, transactions, jobs, queues, pushes, commits, values, staged, plain),
             queries=Queries(db, jobs),
             stats=Stats(db),

@@ -90,17 +90,26 @@ class Push:
         push_in = self._held_keys.respected(jobs, self.push_in)
         return push_within(self._transactions, jobs, tx, push_in, repeat=repeat)
 
-    def push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:
+    def push_in(
+        self,
+        run: Runner,
+        jobs: Sequence[NewJob],
+        *,
+        again: bool = False,
+        begun: Callable[[JobRow], JobRow] = lambda row: row,
+    ) -> list[Pushed]:
+        """See `Pushes`; `begun`: returns the row of a new job as it is stored, those of jobs that run with a token."""
         if self._db.dialect.single_writer:
             # The rows exist, unless the connection has just opened another file, which may lack them.
             self._queues.make_in(run, {job.queue for job in jobs})
         self._queues.use_lanes(run, {job.queue for job in jobs if job.lane != UNLANED})
         now = self._db.clock(run)
         results = self._jobs.stored(run, [job.id for job in jobs])  # the push is a repeat
-        rows = [created(job, now) for job in jobs if job.id not in results]
+        rows = [begun(created(job, now)) for job in jobs if job.id not in results]
         inserted = self._inserts.insert(run, list({row.id: row for row in rows}.values()), singly=again)
-        results |= {row.id: Pushed(row.id, row.run_at, row.enqueued_at) for row in inserted}
-        self._jobs.count_events(run, [(row.queue, "pushed") for row in inserted])
+        results |= {row.id: Pushed(row.id, row.run_at, row.enqueued_at, token=row.token) for row in inserted}
+        reserved = [(row.queue, "reserved") for row in inserted if row.token is not None]
+        self._jobs.count_events(run, [(row.queue, "pushed") for row in inserted] + reserved)
         if again:
             results |= self._jobs.undo_ended(run, inserted)
         for job in jobs:
