@@ -33,7 +33,7 @@ def monitor_of(seen: Snapshot, limits: Thresholds) -> Monitor:
 
 def _of_queue(one: QueueSample, bands: dict[BandName, BandFigures]) -> QueueFigures:
     ordered = tuple(bands[band.name] for band in BANDS if band.name in bands)
-    return QueueFigures(one.settings.name, one.settings.paused, one.stats.states, ordered)
+    return QueueFigures(one.settings.name, one.settings.paused, one.stats.states, ordered, one.stats.totals)
 
 
 def _figures(seen: Snapshot, limits: Thresholds) -> dict[str, dict[BandName, BandFigures]]:

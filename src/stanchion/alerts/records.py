@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from stanchion.core.service_levels import BandName
-from stanchion.stores.records.queues import Sizes
+from stanchion.stores.records.queues import Counts, Sizes
 
 Level = Literal["now", "soon"]
 """`now`: a person should look at once; `soon`: today."""
@@ -123,12 +123,13 @@ class BandFigures:
 
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
-    """The live jobs of a queue: `size` is exact; `bands` has those bands that have jobs."""
+    """The live jobs of a queue: `size` is exact; `bands` are those that have jobs; `totals` are since it was made."""
 
     queue: str
     paused: bool
     size: Sizes
     bands: tuple[BandFigures, ...]
+    totals: Counts
 
     @property
     def alert_percent(self) -> float:
@@ -141,6 +142,7 @@ class QueueFigures:
             "queue": self.queue,
             "paused": self.paused,
             "size": self.size._asdict(),
+            "totals": self.totals._asdict(),
             "alert_percent": self.alert_percent,
             "bands": [one.as_json() for one in self.bands],
         }

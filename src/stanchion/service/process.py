@@ -32,7 +32,8 @@ def run_worker_process(settings: WorkerSettings, processes: int = 1) -> int:
 
     logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
     whole(processes, "processes", 1, MOST_PROCESSES)
-    checked_port(settings.health_port)
+    if checked_port(settings.health_port) is None and (settings.metrics or settings.store_metrics):
+        raise InvalidInput("metrics are served on the port of health: give --health-port, such as 8017")
     return work(settings) if processes == 1 else Supervisor(settings, processes).run()
 
 
@@ -51,6 +52,8 @@ def work(settings: WorkerSettings, parent: int | None = None) -> int:
         timeout=settings.timeout,
         lanes=settings.lanes,
         order=settings.order,
+        metrics=settings.metrics,
+        store_metrics=settings.store_metrics,
     )
     stuck = threading.Event()
 

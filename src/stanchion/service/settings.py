@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 
+from stanchion.telemetry.server import LOOPBACK
 from stanchion.worker.order import Order
-from stanchion.worker.status import LOOPBACK
 
 EXIT_OK, EXIT_UNUSABLE = 0, 2
 """Exit codes of a worker process: stopped as asked, and unusable settings."""
@@ -36,6 +36,8 @@ class WorkerSettings:
     timeout: float | None = None
     lanes: tuple[str, ...] = ()
     order: Order = "priority"
+    metrics: bool = False
+    store_metrics: bool = False
 
     def to_json(self) -> str:
         """Return the settings as text, for the command line of a child."""

@@ -17,8 +17,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from stanchion.alerts.alerts import monitor
+from stanchion.alerts.collector import StoreCollector
 from stanchion.core.backoff import Backoff
+from stanchion.service.loading import load
 from stanchion.service.settings import EXIT_OK, EXIT_UNUSABLE, WorkerSettings
+from stanchion.telemetry.prometheus import MULTIPROCESS_VARIABLE, exposed, forget_child, registry_of_children
+from stanchion.telemetry.server import Route, probes
 from stanchion.worker.signals import Calls
 from stanchion.worker.status import REWRITE, Status, StatusReporter
 
@@ -28,16 +33,19 @@ TICK = 0.2
 SETTLED = 10.0
 """Seconds after which a child counts as well started, which resets its back-off."""
 
+_FROZEN = 12 * REWRITE
+"""Seconds after which a child that has not written its status counts as frozen, so that a restart is due."""
+
 STOP_SECONDS_MAX = 15.0
 """Seconds beyond the grace period after which a child that was asked to stop is killed."""
 
 
 class Child:
-    """One worker process and its replacements."""
+    """One worker process and its replacements. `metrics`: the folder of the values that it counts, if it does."""
 
-    def __init__(self, settings: WorkerSettings, status_file: Path) -> None:
-        self._settings = replace(settings, health_file=str(status_file), health_port=None)
-        self._status_file = status_file
+    def __init__(self, settings: WorkerSettings, status_file: Path, metrics: Path | None = None) -> None:
+        self._settings = replace(settings, health_file=str(status_file), health_port=None, store_metrics=False)
+        self._status_file, self._metrics = status_file, metrics
         self._backoff = Backoff(first=0.5, longest=30.0)
         self._process: subprocess.Popen[bytes] | None = None
         self._started_at = self._start_at = 0.0
@@ -57,6 +65,8 @@ class Child:
         code = self._process.poll()
         if code is None:
             return
+        if self._metrics is not None:
+            forget_child(str(self._metrics), self._process.pid)
         self._process = None
         self.code = code
         self.finished = stopping or code in (EXIT_OK, EXIT_UNUSABLE)
@@ -71,13 +81,21 @@ class Child:
         self._status_file.unlink(missing_ok=True)
         command = [sys.executable, "-m", "stanchion.service.process", self._settings.to_json(), str(os.getpid())]
         # In its own session, so that Ctrl-C in a terminal reaches only the supervisor, which passes it on once.
-        self._process = subprocess.Popen(command, start_new_session=True)  # noqa: S603 - our own command
+        kept = {} if self._metrics is None else {MULTIPROCESS_VARIABLE: str(self._metrics)}
+        self._process = subprocess.Popen(command, env={**os.environ, **kept}, start_new_session=True)  # noqa: S603
         self._started_at = time.monotonic()
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process."""
         if self._process is not None:
             self._process.send_signal(number)
+
+    def frozen(self) -> bool:
+        """Return True if the process runs, and has not written its status for long."""
+        try:
+            return self._process is not None and time.time() - self._status_file.stat().st_mtime > _FROZEN
+        except OSError:
+            return False
 
     def trouble(self) -> str | None:
         """Return what is wrong with this child, or None."""
@@ -103,17 +121,33 @@ class Supervisor:
 
     def run(self) -> int:
         """Run until stopped, or until all processes have finished; return the exit code."""
-        reporter = StatusReporter(
-            *(self._status, self._settings.health_file, self._settings.health_port, self._settings.health_host)
-        )
         with self._calls, tempfile.TemporaryDirectory(prefix="stanchion-") as folder:
+            metrics = Path(folder, "metrics") if self._settings.metrics else None
+            reporter = StatusReporter(
+                *(self._status, self._settings.health_file, self._settings.health_port, self._settings.health_host),
+                self._routes(metrics),
+            )
             files = [Path(folder, f"worker-{number}") for number in range(self._processes)]
-            self._children = [Child(self._settings, file) for file in files]
+            self._children = [Child(self._settings, file, metrics) for file in files]
             reporter.start()
             try:
                 return self._keep()
             finally:
                 reporter.stop()
+
+    def _routes(self, metrics: Path | None) -> dict[str, Route]:
+        routes = probes(self._frozen, lambda: self._status()["reason"])
+        if metrics is not None:
+            metrics.mkdir()
+            registry = registry_of_children(str(metrics))
+            if self._settings.store_metrics:
+                context = load(self._settings.target).context
+                StoreCollector(lambda: monitor(context)).register(registry)
+            routes["/metrics"] = exposed(registry)
+        return routes
+
+    def _frozen(self) -> str | None:
+        return "a worker process is frozen" if any(child.frozen() for child in self._children) else None
 
     def _keep(self) -> int:
         passed_on, kill_at = 0, float("inf")

@@ -90,6 +90,11 @@ class Claimer:
         """Start the thread; it claims once the worker is `registered`."""
         self._thread.start()
 
+    @property
+    def alive(self) -> bool:
+        """True while its thread runs."""
+        return self._thread.is_alive()
+
     def registered(self) -> None:
         """Signal that the store knows the worker, so that its jobs do not count as lost."""
         self._registered.set()

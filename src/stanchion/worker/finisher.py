@@ -76,6 +76,11 @@ class Finisher:
         """Start the thread."""
         self._thread.start()
 
+    @property
+    def alive(self) -> bool:
+        """True while its thread runs."""
+        return self._thread.is_alive()
+
     def put(self, finished: Finished) -> None:
         """Hand over a finished attempt; never blocks."""
         self._pending.append(finished)

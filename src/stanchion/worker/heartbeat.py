@@ -49,6 +49,11 @@ class Heartbeat:
         self._thread.start()
 
     @property
+    def alive(self) -> bool:
+        """True while its thread runs."""
+        return self._thread.is_alive()
+
+    @property
     def steady(self) -> bool:
         """False during an outage of the store and shortly after, while live workers may look dead."""
         return self._steadiness.steady

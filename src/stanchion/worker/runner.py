@@ -20,6 +20,7 @@ from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Abandon
 from stanchion.stores.rules.lost_leases import start_of
 from stanchion.tasks.execution import Unrunnable, not_begun
+from stanchion.telemetry.jobs import JobMetrics
 from stanchion.worker.attempt import Attempt, Finished, Running, interrupted, not_started, raised, returned, timed_out
 from stanchion.worker.default_timeouts import DefaultTimeouts
 from stanchion.worker.loop import Loops
@@ -46,8 +47,9 @@ class Runners:
         room: Callable[[], None],
         stuck: Callable[[], None],
         defaults: DefaultTimeouts,
+        metrics: JobMetrics | None = None,
     ) -> None:
-        self._context, self._most = context, threads
+        self._context, self._most, self._metrics = context, threads, metrics
         self._finish, self._room, self._stuck = finish, room, stuck
         self.defaults = defaults
         self._buffer: SimpleQueue[JobRow | None] = SimpleQueue()
@@ -98,7 +100,7 @@ class Runners:
         for slot in self.running.copy():
             attempt = self.running.pop(slot, None)
             if attempt is not None:
-                self._finish(interrupted(attempt))
+                self._end(attempt, interrupted(attempt))
                 self._ask_to_stop(slot, attempt)
 
     def stop(self) -> None:
@@ -129,7 +131,7 @@ class Runners:
         threading.Thread(target=self._work, name="stanchion-runner", daemon=True).start()
 
     def _work(self) -> None:
-        buffer, running, finish = self._buffer, self.running, self._finish
+        buffer, running, finish, metrics = self._buffer, self.running, self._finish, self._metrics
         slot = self._slots.get()
         while (row := buffer.get()) is not None:
             attempt = self._prepared(row)
@@ -143,6 +145,8 @@ class Runners:
                 finished = self._run(slot, attempt, seconds)
                 if running.pop(slot, None) is None:
                     return  # given up meanwhile: another thread has replaced this one
+                if metrics is not None:
+                    metrics.ended(row, time.monotonic() - attempt.began, finished[0])
                 finish(finished)
                 del attempt, finished  # free them while the runner is idle
             if buffer.qsize() <= self.low_water:
@@ -194,11 +198,17 @@ class Runners:
         if self._context.events.hears("start"):
             self._context.events.fire("start", attempt.job)
 
+    def _end(self, attempt: Attempt, finished: Finished) -> None:
+        if self._metrics is not None:
+            self._metrics.ended(attempt.row, time.monotonic() - attempt.began, finished[0])
+        self._finish(finished)
+
     def _ended(self, slot: int, finished: Finished) -> None:
         """Handle the end of an async attempt; called in the loop's thread."""
-        if self.running.pop(slot, None) is None:
+        attempt = self.running.pop(slot, None)
+        if attempt is None:
             return
-        self._finish(finished)
+        self._end(attempt, finished)
         self._slots.put(slot)
         if self._buffer.qsize() <= self.low_water:
             self._room()
@@ -207,7 +217,7 @@ class Runners:
         """Give back an async attempt on a blocked loop, and ignore how it ends."""
         attempt = self.running.pop(slot, None)
         if attempt is not None:
-            self._finish(interrupted(attempt))
+            self._end(attempt, interrupted(attempt))
             self._slots.put(next(self._numbers))
             if self._buffer.qsize() <= self.low_water:
                 self._room()
@@ -221,7 +231,7 @@ class Runners:
             "job %s (%s) does not stop after its time-out of %g s; its thread is abandoned",
             *(attempt.row.id, attempt.row.task, limit.seconds),
         )
-        self._finish(timed_out(attempt, limit))
+        self._end(attempt, timed_out(attempt, limit))
         self._slots.put(next(self._numbers))
         if attempt.work.is_async:
             self.loops.replace_current()

@@ -13,6 +13,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
+from stanchion.alerts.alerts import monitor
+from stanchion.alerts.collector import StoreCollector
 from stanchion.context.context import Context, HasContext
 from stanchion.core.checks import checked_name, positive_seconds, seconds_of, whole
 from stanchion.core.ids import NAME_MAX, process_id
@@ -20,6 +22,9 @@ from stanchion.errors import InvalidInput, SchemaMismatch, StoreUnavailable
 from stanchion.jobs.options import named_queues
 from stanchion.stores.protocol import BehindManagers
 from stanchion.stores.records.workers import Beat, WorkerRow
+from stanchion.telemetry.jobs import JobMetrics
+from stanchion.telemetry.prometheus import exposed
+from stanchion.telemetry.server import LOOPBACK, Answer, Route, probes
 from stanchion.worker.alone import Alone
 from stanchion.worker.attempt import not_started
 from stanchion.worker.claimer import Claimer
@@ -33,7 +38,7 @@ from stanchion.worker.runner import Runners
 from stanchion.worker.scheduler import Scheduler
 from stanchion.worker.served_queues import ServedQueues, checked_lanes
 from stanchion.worker.signals import Calls
-from stanchion.worker.status import LOOPBACK, Status, StatusReporter, checked_port
+from stanchion.worker.status import Status, StatusReporter, checked_port
 
 log = logging.getLogger("stanchion.worker")
 
@@ -56,6 +61,9 @@ class Worker:
     "red"; `health_port` serves the same as JSON on `health_host`, with status 200 or 503. `name`: the beginning of its
     id, which shows it in lists and in its jobs (None: the host's name); several workers may have the same. `timeout`:
     seconds that an attempt may run if neither its job, its task, its queue nor the app says so.
+
+    `metrics`: serve metrics for Prometheus on `health_port`, at /metrics; `store_metrics`: with those of all queues and
+    alerts, which cost a reading of the store every 15 seconds. Raises MissingExtra without its client library.
 
     `lanes`: of some queues, the lanes to serve, `{"orders": range(0, 16)}` or `"orders=0-15"`; other workers serve the
     rest. `order`: which queue goes first: "priority", the one with the job of the highest priority, in turn where these
@@ -82,6 +90,8 @@ class Worker:
         timeout: float | timedelta | None = None,
         lanes: Mapping[str, range] | str | Iterable[str] | None = None,
         order: Order = "priority",
+        metrics: bool = False,
+        store_metrics: bool = False,
     ) -> None:
         self._threads = whole(threads, "threads", 1, THREADS_MAX)
         self.context = context = app.context
@@ -102,6 +112,11 @@ class Worker:
         self._health = Health(silence=2 * self._every)
         self._health_file, self._health_port = health_file, checked_port(health_port)
         self._health_host = health_host
+        self._metrics = JobMetrics() if metrics else None
+        if store_metrics:
+            if self._metrics is None:
+                raise InvalidInput("store_metrics is served beside metrics: ask for both")
+            StoreCollector(lambda: monitor(context)).register(self._metrics.registry)
         self._calls = Calls()
         self._started = False
         self._state = "running"
@@ -121,11 +136,13 @@ class Worker:
             self._served = self._checked_queues()
             with suppress(StoreUnavailable, SchemaMismatch):  # the first beat raises and logs it again
                 _ = self.context.store
-            self._reporter = StatusReporter(self._status, self._health_file, self._health_port, self._health_host)
+            self._reporter = StatusReporter(
+                self._status, self._health_file, self._health_port, self._health_host, self._routes()
+            )
             self._started = True
             self._finisher = Finisher(self.context, self._health, self._settled)
             self._runners = Runners(
-                self.context, self._threads, self._finisher.put, self._room, self._stuck, self._defaults
+                self.context, self._threads, self._finisher.put, self._room, self._stuck, self._defaults, self._metrics
             )
             self._claimer = Claimer(
                 *(self.context, self.id, self._served, self._order, self._threads, self._poll),
@@ -272,8 +289,43 @@ class Worker:
     def _trouble(self) -> str | None:
         return self._health.trouble() or (self._runners.loops.trouble() if self._started else None)
 
+    def _routes(self) -> dict[str, Route]:
+        routes = probes(
+            self._dead_thread, lambda: self._trouble() or (None if self._state == "running" else "stopping")
+        )
+        if self._metrics is not None:
+            exposed_now = exposed(self._metrics.registry)
+
+            def metrics() -> Answer:
+                self._sample()
+                return exposed_now()
+
+            routes["/metrics"] = metrics
+        return routes
+
+    def _dead_thread(self) -> str | None:
+        """Return which thread of the worker has died, as only a restart brings it back; None: none has."""
+        alive = {
+            "claimer": self._claimer.alive,
+            "finisher": self._finisher.alive,
+            "heartbeat": self._heartbeat.alive,
+        }
+        dead = [name for name in alive if not alive[name]] if self._state == "running" else []
+        return f"the {dead[0]} has died" if dead else None
+
+    def _sample(self) -> None:
+        if self._metrics is not None:
+            self._metrics.sample(
+                slots=self._threads,
+                running_jobs=len(self._runners.running),
+                reserved_jobs=self._claimer.reserved,
+                unstored_outcomes=self._finisher.backlog,
+                healthy=self._trouble() is None,
+            )
+
     def _status(self) -> Status:
         trouble = self._trouble()
+        self._sample()  # for the supervisor, which serves what this process keeps in files
         return {
             "status": "red" if trouble else "ok",
             "reason": trouble,

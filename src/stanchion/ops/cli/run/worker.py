@@ -31,7 +31,13 @@ HeartbeatEvery = Annotated[
 Poll = Annotated[str | None, typer.Option(help="Time between polls of all workers together; by default the app's.")]
 UntilEmpty = Annotated[bool, typer.Option("--until-empty", help="Stop once no job is due or running.")]
 HealthFile = Annotated[str | None, typer.Option(metavar="FILE", help="Keep a line in this file: ok or red, and why.")]
-HealthPort = Annotated[int | None, typer.Option(help="Serve health by HTTP on this port: 200 or 503, and JSON.")]
+HealthPort = Annotated[
+    int | None, typer.Option(help="Serve health by HTTP on this port: /livez, /readyz, and / with more, as JSON.")
+]
+Metrics = Annotated[bool, typer.Option("--metrics", help="Serve metrics for Prometheus on that port: /metrics.")]
+StoreMetrics = Annotated[
+    bool, typer.Option("--store-metrics", help="With those of all queues and alerts; for one process of the fleet.")
+]
 HealthHost = Annotated[str, typer.Option(metavar="ADDRESS", help="Address to serve health on; 0.0.0.0 for all.")]
 Name = Annotated[
     str | None, typer.Option(help="How the workers' ids begin, in lists and in jobs; by default the host's name.")
@@ -68,6 +74,8 @@ def worker(
     timeout: Timeout = None,
     lanes: Lanes = None,
     order: OrderOfQueues = "priority",
+    metrics: Metrics = False,
+    store_metrics: StoreMetrics = False,
     log_level: LogLevel = "info",
 ) -> Exit:
     """Run jobs until SIGTERM or Ctrl-C; a second one stops at once.
@@ -99,6 +107,8 @@ def worker(
         timeout=optional_duration(timeout, "--timeout"),
         lanes=tuple(lanes or ()),
         order=checked_order(order),
+        metrics=metrics or store_metrics,
+        store_metrics=store_metrics,
     )
     return Exit(run_worker_process(settings, processes))
 

@@ -1,0 +1,1 @@
+"""What a process tells probes and Prometheus about itself, on one port."""
