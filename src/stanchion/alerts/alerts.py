@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from stanchion.alerts.figures import monitor_of
@@ -12,13 +12,25 @@ from stanchion.alerts.reading.windows import KIND, LIMITS, limits_in, read_value
 from stanchion.alerts.records import Monitor
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.context.context import Context
+from stanchion.partitions.store import with_partitions
+from stanchion.pipelines import Pipeline
+from stanchion.stores.protocol import Store
 
 
 def monitor(context: Context, limits: Mapping[str, Any] | None = None) -> Monitor:
     """Read the store once; return its figures and alerts. `limits`: beside those stored, see `Thresholds`."""
-    given = Thresholds().changed(limits or {})
-    seen = snapshot_of(context)
-    return monitor_of(seen, Thresholds().changed({**seen.limits, **(limits or {})}) if seen.limits else given)
+    return _monitor(lambda: context.fresh_store, context.registry.pipelines.values(), limits or {})
+
+
+def monitor_of_store(store: Store) -> Monitor:
+    """Return the same of a store without an app; the stations of pipelines are not known then."""
+    return _monitor(lambda: with_partitions(store), (), {})
+
+
+def _monitor(store: Callable[[], Store], pipelines: Iterable[Pipeline], limits: Mapping[str, Any]) -> Monitor:
+    Thresholds().changed(limits)  # refuse wrong ones before reading
+    seen = snapshot_of(store, pipelines)
+    return monitor_of(seen, Thresholds().changed({**seen.limits, **limits}))
 
 
 def stored_limits(context: Context) -> dict[str, float]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from stanchion.alerts.records import BandFigures, Monitor
-from stanchion.telemetry.prometheus import client
+from stanchion.telemetry.prometheus import metric_families
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -44,7 +44,7 @@ class StoreCollector:
 
     def collect(self) -> Iterator[Any]:
         """Yield the metrics."""
-        core = client().core
+        core = metric_families()
         seen = self._seen()
         up = core.GaugeMetricFamily("stanchion_store_up", "1 while the store answers.")
         up.add_metric([], seen.at is not None)

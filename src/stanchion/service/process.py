@@ -54,6 +54,7 @@ def work(settings: WorkerSettings, parent: int | None = None) -> int:
         order=settings.order,
         metrics=settings.metrics,
         store_metrics=settings.store_metrics,
+        metrics_file=settings.metrics_file,
     )
     stuck = threading.Event()
 

@@ -38,6 +38,7 @@ class WorkerSettings:
     order: Order = "priority"
     metrics: bool = False
     store_metrics: bool = False
+    metrics_file: str | None = None
 
     def to_json(self) -> str:
         """Return the settings as text, for the command line of a child."""

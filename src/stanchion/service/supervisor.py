@@ -22,7 +22,9 @@ from stanchion.alerts.collector import StoreCollector
 from stanchion.core.backoff import Backoff
 from stanchion.service.loading import load
 from stanchion.service.settings import EXIT_OK, EXIT_UNUSABLE, WorkerSettings
-from stanchion.telemetry.prometheus import MULTIPROCESS_VARIABLE, exposed, forget_child, registry_of_children
+from stanchion.telemetry.counts import Sums, sums_in
+from stanchion.telemetry.jobs import WorkerCollector
+from stanchion.telemetry.prometheus import exposed, new_registry
 from stanchion.telemetry.server import Route, probes
 from stanchion.worker.signals import Calls
 from stanchion.worker.status import REWRITE, Status, StatusReporter
@@ -41,11 +43,20 @@ STOP_SECONDS_MAX = 15.0
 
 
 class Child:
-    """One worker process and its replacements. `metrics`: the folder of the values that it counts, if it does."""
+    """One worker process and its replacements."""
 
-    def __init__(self, settings: WorkerSettings, status_file: Path, metrics: Path | None = None) -> None:
-        self._settings = replace(settings, health_file=str(status_file), health_port=None, store_metrics=False)
-        self._status_file, self._metrics = status_file, metrics
+    def __init__(self, settings: WorkerSettings, status_file: Path) -> None:
+        self._metrics_file = status_file.with_suffix(".metrics") if settings.metrics else None
+        self._settings = replace(
+            settings,
+            health_file=str(status_file),
+            health_port=None,
+            metrics=False,
+            store_metrics=False,
+            metrics_file=None if self._metrics_file is None else str(self._metrics_file),
+        )
+        self._status_file = status_file
+        self._past = Sums()
         self._backoff = Backoff(first=0.5, longest=30.0)
         self._process: subprocess.Popen[bytes] | None = None
         self._started_at = self._start_at = 0.0
@@ -65,8 +76,9 @@ class Child:
         code = self._process.poll()
         if code is None:
             return
-        if self._metrics is not None:
-            forget_child(str(self._metrics), self._process.pid)
+        self._past.add(self._counted(), gauges=False)
+        if self._metrics_file is not None:
+            self._metrics_file.unlink(missing_ok=True)
         self._process = None
         self.code = code
         self.finished = stopping or code in (EXIT_OK, EXIT_UNUSABLE)
@@ -81,14 +93,24 @@ class Child:
         self._status_file.unlink(missing_ok=True)
         command = [sys.executable, "-m", "stanchion.service.process", self._settings.to_json(), str(os.getpid())]
         # In its own session, so that Ctrl-C in a terminal reaches only the supervisor, which passes it on once.
-        kept = {} if self._metrics is None else {MULTIPROCESS_VARIABLE: str(self._metrics)}
-        self._process = subprocess.Popen(command, env={**os.environ, **kept}, start_new_session=True)  # noqa: S603
+        self._process = subprocess.Popen(command, start_new_session=True)  # noqa: S603 - our own command
         self._started_at = time.monotonic()
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process."""
         if self._process is not None:
             self._process.send_signal(number)
+
+    def add_to(self, sums: Sums) -> None:
+        """Add what this process and those before it have counted."""
+        sums.add(self._past)
+        sums.add(self._counted())
+
+    def _counted(self) -> Sums:
+        try:
+            return Sums() if self._metrics_file is None else sums_in(self._metrics_file.read_text())
+        except OSError:
+            return Sums()
 
     def frozen(self) -> bool:
         """Return True if the process runs, and has not written its status for long."""
@@ -122,29 +144,34 @@ class Supervisor:
     def run(self) -> int:
         """Run until stopped, or until all processes have finished; return the exit code."""
         with self._calls, tempfile.TemporaryDirectory(prefix="stanchion-") as folder:
-            metrics = Path(folder, "metrics") if self._settings.metrics else None
             reporter = StatusReporter(
                 *(self._status, self._settings.health_file, self._settings.health_port, self._settings.health_host),
-                self._routes(metrics),
+                self._routes(),
             )
             files = [Path(folder, f"worker-{number}") for number in range(self._processes)]
-            self._children = [Child(self._settings, file, metrics) for file in files]
+            self._children = [Child(self._settings, file) for file in files]
             reporter.start()
             try:
                 return self._keep()
             finally:
                 reporter.stop()
 
-    def _routes(self, metrics: Path | None) -> dict[str, Route]:
+    def _routes(self) -> dict[str, Route]:
         routes = probes(self._frozen, lambda: self._status()["reason"])
-        if metrics is not None:
-            metrics.mkdir()
-            registry = registry_of_children(str(metrics))
+        if self._settings.metrics:
+            registry = new_registry()
+            WorkerCollector(self._sums).register(registry)
             if self._settings.store_metrics:
                 context = load(self._settings.target).context
                 StoreCollector(lambda: monitor(context)).register(registry)
             routes["/metrics"] = exposed(registry)
         return routes
+
+    def _sums(self) -> Sums:
+        found = Sums()
+        for child in self._children:
+            child.add_to(found)
+        return found
 
     def _frozen(self) -> str | None:
         return "a worker process is frozen" if any(child.frozen() for child in self._children) else None

@@ -20,6 +20,7 @@ from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit, Rollback
 from stanchion.stores.rules.unanswered import ShardUnavailable
 from stanchion.tasks.execution import report, unstorable
+from stanchion.telemetry.counts import JobCounts
 from stanchion.worker.attempt import Finished
 from stanchion.worker.health import Health
 
@@ -40,6 +41,7 @@ TRIES = 3
 REPEAT = 60.0
 """Seconds until a job whose outcome could not be stored runs again."""
 
+_GOOD = frozenset((JobState.DONE, JobState.SCHEDULED, JobState.READY))
 _OUTCOME = itemgetter(0)  # called by built-ins, without a frame for each job
 
 
@@ -56,8 +58,14 @@ class Finisher:
     `settled` is called after each group, with the queues of its jobs.
     """
 
-    def __init__(self, context: Context, health: Health, settled: Callable[[Collection[str]], None]) -> None:
-        self._context, self._health, self._settled = context, health, settled
+    def __init__(
+        self,
+        context: Context,
+        health: Health,
+        settled: Callable[[Collection[str]], None],
+        metrics: JobCounts | None = None,
+    ) -> None:
+        self._context, self._health, self._settled, self._metrics = context, health, settled, metrics
         self._pending: deque[Finished] = deque()
         self._idle = False
         self._sign = threading.Event()
@@ -234,6 +242,10 @@ class Finisher:
         ]
 
     def _tell(self, group: Sequence[Finished], states: Sequence[JobState | None]) -> None:
+        if self._metrics is not None:
+            self._metrics.fold()
+            if not _GOOD.issuperset(states):
+                self._metrics.stored([outcome.lease.queue if outcome else None for outcome, _, _ in group], states)
         hears = self._context.events.hears
         heard = any(hears(event) for event in ("success", "failure", "retry", "dead"))
         lost = []

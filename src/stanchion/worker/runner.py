@@ -20,7 +20,7 @@ from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Abandon
 from stanchion.stores.rules.lost_leases import start_of
 from stanchion.tasks.execution import Unrunnable, not_begun
-from stanchion.telemetry.jobs import JobMetrics
+from stanchion.telemetry.counts import JobCounts
 from stanchion.worker.attempt import Attempt, Finished, Running, interrupted, not_started, raised, returned, timed_out
 from stanchion.worker.default_timeouts import DefaultTimeouts
 from stanchion.worker.loop import Loops
@@ -47,7 +47,7 @@ class Runners:
         room: Callable[[], None],
         stuck: Callable[[], None],
         defaults: DefaultTimeouts,
-        metrics: JobMetrics | None = None,
+        metrics: JobCounts | None = None,
     ) -> None:
         self._context, self._most, self._metrics = context, threads, metrics
         self._finish, self._room, self._stuck = finish, room, stuck

@@ -27,7 +27,9 @@ REWRITE = 5.0
 
 
 class StatusReporter:
-    """Writes `status()` to a file, and serves it by HTTP at `/`: 200 when ok, 503 when red; `routes`: further paths."""
+    """Writes `status()` to a file, and serves it by HTTP at `/`: 200 when ok, 503 when red; `routes`: further paths.
+
+    `others`: further files, kept up to date together with the first."""
 
     def __init__(
         self,
@@ -36,9 +38,11 @@ class StatusReporter:
         port: int | None,
         host: str = LOOPBACK,
         routes: Mapping[str, Route] | None = None,
+        others: Mapping[str | Path, Callable[[], str]] | None = None,
     ) -> None:
         self._status = status
         self._file = None if file is None else Path(file)
+        self._others = {Path(other): text for other, text in (others or {}).items()}
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._server = None if port is None else ProbeServer({"/": self._answer, **(routes or {})}, host, port)
@@ -69,26 +73,28 @@ class StatusReporter:
         return Answer(200 if status["status"] == "ok" else 503, "application/json", json.dumps(status).encode())
 
     def _keep_file(self) -> None:
+        assert self._file is not None  # noqa: S101 - only started with one
         written, written_at = "", 0.0
         while True:
             stopping = self._stopping.is_set()
             status = self._status()
             word = line_of(status)
+            for other, text in self._others.items():
+                self._write(other, text())
             if word != written or time.monotonic() - written_at >= REWRITE:
-                self._write(f"{word}\n")
+                self._write(self._file, f"{word}\n")
                 written, written_at = word, time.monotonic()
             if stopping:
                 return
             self._stopping.wait(TICK)
 
-    def _write(self, text: str) -> None:
-        assert self._file is not None  # noqa: S101 - only started with one
-        temporary = self._file.with_name(f".{self._file.name}.{os.getpid()}")
+    def _write(self, file: Path, text: str) -> None:
+        temporary = file.with_name(f".{file.name}.{os.getpid()}")
         try:
             temporary.write_text(text)
-            temporary.replace(self._file)
+            temporary.replace(file)
         except OSError as error:
-            log.warning("can't write the health file %s: %s", self._file, error)
+            log.warning("can't write the health file %s: %s", file, error)
 
 
 def checked_port(port: Any) -> int | None:

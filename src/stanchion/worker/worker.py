@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from stanchion.alerts.alerts import monitor
 from stanchion.alerts.collector import StoreCollector
@@ -22,9 +22,10 @@ from stanchion.errors import InvalidInput, SchemaMismatch, StoreUnavailable
 from stanchion.jobs.options import named_queues
 from stanchion.stores.protocol import BehindManagers
 from stanchion.stores.records.workers import Beat, WorkerRow
-from stanchion.telemetry.jobs import JobMetrics
-from stanchion.telemetry.prometheus import exposed
-from stanchion.telemetry.server import LOOPBACK, Answer, Route, probes
+from stanchion.telemetry.counts import JobCounts, Sums
+from stanchion.telemetry.jobs import WorkerCollector
+from stanchion.telemetry.prometheus import exposed, new_registry
+from stanchion.telemetry.server import LOOPBACK, Route, probes
 from stanchion.worker.alone import Alone
 from stanchion.worker.attempt import not_started
 from stanchion.worker.claimer import Claimer
@@ -39,6 +40,9 @@ from stanchion.worker.scheduler import Scheduler
 from stanchion.worker.served_queues import ServedQueues, checked_lanes
 from stanchion.worker.signals import Calls
 from stanchion.worker.status import Status, StatusReporter, checked_port
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 log = logging.getLogger("stanchion.worker")
 
@@ -64,6 +68,7 @@ class Worker:
 
     `metrics`: serve metrics for Prometheus on `health_port`, at /metrics; `store_metrics`: with those of all queues and
     alerts, which cost a reading of the store every 15 seconds. Raises MissingExtra without its client library.
+    `metrics_file`: keep the counts of this worker there, for a supervisor.
 
     `lanes`: of some queues, the lanes to serve, `{"orders": range(0, 16)}` or `"orders=0-15"`; other workers serve the
     rest. `order`: which queue goes first: "priority", the one with the job of the highest priority, in turn where these
@@ -92,6 +97,7 @@ class Worker:
         order: Order = "priority",
         metrics: bool = False,
         store_metrics: bool = False,
+        metrics_file: str | Path | None = None,
     ) -> None:
         self._threads = whole(threads, "threads", 1, THREADS_MAX)
         self.context = context = app.context
@@ -112,11 +118,11 @@ class Worker:
         self._health = Health(silence=2 * self._every)
         self._health_file, self._health_port = health_file, checked_port(health_port)
         self._health_host = health_host
-        self._metrics = JobMetrics() if metrics else None
-        if store_metrics:
-            if self._metrics is None:
-                raise InvalidInput("store_metrics is served beside metrics: ask for both")
-            StoreCollector(lambda: monitor(context)).register(self._metrics.registry)
+        self._metrics = JobCounts() if metrics or metrics_file is not None else None
+        self._metrics_file = metrics_file
+        self._registry = None if not metrics else self._new_registry(of_store=store_metrics)
+        if store_metrics and not metrics:
+            raise InvalidInput("store_metrics is served beside metrics: ask for both")
         self._calls = Calls()
         self._started = False
         self._state = "running"
@@ -137,10 +143,11 @@ class Worker:
             with suppress(StoreUnavailable, SchemaMismatch):  # the first beat raises and logs it again
                 _ = self.context.store
             self._reporter = StatusReporter(
-                self._status, self._health_file, self._health_port, self._health_host, self._routes()
+                *(self._status, self._health_file, self._health_port, self._health_host, self._routes()),
+                {} if self._metrics_file is None else {self._metrics_file: lambda: self._sums().text()},
             )
             self._started = True
-            self._finisher = Finisher(self.context, self._health, self._settled)
+            self._finisher = Finisher(self.context, self._health, self._settled, self._metrics)
             self._runners = Runners(
                 self.context, self._threads, self._finisher.put, self._room, self._stuck, self._defaults, self._metrics
             )
@@ -293,14 +300,8 @@ class Worker:
         routes = probes(
             self._dead_thread, lambda: self._trouble() or (None if self._state == "running" else "stopping")
         )
-        if self._metrics is not None:
-            exposed_now = exposed(self._metrics.registry)
-
-            def metrics() -> Answer:
-                self._sample()
-                return exposed_now()
-
-            routes["/metrics"] = metrics
+        if self._registry is not None:
+            routes["/metrics"] = exposed(self._registry)
         return routes
 
     def _dead_thread(self) -> str | None:
@@ -313,19 +314,25 @@ class Worker:
         dead = [name for name in alive if not alive[name]] if self._state == "running" else []
         return f"the {dead[0]} has died" if dead else None
 
-    def _sample(self) -> None:
-        if self._metrics is not None:
-            self._metrics.sample(
-                slots=self._threads,
-                running_jobs=len(self._runners.running),
-                reserved_jobs=self._claimer.reserved,
-                unstored_outcomes=self._finisher.backlog,
-                healthy=self._trouble() is None,
-            )
+    def _new_registry(self, *, of_store: bool) -> CollectorRegistry:
+        registry, context = new_registry(), self.context
+        WorkerCollector(self._sums).register(registry)
+        if of_store:
+            StoreCollector(lambda: monitor(context)).register(registry)
+        return registry
+
+    def _sums(self) -> Sums:
+        assert self._metrics is not None  # noqa: S101 - only asked for then
+        return self._metrics.sums(
+            slots=self._threads,
+            running_jobs=len(self._runners.running),
+            reserved_jobs=self._claimer.reserved,
+            unstored_outcomes=self._finisher.backlog,
+            healthy=self._trouble() is None,
+        )
 
     def _status(self) -> Status:
         trouble = self._trouble()
-        self._sample()  # for the supervisor, which serves what this process keeps in files
         return {
             "status": "red" if trouble else "ok",
             "reason": trouble,

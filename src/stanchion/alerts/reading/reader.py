@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
 from typing import cast
 
 from stanchion.alerts.reading.jobs import JobReads
 from stanchion.alerts.reading.parts import read_schedules, read_semaphores, read_streams, stations_of
 from stanchion.alerts.reading.windows import limits_in, read_values, windows_in
 from stanchion.alerts.snapshot import QueueSample, Snapshot
-from stanchion.context.context import Context
 from stanchion.errors import SchemaMismatch, StoreUnavailable
 from stanchion.partitions.store import PartitionedStore
+from stanchion.pipelines import Pipeline
 from stanchion.stores.protocol import BehindManagers, Store
 from stanchion.stores.records.managers import ManagerStatus
 
 
-def snapshot_of(context: Context) -> Snapshot:
-    """Read a snapshot. A store that can't be used is one, too; InvalidInput is raised if none is named."""
+def snapshot_of(store: Callable[[], Store], pipelines: Iterable[Pipeline]) -> Snapshot:
+    """Read a snapshot of a store, which is opened for it. A store that can't be used is a snapshot, too.
+
+    `pipelines`: those that the code of this process declares.
+    """
     try:
-        return _read(context, context.fresh_store)
+        return _read(store(), pipelines)
     except (StoreUnavailable, SchemaMismatch) as error:
         return Snapshot(trouble=str(error))
 
 
-def _read(context: Context, store: Store) -> Snapshot:
+def _read(store: Store, pipelines: Iterable[Pipeline]) -> Snapshot:
     store.check()
     asked = time.monotonic()
     now = store.now()
@@ -52,7 +56,7 @@ def _read(context: Context, store: Store) -> Snapshot:
         semaphores=read_semaphores(store),
         streams=read_streams(store, workers, now),
         schedules=read_schedules(store, now),
-        stations=stations_of(context.registry.pipelines.values()),
+        stations=stations_of(pipelines),
         managers=_managers(store),
         recent=recent,
         hour=hour,

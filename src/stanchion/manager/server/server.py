@@ -45,6 +45,12 @@ class ManagerServer:
         self._health = health.aio.HealthServicer()
         self._looking: asyncio.Task[None] | None = None
         self._port = settings.listen.port
+        self._answers = True
+
+    @property
+    def serving(self) -> bool:
+        """True while it takes new calls, and its store answers."""
+        return self._answers and not self._guard.draining
 
     @property
     def address(self) -> str:
@@ -116,20 +122,19 @@ class ManagerServer:
 
     async def _look(self) -> None:
         """Tell the health service whether the store answers."""
-        answers = True
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             try:
                 await self._calls.run(self._store.now)
             except StanchionError as error:
-                if answers:
+                if self._answers:
                     log.warning("the store does not answer: %s", error)
-                answers = False
+                self._answers = False
             else:
-                if not answers:
+                if not self._answers:
                     log.info("the store answers again")
-                answers = True
-            await self._tell(serving=answers)
+                self._answers = True
+            await self._tell(serving=self._answers)
 
     async def _tell(self, *, serving: bool) -> None:
         for name in SERVICES:

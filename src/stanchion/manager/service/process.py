@@ -9,23 +9,37 @@ from collections.abc import Callable
 
 from stanchion.manager.server.settings import ServerSettings
 from stanchion.manager.service.manager import Manager
+from stanchion.manager.service.probes import ProbeSettings, serve_probes
 from stanchion.stores.protocol import Store
 
 log = logging.getLogger("stanchion.manager")
 
 
-def run_manager(store: Store, settings: ServerSettings, grace: float, started: Callable[[Manager], None]) -> None:
+def run_manager(
+    store: Store,
+    settings: ServerSettings,
+    grace: float,
+    started: Callable[[Manager], None],
+    probes: ProbeSettings | None = None,
+) -> None:
     """Serve a store until SIGTERM or SIGINT, then let calls finish for up to `grace` seconds; a second one: at once.
 
-    Call it in the main thread. `started` is called once it listens. Raises InvalidInput for settings that it refuses to
-    start with, StoreUnavailable and SchemaMismatch for a store that can't be used.
+    Call it in the main thread. `started` is called once it listens. `probes`: where it serves probes and metrics.
+    Raises InvalidInput for settings that it refuses to start with, StoreUnavailable and SchemaMismatch for a store that
+    can't be used.
     """
     settings.check()
     store.check()
-    asyncio.run(_run(store, settings, grace, started))
+    asyncio.run(_run(store, settings, grace, started, probes))
 
 
-async def _run(store: Store, settings: ServerSettings, grace: float, started: Callable[[Manager], None]) -> None:
+async def _run(
+    store: Store,
+    settings: ServerSettings,
+    grace: float,
+    started: Callable[[Manager], None],
+    probes: ProbeSettings | None,
+) -> None:
     manager = Manager(store, settings)
     stop, at_once = asyncio.Event(), asyncio.Event()
 
@@ -35,6 +49,7 @@ async def _run(store: Store, settings: ServerSettings, grace: float, started: Ca
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled)
+    served = None if probes is None else serve_probes(manager, store, probes)
     await manager.start()
     try:
         started(manager)
@@ -42,3 +57,5 @@ async def _run(store: Store, settings: ServerSettings, grace: float, started: Ca
         log.info("stopping: calls under way may take %.0f s more", grace)
     finally:
         await manager.stop(grace, at_once)
+        if served is not None:
+            served.stop()

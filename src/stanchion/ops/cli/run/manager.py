@@ -18,13 +18,15 @@ from stanchion.manager.server.tokens import Caller, Tokens, token_of, tokens_in
 from stanchion.ops.cli.console.given import duration
 from stanchion.ops.cli.console.root import RUN, cli
 from stanchion.ops.cli.console.session import Session, command
-from stanchion.ops.cli.run.worker import refuse_level
+from stanchion.ops.cli.run.worker import HealthHost, HealthPort, Metrics, StoreMetrics, refuse_level
 from stanchion.service.settings import LOG_FORMAT
 from stanchion.stores.registry import open_store, shown_url
 from stanchion.stores.wire.transport import TOKEN_VARIABLE
+from stanchion.worker.status import checked_port
 
 if TYPE_CHECKING:
     from stanchion.manager.service.manager import Manager
+    from stanchion.manager.service.probes import ProbeSettings
 
 manager_cli = typer.Typer(help="Serve the store to clients without a database connection; show what managers do.")
 cli.add_typer(manager_cli, name="manager", rich_help_panel=RUN)
@@ -69,6 +71,10 @@ def manager(
     compress: Annotated[bool, typer.Option("--compress", help="Compress answers (gzip).")] = False,
     threads: Annotated[int, typer.Option(help="Calls of the store at once.")] = 16,
     grace: Annotated[str, typer.Option(help="Time for calls under way to finish after SIGTERM or Ctrl-C.")] = "30s",
+    health_port: HealthPort = None,
+    health_host: HealthHost = "127.0.0.1",
+    metrics: Metrics = False,
+    store_metrics: StoreMetrics = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Serve the store to clients without a database connection, until SIGTERM or Ctrl-C.
@@ -82,6 +88,7 @@ def manager(
     settings = _settings(listen, tokens, (tls_cert, tls_key, tls_client_ca), threads, compress=compress)
     if advertise is not None:
         settings = replace(settings, advertise=advertised_address(advertise))
+    probes = _probes(health_port, health_host, metrics=metrics, store_metrics=store_metrics)
     logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
     store = open_store(url)
 
@@ -95,7 +102,7 @@ def manager(
             session.out.say(f"serving {answer['store']} to clients of {answer['url']}")
 
     try:
-        run_manager(store, settings, duration(grace, "--grace"), started)
+        run_manager(store, settings, duration(grace, "--grace"), started, probes)
     finally:
         store.close()
 
@@ -120,6 +127,16 @@ def _service() -> Callable[..., None]:
             raise
         raise MissingExtra("grpc", "a manager") from None
     return run_manager
+
+
+def _probes(port: int | None, host: str, *, metrics: bool, store_metrics: bool) -> ProbeSettings | None:
+    from stanchion.manager.service.probes import ProbeSettings
+
+    if checked_port(port) is None:
+        if metrics or store_metrics:
+            raise InvalidInput("metrics are served on the port of health: give --health-port, such as 8017")
+        return None
+    return ProbeSettings(port or 0, host, metrics, store_metrics)
 
 
 def _settings(

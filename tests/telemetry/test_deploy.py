@@ -1,0 +1,184 @@
+"""The dashboard, the alert rules and the manifests, against what is exported and served."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import promql_parser
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry
+from typer.testing import CliRunner
+
+from stanchion import Stanchion, Worker
+from stanchion.alerts.alerts import monitor_of_store
+from stanchion.alerts.collector import StoreCollector
+from stanchion.manager.dispatch.figures import EngineStatus
+from stanchion.manager.service.metrics import ManagerCollector
+from stanchion.ops.cli import cli
+from stanchion.stores.memory import MemoryStore
+from stanchion.stores.records.managers import QueueFigures
+from tests.telemetry.scrape import get
+from tests.worker.conftest import ended, until
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+OF_THE_SCRAPE = frozenset({"instance", "job", "le"})
+MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+
+
+def dashboard() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((DEPLOY / "grafana" / "stanchion.json").read_text("utf-8"))
+    return found
+
+
+def rules() -> list[dict[str, Any]]:
+    groups = yaml.safe_load((DEPLOY / "prometheus" / "stanchion.rules.yml").read_text("utf-8"))["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def expressions() -> dict[str, str]:
+    """All expressions, by where they stand."""
+    found = {f"rule {rule['alert']}": rule["expr"] for rule in rules()}
+    for panel in dashboard()["panels"]:
+        found |= {f"{panel['title']} {one['refId']}": one["expr"] for one in panel["targets"]}
+    return {where: text.replace("$queue", ".*") for where, text in found.items()}
+
+
+@pytest.fixture(scope="module")
+def exported() -> dict[str, set[str]]:
+    """The labels of each sample that workers, managers and stores export."""
+    store = MemoryStore()
+    app = Stanchion(store=store)
+
+    @app.task(name="fails", queue="mail", max_attempts=1)
+    def fails() -> None:
+        raise ValueError
+
+    job = fails.enqueue()
+    app.queue("idle").push({})
+    worker = Worker(app, metrics=True)
+    worker.start()
+    ended(app, job.id)
+    store.clock_offset = 1000.0
+    registry = worker._registry
+    assert registry is not None
+    until(lambda: "stanchion_jobs_died_total" in _samples(registry))
+    of_worker = _samples(registry)
+    worker.stop(0)
+    return {**of_worker, **_samples(_of_manager()), **_samples(_of_store(store))}
+
+
+def _of_manager() -> CollectorRegistry:
+    registry = CollectorRegistry()
+    status = EngineStatus((QueueFigures("mail", 1, 2, 3.0, 4, 5, 6, 7, 8, 9, 10),), (), 1, 2, 3, True)
+    ManagerCollector(lambda: status, lambda: True).register(registry)
+    return registry
+
+
+def _of_store(store: MemoryStore) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    StoreCollector(lambda: monitor_of_store(store)).register(registry)
+    return registry
+
+
+def _samples(registry: CollectorRegistry) -> dict[str, set[str]]:
+    return {sample.name: set(sample.labels) for family in registry.collect() for sample in family.samples}
+
+
+def selectors(expression: str) -> Iterator[tuple[str, set[str]]]:
+    """Yield the metrics of an expression, each with the labels by which it is selected."""
+    for name, inside in re.findall(r"(stanchion_\w+)(?:\{([^}]*)\})?", expression):
+        yield name, set(re.findall(r"(\w+)\s*[=!]", inside))
+
+
+@pytest.mark.parametrize("where", expressions())
+def test_an_expression_asks_for_what_is_exported(where: str, exported: dict[str, set[str]]) -> None:
+    expression = expressions()[where]
+    promql_parser.parse(expression)
+    found = list(selectors(expression))
+    assert found
+    for name, labels in found:
+        assert name in exported, f"{where}: no {name}"
+        assert labels <= exported[name] | OF_THE_SCRAPE
+    grouped = {label.strip() for inside in re.findall(r"by \(([^)]*)\)", expression) for label in inside.split(",")}
+    assert grouped <= set.union(*(exported[name] for name, _ in found)) | OF_THE_SCRAPE, where
+
+
+def test_rules_name_a_section_of_the_docs_and_labels_that_they_keep() -> None:
+    for rule in rules():
+        page, _, anchor = rule["annotations"]["runbook"].partition("#")
+        text = (ROOT / page).read_text("utf-8")
+        assert not anchor or "{{" in anchor or f"\n### {anchor}\n" in text, rule["alert"]
+        assert rule["labels"]["severity"] in ("page", "ticket")
+        used = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
+        kept = re.findall(r"by \(([^)]*)\)", rule["expr"])
+        assert not kept or used <= {label.strip() for label in kept[0].split(",")}, rule["alert"]
+
+
+def test_names_and_units_are_by_convention(exported: dict[str, set[str]]) -> None:
+    ours = {name for name in exported if name.startswith("stanchion_") and not name.endswith("_created")}
+    assert all(re.fullmatch(r"[a-z_]+", name) for name in ours)
+    assert not [name for name in ours if re.search(r"_(ms|millis|minutes|percent)\b", name)]
+
+
+def test_every_metric_is_documented(exported: dict[str, set[str]]) -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text("utf-8")
+    bases = {re.sub(r"_(bucket|sum|count|created)$", "", name) for name in exported if name.startswith("stanchion_")}
+    assert {name for name in bases if f"`{name}`" not in page} == set()
+    told = set(re.findall(r"^\| `(stanchion_\w+)`", page, re.MULTILINE))
+    assert told == bases
+
+
+def test_panels_do_not_overlap() -> None:
+    places = [panel["gridPos"] for panel in dashboard()["panels"]]
+    cells = [(x, y) for p in places for x in range(p["x"], p["x"] + p["w"]) for y in range(p["y"], p["y"] + p["h"])]
+    assert len(cells) == len(set(cells))
+    assert all(p["x"] + p["w"] <= 24 for p in places)
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda path: path.stem)
+def test_manifests_are_valid(manifest: Path) -> None:
+    documents = list(yaml.safe_load_all(manifest.read_text("utf-8")))
+    assert documents
+    for document in documents:
+        kubernetes_validate.validate(document, "1.33", strict=True)
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda path: path.stem)
+def test_manifests_probe_paths_that_are_served_with_options_that_exist(manifest: Path) -> None:
+    *_, workload = yaml.safe_load_all(manifest.read_text("utf-8"))
+    template = workload["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    args = container["args"]
+    helped = CliRunner().invoke(cli, [args[1], "--help"], env={"COLUMNS": "300", "TERM": "dumb"}).output
+    options = {arg.partition("=")[0] for arg in args if arg.startswith("--")}
+    assert all(option in helped for option in options)
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert str(ports["health"]) == template["metadata"]["annotations"]["prometheus.io/port"]
+    assert any(str(ports["health"]) in arg for arg in args)
+    for name, probe in container.items():
+        if name.endswith("Probe"):
+            assert probe["httpGet"] == {"path": probe["httpGet"]["path"], "port": "health"}
+    assert container["livenessProbe"]["httpGet"]["path"] == "/livez"
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+def test_the_paths_of_the_probes_are_served() -> None:
+    app = Stanchion("memory://")
+    app.task(name="t", queue="q")(print)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    worker = Worker(app, health_port=port)
+    worker.start()
+    try:
+        assert [get(port, path)[0] for path in ("/livez", "/readyz")] == [200, 200]
+    finally:
+        worker.stop(0)
