@@ -20,7 +20,20 @@ from stanchion.app import Stanchion
 from stanchion.ops.web.access.callers import Token, Tokens
 from stanchion.ops.web.access.headers import SECURITY, policy
 from stanchion.ops.web.door import Door
-from stanchion.ops.web.pages import audit, bulk, frame, job, jobs, queue, queues, schedules, semaphores, workers
+from stanchion.ops.web.events import Events
+from stanchion.ops.web.pages import (
+    audit,
+    bulk,
+    frame,
+    job,
+    jobs,
+    overview,
+    queue,
+    queues,
+    schedules,
+    semaphores,
+    workers,
+)
 from stanchion.ops.web.site import Site
 
 STATIC: Final = Path(__file__).with_name("static")
@@ -43,7 +56,8 @@ def site_app(site: Site) -> ASGIApp:
         yield
         site.close()
 
-    routes = [*_routes(Door(site)), Mount("/static", StaticFiles(directory=STATIC))]
+    door = Door(site)
+    routes = [*_routes(door), Route("/events", Events(door).stream), Mount("/static", StaticFiles(directory=STATIC))]
     starlette = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: _missing, 405: _missing})
     return Secured(starlette)
 
@@ -51,7 +65,8 @@ def site_app(site: Site) -> ASGIApp:
 def _routes(door: Door) -> list[Route]:
     page = door.page
     return [
-        Route("/", page(frame.first)),
+        Route("/", page(overview.show)),
+        Route("/on-it", page(overview.be_on_it), methods=["POST"]),
         Route("/login", door.login, methods=["GET", "POST"]),
         Route("/logout", page(frame.log_out, open_to_all=True), methods=["POST"]),
         Route("/theme", page(frame.choose_theme, open_to_all=True), methods=["POST"]),

@@ -62,6 +62,13 @@ class Door:
 
         return endpoint
 
+    def refusal(self, request: Request) -> str | None:
+        """Return why a request that needs a session gets nothing; None if it has one."""
+        try:
+            return None if self._session(request) is not None else "log in first"
+        except Refused as refused:
+            return refused.reason
+
     async def login(self, request: Request) -> Response:
         """Show the form of the login, or log in."""
         base = str(request.scope.get("root_path", "")).rstrip("/")

@@ -13,6 +13,7 @@ from stanchion.errors import InvalidInput
 from stanchion.ops.web.access.attempts import Attempts
 from stanchion.ops.web.access.callers import Tokens
 from stanchion.ops.web.access.session import Sessions
+from stanchion.ops.web.live.sampler import Sampler
 from stanchion.ops.web.record.audit import AuditLog
 from stanchion.ops.web.record.bulk import BulkWorks
 from stanchion.ops.web.record.runner import Runner
@@ -43,6 +44,8 @@ class Site:
         self.audit = AuditLog(lambda: self.store)
         self.bulk = BulkWorks(lambda: self.store)
         self.runner = Runner(lambda: self.store, self.bulk, self.audit)
+        self.sampler = Sampler(lambda: self.app.context)
+        self.closed = False
         self._label: str | None = None
 
     @property
@@ -62,5 +65,7 @@ class Site:
         return self._label
 
     def close(self) -> None:
-        """Stop the bulk work of this process; another one goes on with it."""
+        """Stop the bulk work of this process, which another one goes on with, its reader and its streams."""
+        self.closed = True
+        self.sampler.close()
         self.runner.close()

@@ -1,4 +1,4 @@
-"""The pages of the frame: the first one, the list of all, log out, theme."""
+"""The pages of the frame: the list of all, log out, theme."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ from stanchion.ops.web.show.shell import THEME_COOKIE, THEMES
 from stanchion.ops.web.visit import Visit
 
 A_YEAR = 365 * 86_400
-
-
-def first(visit: Visit) -> Response:
-    """Go to the queues."""
-    return visit.to("/queues")
 
 
 def more(visit: Visit) -> Response:

@@ -9,7 +9,9 @@ from starlette.responses import Response
 
 from stanchion.core.checks import checked_name
 from stanchion.errors import InvalidInput
+from stanchion.ops.web.reads.hour import plots_of
 from stanchion.ops.web.reads.queues import PAUSES, QueueFigures, figures
+from stanchion.ops.web.show.plots import Plot
 from stanchion.ops.web.show.words import duration, plural
 from stanchion.ops.web.visit import Visit
 from stanchion.stores.records.queues import QueueSettings
@@ -48,6 +50,7 @@ def show(visit: Visit) -> Response:
         lanes=_bars(queue.lanes, depths),
         deepest=max(depths.values(), default=0),
         depth_max=DEPTH_MAX,
+        plots=_plots(visit, queue.name),
         settings=_settings(queue),
         sides=_sides(found),
     )
@@ -107,6 +110,13 @@ def _set(visit: Visit, *, paused: bool, note: str) -> Response:
     if version or text is not None:
         store.compare_and_set(PAUSES, queue.name, text, version)
     return visit.to(f"/queues/{visit.segment}")
+
+
+def _plots(visit: Visit, name: str) -> list[Plot]:
+    """Return the plots of the last hour, as far as this process has seen it."""
+    visit.site.sampler.latest()
+    track = visit.site.sampler.queues.get(name)
+    return [] if track is None else [plot for plot in plots_of(track) if not plot.empty]
 
 
 def _pause(visit: Visit, name: str) -> Pause | None:

@@ -22,12 +22,15 @@ class Link(NamedTuple):
 
 
 NAVIGATION: Final = (
-    ("Now", (Link("/jobs", "Jobs"),)),
+    ("Now", (Link("/", "Overview"), Link("/jobs", "Jobs"))),
     ("Work", (Link("/queues", "Queues"), Link("/schedules", "Schedules"))),
     ("Machines", (Link("/workers", "Workers"), Link("/semaphores", "Semaphores"))),
     ("Record", (Link("/audit", "Audit"),)),
 )
-TABS: Final = (Link("/queues", "Queues"), Link("/jobs", "Jobs"), Link("/workers", "Workers"), Link("/more", "More"))
+TABS: Final = (
+    *(Link("/", "Overview"), Link("/jobs", "Jobs"), Link("/queues", "Queues"), Link("/workers", "Workers")),
+    Link("/more", "More"),
+)
 
 THEMES: Final = ("auto", "light", "dark")
 THEME_COOKIE: Final = "stanchion-theme"
@@ -74,7 +77,7 @@ class Shell:
 
     def current(self, path: str) -> bool:
         """Return whether a link of the navigation leads to where this page is."""
-        return self.path == path or self.path.startswith(f"{path}/")
+        return self.path == path or (path != "/" and self.path.startswith(f"{path}/"))
 
     def in_more(self) -> bool:
         """Return whether this page is reached by the last tab of a phone."""

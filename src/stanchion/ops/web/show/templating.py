@@ -35,6 +35,7 @@ def environment() -> Environment:
         "duration": words.duration,
         "short_id": words.short_id,
         "segment": segment,
+        "rate": words.rate,
     }
     made.globals |= {"plural": words.plural, "query": query}
     return made

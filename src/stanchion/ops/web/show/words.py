@@ -15,6 +15,11 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value < 1_000_000 else f"{value / 1_000_000:,.1f} million"
 
 
+def rate(value: float) -> str:
+    """Return a rate with suitable precision: `0.4`, `24`, `1,003`."""
+    return f"{value:.1f}".removesuffix(".0") if value < 100 else number(value)
+
+
 def plural(count: int, one: str, many: str | None = None) -> str:
     """Return `1 job`, `1,246 jobs`."""
     return f"{number(count)} {one if count == 1 else many or one + 's'}"

@@ -5,13 +5,37 @@
   const main = document.getElementById("main");
   const typing = (target) => target.closest("input, select, textarea") !== null;
 
-  /* A page is fetched again while nobody is in the middle of something on it. */
+  /* A page is fetched again, in place, while nobody is in the middle of something on it: after each sample of the
+     server where it hears of them, else every 15 s. A hidden tab closes its stream. */
+  const live = document.getElementById("live");
   const held = () =>
-    document.hidden ||
     main.querySelector(".pick:checked, form:focus-within input, details[open]") !== null ||
     String(document.getSelection()) !== "";
+  const say = (state, how) => {
+    live.dataset.state = state;
+    live.querySelector(".how").textContent = how;
+  };
+  const fetched = () => { live.querySelector(".time").textContent = document.getElementById("as-of").textContent; };
+  const refresh = () => {
+    if (document.hidden) return;
+    if (held()) say("plain", "Held, as of");
+    else main.dispatchEvent(new Event("stale"));
+  };
+  let events = null;
+  const listen = () => {
+    if (events || document.hidden || main.dataset.every !== "events") return;
+    events = new EventSource(main.dataset.events);
+    events.addEventListener("hello", () => say("live", "Live ·"));
+    events.addEventListener("stale", () => { say("live", "Live ·"); refresh(); });
+    events.addEventListener("error", () => say("stale", "Not live, as of"));
+  };
   if (main.hasAttribute("hx-get")) {
-    setInterval(() => { if (!held()) main.dispatchEvent(new Event("stale")); }, REFRESH);
+    document.addEventListener("htmx:after:swap", fetched);
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) { events?.close(); events = null; } else { listen(); refresh(); }
+    });
+    setInterval(() => { if (!events || events.readyState === EventSource.CLOSED) refresh(); }, REFRESH);
+    listen();
   }
 
   document.addEventListener("change", (event) => {
@@ -26,7 +50,7 @@
   });
 
   /* Keys: / search, g and a letter for a page, j and k for rows. */
-  const pages = { j: "/jobs", q: "/queues", w: "/workers", s: "/schedules", a: "/audit" };
+  const pages = { o: "/", j: "/jobs", q: "/queues", w: "/workers", s: "/schedules", a: "/audit" };
   let going = false;
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;

@@ -1,0 +1,1 @@
+"""What the page knows of the last hour, from one reader per process."""

@@ -1,0 +1,132 @@
+"""The one reader of the store in a process: tabs ask it, however many there are.
+
+It reads while pages ask, at most a twentieth of the time, and rests when none has asked for a minute.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from stanchion.alerts.alerts import monitor, stored_limits
+from stanchion.alerts.records import Alert, Monitor
+from stanchion.alerts.thresholds import Thresholds
+from stanchion.alerts.watching.changes import BEGINS, Changes
+from stanchion.context.context import Context
+from stanchion.core.times import micros
+from stanchion.errors import StanchionError
+from stanchion.ops.web.live.track import Track, point_of, sum_of
+
+SHORTEST: Final = 5.0
+"""Seconds between two samples at least."""
+
+SHARE: Final = 20
+"""A sample is followed by a pause of so many times its own duration."""
+
+ASKED: Final = 60.0
+"""Seconds after the last question after which the sampler rests."""
+
+QUEUES_MAX: Final = 200
+"""Queues of which the last hour is kept."""
+
+_log = logging.getLogger("stanchion.web")
+
+
+class Sample(NamedTuple):
+    """One reading. `firing`: the alerts that hold; `number`: counts the readings; `seconds`: what it took."""
+
+    number: int
+    monitor: Monitor
+    firing: tuple[Alert, ...]
+    limits: Thresholds
+    seconds: float
+
+
+class Sampler:
+    """Reads the alerts and figures of an app, and keeps those of the last hour."""
+
+    def __init__(self, context: Callable[[], Context]) -> None:
+        self._context = context
+        self._changes = Changes()
+        self._lock = threading.Lock()
+        self._asked = self._taken = -ASKED
+        self._wake = threading.Event()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        self.sample: Sample | None = None
+        """The last sample, if there is one."""
+        self.all, self.queues = Track(), dict[str, Track]()
+        """The last hour of all queues together, and of each."""
+
+    def latest(self) -> Sample:
+        """Return the last sample, which is at most a pause old; the first question takes one."""
+        self._asked = time.monotonic()
+        with self._lock:
+            if self.sample is None or self._thread is None or not self._thread.is_alive():
+                if self._asked - self._taken >= SHORTEST or self.sample is None:
+                    self.take()
+                self._closed = False
+                self._thread = threading.Thread(target=self._run, name="stanchion-web-sampler", daemon=True)
+                self._thread.start()
+        assert self.sample is not None  # noqa: S101 - taken above
+        return self.sample
+
+    def ask(self) -> int:
+        """Keep the sampler awake; return the number of the last sample."""
+        self._asked = time.monotonic()
+        return 0 if self.sample is None else self.sample.number
+
+    def take(self) -> Sample:
+        """Take a sample now. Raises StanchionError where the store does not answer."""
+        began, context = time.monotonic(), self._context()
+        read = monitor(context)
+        limits = Thresholds().changed(stored_limits(context)) if read.at else Thresholds()
+        if read.at is not None:
+            self._track(context, read)
+        for _ in range(BEGINS if self.sample is None else 1):  # the first reading of a process is not held back
+            self._changes.add(read.alerts, read.at)
+        order = {alert.key: place for place, alert in enumerate(read.alerts)}
+        firing = sorted(self._changes.firing.values(), key=lambda one: order.get(one.key, len(order)))
+        self._taken = time.monotonic()
+        number = 1 if self.sample is None else self.sample.number + 1
+        self.sample = Sample(number, read, tuple(firing), limits, self._taken - began)
+        return self.sample
+
+    def _track(self, context: Context, read: Monitor) -> None:
+        names = [one.queue for one in read.queues]
+        stats = context.fresh_store.stats(names, ["totals"]) if names else {}
+        assert read.at is not None  # noqa: S101 - asked by the caller
+        at = micros(read.at)
+        points = {
+            one.queue: point_of(at, one.size, stats[one.queue].totals, max((b.max_age for b in one.bands), default=0.0))
+            for one in read.queues
+        }
+        self.all.add(sum_of([*points.values()], at))
+        for gone in self.queues.keys() - points.keys():
+            del self.queues[gone]
+        for name, point in points.items():
+            if name in self.queues or len(self.queues) < QUEUES_MAX:
+                self.queues.setdefault(name, Track()).add(point)
+
+    def _run(self) -> None:
+        while not self._closed and time.monotonic() - self._asked < ASKED:
+            sample = self.sample
+            self._wake.wait(max(SHORTEST, SHARE * (sample.seconds if sample else 0.0)))
+            if self._closed:
+                return
+            try:
+                with self._lock:
+                    self.take()
+            except StanchionError as error:
+                _log.warning("the page can't read the store: %s", error)
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._closed = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(10)
+        self._wake.clear()

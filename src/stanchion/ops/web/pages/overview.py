@@ -1,0 +1,179 @@
+"""The first page: what needs a person now."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import NamedTuple
+
+from starlette.responses import Response
+
+from stanchion.alerts.records import SHOWN, Alert, BandFigures
+from stanchion.alerts.thresholds import Levels
+from stanchion.core.service_levels import BANDS
+from stanchion.core.times import moment
+from stanchion.errors import InvalidInput
+from stanchion.ops.web.live.sampler import Sample
+from stanchion.ops.web.live.track import Rates
+from stanchion.ops.web.reads.hour import plots_of
+from stanchion.ops.web.record.audit import Entry
+from stanchion.ops.web.show.templating import segment
+from stanchion.ops.web.show.words import plural
+from stanchion.ops.web.visit import Visit
+from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.records.queues import Sizes
+
+ON_IT = "web-on-it"
+"""Kind of the versioned values that say who is on an alert; by its key."""
+
+ON_IT_LASTS = timedelta(hours=4)
+QUEUES_SHOWN = 12
+CHANGES_SHOWN = 8
+DAY = 86_400 * SECOND
+
+_MANY = ("Two", "Three", "Four", "Five", "Six", "Seven")
+_WORDS = ("Nothing needs", "One thing needs", *(f"{one} things need" for one in _MANY))
+
+
+class Shown(NamedTuple):
+    """An alert as the page shows it: where it leads, and who is on it since when."""
+
+    alert: Alert
+    link: str
+    link_text: str
+    pause: str
+    on_it: tuple[str, int] | None
+
+
+class BandRow(NamedTuple):
+    """A band against its limit; `percent` of it, and of the bar, whose middle is the limit."""
+
+    name: str
+    priorities: str
+    figures: BandFigures
+    levels: Levels
+    percent: float
+    bar: float
+
+
+class QueueRow(NamedTuple):
+    """A queue, its alert if it has one, and its rates if they are known yet."""
+
+    name: str
+    size: Sizes
+    lag: float
+    percent: float
+    paused: bool
+    alert: Alert | None
+    rates: Rates | None
+
+
+def show(visit: Visit) -> Response:
+    """Show the verdict, then what it rests on."""
+    sample, sampler = visit.site.sampler.latest(), visit.site.sampler
+    on_it = {value.name: _on_it(value.text, visit.now) for value in visit.store.values(ON_IT)}
+    changes, _ = visit.site.audit.newest(CHANGES_SHOWN)
+    return visit.page(
+        "overview.html",
+        headline(len(sample.firing)),
+        lede=_lede(sample),
+        alerts=[_shown(alert, on_it.get(alert.key)) for alert in sample.firing[:SHOWN]],
+        more=max(0, len(sample.firing) - SHOWN),
+        bands=_bands(sample),
+        plots=[plot for plot in plots_of(sampler.all) if not plot.empty],
+        queues=_queues(sample, {name: track.rates for name, track in sampler.queues.items()})[:QUEUES_SHOWN],
+        known=len(sample.monitor.queues),
+        exact=sample.monitor.exact,
+        read_at=sample.monitor.at,
+        changes=[one for one in changes if one.at > visit.now - DAY][:CHANGES_SHOWN],
+        told=_told,
+    )
+
+
+def headline(alerts: int) -> str:
+    """Return the verdict: `Three things need a person`."""
+    words = _WORDS[alerts] if alerts < len(_WORDS) else f"{alerts} things need"
+    return f"{words} a person"
+
+
+def be_on_it(visit: Visit) -> Response:
+    """Write down who looks after an alert; it hides nothing."""
+    key, store = visit.form.get("key", ""), visit.store
+    if not 0 < len(key) <= 300 or not key.isprintable():
+        raise InvalidInput("which alert?")
+    visit.audit("on it", key, 0)
+    known = {value.name: value for value in store.values(ON_IT)}
+    for name, value in known.items():
+        if name != key and _on_it(value.text, visit.now) is None:
+            store.compare_and_set(ON_IT, name, None, value.version)
+    text = json.dumps([visit.session.caller.name, visit.now])
+    store.compare_and_set(ON_IT, key, text, known[key].version if key in known else 0)
+    return visit.to("/")
+
+
+def _on_it(text: str, now: int) -> tuple[str, int] | None:
+    who, at = json.loads(text)
+    return (str(who), int(at)) if moment(now) - moment(int(at)) < ON_IT_LASTS else None
+
+
+def _lede(sample: Sample) -> str:
+    monitor = sample.monitor
+    troubled = {alert.subject for alert in sample.firing if alert.kind == "queue"}
+    rest = sum(one.queue not in troubled for one in monitor.queues)
+    if not monitor.queues:
+        return "No job has been pushed yet."
+    if troubled:
+        return f"The other {plural(rest, 'queue')} keep their service levels." if rest else ""
+    return f"{plural(len(monitor.queues), 'queue')} keep their service levels."
+
+
+def _shown(alert: Alert, on_it: tuple[str, int] | None) -> Shown:
+    name = segment(alert.subject)
+    links = {
+        "queue": (f"/queues/{name}", "See the queue"),
+        "semaphore": (f"/semaphores/{name}", "See the semaphore"),
+        "schedule": ("/schedules", "See the schedules"),
+        "task": (f"/jobs?task={name}", "See its jobs"),
+    }
+    link, text = links.get(alert.kind, ("", ""))
+    if alert.kind == "queue" and alert.rule == "dead-letters":
+        link, text = f"/jobs?state=dead&queue={name}", "See the dead jobs"
+    act = "resume" if alert.rule == "paused" else "pause"
+    return Shown(alert, link, text, f"/{act}/{name}" if alert.kind == "queue" else "", on_it)
+
+
+def _bands(sample: Sample) -> list[BandRow]:
+    rows, above = [], None
+    for band, figures in zip(BANDS, sample.monitor.bands, strict=False):
+        levels = sample.limits.levels[figures.band]
+        percent = 100 * figures.max_age / levels.max_age
+        priorities = f"{band.least} and up" if above is None else f"{band.least} to {above - 1}"
+        above = band.least
+        rows.append(BandRow(band.name, priorities.replace("-", "−"), figures, levels, percent, min(100.0, percent / 2)))
+    return rows
+
+
+def _queues(sample: Sample, rates: dict[str, Rates | None]) -> list[QueueRow]:
+    """Return the queues, those with an alert first, then by their share of the limit."""
+    alerts = {alert.subject: alert for alert in reversed(sample.firing) if alert.kind == "queue"}
+    rows = [
+        QueueRow(
+            one.queue,
+            one.size,
+            max((band.max_age for band in one.bands), default=0.0),
+            one.alert_percent,
+            one.paused,
+            alerts.get(one.queue),
+            rates.get(one.queue),
+        )
+        for one in sample.monitor.queues
+    ]
+    levels = {"now": 0, "soon": 1}
+    return sorted(rows, key=lambda one: (levels[one.alert.level] if one.alert else 2, -one.percent, one.name))
+
+
+def _told(entry: Entry) -> str:
+    """Return an entry of the audit log as a sentence without its time."""
+    note = f": “{entry.note}”" if entry.note else ""
+    number = f", {plural(entry.number, 'job')}" if entry.number > 1 else ""
+    return f"{entry.act}, {entry.subject}{number}{note}"

@@ -1,0 +1,56 @@
+"""The plots of the last hour, of a track."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+from stanchion.ops.web.live.track import Track, between
+from stanchion.ops.web.show.plots import Line, Plot
+from stanchion.ops.web.show.words import duration, number, rate
+
+
+def plots_of(track: Track, limit: float | None = None) -> list[Plot]:
+    """Return ready jobs, age, throughput and failures; `limit`: of the age, in seconds."""
+    points = track.points
+    rates = [(after.at, between(before, after)) for before, after in pairwise(points)]
+    ready = [(one.at, float(one.ready)) for one in points]
+    lag = [(one.at, one.lag) for one in points]
+    pushed, done = [(at, one.pushed) for at, one in rates], [(at, one.done) for at, one in rates]
+    failed, dead = [(at, 60 * one.failed) for at, one in rates], [(at, 60 * one.dead) for at, one in rates]
+    return [
+        Plot("Ready jobs", [Line("now", "ready", ready, filled=True)], _trend("Ready jobs", ready, number), number),
+        Plot(
+            "Oldest ready job",
+            [Line("now", "ready", lag, filled=True)],
+            _trend("The age of the oldest ready job", lag, duration),
+            _age,
+            None if limit is None else (limit, f"limit {duration(limit)}"),
+        ),
+        Plot(
+            "Jobs per second",
+            [Line("in", "ready", pushed, dashed=True), Line("out", "done", done)],
+            f"{_trend('Jobs in per second', pushed, rate)}. {_trend('Jobs done per second', done, rate)}",
+            rate,
+        ),
+        Plot(
+            "Failed attempts per minute",
+            [Line("will retry", "risk", failed, filled=True), Line("ended dead", "dead", dead, filled=True)],
+            f"{_trend('Attempts that failed and will be retried, per minute', failed, rate)}. "
+            f"{_trend('Jobs that ended dead, per minute', dead, rate)}",
+            rate,
+        ),
+    ]
+
+
+def _age(value: float) -> str:
+    return "0" if value == 0 else duration(value)
+
+
+def _trend(what: str, values: list[tuple[int, float]], shown: Callable[[float], str]) -> str:
+    if not values:
+        return f"{what}: no values yet"
+    first, last = values[0][1], values[-1][1]
+    if first == last:
+        return f"{what} stayed at {shown(last)}"
+    return f"{what} {'rose' if last > first else 'fell'} from {shown(first)} to {shown(last)}"
