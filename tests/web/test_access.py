@@ -257,7 +257,7 @@ def test_mounted_below_a_path_links_stay_below_it(app: Stanchion) -> None:
     outer = Starlette(routes=[Mount("/ops/jobs", site_app(site))])
     client = TestClient(outer, "http://localhost", follow_redirects=False, client=("127.0.0.1", 1))
     text = client.get("/ops/jobs/queues").text
-    assert client.get("/ops/jobs/").headers["location"] == "/ops/jobs/queues"
+    assert client.get("/ops/jobs/").status_code == 200
     links = re.findall(r'(?:href|src|action|hx-get)="([^"#]*)', text)
     assert links
     assert [link for link in links if link and not link.startswith("/ops/jobs")] == []

@@ -207,3 +207,19 @@ def test_odd_names_have_pages(chromium: Browser, served: Served) -> None:
         expect(page).to_have_url(f"{served.url}/queues/{quote(name, safe='')}")
         expect(page.get_by_role("heading", level=1)).to_contain_text(name)
         assert said == []
+
+
+def test_the_first_page_is_live(chromium: Browser, served: Served) -> None:
+    served.site.sampler.take()
+    with opened(chromium) as (page, said):
+        page.goto(served.url + "/")
+        expect(page.locator("#live")).to_have_attribute("data-state", "live")
+        row = page.locator("tr", has_text="webhooks")
+        before = int(row.locator("td.num").nth(4).inner_text())
+        served.app.queue("webhooks").push({"more": 1}, delay=3600)
+        served.site.sampler.take()
+        expect(row.locator("td.num").nth(4)).to_have_text(str(before + 1))
+        page.evaluate("getSelection().selectAllChildren(document.querySelector('h1'))")
+        served.site.sampler.take()
+        expect(page.locator("#live .how")).to_have_text("Held, as of")
+        assert said == []

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from socket import socket
+from types import FrameType
 from typing import Final
 
 import uvicorn
@@ -13,8 +14,9 @@ import uvicorn
 from stanchion.app import Stanchion
 from stanchion.errors import InvalidInput
 from stanchion.manager.server.address import Listen
-from stanchion.ops.web.access.callers import Token
-from stanchion.ops.web.asgi import app
+from stanchion.ops.web.access.callers import Token, Tokens
+from stanchion.ops.web.asgi import site_app
+from stanchion.ops.web.site import Site
 from stanchion.stores.wire.transport import host_and_port
 
 PORT: Final = 7118
@@ -52,11 +54,15 @@ def refuse_open(listen: Listen, tokens: Iterable[Token], *, proxied: bool) -> No
 
 
 class _Server(uvicorn.Server):
-    """Says when it listens."""
+    """Says when it listens, and ends streams before it stops."""
 
-    def __init__(self, config: uvicorn.Config, started: Callable[[int], None]) -> None:
+    def __init__(self, config: uvicorn.Config, site: Site, started: Callable[[int], None]) -> None:
         super().__init__(config)
-        self._started = started
+        self._site, self._started = site, started
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._site.closed = True  # ends the streams of open tabs, for which it would wait
+        super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         await super().startup(sockets)
@@ -68,8 +74,9 @@ def serve(stanchion: Stanchion, tokens: list[Token], settings: ServingSettings, 
     """Serve the page until SIGTERM or Ctrl-C; `started` gets the port. False: it could not listen."""
     refuse_open(settings.listen, tokens, proxied=bool(settings.proxies))
     certificate, key = settings.tls or (None, None)
+    site = Site(stanchion, Tokens(tokens))
     config = uvicorn.Config(
-        app(stanchion, tokens),
+        site_app(site),
         host=settings.listen.host,
         port=settings.listen.port,
         root_path=settings.root_path,
@@ -85,6 +92,6 @@ def serve(stanchion: Stanchion, tokens: list[Token], settings: ServingSettings, 
     )
     for one in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again once it has stopped
         signal.signal(one, lambda *_: None)
-    server = _Server(config, started)
+    server = _Server(config, site, started)
     server.run()
     return server.started

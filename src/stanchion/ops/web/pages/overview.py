@@ -122,9 +122,10 @@ def _lede(sample: Sample) -> str:
     rest = sum(one.queue not in troubled for one in monitor.queues)
     if not monitor.queues:
         return "No job has been pushed yet."
-    if troubled:
-        return f"The other {plural(rest, 'queue')} keep their service levels." if rest else ""
-    return f"{plural(len(monitor.queues), 'queue')} keep their service levels."
+    other = "The other " if troubled else ""
+    if rest == 1:
+        return f"{other}queue keeps its service levels." if other else "The queue keeps its service levels."
+    return f"{other}{plural(rest, 'queue')} keep their service levels." if rest else ""
 
 
 def _shown(alert: Alert, on_it: tuple[str, int] | None) -> Shown:

@@ -26,6 +26,7 @@ def plots_of(track: Track, limit: float | None = None) -> list[Plot]:
             _trend("The age of the oldest ready job", lag, duration),
             _age,
             None if limit is None else (limit, f"limit {duration(limit)}"),
+            seconds=True,
         ),
         Plot(
             "Jobs per second",

@@ -14,6 +14,7 @@ from stanchion.stores.records.jobs import SECOND
 
 TOP, BOTTOM, HEIGHT = 12, 116, 138
 WIDTH: Final = 1000
+_CLOCK: Final = (*(20, 30, 60, 120, 300, 600, 1200, 1800), *(3600 * hours for hours in (1, 2, 4, 8, 12, 24, 48, 96)))
 _MINUTES: Final = (1, 2, 5, 10, 15)
 
 
@@ -35,6 +36,8 @@ class Plot(NamedTuple):
     sentence: str
     shown: Callable[[float], str]
     limit: tuple[float, str] | None = None
+    seconds: bool = False
+    """Whether values are durations, whose round ticks are those of a clock."""
 
     @property
     def empty(self) -> bool:
@@ -60,7 +63,7 @@ class Plot(NamedTuple):
         highest = max([value for line in self.lines for _, value in line.values] + [0.0])
         if self.limit is not None and highest > 0.4 * self.limit[0]:
             highest = max(highest, self.limit[0])
-        step = round_step(highest or 1.0)
+        step = round_step(highest or 1.0, seconds=self.seconds)
         top = step * max(1, math.ceil(highest / step - 1e-9))
 
         def height(value: float) -> float:
@@ -83,9 +86,14 @@ class Plot(NamedTuple):
         )
 
 
-def round_step(highest: float) -> float:
-    """Return the distance of round ticks: 1, 2 or 5 times a power of ten, so that there are two to four."""
+def round_step(highest: float, *, seconds: bool = False) -> float:
+    """Return the distance of round ticks, so that there are two to four.
+
+    It is 1, 2 or 5 times a power of ten; of durations over 10 s, round on a clock.
+    """
     rough = highest / 3
+    if seconds and 10 < rough <= _CLOCK[-1]:
+        return next(float(one) for one in _CLOCK if one >= rough)
     power = 10.0 ** math.floor(math.log10(rough))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
 
