@@ -21,6 +21,7 @@ from itertools import count
 import pytest
 
 from stanchion import Stanchion
+from stanchion.errors import StoreUnavailable
 from stanchion.manager.leadership.rows import SLICE, slice_row
 from stanchion.stores.records import calls
 from stanchion.stores.rules.sessions import SESSION
@@ -79,14 +80,22 @@ def owners(app: Stanchion) -> Counter[str | None]:
     return Counter(row.owner for row in map(slice_row, app.store.values(SLICE)) if row.owner in alive)
 
 
-def produce(url: str, numbers: Iterator[int], enough: Callable[[int], bool], pushed: list[int]) -> None:
-    """Push jobs, of which one in three is due soon, so that it is stored as queued first."""
-    with closing(Stanchion(url)) as app:
+def produce(first: str, then: str, numbers: Iterator[int], enough: Callable[[int], bool], pushed: list[int]) -> None:
+    """Push jobs to the first URL while it answers. One in three is due soon, so that it is stored as queued first."""
+    with closing(Stanchion(first)) as app, closing(Stanchion(then)) as others:
         while not enough(number := next(numbers)):
-            delay = 0.2 if number % 3 == 0 else 0.0
-            app.enqueue("t", number, queue="orders", key=f"order {number}", key_ttl=3600, delay=delay)
+            try:
+                push(app, number)
+            except StoreUnavailable:
+                app = others
+                push(app, number)
             pushed.append(number)
-            time.sleep(0.005)
+
+
+def push(app: Stanchion, number: int) -> None:
+    delay = 0.2 if number % 3 == 0 else 0.0
+    app.enqueue("t", number, queue="orders", key=f"order {number}", key_ttl=3600, delay=delay)
+    time.sleep(0.005)
 
 
 @pytest.mark.parametrize("way", ["kill", "stop"])
@@ -94,7 +103,7 @@ def produce(url: str, numbers: Iterator[int], enough: Callable[[int], bool], pus
 def test_each_job_runs_once(
     point: str, way: str, start: Callable[..., Process], pg_store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "CALL_SECONDS", 30.0)
+    monkeypatch.setattr(calls, "CALL_SECONDS", 10.0)
     ran = Counter[int]()
     with closing(Stanchion(pg_store_url)) as watching:
         watching.queue("orders").configure(lanes=LANES)
@@ -112,7 +121,8 @@ def test_each_job_runs_once(
 
             worker = Worker(app, ["orders"], threads=4)
             struck, pushed, numbers = threading.Event(), list[int](), count()
-            until_struck = (url, numbers, lambda number: number >= JOBS and struck.is_set(), pushed)
+            first = f"grpc://{addresses[0]}"
+            until_struck = (first, url, numbers, lambda number: number >= JOBS and struck.is_set(), pushed)
             threads = [threading.Thread(target=produce, args=until_struck) for _ in range(PRODUCERS)]
             worker.start()
             try:
