@@ -199,8 +199,9 @@ class TestEvents:
     def test_they_need_a_session(self, guarded: Site) -> None:
         assert Browser(guarded).get("/events").status_code == 403
 
-    def test_they_are_bounded(self, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_they_are_bounded(self, browser: Browser, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("stanchion.ops.web.events.STREAMS_MAX", 0)
+        site.closed = True
         answer = browser.get("/events")
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "60")
 

@@ -127,6 +127,30 @@ class TestBulk:
         assert site.bulk.all() == []
         assert browser.submit("/bulk", **work, number="2,000").status_code == 303
 
+    def test_one_error_is_retried(self, browser: Browser, site: Site, app: Stanchion) -> None:
+        @app.task(name="ship", queue="ship", max_attempts=1)
+        def ship(order: int) -> None:
+            raise ValueError(f"no stock for {order}" if order % 2 else f"no address for {order}")
+
+        for number in range(7):
+            ship.enqueue(number)
+        app.drain(["ship"])
+        link = r"/jobs\?state=dead&amp;task=ship&amp;error=(\w+)\"><span class=\"err\">\S+ no stock"
+        (group,) = re.findall(link, browser.get("/errors").text)
+        assert "<h1>3 dead jobs of ship</h1>" in browser.get(f"/jobs?state=dead&error={group}&task=ship").text
+        assert "Retry 3 jobs?" in browser.get(f"/bulk?act=retry&state=dead&error={group}").text
+        browser.submit("/bulk", act="retry", where=f"state=dead&error={group}", total="3")
+        assert self.finish(site).done == 3
+        assert app.queue("ship").size().ready == 3
+
+    def test_a_large_group_is_not_counted(self, browser: Browser, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("stanchion.ops.web.pages.bulk.READ", 2)
+        asked = browser.get("/bulk?act=retry&state=dead&error=00000000").text
+        assert "Retry all matching jobs?" in asked
+        assert 'name="rate" inputmode="numeric" value="20"' in asked
+        browser.submit("/bulk", act="retry", where="state=dead&error=00000000", total="0")
+        assert self.finish(site).done == 0
+
     def test_jobs_in_another_state_are_refused(self, browser: Browser) -> None:
         assert browser.get("/bulk?act=retry&state=done").status_code == 400
         assert browser.get("/bulk?act=delete&state=done").status_code == 400
@@ -135,7 +159,7 @@ class TestBulk:
 class TestRunner:
     def runner(self, store: Store) -> tuple[Runner, BulkWorks]:
         works = BulkWorks(lambda: store)
-        return Runner(lambda: store, works, AuditLog(lambda: store)), works
+        return Runner(lambda: Stanchion(store=store).context, works, AuditLog(lambda: store)), works
 
     def work(self, store: Store, **fields: object) -> BulkWork:
         work = BulkWork("w", "cancel", "queue=mail", (), "ana", store.now(), 1200)

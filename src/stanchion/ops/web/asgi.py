@@ -24,6 +24,7 @@ from stanchion.ops.web.events import Events
 from stanchion.ops.web.pages import (
     audit,
     bulk,
+    errors,
     frame,
     job,
     jobs,
@@ -77,6 +78,7 @@ def _routes(door: Door) -> list[Route]:
         Route("/resume/{name:path}", page(queue.ask_resume)),
         Route("/resume/{name:path}", page(queue.resume), methods=["POST"]),
         Route("/queues/{name:path}", page(queue.show)),
+        Route("/errors", page(errors.every)),
         Route("/jobs", page(jobs.every)),
         Route("/jobs/{name}", page(job.show)),
         Route("/jobs/{name}/reveal", page(job.reveal), methods=["POST"]),

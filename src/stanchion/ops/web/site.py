@@ -43,7 +43,7 @@ class Site:
         self.templates: Environment = environment()
         self.audit = AuditLog(lambda: self.store)
         self.bulk = BulkWorks(lambda: self.store)
-        self.runner = Runner(lambda: self.store, self.bulk, self.audit)
+        self.runner = Runner(lambda: self.app.context, self.bulk, self.audit)
         self.sampler = Sampler(lambda: self.app.context)
         self.closed = False
         self._label: str | None = None

@@ -9,8 +9,9 @@ from starlette.responses import Response
 from stanchion.core.checks import checked_id, refuse_unknown
 from stanchion.errors import InvalidInput
 from stanchion.ops.web.pages.jobs import counted
+from stanchion.ops.web.reads.errors import READ, key_of
 from stanchion.ops.web.reads.filters import ACTS, JobFilter
-from stanchion.ops.web.reads.lists import COUNTED, count
+from stanchion.ops.web.reads.lists import COUNTED, count, page_of
 from stanchion.ops.web.record.bulk import MOST, Act, BulkWork
 from stanchion.ops.web.show.words import number, plural
 from stanchion.ops.web.visit import Visit
@@ -34,16 +35,17 @@ def ask(visit: Visit) -> Response:
     """Ask before bulk work, with the number of jobs that match now."""
     act = _act(visit.asked("act"))
     ids = visit.request.query_params.getlist("id")
+    found: int | None = 0
     if ids:
         total, where = len(_chosen(ids)), ""
     else:
         wanted = JobFilter.of(visit.request.query_params, visit.request.query_params.getlist("state")).for_act(act)
-        where, found = wanted.where, count(visit.store, wanted.query(visit.now))
-        total = COUNTED + 1 if found is None else found
+        where, found = wanted.where, _count(visit, wanted)
+        total = 0 if found is None else found
     back = visit.back_asked(f"/jobs?{where}")
-    if not total:
+    if total == 0 and found is not None:
         raise InvalidInput("no job was ticked, and none matches")
-    many = counted(total, total)
+    many = counted(total, total) if total else "all matching"
     return visit.confirm(
         f"{act.capitalize()} {many} {'job' if total == 1 else 'jobs'}?",
         f"{act.capitalize()} {many} {'job' if total == 1 else 'jobs'}",
@@ -54,9 +56,18 @@ def ask(visit: Visit) -> Response:
             f"Which jobs: {JobFilter.of_text(where).words}." if where else "The jobs that were ticked.",
         ],
         fields=[("act", act), ("where", where), ("total", str(total)), ("back", back), *(("id", one) for one in ids)],
-        rate="20" if act == "retry" and total > TYPED else "0",
+        rate="20" if act == "retry" and not 0 < total <= TYPED else "0",
         number=number(total) if TYPED < total <= COUNTED else str(COUNTED) if total > COUNTED else "",
     )
+
+
+def _count(visit: Visit, wanted: JobFilter) -> int | None:
+    """Count the jobs that match; None where that would take too long."""
+    query = wanted.query(visit.now)
+    if not wanted.error:
+        return count(visit.store, query)
+    read = page_of(visit.site.app.context, visit.store, query, visit.now, None, READ)
+    return None if read.next else sum(key_of(job) == wanted.error for job in read.jobs)
 
 
 def begin(visit: Visit) -> Response:

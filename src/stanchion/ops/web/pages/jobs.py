@@ -10,7 +10,7 @@ from starlette.responses import Response
 from stanchion.core.service_levels import BANDS
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.web.reads.filters import ACTS, SPANS, JobFilter
-from stanchion.ops.web.reads.lists import COUNTED, count, page_of
+from stanchion.ops.web.reads.lists import COUNTED, count, page_of, page_of_error
 from stanchion.ops.web.record.bulk import BulkWork
 from stanchion.ops.web.show.story import summary
 from stanchion.ops.web.show.words import number
@@ -34,8 +34,13 @@ def every(visit: Visit) -> Response:
         return visit.to(f"/jobs/{text}")
     wanted = JobFilter.of(visit.request.query_params, visit.request.query_params.getlist("state"))
     query, store = wanted.query(visit.now), visit.store
-    found = page_of(visit.site.app.context, store, query, visit.now, visit.asked("after") or None)
-    matching = count(store, query) if found.next or visit.asked("after") else len(found.jobs)
+    context, after = visit.site.app.context, visit.asked("after") or None
+    if wanted.error:
+        found = page_of_error(context, store, query, visit.now, after, wanted.error)
+        matching = None if found.next or after else len(found.jobs)
+    else:
+        found = page_of(context, store, query, visit.now, after)
+        matching = count(store, query) if found.next or after else len(found.jobs)
     return visit.page(
         "jobs.html",
         headline(wanted, matching, len(found.jobs)),
@@ -83,7 +88,7 @@ def told(work: BulkWork) -> str:
     if work.left_out:
         parts.append(f"{number(work.left_out)} left out, as their state had changed")
     if work.state == "running":
-        parts.append(f"{number(work.to_go)} to go" if work.total <= COUNTED else "more to go")
+        parts.append(f"{number(work.to_go)} to go" if 0 < work.total <= COUNTED else "more to go")
     if work.error:
         parts.append(work.error)
     return " · ".join(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -26,7 +27,8 @@ CANCELLED: Final = tuple(state for state in JobState if not state.final)
 ACTS: Final[dict[str, tuple[JobState, ...]]] = {"retry": RETRIED, "cancel": CANCELLED}
 """The states that each act of bulk work changes."""
 
-_NAMES: Final = ("state", "queue", "task", "tenant", "band", "since", "until", "text")
+_KEY: Final = re.compile(r"[0-9a-f]{8}")
+_NAMES: Final = ("state", "queue", "task", "tenant", "band", "since", "until", "error", "text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class JobFilter:
     band: str = ""
     since: str = ""
     until: str = ""
+    error: str = ""
+    """The key of a group of errors; the store does not know it, see `reads.errors`."""
     text: str = ""
 
     @classmethod
@@ -49,6 +53,8 @@ class JobFilter:
         for name in ("queue", "task", "tenant"):
             if known[name]:
                 checked_name(known[name], name)
+        if known["error"] and not _KEY.fullmatch(known["error"]):
+            raise InvalidInput("an error is named by 8 hexadecimal digits; see the page of errors")
         if known["band"]:
             refuse_unknown([known["band"]], [band.name for band in BANDS], "band")
         for name in ("since", "until"):

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from stanchion.context.context import Context
 from stanchion.jobs.job import Job
+from stanchion.ops.web.reads.errors import key_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Query
@@ -18,6 +19,12 @@ SHOWN: Final = 50
 
 COUNTED: Final = 10_000
 """Matching jobs up to which they are counted."""
+
+LOOKED_AT: Final = 250
+"""Jobs that are looked at together for an error."""
+
+PAGES: Final = 3
+"""How often, for one page."""
 
 COLUMNS: Final = (
     *("id", "queue", "lane", "state", "priority", "rank", "run_at", "enqueued_at", "task", "headers", "tenant", "key"),
@@ -33,11 +40,23 @@ class JobPage(NamedTuple):
     next: str | None
 
 
-def page_of(context: Context, store: Store, query: Query, now: int, after: str | None) -> JobPage:
+def page_of(context: Context, store: Store, query: Query, now: int, after: str | None, limit: int = SHOWN) -> JobPage:
     """Read one page of a query."""
-    found = store.select(replace(query, columns=COLUMNS, limit=SHOWN, after=after))
+    found = store.select(replace(query, columns=COLUMNS, limit=limit, after=after))
     rows = [_row(values) for values in found.rows]
     return JobPage([Job(context, row, state_of(row, now)) for row in rows], found.next)
+
+
+def page_of_error(context: Context, store: Store, query: Query, now: int, after: str | None, key: str) -> JobPage:
+    """Read jobs of a group of errors: those among the next jobs of a query, up to a few pages of them."""
+    jobs: list[Job] = []
+    for _ in range(PAGES):
+        found = page_of(context, store, query, now, after, LOOKED_AT)
+        jobs += [job for job in found.jobs if key_of(job) == key]
+        after = found.next
+        if after is None or len(jobs) >= SHOWN:
+            break
+    return JobPage(jobs, after)
 
 
 def count(store: Store, query: Query) -> int | None:

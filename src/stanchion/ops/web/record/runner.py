@@ -7,11 +7,13 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final
 
+from stanchion.context.context import Context
 from stanchion.errors import InvalidInput, StanchionError
+from stanchion.ops.web.reads.errors import key_of
 from stanchion.ops.web.reads.filters import JobFilter
+from stanchion.ops.web.reads.lists import page_of
 from stanchion.ops.web.record.audit import AuditLog, Entry
 from stanchion.ops.web.record.bulk import OWNED, BulkWork, BulkWorks
 from stanchion.stores.protocol import Store
@@ -29,12 +31,15 @@ _log = logging.getLogger("stanchion.web")
 class Runner:
     """Works on all works that no live process owns."""
 
-    def __init__(self, store: Callable[[], Store], works: BulkWorks, audit: AuditLog) -> None:
-        self._store, self._works, self._audit = store, works, audit
+    def __init__(self, context: Callable[[], Context], works: BulkWorks, audit: AuditLog) -> None:
+        self._context, self._works, self._audit = context, works, audit
         self._me = secrets.token_hex(8)
         self._wake, self._closed = threading.Event(), threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+
+    def _store(self) -> Store:
+        return self._context().fresh_store
 
     def nudge(self) -> None:
         """Look for work now; the first call starts the thread."""
@@ -107,9 +112,9 @@ class Runner:
             first = int(work.cursor or 0)
             behind = first + size
             return work.ids[first:behind], str(behind) if behind < len(work.ids) else None
-        query = JobFilter.of_text(work.where).query(work.at)
-        page = self._store().select(replace(query, columns=("id",), limit=size, after=work.cursor))
-        return [job_id for (job_id,) in page.rows], page.next
+        wanted = JobFilter.of_text(work.where)
+        page = page_of(self._context(), self._store(), wanted.query(work.at), work.at, work.cursor, size)
+        return [job.id for job in page.jobs if wanted.error in ("", key_of(job))], page.next
 
     def _act(self, work: BulkWork, ids: Sequence[str]) -> int:
         """Act on these jobs; return how many were changed."""

@@ -22,13 +22,13 @@ class Link(NamedTuple):
 
 
 NAVIGATION: Final = (
-    ("Now", (Link("/", "Overview"), Link("/jobs", "Jobs"))),
+    ("Now", (Link("/", "Overview"), Link("/errors", "Errors"), Link("/jobs", "Jobs"))),
     ("Work", (Link("/queues", "Queues"), Link("/schedules", "Schedules"))),
     ("Machines", (Link("/workers", "Workers"), Link("/semaphores", "Semaphores"))),
     ("Record", (Link("/audit", "Audit"),)),
 )
 TABS: Final = (
-    *(Link("/", "Overview"), Link("/jobs", "Jobs"), Link("/queues", "Queues"), Link("/workers", "Workers")),
+    *(Link("/", "Overview"), Link("/errors", "Errors"), Link("/jobs", "Jobs"), Link("/queues", "Queues")),
     Link("/more", "More"),
 )
 

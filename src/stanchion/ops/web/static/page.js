@@ -50,7 +50,7 @@
   });
 
   /* Keys: / search, g and a letter for a page, j and k for rows. */
-  const pages = { o: "/", j: "/jobs", q: "/queues", w: "/workers", s: "/schedules", a: "/audit" };
+  const pages = { o: "/", e: "/errors", j: "/jobs", q: "/queues", w: "/workers", s: "/schedules", a: "/audit" };
   let going = false;
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
