@@ -87,6 +87,18 @@ def test_a_narrow_terminal_cuts_only_what_may_shrink() -> None:
     ]
 
 
+def test_ids_are_shortened_before_errors() -> None:
+    columns = [Column("ID", short=13), Column("STATE"), Column("ERROR", shrinks=True)]
+    rows = [["01a21685-6752-70c7-8a40-e9b4f96f1113", "dead", "TimeoutError: no answer from psp-9.example"]]
+    assert fitted(columns, rows, 90).plain.splitlines()[1] == "  ".join(rows[0])[:38] + (
+        "dead   TimeoutError: no answer from psp-9.example"
+    )
+    assert fitted(columns, rows, 64).plain.splitlines()[1] == (
+        "01a21685…1113  dead   TimeoutError: no answer from psp-9.example"
+    )
+    assert fitted(columns, rows, 40).plain.splitlines()[1] == "01a21685…1113  dead   TimeoutError: no …"
+
+
 def test_plain_is_whole_and_aligned() -> None:
     assert plain(COLUMNS, ROWS).splitlines() == [
         "ID          NAME                 TASK                         N  MORE",

@@ -40,13 +40,15 @@ class Column:
     """A column of a table.
 
     `right`: right-aligned, for numbers. `shrinks`: truncated if space is scarce; other columns keep their whole
-    text. `keeps_end`: truncated at the start. `from_width`: left out on narrower terminals.
+    text. `keeps_end`: truncated at the start. `short`: the width to which its middle is cut before others shrink; 0: it
+    is not. `from_width`: left out on narrower terminals.
     """
 
     title: str
     right: bool = False
     shrinks: bool = False
     keeps_end: bool = False
+    short: int = 0
     from_width: int = 0
 
 
@@ -134,11 +136,15 @@ def fitted(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int
 
 
 def _widths(columns: Sequence[Column], cells: Sequence[Sequence[Text]], width: int) -> list[int]:
-    """Return the width of each column; the widest shrinkable columns are reduced first."""
+    """Return the width of each column; after short ones the widest shrinkable columns are reduced first."""
     widths = [
         max([len(column.title), *(row[number].cell_len for row in cells)]) for number, column in enumerate(columns)
     ]
     excess = sum(widths) + _GAP * (len(columns) - 1) - width
+    for number, column in enumerate(columns):
+        if excess > 0 and 0 < column.short < widths[number]:
+            excess -= widths[number] - column.short
+            widths[number] = column.short
     shrinking = [number for number, column in enumerate(columns) if column.shrinks]
     while excess > 0 and shrinking:
         widest = max(shrinking, key=widths.__getitem__)
@@ -153,6 +159,8 @@ def _placed(cell: Text, column: Column, width: int) -> Text:
     """Return a cell truncated or padded to its column's width."""
     if cell.cell_len > width and column.keeps_end:
         return Text("…") + cell[1 - width :]
+    if cell.cell_len > width and column.short:
+        return cell[: width - 5] + Text("…") + cell[-4:]
     cell = cell.copy()
     cell.truncate(width, overflow="ellipsis")
     cell.align("right" if column.right else "left", width)

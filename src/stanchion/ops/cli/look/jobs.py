@@ -38,7 +38,7 @@ from stanchion.pipelines.route import FORKED, ROUTE, Stop, route_of
 from stanchion.queues.waiting import waits_for
 
 _COLUMNS = [
-    Column("ID"),
+    Column("ID", short=13),
     Column("QUEUE", shrinks=True),
     Column("TASK", shrinks=True, keeps_end=True),
     Column("STATE"),
@@ -48,7 +48,7 @@ _COLUMNS = [
     Column("DUE", right=True, from_width=110),
     Column("PICK-UP", right=True, from_width=130),
     Column("TENANT", shrinks=True, from_width=130),
-    Column("ERROR", shrinks=True, from_width=110),
+    Column("ERROR", shrinks=True),
 ]
 
 
