@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -60,3 +61,10 @@ def test_of_a_manager(start: Start, port: int) -> None:
 def test_need_a_port(run: Run, shop: str) -> None:
     for args in (["worker", shop, "--metrics"], ["manager", "--store-metrics"]):
         assert "--health-port" in run(*args).error
+
+
+def test_without_the_library_they_say_what_brings_it(run: Run, shop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    refused = run("worker", shop, "--metrics", "--health-port", "0")
+    assert refused.code == 1
+    assert "pip install 'stanchion[metrics]'" in refused.error

@@ -51,7 +51,7 @@ OF_DATABASES = frozenset(
         *("TestOneAtATime", "TestLimits", "TestEveryJobGoesToOne", "TestEachWayForEachShape", "TestShapes"),
         *("TestSelect", "TestStats", "TestSearchByContents", "TestRepair", "TestMaintain", "TestSettle", "TestRepeats"),
         *("TestLostClaims", "TestOrderedQueues", "TestSeveralSemaphores", "TestLargeBatches", "TestColumns"),
-        *("TestListener",),
+        *("TestListener", "TestAlerts", "TestMonitor"),
     )
 )
 """Transactions, locks, the comparison of texts, shapes and searches: where databases differ most."""
@@ -85,7 +85,7 @@ THROUGH_A_MANAGER = frozenset(
             "TestLargeBatches",
             "TestStrangeNames",
         ),
-        *("TestSettings", "TestTheClock", "TestOneWins", "TestRepeatedPushAsRunning"),
+        *("TestSettings", "TestTheClock", "TestOneWins", "TestRepeatedPushAsRunning", "TestMonitor"),
     )
 )
 """Each verb and record on its way through a manager, and what its clients do themselves: waiting, splitting,
@@ -109,7 +109,7 @@ EACH_STATEMENT = (
 SHARDED = frozenset(
     (
         *("TestPush", "TestUniqueKeys", "TestCommit", "TestFencing", "TestLease", "TestRepeats", "TestOneWins"),
-        *("TestEveryJobGoesToOne", "TestSizes", "TestNextDue", "TestMaintain"),
+        *("TestEveryJobGoesToOne", "TestSizes", "TestNextDue", "TestMaintain", "TestMonitor"),
     )
 )
 """Each verb that goes to one shard of several, or to all."""

@@ -10,7 +10,7 @@ import json
 import threading
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from stanchion.core.partition_names import logical_name
@@ -105,9 +105,11 @@ class JobCounts:
     def fold(self) -> None:
         """Add up what has ended since."""
         with self._adding:
-            for row, seconds, outcome in self._taken():
+            ended, taken = self._sums.ended, self._pending.popleft
+            for _ in range(len(self._pending)):
+                row, seconds, outcome = taken()
                 delay = max(0, (row.started_at or row.run_at) - row.run_at) / SECOND
-                self._sums.ended(logical_name(row.queue), row.task or "", name_of(outcome), seconds, delay)
+                ended(logical_name(row.queue), row.task or "", name_of(outcome), seconds, delay)
 
     def sums(self, **gauges: float) -> Sums:
         """Return a copy of the sums, with what the worker does now."""
@@ -118,18 +120,14 @@ class JobCounts:
         found.gauges = {(name,): value for name, value in gauges.items()}
         return found
 
-    def _taken(self) -> Iterator[tuple[JobRow, float, Outcome | None]]:
-        for _ in range(len(self._pending)):
-            yield self._pending.popleft()
-
 
 def name_of(outcome: Outcome | None) -> str:
     """Return the name of an outcome, as a label."""
-    if outcome is None:
-        return "settled"
+    if (name := _OUTCOMES.get(type(outcome))) is not None:
+        return name
     if isinstance(outcome, outcomes.Rollback):
         return "given_back" if outcome.refund else "put_off" if outcome.error is None else "failed"
-    return _OUTCOMES.get(type(outcome), "other")
+    return "settled" if outcome is None else "other"
 
 
 def _observe(found: dict[Labels, Histogram], key: Labels, bounds: Sequence[float], value: float) -> None:
