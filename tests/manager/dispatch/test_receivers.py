@@ -13,7 +13,7 @@ from stanchion.stores.records.outcomes import Commit, Move, Progress, Rollback
 from stanchion.stores.wire.outcomes import Elsewhere
 from tests.manager.dispatch.receivers import Process
 from tests.manager.dispatch.scene import LEASE, Scene, jobs, slice_of
-from tests.manager.dispatch.virtual import now, run, until
+from tests.manager.dispatch.virtual import now, run, stand_still, until
 
 
 def delay_of(row: JobRow, scene: Scene) -> float:
@@ -206,6 +206,43 @@ class TestEnds:
             run(go())
         assert caplog.text.count("is slow") == 1
         assert caplog.text.count("its stream is ended") == 1
+
+    def test_a_manager_that_stood_still_reads_what_has_come_before_it_judges(self) -> None:
+        async def go() -> None:
+            scene = Scene()
+            scene.store.inner.push(jobs(3))
+            async with scene.engine() as engine:
+                process = Process(3, work=60.0)
+                stream = process.connect(engine)
+                await until(lambda: len(process.began) == 3)
+                process.mute = True
+                stand_still(2 * LEASE)
+                await asyncio.sleep(0.01)
+                engine.heard(stream, process.clock())  # it has come meanwhile
+                process.mute = False
+                await until(lambda: scene.done(3), 100)
+                assert stream.ended is None
+                assert len(process.began) == 3
+
+        run(go())
+
+    def test_a_manager_that_stood_still_waits_for_new_streams_that_may_have_come(self) -> None:
+        async def go() -> None:
+            scene = Scene()
+            scene.store.inner.push(jobs(3))
+            async with scene.engine() as engine:
+                process = Process(3, work=60.0)
+                process.connect(engine)
+                await until(lambda: len(process.began) == 3)
+                process.cut()
+                await asyncio.sleep(0.01)
+                stand_still(2 * LEASE)
+                await asyncio.sleep(0.01)
+                process.connect(engine)
+                await until(lambda: scene.done(3), 100)
+                assert len(process.began) == 3
+
+        run(go())
 
     def test_a_receiver_that_stamps_is_left_alone(self) -> None:
         async def go() -> None:

@@ -46,6 +46,13 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
+def stand_still(seconds: float) -> None:
+    """Let time pass in which this process does nothing."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    loop.jump.now += seconds
+
+
 async def until(condition: Any, seconds: float = 60.0) -> None:
     """Wait until a condition is met; AssertionError if it is not, within this virtual time."""
     end = now() + seconds

@@ -115,9 +115,19 @@ class Presence:
     async def watch(self) -> None:
         """End the streams of silent receivers, until cancelled."""
         while True:
+            due = self._clock() + self._delays.lease / STAMPS
             await asyncio.sleep(self._delays.lease / STAMPS)
+            if self._stood_still_since(due):
+                continue
             for peer in self._peers.connected():
                 self._check(peer)
+
+    def _stood_still_since(self, due: float) -> bool:
+        """Return True if a timer of this process rings far too late.
+
+        Then stamps, outcomes and new streams may have come that are not read yet, and the session may be over.
+        """
+        return self._clock() - due > self._delays.lease / STAMPS
 
     def _check(self, peer: Peer) -> None:
         now = self._clock()
@@ -146,11 +156,18 @@ class Presence:
             return
         stream = peer.streams
 
-        def lapse() -> None:
-            if not peer.connected and peer.streams == stream and self._peers.get(peer.id) is peer:
+        def lapse(due: float) -> None:
+            if peer.connected or peer.streams != stream or self._peers.get(peer.id) is not peer:
+                return
+            if self._stood_still_since(due):
+                lapse_in(self._delays.lease / STAMPS)
+            else:
                 self._gone(peer, "")
 
-        asyncio.get_running_loop().call_later(jittered(self._delays.grace), lapse)
+        def lapse_in(seconds: float) -> None:
+            asyncio.get_running_loop().call_later(seconds, lapse, self._clock() + seconds)
+
+        lapse_in(jittered(self._delays.grace))
 
     def _gone(self, peer: Peer, reason: str) -> None:
         """Give back the jobs of a receiver that is gone, and end its stream."""
