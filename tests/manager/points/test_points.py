@@ -84,11 +84,12 @@ def produce(first: str, then: str, numbers: Iterator[int], enough: Callable[[int
     """Push jobs to the first URL while it answers. One in three is due soon, so that it is stored as queued first."""
     with closing(Stanchion(first)) as app, closing(Stanchion(then)) as others:
         while not enough(number := next(numbers)):
-            try:
-                push(app, number)
-            except StoreUnavailable:
-                app = others
-                push(app, number)
+            while True:
+                try:
+                    push(app, number)
+                    break
+                except StoreUnavailable:
+                    app = others
             pushed.append(number)
 
 
