@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from stanchion import Stanchion
+from stanchion.errors import MissingExtra
 from stanchion.reporting.report import report
 from tests.cli.conftest import Run
 
@@ -53,10 +54,14 @@ def test_nothing_in_the_time(run: Run, tmp_path: Path) -> None:
     assert "Nothing to report" in (tmp_path / "page.html").read_text()
 
 
+def without_spark(*_: object) -> None:
+    raise MissingExtra("spark", "the report")
+
+
 @pytest.mark.usefixtures("done")
 def test_too_many_for_python(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[report.__module__], "MOST", 4)
-    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.setattr("stanchion.ops.cli.run.report._by_spark", without_spark)
     answer = run("report")
     assert answer.code != 0
     assert "more than 4 jobs have finished in this time" in answer.error

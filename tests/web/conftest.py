@@ -79,7 +79,7 @@ def guarded(app: Stanchion) -> Iterator[Site]:
     site.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Chromium]:
     """Debian's Chromium, one for the whole session; each test has a context of its own."""
     program = find_program("chromium") or find_program("chromium-browser") or find_program("google-chrome")
@@ -100,13 +100,13 @@ class Served:
     url: str
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    """The page without tokens, served for the whole session; tests that act on it use jobs of their own."""
+    """The page without tokens, served for all tests of a module; tests that act on it use jobs of their own."""
     yield from _served(tokens=False)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def served_guarded() -> Iterator[Served]:
     """The page with tokens."""
     yield from _served(tokens=True)

@@ -111,6 +111,7 @@ async def main(url, name, lease):
         while not one.served:
             await asyncio.sleep(0.01)
         tell(session=one.leadership.session)
+        await asyncio.sleep(3600)  # until it is killed: if it left, the other would have all slices
 
 asyncio.run(main(sys.argv[1], sys.argv[2], float(sys.argv[3])))
 """
