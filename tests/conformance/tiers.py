@@ -65,10 +65,10 @@ OF_REDIS = frozenset(
 )
 """Streams, channels and keys that no statement of another store stands for."""
 
-MANY = ("thousands", "_many", "cancels_all_that_would_follow", "a_large_one")
-"""Parts of the names of cases with very many jobs, which the MongoDB of the tests is slow with."""
+MANY = ("thousands", "_many", "cancels_all_that_would_follow", "a_large_one", "large_batch", "any_number")
+"""Parts of the names of cases with very many jobs: by day they run on memory and SQLite."""
 
-RACES = frozenset(("TestEveryJobGoesToOne", "TestSeveralSemaphores", "TestOrderInRaces"))
+RACES = frozenset(("TestEveryJobGoesToOne", "TestSeveralSemaphores", "TestOrderInRaces", "TestKeyedRates"))
 """Races of many threads, which that server is slow with too; `TestRacesForSlots` stands for them there by day."""
 
 SERVERS = frozenset(("test_postgres", "test_mariadb", "test_mongo", "test_redis"))
@@ -141,7 +141,7 @@ def is_one_of_many(module: str, case: str, name: str) -> bool:
     """Tell whether a case is left to the night as others of its class do for it on the store of a module."""
     if module in SERVERS and case in MANAGERS:
         return not any(part in name for part in EACH_STATEMENT)
-    slow = module.startswith("test_mongo") or module in VARIANTS
+    slow = module in SERVERS or module in VARIANTS
     return slow and any(part in name for part in MANY)
 
 
@@ -150,7 +150,7 @@ def one_in(module: str, case: str) -> int:
     if module == "test_memory" or (module in SERVERS and case in MANAGERS):
         return 1
     if case == "TestEachWayForEachShape":
-        return 1 if module in ("test_sqlite", "test_postgres") else 4
+        return 1 if module == "test_sqlite" else 4
     return 8
 
 

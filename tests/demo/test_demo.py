@@ -154,6 +154,7 @@ def test_every_flight_is_in_history_once_with_what_it_was_joined_with(demo: Demo
 
 
 @pytest.mark.usefixtures("few")
+@pytest.mark.nightly
 def test_alerts_fail_in_the_same_way_on_every_run(demo: Demo, sqlite_url: str) -> None:
     app = Stanchion(sqlite_url)
 
@@ -174,6 +175,7 @@ def test_alerts_fail_in_the_same_way_on_every_run(demo: Demo, sqlite_url: str) -
 
 
 @pytest.mark.usefixtures("few")
+@pytest.mark.nightly
 def test_tells_people_what_came_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

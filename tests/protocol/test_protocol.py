@@ -10,6 +10,7 @@ from tests.protocol.scenarios import FAN_OUTS, FLOWS, ORDER, SEMAPHORES
 ALL = {**SEMAPHORES, **ORDER, **FLOWS, **FAN_OUTS}
 LARGE = (
     *("head of line after the first", "head of line and slots", "driven again, head of line", "a lost lease"),
+    *("the first is lost", "a rate"),
     "both driven again while their end is seen to",
 )
 """Each has a hundred thousand states, or several."""

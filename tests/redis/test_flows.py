@@ -173,6 +173,7 @@ class TestDeath:
         assert sizes == ({5} if way == "lost" else {2, 4, 5})
 
     @ways
+    @pytest.mark.nightly
     def test_while_members_are_added_once(self, opened: Open, url: str, way: Way) -> None:
         def prepare(store: RedisStore) -> tuple[Flow, ExtendFlow]:
             flow = Flow(closed=False).stored(store)
@@ -215,6 +216,7 @@ class TestDeath:
             finish(scene.made, scene.witness)
 
     @ways
+    @pytest.mark.nightly
     def test_while_a_job_goes_on_as_a_flow(self, opened: Open, url: str, way: Way) -> None:
         def prepare(store: RedisStore) -> tuple[Flow, JobRow]:
             store.push([NewJob(new_id(), "orders", "{}")])

@@ -201,6 +201,7 @@ class TestPublishing:
         assert told == ({True, False} if way != "lost" else {False})
 
     @ways
+    @pytest.mark.nightly
     def test_who_sweeps_may_die_too(self, opened: Open, url: str, way: Way) -> None:
         def begun(store: RedisStore) -> None:
             with patch.object(store._staging, "go_on"):

@@ -130,6 +130,7 @@ def test_aggregates_only(spark: "SparkSession", sql_app: Stanchion) -> None:
     assert etl.queue("raw").counts().committed == 40
 
 
+@pytest.mark.nightly
 def test_items_that_do_not_fit_the_schema_are_dead(spark: "SparkSession", app: Stanchion) -> None:
     etl = app.pipeline("fit")
 
@@ -214,7 +215,7 @@ def test_memory_is_refused(spark: "SparkSession") -> None:
         stations.run(etl, spark=spark)
 
 
-@pytest.mark.parametrize("paused", [True, False])
+@pytest.mark.parametrize("paused", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_a_paused_station_keeps_its_items(spark: "SparkSession", app: Stanchion, paused: bool) -> None:
     etl = app.pipeline("still")
     etl.station("raw")(lambda item: item)

@@ -168,6 +168,7 @@ class TestQueries:
         with pytest.raises(StreamingQueryException, match="availableNow=True"):
             supervised(lambda: query.trigger(once=True).start().awaitTermination())
 
+    @pytest.mark.nightly
     def test_other_sinks_are_acknowledged_too(self, streams: Streams, tmp_path: Path) -> None:
         """By the reader, as soon as Spark's log has the batch; here in a function that runs the batch twice."""
         streams.fill(30)

@@ -87,6 +87,7 @@ class TestWrite:
         app.drain(["q"])
         assert sorted(seen) == [(1, 2), (3, 4)]
 
+    @pytest.mark.nightly
     def test_finished_jobs_go_round_again(self, spark: "SparkSession", app: Stanchion) -> None:
         seen = []
 

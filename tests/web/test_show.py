@@ -73,6 +73,7 @@ def test_credentials_of_an_address_are_hidden() -> None:
     assert Redaction().value({"at": "redis://u:hunter2@h"}) == {"at": "redis://u:•••@h"}
 
 
+@pytest.mark.nightly
 def test_a_long_text_is_redacted_in_time() -> None:
     for text in ("a" * 200_000, '"' * 100_000, "password=" * 20_000, "://" + "a" * 100_000):
         Redaction().text(text)

@@ -74,6 +74,7 @@ def workers(tmp_path) -> Workers:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_culprit_alone_ends_dead(workers):
     healthy = [workers.app.enqueue("healthy", 0.05, max_attempts=3) for _ in range(20)]
     fatal = workers.app.enqueue("fatal")

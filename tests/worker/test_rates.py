@@ -86,6 +86,7 @@ def check(jobs: list[Job]) -> None:
 
 
 @pytest.mark.usefixtures("workers")
+@pytest.mark.nightly
 def test_the_rate_of_a_queue(app: Stanchion) -> None:
     app.queue("work").configure(max_rate=RATE)
     app.using("brief", queue="work").enqueue_many([()] * 60)

@@ -49,6 +49,7 @@ def test_other_faults(error: Exception) -> None:
     assert MariaDBDialect().fault(error) is Fault.OTHER
 
 
+@pytest.mark.nightly
 def test_killed_connections_lose_nothing(app: Stanchion, mariadb_server: MariaDBServer) -> None:
     queue = app.queue("orders")
     ended = threading.Event()
