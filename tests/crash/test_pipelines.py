@@ -93,8 +93,6 @@ def meet_their_fates(scene: Scene, etl: Pipeline, doomed: list[Process]) -> None
         scene.kill(process)
 
 
-@pytest.mark.slow
-@pytest.mark.nightly_except("sqlite")
 @pytest.mark.nightly
 def test_workers_killed_at_each_step(scene: Scene, etl: Pipeline) -> None:
     numbers = range(1, 201)
