@@ -94,7 +94,8 @@ def test_the_threads_of_waits_end_after_the_last_one(app, monkeypatch):
     app.queue("orders").pop()
     assert JobHandle(app, job.id).result(timeout=60) is None
     assert app.queue("orders").reserve(wait=0.1) == []
-    until(lambda: not [one for one in threading.enumerate() if one.name.startswith(("stanchion-w", "stanchion-p"))])
+    of_waits = ("stanchion-waits", "stanchion-poll")
+    until(lambda: not [one for one in threading.enumerate() if one.name.startswith(of_waits)])
 
 
 def test_a_store_that_fails_otherwise_is_told_to_all_who_wait():
