@@ -90,12 +90,13 @@ def test_a_job_comes_to_no_wait_that_has_timed_out(app):
 def test_the_threads_of_waits_end_after_the_last_one(app, monkeypatch):
     monkeypatch.setattr("stanchion.waits.coordinator.LINGER_SECONDS", 0.1)
     monkeypatch.setattr("stanchion.core.threads._IDLE_SECONDS", 0.1)
+    others = set(threading.enumerate())
     job = app.queue("orders").push(1)
     app.queue("orders").pop()
     assert JobHandle(app, job.id).result(timeout=60) is None
     assert app.queue("orders").reserve(wait=0.1) == []
     of_waits = ("stanchion-waits", "stanchion-poll")
-    until(lambda: not [one for one in threading.enumerate() if one.name.startswith(of_waits)])
+    until(lambda: not [one for one in {*threading.enumerate()} - others if one.name.startswith(of_waits)])
 
 
 def test_a_store_that_fails_otherwise_is_told_to_all_who_wait():
