@@ -105,7 +105,7 @@ WAYS: dict[str, Callable[[Cutting, Begin], None]] = {
 }
 
 DAILY = ("repeated", "another")
-"""In the others too, processes die or lose an answer, and nobody repeats or disturbs them."""
+"""In the others too, processes die or lose an answer, and no other process repeats or disturbs them."""
 
 
 def cut_at_any_command(acts: Sequence[Begin], check: Check, ways: Sequence[str] = tuple(WAYS)) -> Callable[..., None]:

@@ -70,7 +70,7 @@ class Execution:
 
     @property
     def heard(self) -> bool:
-        """Whether somebody has the job, or hears of its success."""
+        """Whether the task has the job, or a listener hears of its success."""
         return self._job is not None or self._context.events.hears("success")
 
     def _give_job(self, name: str) -> None:

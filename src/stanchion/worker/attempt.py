@@ -16,7 +16,7 @@ from stanchion.stores.rules.outcomes import commit_of
 from stanchion.tasks.execution import Execution, outcome_of_error, outcome_of_value
 
 Finished = tuple[outcomes.Outcome | None, Reservation | None, BaseException | None]
-"""The outcome to store (None: the task settled its job itself), the job to report on (None: nobody hears of its end),
+"""The outcome to store (None: the task settled its job itself), the job to report on (None: no listener hears of it),
 and its error."""
 
 
