@@ -37,6 +37,22 @@ def test_retry_by_filter_takes_the_dead_ones(run: Run, app: Stanchion) -> None:
     assert (answer.code, answer.out, answer.err) == (1, "", "no jobs match\n")
 
 
+def test_retry_of_a_group_of_errors(run: Run, app: Stanchion) -> None:
+    app.queue("orders").push_many(range(7))
+    for job in app.queue("orders").reserve(7):
+        job.bury(f"no stock for {job.payload}" if job.payload % 2 else "no address")
+    group = app.find(state="dead", text="no stock")[0].error_group
+    wanted = ("--queue", "orders", "--error", str(group))
+    assert run("retry", *wanted, "--dry-run").out == "would retry: 3 jobs\n"
+    assert len(run("jobs", *wanted, "--json").json) == 3
+    assert run("retry", *wanted, "--limit", "2").out == "retried: 2 jobs\n"
+    assert run("retry", *wanted).out == "retried: 1 job\n"
+    assert app.queue("orders").size().ready == 3
+    assert run("cancel", "--queue", "orders", "--error", "00000000").err == "no jobs match\n"
+    assert "8 hexadecimal digits" in run("retry", "--error", "no stock").err
+    assert "you know the number" in run("retry", new_id(), "--dry-run").err
+
+
 def test_retry_of_dead_letters_brings_them_home(run: Run, app: Stanchion) -> None:
     app.queue("orders").configure(dead_letter="lost")
     bury(app, 3)

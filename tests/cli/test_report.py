@@ -34,14 +34,15 @@ def test_writes_the_page(run: Run, done: Stanchion, tmp_path: Path) -> None:
     text = page.read_text()
     assert "<h1>1 of 5 jobs died, in mail.</h1>" in text
     (dead,) = done.queue("mail").find(state="dead")
-    assert f"stanchion retry {dead.id}" in text
-    assert run("retry", dead.id).out == "retried: 1 job\n"
+    assert f"stanchion retry --queue mail --error {dead.error_group}" in text
+    assert dead.id in text
+    assert run("retry", "--queue", "mail", "--error", str(dead.error_group)).out == "retried: 1 job\n"
 
 
 def test_figures(run: Run, done: Stanchion) -> None:
     found = run("report", "--json", "--queue", "mail").json
     assert found["whole"]["jobs"] == 5
-    assert found["errors"]["rows"][0]["error"] == "TimeoutError: no answer in <n> s"
+    assert found["errors"]["rows"][0]["error"] == "TimeoutError: no answer in ‹n› s"
     assert run("report", "--json", "--queue", "other").code == 1
     assert done.queue("mail").counts().pushed == 5
 

@@ -21,6 +21,7 @@ def told(rows: list[JobRow]) -> list[JobRow]:
         delay = (n % 97) ** 3 * SECOND // 100
         errors = [
             {"attempt": one, "at": 1.0, "error": ERRORS[(n * one) % 11 % len(ERRORS)].format(n=n)}
+            | ({"group": f"{n % 5:08x}"} if (n + one) % 7 == 0 else {})
             for one in range(1, row.attempts)
         ]
         way = [["raw", 1 + n % 2, (row.enqueued_at or 0) / SECOND], ["clean", 1, (row.enqueued_at or 0) / SECOND + 1]]

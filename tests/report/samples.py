@@ -50,7 +50,8 @@ def year() -> dict[str, Any]:
     counts.sort(reverse=True)
     errors = [
         {
-            **{"error": f"{kind}: <text> is not there, on line <n> of part {n}", "count": count, "example": ""},
+            **{"error": f"{kind}: ‹text› is not there, on line ‹n› of part {n}", "count": count, "example": ""},
+            "group": f"{n:08x}",
             **{"queue": "mail", "task": "mail.welcome", "first": START + 9.0, "last": START + 99.0},
             **{"dead": 7 if n % 3 else 0, "ids": [f"job-{n}-{one}" for one in range(5)] if n % 3 else []},
         }

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from stanchion import Stanchion
-from stanchion.core.error_kinds import kind_of
+from stanchion.core.error_kinds import group_in
 from stanchion.core.service_levels import BANDS
 from stanchion.reporting import report
 from stanchion.reporting.figures import IDS, NAMES, SHARES
@@ -117,17 +117,17 @@ def test_tasks_and_attempts(figures: dict[str, Any], frame: pd.DataFrame) -> Non
 def test_errors(figures: dict[str, Any], frame: pd.DataFrame) -> None:
     failed = frame.assign(task=frame.task.fillna(""), errors=frame.errors.map(lambda text: json.loads(text or "[]")))
     each = failed.explode("errors").dropna(subset="errors")
-    each["kind"] = [kind_of(entry["error"]) for entry in each.errors]
-    found = {(row["error"], row["queue"], row["task"]): row for row in figures["errors"]["rows"]}
-    assert {key: row["count"] for key, row in found.items()} == dict(each.groupby(["kind", "queue", "task"]).size())
+    each["group"] = [group_in(entry, task) for entry, task in zip(each.errors, each.task, strict=True)]
+    found = {(row["group"], row["queue"], row["task"]): row for row in figures["errors"]["rows"]}
+    assert {key: row["count"] for key, row in found.items()} == dict(each.groupby(["group", "queue", "task"]).size())
     assert figures["errors"]["total"] == len(each)
     counts = [row["count"] for row in figures["errors"]["rows"]]
     assert counts == sorted(counts, reverse=True)
     died = each[each.state == "dead"].groupby("id").tail(1)
-    by_kind = {key: own.sort_values(["finished_at", "id"]) for key, own in died.groupby(["kind", "queue", "task"])}
-    assert {key: row["dead"] for key, row in found.items() if row["dead"]} == {k: len(v) for k, v in by_kind.items()}
+    by_group = {key: own.sort_values(["finished_at", "id"]) for key, own in died.groupby(["group", "queue", "task"])}
+    assert {key: row["dead"] for key, row in found.items() if row["dead"]} == {k: len(v) for k, v in by_group.items()}
     assert {key: row["ids"] for key, row in found.items() if row["ids"]} == {
-        key: list(own.id)[::-1][:IDS] for key, own in by_kind.items()
+        key: list(own.id)[::-1][:IDS] for key, own in by_group.items()
     }
 
 

@@ -98,9 +98,9 @@ def test_the_power_law_is_shown_only_where_it_fits() -> None:
 
 def test_dead_jobs_come_with_the_command_that_runs_them_again() -> None:
     texts = checked(samples.year()).texts
-    assert "stanchion retry job-1-0 job-1-1 job-1-2 job-1-3 job-1-4" in texts
-    assert not any(text.startswith("stanchion retry job-0") for text in texts)
-    assert "To run the dead jobs again; of more than 5, the newest" in texts
+    assert "stanchion retry --queue mail --task mail.welcome --error 00000001" in texts
+    assert "job-1-0 job-1-1 job-1-2 job-1-3 job-1-4" in texts
+    assert not any("--error 00000000" in text for text in texts)
 
 
 def test_wide_tables_say_that_they_scroll() -> None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from stanchion.context.context import Context
 from stanchion.context.shard import shown_lane
+from stanchion.core.error_kinds import group_in
 from stanchion.core.partition_names import logical_name, partition_number
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
@@ -175,11 +176,21 @@ class Job:
 
     @property
     def errors(self) -> list[dict[str, Any]]:
-        """The last errors: `attempt`, `at` (seconds since 1970), `error`, `traceback`.
+        """The last errors: `attempt`, `at` (seconds since 1970), `error`, `group`, `traceback`.
 
         While the job is put off because workers do not know its task, the last one also has `times` and `since`.
         """
         return self._context.codec.decode(self._row.errors) or []
+
+    @property
+    def error_group(self) -> str | None:
+        """The key of the group of its last error, 8 hexadecimal digits; None if it has none.
+
+        Errors of a group have the same task, type and message, but for what varies, such as numbers and hosts; or the
+        same task and `fingerprint`.
+        """
+        errors = self.errors
+        return group_in(errors[-1], self.task) if errors else None
 
     @property
     def result(self) -> Any:

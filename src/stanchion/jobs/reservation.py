@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 from stanchion.context.context import Context, HasContext
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import number, seconds_of, shown
+from stanchion.core.error_kinds import group_of
 from stanchion.core.partition_names import checked_queue
 from stanchion.core.retry import Retry
 from stanchion.errors import CannotJoin, InvalidInput, LeaseLost, StoreUnavailable
@@ -35,6 +36,14 @@ class ReportingMeter(Meter):
     def __call__(self, value: float) -> None:
         """Record that the share `value`, from 0 to 1, is done. Raises LeaseLost."""
         self.reservation.report_progress(value)
+
+
+class Failure(NamedTuple):
+    """An error as it is stored: its message, its traceback, and the key of its group."""
+
+    error: str
+    traceback: str | None
+    group: str
 
 
 class Settlement(NamedTuple):
@@ -142,9 +151,8 @@ class Reservation(Job):
     ) -> Settlement:
         """Return what `rollback` does."""
         seconds = self.retry_delay(error) if delay is None else seconds_of(delay, "delay")
-        message, trace = (None, None) if error is None else described(error)
-        new_payload = self.payload_text(payload)
-        return Settlement(self, outcomes.Rollback(self.lease, seconds, message, trace, payload=new_payload))
+        back = outcomes.Rollback(self.lease, seconds, payload=self.payload_text(payload))
+        return Settlement(self, back if error is None else back._replace(**failure_of(error, self.task)._asdict()))
 
     def released(self, delay: float | timedelta = 0.0, *, payload: Any = UNCHANGED) -> Settlement:
         """Return what `release` does."""
@@ -165,8 +173,7 @@ class Reservation(Job):
 
     def buried(self, reason: BaseException | str = "buried") -> Settlement:
         """Return what `bury` does."""
-        message, trace = described(reason)
-        return Settlement(self, outcomes.Bury(self.lease, message, trace))
+        return Settlement(self, outcomes.Bury(self.lease, *failure_of(reason, self.task)))
 
     def abandoned(self, reason: str = "") -> Settlement:
         """Return what `abandon` does."""
@@ -319,6 +326,23 @@ def _refuse_snapshot_before(context: Context, lost: Sequence[Reservation]) -> No
                 f"it: roll the transaction back, and begin it after the job was reserved, or use the isolation level "
                 f"READ COMMITTED"
             )
+
+
+def failure_of(error: BaseException | str, task: str | None) -> Failure:
+    """Return the error of a job of this task, as it is stored.
+
+    An exception may say to which group it belongs: by its attribute `fingerprint`, a text.
+    """
+    message, trace = described(error)
+    return Failure(message, trace, group_of(message, task, _fingerprint_of(error)))
+
+
+def _fingerprint_of(error: BaseException | str) -> str | None:
+    try:
+        found = getattr(error, "fingerprint", None)
+    except Exception:  # a faulty property must not hide the error
+        return None
+    return found if isinstance(found, str) and found else None
 
 
 def described(error: BaseException | str) -> tuple[str, str | None]:

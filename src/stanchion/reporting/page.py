@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from shlex import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from stanchion.core.service_levels import BANDS
 from stanchion.reporting.charts import bars, legend, lines, ranges, ranks, sparks, stacked
-from stanchion.reporting.figures import IDS, NAMES, Figures
+from stanchion.reporting.figures import NAMES, Figures
 from stanchion.reporting.scales import length, number, percent, rate
 from stanchion.reporting.verdict import spoken_error, spoken_task, verdict_of
 
@@ -250,22 +251,16 @@ def _errors(figures: Figures) -> Section | None:
     heads = ("Error", "Task", "Times", "First", "Last", "Died of it")
     tables = [Table(heads, cells, "The most frequent", (0, 1))]
     if dead := [row for row in shown if row["dead"]]:
-        commands = [(spoken_error(row), _retry(row)) for row in dead]
-        title = (
-            f"To run the dead jobs again; of more than {IDS}, the newest"
-            if _cut(dead)
-            else "To run the dead jobs again"
+        commands = [(spoken_error(row), " ".join(row["ids"]), _retry(row)) for row in dead]
+        tables.append(
+            Table(("Error", "Newest dead jobs", "Command"), commands, "To run the dead jobs again", (0, 1, 2))
         )
-        tables.append(Table(("Error", "Command"), commands, title, (0, 1)))
     return Section("errors", "Errors", text, charts, tuple(tables))
 
 
-def _cut(rows: Sequence[Figures]) -> bool:
-    return any(row["dead"] > len(row["ids"]) for row in rows)
-
-
 def _retry(row: Figures) -> str:
-    return f"stanchion retry {' '.join(row['ids'])}"
+    task = f" --task {quote(row['task'])}" if row["task"] else ""
+    return f"stanchion retry --queue {quote(row['queue'])}{task} --error {row['group']}"
 
 
 def _moment(at: float) -> str:

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from stanchion.core.error_kinds import kind_of
+from stanchion.core.error_kinds import group_in, kind_of
 from stanchion.core.service_levels import BANDS
 from stanchion.reporting import figures as shared
 from stanchion.reporting.figures import IDS, MOST_ATTEMPTS, SHARES, STATES, Figures, jain, named, step_for, steps
@@ -44,8 +44,9 @@ class _Tenant:
 
 @dataclass
 class _Error:
+    kind: str
+    example: str
     count: int = 0
-    example: str = ""
     first: float = math.inf
     last: float = -math.inf
     dead: int = 0
@@ -71,7 +72,7 @@ class Tally:
         self._pickup: defaultdict[int, _Series] = defaultdict(_Series)
         self._tasks: defaultdict[tuple[str, str], _Task] = defaultdict(_Task)
         self._tenants: defaultdict[str, _Tenant] = defaultdict(_Tenant)
-        self._errors: defaultdict[tuple[str, str, str], _Error] = defaultdict(_Error)
+        self._errors: dict[tuple[str, str, str], _Error] = {}
         self._stations: defaultdict[str, _Series] = defaultdict(_Series)
 
     def add(self, jobs: Iterable[Finished]) -> None:
@@ -119,9 +120,10 @@ class Tally:
 
     def _add_errors(self, job: Finished) -> None:
         for entry in job.errors:
-            one = self._errors[kind_of(entry["error"]), job.queue, job.task]
+            key, kind = (group_in(entry, job.task), job.queue, job.task), kind_of(entry["error"])
+            one = self._errors.setdefault(key, _Error(kind, entry["error"]))
             one.count += 1
-            one.example = min(one.example or entry["error"], entry["error"])
+            one.kind, one.example = min(one.kind, kind), min(one.example, entry["error"])
             one.first, one.last = min(one.first, entry["at"]), max(one.last, entry["at"])
         if job.state == "dead":
             one.dead += 1
@@ -212,7 +214,8 @@ class Tally:
     def _by_kind(self) -> Figures:
         rows: list[Figures] = [
             {
-                "error": kind,
+                "group": group,
+                "error": one.kind,
                 "queue": queue,
                 "task": task,
                 "count": one.count,
@@ -222,9 +225,9 @@ class Tally:
                 "dead": one.dead,
                 "ids": [job for _, job in one.newest],
             }
-            for (kind, queue, task), one in self._errors.items()
+            for (group, queue, task), one in self._errors.items()
         ]
-        rows.sort(key=lambda row: (-row["count"], row["error"], row["queue"], row["task"]))
+        rows.sort(key=lambda row: (-row["count"], row["error"], row["queue"], row["task"], row["group"]))
         return shared.errors(rows[: shared.ERRORS])
 
     def _by_tenant(self) -> Figures:

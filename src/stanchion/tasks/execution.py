@@ -13,7 +13,7 @@ from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable
 from stanchion.flows.plan import after_of
 from stanchion.flows.results import Values
 from stanchion.jobs.outcome import Bury, Cancel, Outcome, RetryAfter, Snooze
-from stanchion.jobs.reservation import Reservation, described
+from stanchion.jobs.reservation import Reservation, described, failure_of
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.rules.outcomes import commit_of
@@ -104,7 +104,7 @@ def outcome_of_value(execution: Execution, value: Any) -> outcomes.Outcome | Non
     try:
         return execution.work.outcome(execution.row, execution.payload, value)
     except InvalidInput as error:
-        return outcomes.Bury(execution.row.lease, *described(error))
+        return outcomes.Bury(execution.row.lease, *failure_of(error, execution.row.task))
 
 
 def outcome_of_error(execution: Execution, error: BaseException) -> outcomes.Outcome | None:
@@ -122,9 +122,9 @@ def outcome_of_error(execution: Execution, error: BaseException) -> outcomes.Out
         case Unrunnable():
             return unrunnable(execution.row, error)
     if work.attempts_max is not None and job.attempts >= work.attempts_max:
-        return outcomes.Bury(job.lease, *described(error))
+        return outcomes.Bury(job.lease, *failure_of(error, job.task))
     delay = work.retry.delay_or_default(job.failures + 1, error, job.task)
-    return outcomes.Rollback(job.lease, delay, *described(error))
+    return outcomes.Rollback(job.lease, delay, *failure_of(error, job.task))
 
 
 def _put_off(job: Reservation, wanted: Snooze | RetryAfter) -> outcomes.Outcome:
@@ -132,7 +132,7 @@ def _put_off(job: Reservation, wanted: Snooze | RetryAfter) -> outcomes.Outcome:
     try:
         payload = job.payload_text(wanted.payload)
     except InvalidInput as error:
-        return outcomes.Bury(job.lease, *described(error))
+        return outcomes.Bury(job.lease, *failure_of(error, job.task))
     if isinstance(wanted, Snooze):
         return outcomes.Rollback(job.lease, wanted.seconds, refund=True, payload=payload)
     return outcomes.Rollback(job.lease, wanted.seconds, f"RetryAfter: {wanted.seconds:g} s", payload=payload)

@@ -14,6 +14,7 @@ from stanchion_conformance.jobs.dead_letters import (
     letters,
 )
 from stanchion_conformance.jobs.encryption import TestEncryption, key, sealed
+from stanchion_conformance.jobs.error_groups import TestErrorGroups
 from stanchion_conformance.jobs.held_keys import TestHeldKeys
 from stanchion_conformance.jobs.history import TestHistory, TestPurge
 from stanchion_conformance.jobs.holders import TestHolders, TestLeaseOfAHolder, TestListOfHolders
@@ -60,6 +61,7 @@ __all__ = [
     "TestDue",
     "TestEncryption",
     "TestEndedElsewhere",
+    "TestErrorGroups",
     "TestEvents",
     "TestEveryJobGoesToOne",
     "TestFencing",

@@ -152,9 +152,10 @@ def _errors(jobs: DataFrame) -> Figures:
             "died": F.expr("state = 'dead' and place = size - 1"),
             "kind": _kind(F.col("entry.error")),
         }
-    )
+    ).withColumn("group", F.coalesce("entry.group", _group(F.col("kind"))))
     newest = F.sort_array(F.collect_list(F.when(F.col("died"), F.struct("finished", "id"))), asc=False)
-    kinds = each.groupBy(F.col("kind").alias("error"), "queue", "task").agg(
+    kinds = each.groupBy("group", "queue", "task").agg(
+        F.min("kind").alias("error"),
         F.count("*").alias("count"),
         F.min("text").alias("example"),
         F.min("entry.at").alias("first"),
@@ -162,7 +163,12 @@ def _errors(jobs: DataFrame) -> Figures:
         F.count_if("died").alias("dead"),
         F.slice(newest, 1, IDS)["id"].alias("ids"),
     )
-    return shared.errors(_rows(kinds.orderBy(F.desc("count"), "error", "queue", "task").limit(shared.ERRORS)))
+    return shared.errors(_rows(kinds.orderBy(F.desc("count"), "error", "queue", "task", "group").limit(shared.ERRORS)))
+
+
+def _group(kind: Column) -> Column:
+    """Return the key of the group of an error, for those that are stored without it."""
+    return F.substring(F.sha2(F.concat(kind, F.lit("\0"), F.col("task")), 256), 1, 8)
 
 
 def _kind(error: Column) -> Column:

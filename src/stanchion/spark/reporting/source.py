@@ -126,7 +126,7 @@ def _computed(jobs: DataFrame) -> DataFrame:
 
 
 def _errors() -> Column:
-    return F.from_json("errors", "array<struct<error: string, at: double>>")
+    return F.from_json("errors", "array<struct<error: string, at: double, group: string>>")
 
 
 def seconds(name: str) -> Column:

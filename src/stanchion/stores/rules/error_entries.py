@@ -1,9 +1,9 @@
 """The errors stored with a job: the last ten entries, as JSON.
 
-An entry has `attempt`, `at` (seconds since 1970), `error`, and optionally `traceback`. A job is put off when the
-worker's code does not know its work. The entry of a job that was put off also has `times` and `since`: how often, and
-since when. It is a single entry, and the last one. A later failure gets an entry of its own; any other end of an
-attempt removes it.
+An entry has `attempt`, `at` (seconds since 1970), `error`, `group` (the key of its group, see `core.error_kinds`), and
+optionally `traceback`. A job is put off when the worker's code does not know its work. The entry of a job that was put
+off also has `times` and `since`: how often, and since when. It is a single entry, and the last one. A later failure
+gets an entry of its own; any other end of an attempt removes it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
+from stanchion.core.error_kinds import KEY, group_of
 from stanchion.stores.records.jobs import SECOND, JobRow
 
 KEPT_ERRORS = 10
@@ -29,9 +30,13 @@ def entries_of(row: JobRow) -> list[dict[str, Any]]:
     return entries
 
 
-def with_error(row: JobRow, error: str, traceback: str | None, now: int, **fields: Any) -> JobRow:
+def with_error(
+    row: JobRow, error: str, traceback: str | None, now: int, group: str | None = None, **fields: Any
+) -> JobRow:
     """Return the job with one more error entry; `fields`: further fields of the entry."""
-    entry: dict[str, Any] = {"attempt": row.attempts, "at": now / SECOND, "error": error, **fields}
+    if group is None or not KEY.fullmatch(group):
+        group = group_of(error, row.task)
+    entry: dict[str, Any] = {"attempt": row.attempts, "at": now / SECOND, "error": error, "group": group, **fields}
     if traceback:
         entry["traceback"] = traceback
     return with_entries(row, [*entries_of(row), entry])

@@ -56,7 +56,7 @@ class Losses(NamedTuple):
     in_all: int = 0
 
     @property
-    def fields(self) -> dict[str, int]:
+    def fields(self) -> dict[str, Any]:
         """The fields that record the losses in the error entry."""
         return {"lost": self.charged, "lost_in_all": self.in_all}
 

@@ -70,8 +70,8 @@ def settled(row: JobRow, outcome: Ending, queue: QueueSettings, now: int) -> Tra
             )
         case Continue(job=job):
             return Transition(_continued(row, job, now, outcome.keep_entry), "moved")
-        case Bury(error=error, traceback=traceback):
-            return _dead(_failed(row, error, traceback, now), queue, now)
+        case Bury():
+            return _dead(_failed(row, outcome, outcome.error, now), queue, now)
         case Abandon(reason=reason):
             return Transition(_cancelled(row, reason, now), "cancelled")
 
@@ -158,7 +158,7 @@ def _given_back(row: JobRow, outcome: Rollback, queue: QueueSettings, now: int) 
         row = row._replace(attempts=row.attempts - 1)
     if outcome.error is not None:
         failed = not outcome.refund
-        row = _failed(row, outcome.error, outcome.traceback, now) if failed else put_off(row, outcome.error, now)
+        row = _failed(row, outcome, outcome.error, now) if failed else put_off(row, outcome.error, now)
     elif outcome.delay or not outcome.refund:
         row = forgiven(not_put_off(row))  # a job given back at once, unharmed, may not have begun
     if row.cancel_requested:
@@ -225,8 +225,9 @@ def _cancelled(row: JobRow, reason: str, now: int) -> JobRow:
     return _finished(row, JobState.CANCELLED, now)
 
 
-def _failed(row: JobRow, error: str, traceback: str | None, now: int) -> JobRow:
-    return with_error(row, error, traceback, now)._replace(failures=row.failures + 1)
+def _failed(row: JobRow, outcome: Rollback | Bury, error: str, now: int) -> JobRow:
+    failed = with_error(row, error, outcome.traceback, now, outcome.group)
+    return failed._replace(failures=row.failures + 1)
 
 
 def popped(row: JobRow) -> JobRow:

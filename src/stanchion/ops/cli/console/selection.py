@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from stanchion.app import Stanchion
+from stanchion.core.error_kinds import KEY
 from stanchion.core.times import moment
+from stanchion.errors import InvalidInput
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.cli.console.given import loose_value, names, pairs, past
 from stanchion.ops.cli.console.session import Session
@@ -25,6 +27,12 @@ Since = Annotated[
 ]
 Until = Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Enqueued before then.")]
 Contains = Annotated[str | None, typer.Option("--text", help="Only jobs with this text in the payload or an error.")]
+ErrorGroup = Annotated[
+    str | None,
+    typer.Option(
+        "--error", metavar="KEY", help="Only jobs whose last error is of this group, such as 9f2c41d0; see a report."
+    ),
+]
 
 FinishedSince = Annotated[
     str | None, typer.Option("--finished-since", metavar="WHEN", help="Finished since: 1h (ago) or an ISO 8601 time.")
@@ -53,10 +61,12 @@ def search(
     since: str | None,
     until: str | None,
     text: str | None,
+    error: str | None = None,
 ) -> dict[str, Any]:
-    """Return the arguments of `app.find` for the options."""
+    """Return the arguments of `pages` for the options; without `error`, those of `app.find`."""
     now = moment(session.app.store.now())
-    return {
+    found = {} if error is None else {"error": _group(error)}
+    return found | {
         "queue": queue,
         "state": [one.lower() for one in names(state) or ()] or None,
         "task": task,
@@ -84,15 +94,23 @@ def search_inside(
     }
 
 
+def _group(error: str) -> str:
+    if not KEY.fullmatch(error):
+        raise InvalidInput(f"--error takes the key of a group, 8 hexadecimal digits, not {error!r}")
+    return error
+
+
 def pages(app: Stanchion, wanted: dict[str, Any], limit: int | None) -> Iterator[list[Job]]:
     """Search page by page, newest first, in bounded memory."""
     left, after = limit, None
+    search = {name: value for name, value in wanted.items() if name != "error"}
     while left is None or left > 0:
-        size = PAGE if left is None else min(PAGE, left)
-        page = app.find(**wanted, limit=size, after=after)
-        if page:
-            yield page
+        size = PAGE if left is None or "error" in wanted else min(PAGE, left)
+        page = app.find(**search, limit=size, after=after)
+        found = [job for job in page if "error" not in wanted or job.error_group == wanted["error"]][:left]
+        if found:
+            yield found
         if len(page) < size:
             return
         after = page[-1].id
-        left = None if left is None else left - size
+        left = None if left is None else left - len(found)

@@ -19,6 +19,7 @@ from stanchion.ops.cli.console.output import Cell, Column, state_cell
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.selection import (
     Contains,
+    ErrorGroup,
     FinishedSince,
     FinishedUntil,
     Headers,
@@ -29,6 +30,7 @@ from stanchion.ops.cli.console.selection import (
     TaskName,
     Tenant,
     Until,
+    pages,
     search,
     search_inside,
 )
@@ -66,6 +68,7 @@ def jobs(
     payload: Payload = None,
     headers: Headers = None,
     text: Contains = None,
+    error: ErrorGroup = None,
     passed: Annotated[
         str | None,
         typer.Option("--passed", metavar="QUEUE", help="Only jobs in this queue, or that have passed it."),
@@ -74,9 +77,12 @@ def jobs(
 ) -> Exit:
     """List jobs, live and finished, newest first."""
     app, out = session.app, session.out
-    wanted = search(session, queue, state, task, tenant, since, until, text)
+    wanted = search(session, queue, state, task, tenant, since, until, text, error)
     inside = search_inside(session, finished_since, finished_until, payload, headers)
-    found = app.find(**wanted, **inside, passed=passed, limit=limit)
+    if error is None:
+        found = app.find(**wanted, **inside, passed=passed, limit=limit)
+    else:
+        found = [job for page in pages(app, {**wanted, **inside, "passed": passed}, limit) for job in page]
     if out.as_json:
         out.json_list(job_json(job) for job in found)
     elif found:

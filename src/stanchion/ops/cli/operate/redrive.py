@@ -20,6 +20,7 @@ from stanchion.ops.cli.console.root import OPERATE, cli
 from stanchion.ops.cli.console.selection import (
     PAGE,
     Contains,
+    ErrorGroup,
     Queue,
     Since,
     States,
@@ -61,23 +62,32 @@ def retry(
     since: Since = None,
     until: Until = None,
     text: Contains = None,
+    error: ErrorGroup = None,
     limit: Limit = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the jobs.")] = False,
 ) -> Exit:
     """Make dead, cancelled or scheduled jobs ready now, with their attempts reset.
 
     Options select dead jobs unless --state is given; of a dead-letter queue, they select all letters, which go
     back to where they came from.
+
+    stanchion retry --queue payments --task capture --error 9f2c41d0 --dry-run
     """
 
     def act(batch: Sequence[str]) -> Iterator[Verdict]:
+        if dry_run:
+            yield from (Verdict(job_id, True, None) for job_id in batch)
+            return
         for job_id, verdict in zip(batch, session.app.store.retry(batch), strict=True):
             yield _RETRIED[verdict](job_id)
 
+    if ids and dry_run:
+        raise InvalidInput("--dry-run counts the jobs that options select; of ids, you know the number")
     states = [JobState.DEAD]
     if queue is not None and _takes_letters(session, queue):
         states += [JobState.READY, JobState.SCHEDULED]
-    filters = (queue, state, task, tenant, since, until, text)
-    return _each("retried", session, chosen(session, ids, filters, states, limit), act)
+    filters = (queue, state, task, tenant, since, until, text, error)
+    return _each("would retry" if dry_run else "retried", session, chosen(session, ids, filters, states, limit), act)
 
 
 @command(cli, "cancel", panel=OPERATE)
@@ -91,6 +101,7 @@ def cancel(
     since: Since = None,
     until: Until = None,
     text: Contains = None,
+    error: ErrorGroup = None,
     limit: Limit = None,
 ) -> Exit:
     """Cancel live jobs, or flows by their ids; running jobs are asked to stop."""
@@ -107,7 +118,7 @@ def cancel(
     live = [one for one in JobState if not one.final]
     if queue is not None and _takes_letters(session, queue):
         live.append(JobState.DEAD)
-    filters = (queue, state, task, tenant, since, until, text)
+    filters = (queue, state, task, tenant, since, until, text, error)
     return _each("cancelled", session, chosen(session, ids, filters, live, limit), act)
 
 

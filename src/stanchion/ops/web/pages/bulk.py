@@ -9,7 +9,7 @@ from starlette.responses import Response
 from stanchion.core.checks import checked_id, refuse_unknown
 from stanchion.errors import InvalidInput
 from stanchion.ops.web.pages.jobs import counted
-from stanchion.ops.web.reads.errors import READ, key_of
+from stanchion.ops.web.reads.errors import READ
 from stanchion.ops.web.reads.filters import ACTS, JobFilter
 from stanchion.ops.web.reads.lists import COUNTED, count, page_of
 from stanchion.ops.web.record.bulk import MOST, Act, BulkWork
@@ -67,7 +67,7 @@ def _count(visit: Visit, wanted: JobFilter) -> int | None:
     if not wanted.error:
         return count(visit.store, query)
     read = page_of(visit.site.app.context, visit.store, query, visit.now, None, READ)
-    return None if read.next else sum(key_of(job) == wanted.error for job in read.jobs)
+    return None if read.next else sum(job.error_group == wanted.error for job in read.jobs)
 
 
 def begin(visit: Visit) -> Response:

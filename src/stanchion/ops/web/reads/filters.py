@@ -43,7 +43,7 @@ class JobFilter:
     since: str = ""
     until: str = ""
     error: str = ""
-    """The key of a group of errors; the store does not know it, see `reads.errors`."""
+    """The key of a group of errors; the store does not know it, see `Job.error_group`."""
     text: str = ""
 
     @classmethod

@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 
 from stanchion.context.context import Context
 from stanchion.jobs.job import Job
-from stanchion.ops.web.reads.errors import key_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Query
@@ -52,7 +51,7 @@ def page_of_error(context: Context, store: Store, query: Query, now: int, after:
     jobs: list[Job] = []
     for _ in range(PAGES):
         found = page_of(context, store, query, now, after, LOOKED_AT)
-        jobs += [job for job in found.jobs if key_of(job) == key]
+        jobs += [job for job in found.jobs if job.error_group == key]
         after = found.next
         if after is None or len(jobs) >= SHOWN:
             break

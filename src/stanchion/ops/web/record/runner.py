@@ -11,7 +11,6 @@ from typing import Final
 
 from stanchion.context.context import Context
 from stanchion.errors import InvalidInput, StanchionError
-from stanchion.ops.web.reads.errors import key_of
 from stanchion.ops.web.reads.filters import JobFilter
 from stanchion.ops.web.reads.lists import page_of
 from stanchion.ops.web.record.audit import AuditLog, Entry
@@ -114,7 +113,7 @@ class Runner:
             return work.ids[first:behind], str(behind) if behind < len(work.ids) else None
         wanted = JobFilter.of_text(work.where)
         page = page_of(self._context(), self._store(), wanted.query(work.at), work.at, work.cursor, size)
-        return [job.id for job in page.jobs if wanted.error in ("", key_of(job))], page.next
+        return [job.id for job in page.jobs if wanted.error in ("", job.error_group)], page.next
 
     def _act(self, work: BulkWork, ids: Sequence[str]) -> int:
         """Act on these jobs; return how many were changed."""

@@ -343,18 +343,20 @@ class Commit(_message.Message):
     def __init__(self, result: _Optional[str] = ..., payload: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[NewJob, _Mapping]]] = ..., ties: _Optional[_Union[Ties, str]] = ...) -> None: ...
 
 class Rollback(_message.Message):
-    __slots__ = ("delay_us", "error", "traceback", "refund", "payload")
+    __slots__ = ("delay_us", "error", "traceback", "refund", "payload", "group")
     DELAY_US_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     TRACEBACK_FIELD_NUMBER: _ClassVar[int]
     REFUND_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     delay_us: int
     error: str
     traceback: str
     refund: bool
     payload: str
-    def __init__(self, delay_us: _Optional[int] = ..., error: _Optional[str] = ..., traceback: _Optional[str] = ..., refund: bool = ..., payload: _Optional[str] = ...) -> None: ...
+    group: str
+    def __init__(self, delay_us: _Optional[int] = ..., error: _Optional[str] = ..., traceback: _Optional[str] = ..., refund: bool = ..., payload: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class Move(_message.Message):
     __slots__ = ("queue", "payload", "delay_us", "lane", "headers", "keep_entry", "order_key")
@@ -375,12 +377,14 @@ class Move(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., payload: _Optional[str] = ..., delay_us: _Optional[int] = ..., lane: _Optional[int] = ..., headers: _Optional[str] = ..., keep_entry: bool = ..., order_key: _Optional[str] = ...) -> None: ...
 
 class Bury(_message.Message):
-    __slots__ = ("error", "traceback")
+    __slots__ = ("error", "traceback", "group")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     TRACEBACK_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     error: str
     traceback: str
-    def __init__(self, error: _Optional[str] = ..., traceback: _Optional[str] = ...) -> None: ...
+    group: str
+    def __init__(self, error: _Optional[str] = ..., traceback: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class Abandon(_message.Message):
     __slots__ = ("reason",)
