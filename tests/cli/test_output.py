@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
+from stanchion.core.times import iso
 from stanchion.errors import InvalidInput
 from stanchion.ops.cli.console import given, human
 from stanchion.ops.cli.console.output import Column, fitted, plain, state_cell
@@ -48,8 +49,8 @@ def test_measured_times(seconds: float | None, text: str) -> None:
 
 
 def test_times_are_utc() -> None:
-    assert human.iso(datetime(2031, 5, 1, 12, tzinfo=UTC)) == "2031-05-01T12:00:00.000000Z"
-    assert human.iso(None) is None
+    assert iso(datetime(2031, 5, 1, 12, tzinfo=UTC)) == "2031-05-01T12:00:00.000000Z"
+    assert iso(None) is None
 
 
 def test_sparkline() -> None:

@@ -144,7 +144,7 @@ class TestBulk:
         assert app.queue("ship").size().ready == 3
 
     def test_a_large_group_is_not_counted(self, browser: Browser, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("stanchion.ops.web.pages.bulk.READ", 2)
+        monkeypatch.setattr("stanchion.ops.web.acts.bulk.READ", 2)
         asked = browser.get("/bulk?act=retry&state=dead&error=00000000").text
         assert "Retry all matching jobs?" in asked
         assert 'name="rate" inputmode="numeric" value="20"' in asked

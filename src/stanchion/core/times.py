@@ -21,3 +21,8 @@ def moment(stored: None) -> None: ...
 def moment(stored: int | None) -> datetime | None:
     """Return the aware UTC datetime of a stored time."""
     return None if stored is None else _EPOCH + timedelta(microseconds=stored)
+
+
+def iso(moment: datetime | None) -> str | None:
+    """Return an aware datetime as ISO 8601 in UTC."""
+    return None if moment is None else moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

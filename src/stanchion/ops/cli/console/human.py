@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 
@@ -50,11 +49,6 @@ def rate(per_second: float | None) -> str:
 def per_second(count: int, seconds: float) -> float:
     """Return a rate, even for work that took no measurable time."""
     return count / max(seconds, 1e-9)
-
-
-def iso(moment: datetime | None) -> str | None:
-    """Return an aware datetime as ISO 8601 in UTC."""
-    return None if moment is None else moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def safe(text: str) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from stanchion.core.times import moment
+from stanchion.core.times import iso, moment
 from stanchion.jobs.job import Job, JobState
-from stanchion.ops.cli.console.human import age, iso, one_line, rate, sparkline
+from stanchion.ops.cli.console.human import age, one_line, rate, sparkline
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell, fitted
 from stanchion.ops.cli.look import workers
 from stanchion.ops.cli.look.sample import QueueSample, Rates, Sample

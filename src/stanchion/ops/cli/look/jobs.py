@@ -10,11 +10,11 @@ import typer
 from rich.text import Text
 
 from stanchion.core.times import moment
-from stanchion.errors import InvalidInput, JobNotFound, StanchionError
+from stanchion.errors import InvalidInput, JobNotFound
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.cli.console.drawing import GraphFormat, checked_format
 from stanchion.ops.cli.console.given import job_ids
-from stanchion.ops.cli.console.human import age, duration, iso, one_line, safe, until
+from stanchion.ops.cli.console.human import age, duration, one_line, safe, until
 from stanchion.ops.cli.console.output import Cell, Column, state_cell
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.selection import (
@@ -36,6 +36,7 @@ from stanchion.ops.cli.console.selection import (
 )
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.cli.look.flows import show_flow
+from stanchion.ops.job_json import job_json, moment_of, readable, run_time
 from stanchion.pipelines.route import FORKED, ROUTE, Stop, route_of
 from stanchion.queues.waiting import waits_for
 
@@ -117,72 +118,6 @@ def show(
         session.out.show(story(job, moment(session.app.store.now()), waits_for(session.app.context, job.id)))
 
 
-def job_json(job: Job) -> dict[str, Any]:
-    """Return all fields of a job, ready for JSON.
-
-    Values encrypted with an unknown key are null, and `unreadable` says why.
-    """
-    payload, trouble = _readable(job, "payload")
-    checkpoint, _ = _readable(job, "checkpoint")
-    entry_payload, _ = _readable(job, "entry_payload")
-    result, also = _readable(job, "result")
-    return {
-        "id": job.id,
-        "queue": job.queue,
-        "partition": job.partition,
-        "state": str(job.state),
-        "task": job.task,
-        "payload": payload,
-        "checkpoint": checkpoint,
-        "entry_payload": entry_payload,
-        "headers": job.headers,
-        "result": result,
-        "unreadable": trouble or also,
-        "priority": job.priority,
-        "tenant": job.tenant,
-        "lane": job.lane,
-        "key": job.key,
-        "order_key": job.order_key,
-        "limits": job.limits,
-        "run_at": iso(job.run_at),
-        "enqueued_at": iso(job.enqueued_at),
-        "started_at": iso(job.started_at),
-        "finished_at": iso(job.finished_at),
-        "pickup_delay": job.pickup_delay,
-        "run_time": run_time(job),
-        "attempts": job.attempts,
-        "failures": job.failures,
-        "max_attempts": job.max_attempts,
-        "timeout": job.timeout,
-        "progress": float(job.progress),
-        "cancelled": job.cancelled,
-        "worker": job.worker,
-        "origin": job.origin,
-        "trail": [
-            {"queue": stop.queue, "entered_at": iso(stop.entered_at), "attempts": stop.attempts} for stop in job.trail
-        ],
-        "flow": job.flow,
-        "errors": [
-            {
-                "attempt": error.get("attempt"),
-                "at": iso(_moment_of(error)),
-                "put_off": error.get("times"),
-                "since": iso(_moment_of(error, "since")),
-                "error": error.get("error"),
-                "traceback": error.get("traceback"),
-            }
-            for error in job.errors
-        ],
-    }
-
-
-def run_time(job: Job) -> float | None:
-    """Return the duration of a finished job's last attempt, in seconds."""
-    if job.started_at is None or job.finished_at is None:
-        return None
-    return (job.finished_at - job.started_at).total_seconds()
-
-
 def story(job: Job, now: datetime, awaited: str | None = None) -> Text:
     """Return a job as text. `awaited`: what it waits for."""
     text = Text()
@@ -222,7 +157,7 @@ def story(job: Job, now: datetime, awaited: str | None = None) -> Text:
         line("" if number else "trail", told)
     line("flow", job.flow)
     for name in ("payload", *(("checkpoint",) if job.task else ()), "headers", "result"):
-        value, trouble = _readable(job, name)
+        value, trouble = readable(job, name)
         if route and name == "headers":
             value = {header: one for header, one in value.items() if header not in (ROUTE, FORKED)}
         if trouble:
@@ -230,10 +165,10 @@ def story(job: Job, now: datetime, awaited: str | None = None) -> Text:
         elif value not in (None, {}):
             text.append(f"{name}\n", "bright_black").append(_indented(_pretty(value)))
     for error in job.errors:
-        at = _moment_of(error)
+        at = moment_of(error)
         what = f"attempt {error.get('attempt')} failed "
         if "times" in error:
-            what = f"put off {_times(error['times'])} since {_moment_of(error, 'since'):%Y-%m-%d %H:%M:%S} UTC, last "
+            what = f"put off {_times(error['times'])} since {moment_of(error, 'since'):%Y-%m-%d %H:%M:%S} UTC, last "
         text.append(what, "red").append(f"{when(at)}\n", "bright_black")
         text.append(_indented(error.get("traceback") or error.get("error") or "no message"))
     text.rstrip()
@@ -284,21 +219,8 @@ def _state(job: Job) -> Text:
     return state
 
 
-def _readable(job: Job, name: str) -> tuple[Any, str | None]:
-    """Return a stored value, or why it can't be read."""
-    try:
-        return getattr(job, name), None
-    except StanchionError as error:
-        return None, f"{error} (on the command line: --app module:app)"
-
-
 def _times(times: int) -> str:
     return "once" if times == 1 else f"{times} times"
-
-
-def _moment_of(error: dict[str, Any], which: str = "at") -> datetime | None:
-    at = error.get(which)
-    return None if at is None else moment(round(at * 1_000_000))
 
 
 def _after(word: str, seconds: float | None) -> str | None:

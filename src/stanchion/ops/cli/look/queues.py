@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from stanchion.core.times import moment
+from stanchion.core.times import iso, moment
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import JobState
 from stanchion.ops.cli.console.given import optional_duration, queue_settings
-from stanchion.ops.cli.console.human import age, iso
+from stanchion.ops.cli.console.human import age
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell
 from stanchion.ops.cli.console.root import LOOK, OPERATE, cli
 from stanchion.ops.cli.console.session import Exit, Session, command

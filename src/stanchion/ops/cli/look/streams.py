@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from stanchion.core.times import moment
+from stanchion.core.times import iso, moment
 from stanchion.errors import InvalidInput
-from stanchion.ops.cli.console.human import age, iso
+from stanchion.ops.cli.console.human import age
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.session import Exit, Session, command

@@ -9,11 +9,10 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from stanchion.core.times import micros, moment
+from stanchion.core.times import iso, micros, moment
 from stanchion.cron.expression import timetable, zone
 from stanchion.cron.schedule import Schedule
 from stanchion.errors import InvalidInput
-from stanchion.ops.cli.console.human import iso
 from stanchion.ops.cli.console.output import Cell, Column
 from stanchion.ops.cli.console.root import OPERATE, cli
 from stanchion.ops.cli.console.session import Exit, Session, command

@@ -24,9 +24,9 @@ from stanchion.ops.cli.console.given import (
 from stanchion.ops.cli.console.human import until
 from stanchion.ops.cli.console.root import OPERATE, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
-from stanchion.ops.cli.look.jobs import job_json
 from stanchion.ops.cli.operate.lines import push_lines
 from stanchion.ops.cli.operate.target import Calls, Payloads
+from stanchion.ops.job_json import job_json
 
 QueueName = Annotated[str | None, typer.Argument(metavar="QUEUE", help="The queue.")]
 PayloadText = Annotated[str | None, typer.Argument(metavar="JSON", help="The payload.")]

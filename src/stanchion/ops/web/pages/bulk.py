@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import secrets
-
 from starlette.responses import Response
 
 from stanchion.core.checks import checked_id, refuse_unknown
 from stanchion.errors import InvalidInput
+from stanchion.ops.web.acts import bulk as acts
 from stanchion.ops.web.pages.jobs import counted
-from stanchion.ops.web.reads.errors import READ
 from stanchion.ops.web.reads.filters import ACTS, JobFilter
-from stanchion.ops.web.reads.lists import COUNTED, count, page_of
-from stanchion.ops.web.record.bulk import MOST, Act, BulkWork
-from stanchion.ops.web.show.words import number, plural
+from stanchion.ops.web.reads.lists import COUNTED
+from stanchion.ops.web.record.bulk import Act
+from stanchion.ops.web.show.words import number
 from stanchion.ops.web.visit import Visit
 
 TYPED = 1000
 """Jobs above which their number must be typed."""
-
-CHOSEN_MAX = 500
-"""Jobs that may be chosen one by one."""
-
-RATE_MAX = 10_000
 
 _EFFECTS = {
     "retry": "They become ready at once, with their attempts from 0. Jobs in another state by then are left out.",
@@ -37,10 +30,10 @@ def ask(visit: Visit) -> Response:
     ids = visit.request.query_params.getlist("id")
     found: int | None = 0
     if ids:
-        total, where = len(_chosen(ids)), ""
+        total, where = len(acts.chosen(ids)), ""
     else:
         wanted = JobFilter.of(visit.request.query_params, visit.request.query_params.getlist("state")).for_act(act)
-        where, found = wanted.where, _count(visit, wanted)
+        where, found = wanted.where, acts.matching(visit, wanted)
         total = 0 if found is None else found
     back = visit.back_asked(f"/jobs?{where}")
     if total == 0 and found is not None:
@@ -61,33 +54,15 @@ def ask(visit: Visit) -> Response:
     )
 
 
-def _count(visit: Visit, wanted: JobFilter) -> int | None:
-    """Count the jobs that match; None where that would take too long."""
-    query = wanted.query(visit.now)
-    if not wanted.error:
-        return count(visit.store, query)
-    read = page_of(visit.site.app.context, visit.store, query, visit.now, None, READ)
-    return None if read.next else sum(job.error_group == wanted.error for job in read.jobs)
-
-
 def begin(visit: Visit) -> Response:
     """Store bulk work; this process begins with it."""
-    act, ids = _act(visit.form.get("act", "")), _chosen(visit.ids)
+    act, ids = _act(visit.form.get("act", "")), acts.chosen(visit.ids)
     where = "" if ids else JobFilter.of_text(visit.form.get("where", "")).for_act(act).where
     total = _number(visit.form.get("total", "0"), COUNTED + 1)
     if total > TYPED and _number(visit.form.get("number", ""), 10**9) != min(total, COUNTED):
         raise InvalidInput(f"this is for {counted(total, total)} jobs: type that number to confirm")
-    works = visit.site.bulk
-    works.delete_old(visit.now)
-    if sum(work.state == "running" for work, _ in works.all()) >= MOST:
-        raise InvalidInput(f"{MOST} works are under way: wait for one of them, or stop one")
-    rate = _number(visit.form.get("rate", "0") or "0", RATE_MAX)
-    work = BulkWork(secrets.token_hex(8), act, where, ids, visit.session.caller.name, visit.now, total, float(rate))
-    visit.audit(
-        act, JobFilter.of_text(where).words if where else f"{plural(len(ids), 'chosen job')}: {', '.join(ids)}", total
-    )
-    works.write(work, 0)
-    visit.site.runner.nudge()
+    rate = _number(visit.form.get("rate", "0") or "0", acts.RATE_MAX)
+    acts.begin(visit, act, where, ids, total, rate)
     return visit.to(visit.back())
 
 
@@ -96,24 +71,13 @@ def stop(visit: Visit) -> Response:
     found = visit.site.bulk.find(checked_id(visit.name))
     if found is None:
         raise InvalidInput("this work has ended long ago")
-    visit.audit(
-        f"stop {found[0].act}",
-        JobFilter.of_text(found[0].where).words if found[0].where else "chosen jobs",
-        found[0].to_go,
-    )
-    visit.site.bulk.stop(visit.name, visit.now)
+    acts.stop(visit, found[0])
     return visit.to("/jobs")
 
 
 def _act(text: str) -> Act:
     refuse_unknown([text], ACTS, "act")
     return "retry" if text == "retry" else "cancel"
-
-
-def _chosen(ids: list[str] | tuple[str, ...]) -> tuple[str, ...]:
-    if len(ids) > CHOSEN_MAX:
-        raise InvalidInput(f"at most {CHOSEN_MAX} jobs are chosen one by one; use a filter")
-    return tuple(dict.fromkeys(checked_id(one) for one in ids))
 
 
 def _number(text: str, most: int) -> int:

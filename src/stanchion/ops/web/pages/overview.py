@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from datetime import timedelta
 from typing import NamedTuple
 
 from starlette.responses import Response
@@ -11,8 +9,7 @@ from starlette.responses import Response
 from stanchion.alerts.records import SHOWN, Alert, BandFigures
 from stanchion.alerts.thresholds import Levels
 from stanchion.core.service_levels import BANDS
-from stanchion.core.times import moment
-from stanchion.errors import InvalidInput
+from stanchion.ops.web.acts import on_it as acts
 from stanchion.ops.web.live.sampler import Sample
 from stanchion.ops.web.live.track import Rates
 from stanchion.ops.web.reads.hour import plots_of
@@ -23,10 +20,6 @@ from stanchion.ops.web.visit import Visit
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import Sizes
 
-ON_IT = "web-on-it"
-"""Kind of the versioned values that say who is on an alert; by its key."""
-
-ON_IT_LASTS = timedelta(hours=4)
 QUEUES_SHOWN = 12
 CHANGES_SHOWN = 8
 DAY = 86_400 * SECOND
@@ -71,7 +64,7 @@ class QueueRow(NamedTuple):
 def show(visit: Visit) -> Response:
     """Show the verdict, then what it rests on."""
     sample, sampler = visit.site.sampler.latest(), visit.site.sampler
-    on_it = {value.name: _on_it(value.text, visit.now) for value in visit.store.values(ON_IT)}
+    on_it = acts.who_is_on_it(visit)
     changes, _ = visit.site.audit.newest(CHANGES_SHOWN)
     return visit.page(
         "overview.html",
@@ -98,22 +91,8 @@ def headline(alerts: int) -> str:
 
 def be_on_it(visit: Visit) -> Response:
     """Write down who looks after an alert; it hides nothing."""
-    key, store = visit.form.get("key", ""), visit.store
-    if not 0 < len(key) <= 300 or not key.isprintable():
-        raise InvalidInput("which alert?")
-    visit.audit("on it", key, 0)
-    known = {value.name: value for value in store.values(ON_IT)}
-    for name, value in known.items():
-        if name != key and _on_it(value.text, visit.now) is None:
-            store.compare_and_set(ON_IT, name, None, value.version)
-    text = json.dumps([visit.session.caller.name, visit.now])
-    store.compare_and_set(ON_IT, key, text, known[key].version if key in known else 0)
+    acts.be_on_it(visit, visit.form.get("key", ""))
     return visit.to("/")
-
-
-def _on_it(text: str, now: int) -> tuple[str, int] | None:
-    who, at = json.loads(text)
-    return (str(who), int(at)) if moment(now) - moment(int(at)) < ON_IT_LASTS else None
 
 
 def _lede(sample: Sample) -> str:

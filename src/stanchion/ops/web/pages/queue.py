@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
 from stanchion.core.checks import checked_name
 from stanchion.errors import InvalidInput
+from stanchion.ops.web.acts.pauses import pause_of, set_paused
 from stanchion.ops.web.reads.hour import plots_of
-from stanchion.ops.web.reads.queues import PAUSES, QueueFigures, figures
+from stanchion.ops.web.reads.queues import QueueFigures, figures
 from stanchion.ops.web.show.plots import Plot
 from stanchion.ops.web.show.words import duration, plural
 from stanchion.ops.web.visit import Visit
@@ -18,14 +18,6 @@ from stanchion.stores.records.queues import QueueSettings
 
 DEPTH_MAX = 1000
 """Jobs up to which each lane is counted."""
-
-
-class Pause(NamedTuple):
-    """Who paused or resumed a queue last on the page, when, and why."""
-
-    who: str
-    at: int
-    note: str
 
 
 class Bar(NamedTuple):
@@ -46,7 +38,7 @@ def show(visit: Visit) -> Response:
         "queue.html",
         found.sentence,
         queue=found,
-        pause=_pause(visit, queue.name) if queue.paused else None,
+        pause=pause_of(visit, queue.name) if queue.paused else None,
         lanes=_bars(queue.lanes, depths),
         deepest=max(depths.values(), default=0),
         depth_max=DEPTH_MAX,
@@ -102,13 +94,7 @@ def resume(visit: Visit) -> Response:
 
 
 def _set(visit: Visit, *, paused: bool, note: str) -> Response:
-    queue, store = _known(visit), visit.store
-    visit.audit("pause" if paused else "resume", queue.name, 0, note)
-    store.configure(queue.name, {"paused": paused})
-    text = json.dumps(Pause(visit.session.caller.name, visit.now, note)) if paused else None
-    version = next((value.version for value in store.values(PAUSES, [queue.name])), 0)
-    if version or text is not None:
-        store.compare_and_set(PAUSES, queue.name, text, version)
+    set_paused(visit, _known(visit).name, paused=paused, note=note)
     return visit.to(f"/queues/{visit.segment}")
 
 
@@ -117,10 +103,6 @@ def _plots(visit: Visit, name: str) -> list[Plot]:
     visit.site.sampler.latest()
     track = visit.site.sampler.queues.get(name)
     return [] if track is None else [plot for plot in plots_of(track) if not plot.empty]
-
-
-def _pause(visit: Visit, name: str) -> Pause | None:
-    return next((Pause(*json.loads(value.text)) for value in visit.store.values(PAUSES, [name])), None)
 
 
 def _known(visit: Visit) -> QueueSettings:

@@ -1,0 +1,90 @@
+"""A job as JSON values, as `stanchion show --json` and the JSON API show it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from stanchion.core.times import iso, moment
+from stanchion.errors import StanchionError
+from stanchion.jobs.job import Job
+
+
+def job_json(job: Job) -> dict[str, Any]:
+    """Return all fields of a job, ready for JSON.
+
+    Values encrypted with an unknown key are null, and `unreadable` says why.
+    """
+    payload, trouble = readable(job, "payload")
+    checkpoint, _ = readable(job, "checkpoint")
+    entry_payload, _ = readable(job, "entry_payload")
+    result, also = readable(job, "result")
+    return {
+        "id": job.id,
+        "queue": job.queue,
+        "partition": job.partition,
+        "state": str(job.state),
+        "task": job.task,
+        "payload": payload,
+        "checkpoint": checkpoint,
+        "entry_payload": entry_payload,
+        "headers": job.headers,
+        "result": result,
+        "unreadable": trouble or also,
+        "priority": job.priority,
+        "tenant": job.tenant,
+        "lane": job.lane,
+        "key": job.key,
+        "order_key": job.order_key,
+        "limits": job.limits,
+        "run_at": iso(job.run_at),
+        "enqueued_at": iso(job.enqueued_at),
+        "started_at": iso(job.started_at),
+        "finished_at": iso(job.finished_at),
+        "pickup_delay": job.pickup_delay,
+        "run_time": run_time(job),
+        "attempts": job.attempts,
+        "failures": job.failures,
+        "max_attempts": job.max_attempts,
+        "timeout": job.timeout,
+        "progress": float(job.progress),
+        "cancelled": job.cancelled,
+        "worker": job.worker,
+        "origin": job.origin,
+        "trail": [
+            {"queue": stop.queue, "entered_at": iso(stop.entered_at), "attempts": stop.attempts} for stop in job.trail
+        ],
+        "flow": job.flow,
+        "errors": [
+            {
+                "attempt": error.get("attempt"),
+                "at": iso(moment_of(error)),
+                "put_off": error.get("times"),
+                "since": iso(moment_of(error, "since")),
+                "error": error.get("error"),
+                "traceback": error.get("traceback"),
+            }
+            for error in job.errors
+        ],
+    }
+
+
+def run_time(job: Job) -> float | None:
+    """Return the duration of a finished job's last attempt, in seconds."""
+    if job.started_at is None or job.finished_at is None:
+        return None
+    return (job.finished_at - job.started_at).total_seconds()
+
+
+def readable(job: Job, name: str) -> tuple[Any, str | None]:
+    """Return a stored value, or why it can't be read."""
+    try:
+        return getattr(job, name), None
+    except StanchionError as error:
+        return None, f"{error} (on the command line: --app module:app)"
+
+
+def moment_of(error: dict[str, Any], which: str = "at") -> datetime | None:
+    """Return a time of a stored error."""
+    at = error.get(which)
+    return None if at is None else moment(round(at * 1_000_000))
