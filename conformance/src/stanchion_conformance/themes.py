@@ -98,6 +98,7 @@ THEMES = (
     "streams.reserved_jobs",
     "streams.pipelines",
     "streams.pipelines_failing",
+    "streams.pipelines_known",
     "streams.publishing",
     "streams.replays",
     "streams.replays_later",

@@ -167,6 +167,7 @@ class Context:
             self.semaphores.store(store)
             self.declared.store(store, self.declared)
             self.store_subscriptions(store)
+            self.store_pipelines(store)
         finally:
             if self._store is None and self._given is None:
                 store.close()
@@ -219,6 +220,13 @@ class Context:
             self.settings.forget()
         if self.registry.declared_topics and tx is None:
             self.store_subscriptions(store)
+        if self.registry.pipelines and tx is None:
+            self.store_pipelines(store)
+
+    def store_pipelines(self, store: Store) -> None:
+        """Store the stations of declared pipelines, where they are new."""
+        for pipeline in self.registry.pipelines.values():
+            pipeline.store_record(store)
 
     def store_subscriptions(self, store: Store) -> None:
         """Store new declared subscriptions."""

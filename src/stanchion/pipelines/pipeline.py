@@ -17,11 +17,13 @@ from stanchion.jobs.search import PageOptions
 from stanchion.pipelines.finding import checked_query, found, found_ids
 from stanchion.pipelines.graph import graph_of
 from stanchion.pipelines.options import MAX_ROUNDS, Frame, PayloadMode, StationOptions
+from stanchion.pipelines.record import PipelineRecord, StationRecord, record
 from stanchion.pipelines.replay import FINAL, Reruns, copies_of
 from stanchion.pipelines.station import Station
 from stanchion.pipelines.status import PipelineStatus, status_of
 from stanchion.pipelines.topology import DEAD, Topology
 from stanchion.queues.queue import Queue, declared_queue
+from stanchion.stores.protocol import Store
 from stanchion.tasks.inline import drained
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -41,6 +43,11 @@ class Pipeline:
         self.stations: dict[str, Station] = {}
         self._topology = Topology(name, keep_entry=keep_entry)
         self._run = run
+        self._recorded_in: Store | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the store, for other processes."""
+        return {**self.__dict__, "_recorded_in": None}
 
     # -- stations
 
@@ -116,6 +123,7 @@ class Pipeline:
         self._topology.dead_letters[station.queue] = settings["dead_letter"]
         self.stations[station.station] = self.context.registry.stations[station.queue] = station
         self._topology.add(station.station, station.options)
+        self._recorded_in = None
 
     @property
     def entries(self) -> list[str]:
@@ -139,6 +147,27 @@ class Pipeline:
         """Check the links, and store the declared settings of the queues."""
         self.check()
         self.context.declare(self.queues[0])
+
+    @property
+    def record(self) -> PipelineRecord:
+        """The stations and links as they are stored."""
+        stations = (
+            StationRecord(
+                name,
+                one.to,
+                one.entry,
+                "workers" if one.frame is None else "both" if one.on_workers else "spark",
+            )
+            for name, one in self.stations.items()
+        )
+        return PipelineRecord(self.name, tuple(stations))
+
+    def store_record(self, store: Store) -> None:
+        """Store the stations and links, once for each store, for those who have not this code."""
+        if self._recorded_in is not store:
+            if self.stations:
+                record(store, self.record)
+            self._recorded_in = store
 
     # -- items in
 

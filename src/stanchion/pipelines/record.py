@@ -1,0 +1,61 @@
+"""The stations of a pipeline as stored for others, who have not its code: one versioned value for each pipeline.
+
+A process stores what its code declares before it pushes or reserves; the process that began last is right.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final, Literal, NamedTuple
+
+from stanchion.stores.protocol import Store
+
+KIND: Final = "pipeline"
+
+Engine = Literal["workers", "spark", "both"]
+"""What runs a station: `both` can."""
+
+
+class StationRecord(NamedTuple):
+    """A station: those that it sends items to, whether items enter there, and what runs it."""
+
+    name: str
+    to: tuple[str, ...] = ()
+    entry: bool = False
+    engine: Engine = "workers"
+
+
+class PipelineRecord(NamedTuple):
+    """A pipeline: its stations, in the order of their declaration."""
+
+    name: str
+    stations: tuple[StationRecord, ...]
+
+    @property
+    def text(self) -> str:
+        """The text of the value."""
+        return json.dumps({"stations": self.stations}, separators=(",", ":"))
+
+
+def recorded(store: Store) -> list[PipelineRecord]:
+    """Return the stored pipelines, by name."""
+    return [PipelineRecord(value.name, _stations(value.text)) for value in store.values(KIND)]
+
+
+def record(store: Store, pipeline: PipelineRecord) -> None:
+    """Store a pipeline, if it differs from what is stored."""
+    while True:
+        known = next(iter(store.values(KIND, [pipeline.name])), None)
+        if known is not None and known.text == pipeline.text:
+            return
+        if store.compare_and_set(KIND, pipeline.name, pipeline.text, 0 if known is None else known.version):
+            return
+
+
+def _stations(text: str) -> tuple[StationRecord, ...]:
+    """Return the stations in a text; fields of newer releases are ignored."""
+    rows = json.loads(text)["stations"]
+    return tuple(
+        StationRecord(name, tuple(to), entry, engine)
+        for name, to, entry, engine in (row[: len(StationRecord._fields)] for row in rows)
+    )
