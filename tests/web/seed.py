@@ -6,26 +6,8 @@ from datetime import timedelta
 
 from stanchion import Push, Stanchion
 from stanchion.stores.protocol import Store
-
-ATTACKS = (
-    "<script>document.title='pwned'</script>",
-    '"><img src=x onerror="document.title=\'pwned\'">',
-    "'-alert(1)-'",
-    "</pre></textarea><svg onload=document.title='pwned'>",
-    "javascript:alert(1)",
-    "{{ 7*7 }}{% raw %}",
-    "\u202egnp.exe\u2066",
-    "&lt;b&gt;",
-    '" hx-get="/logout" hx-trigger="load" x="',
-    "<a href=//evil.example>",
-)
-"""Texts that do harm where a page does not escape them."""
-
-SECRET = "hunter2-4111111111111111"
-
-
-def attack(number: int) -> str:
-    return ATTACKS[number % len(ATTACKS)]
+from tests.web.attacks import ATTACKS, SECRET, attack
+from tests.web.seed_parts import flights
 
 
 def shop(store: Store) -> Stanchion:
@@ -43,6 +25,7 @@ def shop(store: Store) -> Stanchion:
     app.cron("0 3 * * *", schedule="<b>nightly</b>")(send)
     app.queue("orders", lanes=16, lanes_per_tenant=4)
     app.setup()
+    flights(app)
     for number in range(len(ATTACKS)):
         capture.using(tenant="acme", priority="interactive").enqueue(order=number, card={"number": SECRET})
     for number in range(3):

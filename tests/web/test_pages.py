@@ -16,8 +16,9 @@ from stanchion.errors import StoreUnavailable
 from stanchion.ops.web.live import sampler
 from stanchion.ops.web.site import Site
 from stanchion.stores.registry import open_store
+from tests.web.attacks import ATTACKS, SECRET
 from tests.web.conftest import Browser, site_of
-from tests.web.seed import ATTACKS, SECRET, shop
+from tests.web.seed import shop
 
 READS_MAX = 6
 
@@ -50,6 +51,8 @@ def pages_of(app: Stanchion) -> list[str]:
         *(f"/jobs/{job}" for job in (dead, waiting, done, running)),
         *(f"/jobs/{dead}/retry", f"/jobs/{running}/cancel", f"/jobs/{done}/replay"),
         *("/bulk?act=cancel&queue=mail", "/bulk?act=retry&state=dead"),
+        *("/pipelines", "/pipelines/flights", "/pause-pipeline/flights", "/resume-pipeline/flights"),
+        *("/streams", f"/streams/release/{quote('flights.long <b>', safe='')}"),
         *("/workers", "/schedules", "/semaphores", "/semaphores/psp", "/audit", "/more"),
         f"/schedules/run/{quote('<b>nightly</b>', safe='')}",
     ]

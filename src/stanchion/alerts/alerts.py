@@ -10,6 +10,7 @@ from stanchion.alerts.figures import monitor_of
 from stanchion.alerts.reading.reader import snapshot_of
 from stanchion.alerts.reading.windows import KIND, LIMITS, limits_in, read_values
 from stanchion.alerts.records import Monitor
+from stanchion.alerts.snapshot import Snapshot
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.context.context import Context
 from stanchion.partitions.store import with_partitions
@@ -20,6 +21,12 @@ from stanchion.stores.protocol import Store
 def monitor(context: Context, limits: Mapping[str, Any] | None = None) -> Monitor:
     """Read the store once; return its figures and alerts. `limits`: beside those stored, see `Thresholds`."""
     return _monitor(lambda: context.fresh_store, context.registry.pipelines.values(), limits or {})
+
+
+def reading(context: Context) -> tuple[Snapshot, Monitor]:
+    """Read the store once; return all that was read, and what it means."""
+    seen = snapshot_of(lambda: context.fresh_store, context.registry.pipelines.values())
+    return seen, monitor_of(seen, Thresholds().changed(seen.limits))
 
 
 def monitor_of_store(store: Store) -> Monitor:

@@ -2,6 +2,7 @@
 
 from stanchion_conformance.streams.pipelines import TestForks, TestLoops, TestStations, TestWhatGoesAlong, etl
 from stanchion_conformance.streams.pipelines_failing import TestFailuresOfStations
+from stanchion_conformance.streams.pipelines_known import TestKnownPipelines
 from stanchion_conformance.streams.publishing import TestPublishingWithAValue, TestPublishingWithFinish
 from stanchion_conformance.streams.replays import TestFindItems, TestReplayOfItems, trips
 from stanchion_conformance.streams.replays_later import (
@@ -33,6 +34,7 @@ __all__ = [
     "TestFindItems",
     "TestForks",
     "TestInnocentJobs",
+    "TestKnownPipelines",
     "TestLoops",
     "TestLostLeases",
     "TestOperatingStreams",

@@ -21,7 +21,7 @@ def same(item: Any) -> Any:
     return item
 
 
-class TestRecords:
+class TestKnownPipelines:
     def test_others_know_the_stations_of_a_pipeline_without_its_code(self, app: Stanchion, etl: Pipeline) -> None:
         etl.station("raw", to=["clean", "late"])(lambda _item: Send("clean"))
         etl.station("clean")(same)

@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from stanchion.alerts.alerts import monitor, stored_limits
+from stanchion.alerts.alerts import reading
 from stanchion.alerts.records import Alert, Monitor
+from stanchion.alerts.snapshot import Snapshot
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.watching.changes import BEGINS, Changes
 from stanchion.context.context import Context
@@ -36,9 +37,13 @@ _log = logging.getLogger("stanchion.web")
 
 
 class Sample(NamedTuple):
-    """One reading. `firing`: the alerts that hold; `number`: counts the readings; `seconds`: what it took."""
+    """One reading. `seen`: all that was read; `firing`: the alerts that hold.
+
+    `number`: counts the readings; `seconds`: what it took.
+    """
 
     number: int
+    seen: Snapshot
     monitor: Monitor
     firing: tuple[Alert, ...]
     limits: Thresholds
@@ -80,6 +85,12 @@ class Sampler:
     def _alive(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
+    def renew(self) -> Sample:
+        """Take a sample after a change that the next page should show."""
+        self.latest()
+        with self._lock:
+            return self.take()
+
     def ask(self) -> int:
         """Keep the sampler awake; return the number of the last sample."""
         self._asked = time.monotonic()
@@ -87,27 +98,25 @@ class Sampler:
 
     def take(self) -> Sample:
         """Take a sample now. Raises StanchionError where the store does not answer."""
-        began, context = time.monotonic(), self._context()
-        read = monitor(context)
-        limits = Thresholds().changed(stored_limits(context)) if read.at else Thresholds()
+        began = time.monotonic()
+        seen, read = reading(self._context())
         if read.at is not None:
-            self._track(context, read)
+            self._track(read)
         for _ in range(BEGINS if self.sample is None else 1):  # the first reading of a process is not held back
             self._changes.add(read.alerts, read.at)
         order = {alert.key: place for place, alert in enumerate(read.alerts)}
         firing = sorted(self._changes.firing.values(), key=lambda one: order.get(one.key, len(order)))
         self._taken = time.monotonic()
         number = 1 if self.sample is None else self.sample.number + 1
-        self.sample = Sample(number, read, tuple(firing), limits, self._taken - began)
+        limits = Thresholds().changed(seen.limits)
+        self.sample = Sample(number, seen, read, tuple(firing), limits, self._taken - began)
         return self.sample
 
-    def _track(self, context: Context, read: Monitor) -> None:
-        names = [one.queue for one in read.queues]
-        stats = context.fresh_store.stats(names, ["totals"]) if names else {}
+    def _track(self, read: Monitor) -> None:
         assert read.at is not None  # noqa: S101 - asked by the caller
         at = micros(read.at)
         points = {
-            one.queue: point_of(at, one.size, stats[one.queue].totals, max((b.max_age for b in one.bands), default=0.0))
+            one.queue: point_of(at, one.size, one.totals, max((b.max_age for b in one.bands), default=0.0))
             for one in read.queues
         }
         self.all.add(sum_of([*points.values()], at))

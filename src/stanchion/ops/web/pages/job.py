@@ -87,7 +87,7 @@ def _acts(job: Job) -> list[str]:
     """Return what may be done with the job, the likeliest first."""
     found = ["retry"] if job.state in RETRIED else []
     found += ["cancel"] if job.state in CANCELLED else []
-    return [*found, "replay"] if job.state.final else found
+    return [*found, "replay"] if job.finished_at is not None else found
 
 
 def _page(visit: Visit, job: Job, *, hidden: bool) -> Response:

@@ -42,6 +42,11 @@ def cut(text: str, most: int = SHOWN) -> str:
     return text if len(text) <= most else f"{text[:most]}\n… {len(text) - most:,} more characters"
 
 
+def strong(text: str) -> Markup:
+    """Return a text in bold."""
+    return Markup("<b>{}</b>").format(visible(text))
+
+
 def pretty(value: Any) -> Markup:
     """Return a redacted value as indented JSON, ready for a page: text, and marks in place of hidden values."""
     place = secrets.token_hex(8)  # a name that no payload can know

@@ -211,7 +211,9 @@ class _Picture:
             path += f"{middle - 16:.1f} {y:.1f}"
         elif self._down:
             side = self._floor + 18 * number + 12
-            path = f"M{x + width:.1f} {y + height * 0.7:.1f}H{side - 8:.1f}Q{side:.1f} {y + height * 0.7:.1f} {side:.1f} "
+            path = (
+                f"M{x + width:.1f} {y + height * 0.7:.1f}H{side - 8:.1f}Q{side:.1f} {y + height * 0.7:.1f} {side:.1f} "
+            )
             path += f"{y + height * 0.7 - 8:.1f}V{to_y + height * 0.3 + 8:.1f}Q{side:.1f} {to_y + height * 0.3:.1f} "
             path += f"{side - 8:.1f} {to_y + height * 0.3:.1f}H{to_x + width:.1f}"
         else:
@@ -232,18 +234,19 @@ class _Picture:
                 box.kind or "usual",
                 *(f"{one:.1f}" for one in (x, y, width, height)),
             ),
-            Markup('<use href="#m-{m}" class="c-{m}" fill="currentColor" x="{x}" y="{y}" width="14" height="14"/>').format(
-                m=box.mark, x=f"{x + 14:.1f}", y=f"{y + 14:.1f}"
-            ),
+            Markup(
+                '<use href="#m-{m}" class="c-{m}" fill="currentColor" x="{x}" y="{y}" width="14" height="14"/>'
+            ).format(m=box.mark, x=f"{x + 14:.1f}", y=f"{y + 14:.1f}"),
             _text("name", x + 36, y + 26, name),
             _text("sub", x + width - 14, y + 26, note, end=True),
         ]
         if box.big:
             parts.append(_text("big", x + 14, y + 62, box.big))
             parts.append(_text("sub", x + 20 + len(box.big) * _BIG, y + 62, box.unit))
-        tail = _cut(box.tail, width - 28 - len(box.sub) * _SMALL, _SMALL)
-        parts.append(_text("sub", x + 14, y + height - 14, _cut(box.sub, width - 28, _SMALL)))
-        parts.append(_text(box.tone, x + width - 14, y + height - 14, tail, end=True))
+        both = (len(box.sub) + len(box.tail) + 2) * _SMALL < width - 28
+        sub = box.sub if both or not box.tail else ""
+        parts.append(_text("sub", x + 14, y + height - 14, _cut(sub, width - 28, _SMALL)))
+        parts.append(_text(box.tone, x + width - 14, y + height - 14, _cut(box.tail, width - 28, _SMALL), end=True))
         return Markup("").join([*parts, Markup("</g>")])
 
 

@@ -14,6 +14,8 @@ from stanchion.stores.records.jobs import SECOND
 
 TOP, BOTTOM, HEIGHT = 12, 116, 138
 WIDTH: Final = 1000
+SPARK: Final = 22
+"""Height of a small plot."""
 _CLOCK: Final = (*(20, 30, 60, 120, 300, 600, 1200, 1800), *(3600 * hours for hours in (1, 2, 4, 8, 12, 24, 48, 96)))
 _MINUTES: Final = (1, 2, 5, 10, 15)
 
@@ -86,6 +88,18 @@ class Plot(NamedTuple):
         )
 
 
+def spark(values: Sequence[tuple[int, float]], colour: str) -> Markup:
+    """Return a small plot without axes, to stand in a table whose figures tell the same; empty without two values."""
+    if len(values) < 2:
+        return Markup("")
+    highest = max(value for _, value in values) or 1.0
+    line = Line("", colour, values, filled=True)
+    drawn = _line(line, values[0][0], values[-1][0], lambda value: SPARK - 1 - (SPARK - 3) * value / highest, SPARK)
+    return Markup(
+        '<svg class="spark" viewBox="0 0 {} {}" preserveAspectRatio="none" aria-hidden="true">{}</svg>'
+    ).format(WIDTH, SPARK, drawn)
+
+
 def round_step(highest: float, *, seconds: bool = False) -> float:
     """Return the distance of round ticks, so that there are two to four.
 
@@ -124,13 +138,13 @@ def _times(first: int, last: int) -> list[Markup]:
     return labels
 
 
-def _line(line: Line, first: int, last: int, height: Callable[[float], float]) -> Markup:
+def _line(line: Line, first: int, last: int, height: Callable[[float], float], floor: int = BOTTOM) -> Markup:
     places = [(WIDTH * (at - first) / max(1, last - first), height(value)) for at, value in line.values]
     points = " ".join(f"{x:.0f},{y:.1f}" for x, y in places)
     area = Markup("")
     if line.filled:
         area = Markup('<polygon class="area c-{}" points="{} {} {}"/>').format(
-            line.colour, f"{places[0][0]:.0f},{BOTTOM}", points, f"{places[-1][0]:.0f},{BOTTOM}"
+            line.colour, f"{places[0][0]:.0f},{floor}", points, f"{places[-1][0]:.0f},{floor}"
         )
     dash = " thin dash" if line.dashed else ""
     return area + Markup('<polyline class="line{} c-{}" points="{}"/>').format(dash, line.colour, points)

@@ -23,8 +23,8 @@ class Link(NamedTuple):
 
 NAVIGATION: Final = (
     ("Now", (Link("/", "Overview"), Link("/errors", "Errors"), Link("/jobs", "Jobs"))),
-    ("Work", (Link("/queues", "Queues"), Link("/schedules", "Schedules"))),
-    ("Machines", (Link("/workers", "Workers"), Link("/semaphores", "Semaphores"))),
+    ("Work", (Link("/queues", "Queues"), Link("/pipelines", "Pipelines"), Link("/schedules", "Schedules"))),
+    ("Machines", (Link("/workers", "Workers"), Link("/streams", "Streams"), Link("/semaphores", "Semaphores"))),
     ("Record", (Link("/audit", "Audit"),)),
 )
 TABS: Final = (

@@ -1,0 +1,147 @@
+"""Pipelines: which station holds the rest; pause and resume them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from starlette.responses import Response
+
+from stanchion.errors import InvalidInput
+from stanchion.ops.web.acts.pauses import set_paused
+from stanchion.ops.web.pages import stations as words
+from stanchion.ops.web.reads.pipelines import Known, Letters, Station, known_pipelines, read_letters, stations
+from stanchion.ops.web.reads.streams import stream_figures
+from stanchion.ops.web.show.plots import spark
+from stanchion.ops.web.show.templating import segment
+from stanchion.ops.web.show.words import listed, plural
+from stanchion.ops.web.visit import Visit
+
+SHOWN = 200
+
+
+class Item(NamedTuple):
+    """A pipeline in the list: its verdict, its items and the dead letters of all its stations."""
+
+    name: str
+    sentence: str
+    lede: str
+    mark: str
+    stations: int
+    items: int
+    dead: int
+
+
+def every(visit: Visit) -> Response:
+    """List the pipelines, those that stand still first."""
+    seen = visit.site.sampler.latest().seen
+    found = known_pipelines(visit.site.app, visit.store, (one.settings for one in seen.queues))
+    dead = {one.settings.name: one.stats.states.total for one in seen.queues}
+    items = [
+        _item(known, stations(known, seen, visit.site.sampler.queues, Letters()), dead.get(f"{name}.dead", 0))
+        for name, known in found.items()
+    ]
+    order = {"needs": 0, "risk": 1}
+    items.sort(key=lambda one: (order.get(one.mark, 2), one.name))
+    return visit.page("pipelines.html", _headline(items), items=items[:SHOWN], total=len(items), read_at=seen.at)
+
+
+def _item(known: Known, found: list[Station], dead: int) -> Item:
+    marks = [words.state_of(one)[0] for one in found]
+    mark = next((one for one in ("needs", "risk", "running") if one in marks), "ready")
+    under_way = sum(one.sizes.total for one in found)
+    name = known.record.name
+    return Item(name, words.headline(known, found), words.lede(found), mark, len(found), under_way, dead)
+
+
+def _headline(items: list[Item]) -> str:
+    if not items:
+        return "No pipeline"
+    troubled = [one for one in items if one.mark in ("needs", "risk")]
+    if not troubled:
+        return "The pipeline keeps up" if len(items) == 1 else f"All {len(items)} pipelines keep up"
+    names = [one.name for one in troubled[:3]] + ([f"{len(troubled) - 3} more"] if len(troubled) > 3 else [])
+    return f"{listed(names)} {'needs' if len(troubled) == 1 else 'need'} attention"
+
+
+def show(visit: Visit) -> Response:
+    """Show one pipeline."""
+    sampler = visit.site.sampler
+    seen = sampler.latest().seen
+    known = _known(visit)
+    letters = read_letters(visit.site.app, visit.store, known, seen, visit.site.redaction)
+    found = stations(known, seen, sampler.queues, letters)
+    paused = {one.settings.name for one in seen.queues if one.settings.paused}
+    queues = [one.queue for one in found]
+    streams = [one for one in stream_figures(visit.store, seen) if one.queue in queues]
+    return visit.page(
+        "pipeline.html",
+        words.headline(known, found),
+        known=known,
+        lede=words.lede(found),
+        stations=found,
+        marks={one.name: words.state_of(one)[0] for one in found},
+        sparks={one.name: spark(one.ready, "dead" if one.stopped else "ready") for one in found},
+        drawing=words.drawing(known, found) if known.source != "names" else None,
+        letters=letters,
+        dead=sum(letters.counts.values()),
+        letter_queue=f"{known.record.name}.dead",
+        streams=streams,
+        paused=[queue for queue in queues if queue in paused],
+        read_at=seen.at,
+        redact=visit.site.redaction.text,
+    )
+
+
+def ask(visit: Visit) -> Response:
+    """Ask before all stations are paused or resumed."""
+    known, act = _known(visit), _act(visit)
+    queues = _queues(known)
+    effects = {
+        "pause": "No process hands out items of its stations until someone resumes it. Running ones finish and go on; "
+        "new ones still come in.",
+        "resume": "Items that are due start at once, at all its stations, as fast as the workers take them.",
+    }
+    return visit.confirm(
+        f"{act.capitalize()} {known.record.name}?",
+        f"{act.capitalize()} {known.record.name}",
+        f"/{act}-pipeline/{visit.segment}",
+        f"/pipelines/{visit.segment}",
+        effects=[
+            effects[act],
+            f"{plural(len(queues), 'station')}: {listed([one.name for one in known.record.stations])}.",
+        ],
+        wants_note="Why, and until when?" if act == "pause" else "",
+        note_needed=act == "pause",
+        command=f"stanchion {act} {' '.join(queues)}",
+    )
+
+
+def act(visit: Visit) -> Response:
+    """Pause or resume all stations."""
+    known, name, note = _known(visit), _act(visit), visit.note()
+    if name == "pause" and not note:
+        raise InvalidInput("a pause takes a note: why, and until when")
+    for queue in _queues(known):
+        set_paused(visit, queue, paused=name == "pause", note=note)
+    visit.site.sampler.renew()
+    return visit.to(f"/pipelines/{segment(known.record.name)}")
+
+
+def _act(visit: Visit) -> str:
+    name = str(visit.request.path_params["act"])
+    if name not in ("pause", "resume"):
+        raise InvalidInput(f"a pipeline can be paused and resumed, not {name!r}")
+    return name
+
+
+def _queues(known: Known) -> list[str]:
+    return [known.queue(station.name) for station in known.record.stations]
+
+
+def _known(visit: Visit) -> Known:
+    """Return the pipeline in the path. Raises InvalidInput if it is unknown."""
+    settings = (one.settings for one in visit.site.sampler.latest().seen.queues)
+    found = known_pipelines(visit.site.app, visit.store, settings).get(visit.name)
+    if found is None:
+        raise InvalidInput(f"there is no pipeline {visit.name!r}")
+    return found

@@ -1,0 +1,135 @@
+"""A pipeline in sentences, and as a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from markupsafe import Markup
+
+from stanchion.core.graph.model import Link
+from stanchion.ops.web.reads.pipelines import Known, Station
+from stanchion.ops.web.show.foreign import strong
+from stanchion.ops.web.show.graph import Box, Drawing, Kind, Tone, Wire
+from stanchion.ops.web.show.words import duration, listed, number, plural, rate
+
+_WHY: Final = {
+    "paused": "is paused",
+    "no worker": "has no live worker",
+    "no driver": "has no live driver",
+    "fails": "fails on one item after the other",
+    "late": "falls behind",
+}
+_NAMED: Final = 3
+"""Stations that a sentence names."""
+
+
+def headline(known: Known, stations: Sequence[Station]) -> str:
+    """Return what is to be known of a pipeline: `flights stands still from long on`."""
+    name, stopped = known.record.name, [one for one in stations if one.stopped]
+    late = [one for one in stations if one.trouble == "late"]
+    if len(stopped) == 1:
+        on = "from" if any(one.starved for one in stations) else "at"
+        return f"{name} stands still {on} {stopped[0].name}{' on' if on == 'from' else ''}"
+    if stopped:
+        more = [f"{len(stopped) - _NAMED} more"] if len(stopped) > _NAMED else []
+        return f"{name} stands still at {listed([*(one.name for one in stopped[:_NAMED]), *more])}"
+    if late:
+        return f"{name} falls behind at {max(late, key=lambda one: one.lag).name}"
+    if not any(one.sizes.total for one in stations):
+        return f"{name} has no item under way"
+    return f"{name} keeps up"
+
+
+def lede(stations: Sequence[Station]) -> Markup:
+    """Return the rest of the verdict: what holds the items, who waits for it, and who keeps up."""
+    said = []
+    for one in [one for one in stations if one.trouble][:_NAMED]:
+        why = f"has had no driver for {duration(one.silent)}" if _silent(one) else _WHY[one.trouble]
+        oldest = f", the oldest for {duration(one.lag)}" if one.lag else ""
+        items = strong(plural(one.sizes.ready, "item"))
+        said.append(
+            Markup("{} {}. {} {} there{}.").format(
+                strong(one.name), why, items, "waits" if one.sizes.ready == 1 else "wait", oldest
+            )
+        )
+    starved = [one for one in stations if one.starved]
+    if starved:
+        said.append(Markup("{} behind it {} idle.").format(_names(starved), "is" if len(starved) == 1 else "are"))
+    well = [one for one in stations if not one.trouble and not one.starved]
+    if well and said:
+        said.append(Markup("{} {} up.").format(_names(well), "keeps" if len(well) == 1 else "keep"))
+    under_way = sum(one.sizes.total for one in stations)
+    if not said and under_way:
+        said.append(Markup("{} {} under way.").format(plural(under_way, "item"), "is" if under_way == 1 else "are"))
+    return Markup(" ").join(said)
+
+
+def drawing(known: Known, stations: Sequence[Station]) -> Drawing:
+    """Return the stations and their links as a graph."""
+    by_name = {one.name: one for one in stations}
+    links = {one.name: [to for to in one.record.to if to in by_name] for one in stations}
+    wires = {(name, to): _wire((name, to), by_name, known) for name, targets in links.items() for to in targets}
+    told = "; ".join(f"{name} leads to {listed(targets)}" for name, targets in links.items() if targets)
+    sentence = f"Pipeline {known.record.name}: {told or listed(list(by_name))}. {headline(known, stations)}."
+    entries = [one.name for one in stations if one.record.entry]
+    return Drawing(sentence, {one.name: _box(one) for one in stations}, links, wires, entries)
+
+
+def _box(one: Station) -> Box:
+    mark, kind = state_of(one)
+    out = "" if one.out is None else f"{rate(one.out)} a second"
+    tail = ""
+    tone: Tone = "sub"
+    if one.stopped or one.trouble == "late":
+        after = one.silent if _silent(one) else one.lag if one.trouble == "late" else None
+        tail = f"{one.trouble} {_rough(after)}" if after else one.trouble
+        tone = "warn" if one.trouble in ("late", "paused") else "bad"
+    elif one.dead:
+        tail, tone = f"{number(one.dead)} dead", "bad"
+    elif one.starved:
+        tail = f"idle {_rough(one.idle)}" if one.idle else "idle"
+    engine = "paused" if one.trouble == "paused" else "" if one.trouble == "no worker" else one.engine
+    return Box(one.name, mark, engine, number(one.sizes.ready), "ready", out, tail, tone, kind)
+
+
+def state_of(one: Station) -> tuple[str, Kind]:
+    """Return the mark of a station, and the look of its box."""
+    if one.trouble in ("late", "paused"):
+        return "risk", "risk"
+    if one.stopped:
+        return "needs", "dead"
+    if one.starved:
+        return "waiting", "idle"
+    return ("running", "") if one.sizes.total else ("ready", "")
+
+
+def _wire(link: Link, stations: dict[str, Station], known: Known) -> Wire:
+    """Return a wire as wide as its rate, where one station alone tells it."""
+    source, target = stations[link[0]], stations[link[1]]
+    if source.stopped:
+        return Wire(1.5, "0/s", stopped=True)
+    alone = len([to for to in source.record.to if to in stations]) == 1
+    known_rate = None
+    if alone:
+        known_rate = source.out
+    elif len(known.before(target.name)) == 1 and not target.record.entry:
+        known_rate = target.came
+    if known_rate is None:
+        return Wire()
+    return Wire(1.5 + min(5.5, 0.35 * known_rate**0.5), f"{rate(known_rate)}/s")
+
+
+def _silent(one: Station) -> bool:
+    return one.trouble == "no driver" and one.silent is not None
+
+
+def _names(found: Sequence[Station]) -> Markup:
+    names = [strong(one.name) for one in found]
+    shown = names if len(names) <= _NAMED else [*names[:_NAMED], Markup("{} more").format(len(names) - _NAMED)]
+    return Markup(" and ").join([Markup(", ").join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def _rough(seconds: float) -> str:
+    """Return a duration by its largest unit, for a box."""
+    return " ".join(duration(seconds).split()[:2])

@@ -1,0 +1,80 @@
+"""Streams of Spark: is each driver alive, and how far is it behind?"""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from stanchion import streams
+from stanchion.errors import InvalidInput
+from stanchion.ops.web.reads.streams import StreamFigures, stream_figures
+from stanchion.ops.web.show.words import listed
+from stanchion.ops.web.visit import Visit
+
+SHOWN = 200
+
+
+def every(visit: Visit) -> Response:
+    """List the streams, those in trouble first."""
+    seen = visit.site.sampler.latest().seen
+    found = stream_figures(visit.store, seen)
+    return visit.page(
+        "streams.html",
+        headline(found),
+        items=found[:SHOWN],
+        total=len(found),
+        read_at=seen.at,
+        redact=visit.site.redaction.text,
+    )
+
+
+def headline(found: list[StreamFigures]) -> str:
+    """Return what is to be known of all streams, as a sentence."""
+    if not found:
+        return "No stream"
+    failing = [one.name for one in found if one.state == "fails"]
+    without = [one.name for one in found if one.state == "no driver"]
+    if failing:
+        return f"{listed(failing[:3])} {'stands' if len(failing) == 1 else 'stand'} still: the query fails"
+    if without:
+        return f"{listed(without[:3])} {'has' if len(without) == 1 else 'have'} work and no live driver"
+    repeating = [one.name for one in found if one.state == "repeats"]
+    if repeating:
+        return f"{listed(repeating[:3])} {'repeats' if len(repeating) == 1 else 'repeat'} a batch"
+    return "The stream keeps up" if len(found) == 1 else f"All {len(found)} streams keep up"
+
+
+def ask_release(visit: Visit) -> Response:
+    """Ask before the reserved jobs of a stream are given back."""
+    one = _stream(visit)
+    live = one.state in ("reading", "repeats", "fails") and one.beat is not None
+    return visit.confirm(
+        f"Give the reserved jobs of {one.name} back?",
+        f"Give back the jobs of {one.name}",
+        f"/streams/release/{visit.segment}",
+        "/streams",
+        effects=[
+            f"They become ready in {one.queue} at once, without a counted attempt; workers or another query may take "
+            "them.",
+            "Its driver is refused from then on, even if it comes back: start its query again to read on.",
+            *(["The driver may be alive: its query would fail."] if live else []),
+        ],
+        wants_note="Why? (for the audit log)",
+        command=f"stanchion streams release {one.name}",
+    )
+
+
+def release(visit: Visit) -> Response:
+    """Give the reserved jobs of a stream back."""
+    one, note = _stream(visit), visit.note()
+    visit.audit("release stream", one.name, one.size or 0, note)
+    released = streams.release(visit.store, one.name)
+    visit.audit("release stream: done", one.name, released)
+    visit.site.sampler.renew()
+    return visit.to("/streams")
+
+
+def _stream(visit: Visit) -> StreamFigures:
+    for one in stream_figures(visit.store, visit.site.sampler.latest().seen):
+        if one.name == visit.name:
+            return one
+    raise InvalidInput(f"there is no stream {visit.name!r}")

@@ -1,0 +1,267 @@
+"""Pipelines: what is known of their stations, with code or without it, and what each does now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final, Literal, NamedTuple
+
+from stanchion.alerts.snapshot import Snapshot, StreamSample
+from stanchion.app import Stanchion
+from stanchion.core.partition_names import logical_name
+from stanchion.jobs.job import Job, JobState
+from stanchion.ops.web.live.track import Track
+from stanchion.ops.web.reads.lists import page_of
+from stanchion.ops.web.reads.queues import is_late
+from stanchion.ops.web.show.redaction import Redaction
+from stanchion.ops.web.show.story import summary
+from stanchion.pipelines.record import PipelineRecord, StationRecord, recorded
+from stanchion.pipelines.topology import DEAD
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.records.query import Condition, Query
+from stanchion.stores.records.queues import QueueSettings, QueueStats, Sizes
+from stanchion.stores.records.workers import CONSUMER, HOLDER, WorkerRow
+from stanchion.stores.rules.dead_letters import DEAD_FROM
+
+LETTERS: Final = 200
+"""Dead letters of a pipeline that are read, the newest."""
+
+LATE: Final = 60.0
+"""Seconds for which an item may wait at a station before it is said to hold the rest."""
+
+RATED: Final = 65 * SECOND
+"""Microseconds over which rates are measured."""
+
+Source = Literal["code", "store", "names"]
+"""How a pipeline is known: by code of this process, by what another one has stored, or by the names of its queues."""
+
+Trouble = Literal["paused", "no worker", "no driver", "fails", "late", ""]
+
+
+class Known(NamedTuple):
+    """A pipeline, and how it is known. Without links its stations are in the order of their names."""
+
+    record: PipelineRecord
+    source: Source
+
+    def queue(self, station: str) -> str:
+        """Return the queue of a station."""
+        return f"{self.record.name}.{station}"
+
+    def before(self, station: str) -> list[str]:
+        """Return the stations that send to one."""
+        return [one.name for one in self.record.stations if station in one.to]
+
+    def behind(self, station: str) -> set[str]:
+        """Return the stations that items reach after one."""
+        links = {one.name: one.to for one in self.record.stations}
+        found: set[str] = set()
+        ahead = list(links.get(station, ()))
+        while ahead:
+            name = ahead.pop()
+            if name in links and name not in found:
+                found.add(name)
+                ahead += links[name]
+        return found - {station}
+
+
+class Letters(NamedTuple):
+    """The newest dead letters of a pipeline: how many of each station, and its last error; `whole`: these are all."""
+
+    counts: Mapping[str, int] = {}
+    errors: Mapping[str, str] = {}
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Station:
+    """A station now.
+
+    `lag`: seconds for which its oldest item has been due. `came`, `out`: items a second that came and that were done,
+    over about a minute; None before that is known. `idle`: seconds without an item out, as far as they were seen; None
+    while items come out. `silent`: seconds since its driver was heard, None if that is unknown. `starved`: without
+    items, as a station before it has stopped.
+    """
+
+    record: StationRecord
+    queue: str
+    engine: str
+    sizes: Sizes
+    lag: float
+    came: float | None
+    out: float | None
+    idle: float | None
+    trouble: Trouble
+    silent: float | None
+    starved: bool
+    dead: int
+    error: str
+    ready: Sequence[tuple[int, float]]
+
+    @property
+    def name(self) -> str:
+        """The name of the station."""
+        return self.record.name
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing comes out although items wait."""
+        return self.trouble not in ("", "late")
+
+
+def known_pipelines(app: Stanchion, store: Store, settings: Iterable[QueueSettings]) -> dict[str, Known]:
+    """Return all pipelines by name: those of the code, those that a process has stored, and those of queues alone."""
+    queues = {one.name: one for one in settings}
+    found = {one.name: Known(one, "store") for one in recorded(store) if _exists(one, queues)}
+    found |= {name: Known(one.record, "code") for name, one in app.pipelines.items() if one.stations}
+    guessed: dict[str, list[str]] = {}
+    for one in queues.values():
+        name, dot, station = one.name.rpartition(".")
+        if dot and station != DEAD and one.dead_letter == f"{name}.{DEAD}" and name not in found:
+            guessed.setdefault(name, []).append(station)
+    for name, stations in guessed.items():
+        found[name] = Known(PipelineRecord(name, tuple(map(StationRecord, sorted(stations)))), "names")
+    return dict(sorted(found.items()))
+
+
+def _exists(one: PipelineRecord, queues: Mapping[str, object]) -> bool:
+    return any(f"{one.name}.{station.name}" in queues for station in one.stations)
+
+
+def read_letters(app: Stanchion, store: Store, known: Known, seen: Snapshot, redaction: Redaction) -> Letters:
+    """Read the newest dead letters of a pipeline; nothing where none waits."""
+    queues = {known.queue(station.name) for station in known.record.stations}
+    targets = {one.settings.dead_letter for one in seen.queues if one.settings.name in queues}
+    sizes = {one.settings.name: one.stats.states.total for one in seen.queues}
+    names = sorted(name for name in targets if name is not None and sizes.get(name))
+    if not names:
+        return Letters()
+    where = Condition("queue", "=", names[0]) if len(names) == 1 else Condition("queue", "in", tuple(names))
+    found = page_of(app.context, store, Query("live", (where,)), seen.at, None, LETTERS)
+    counts: dict[str, int] = {}
+    errors: dict[str, str] = {}
+    for job in found.jobs:
+        queue = str(job.headers.get(DEAD_FROM, ""))
+        if job.state is JobState.DEAD and queue in queues:
+            counts[queue] = counts.get(queue, 0) + 1
+            errors.setdefault(queue, _error(job, redaction))
+    return Letters(counts, errors, found.next is None)
+
+
+def _error(job: Job, redaction: Redaction) -> str:
+    return summary(job.errors[-1], redaction) if job.errors else "buried without an error"
+
+
+def stations(known: Known, seen: Snapshot, tracks: Mapping[str, Track], letters: Letters) -> list[Station]:
+    """Return the stations of a pipeline as they are now, in its order."""
+    samples = {one.settings.name: one for one in seen.queues}
+    streams = {one.queue: one for one in seen.streams}
+    live = [one for one in seen.workers if one.state not in (CONSUMER, HOLDER) and not is_late(one, seen.at)]
+    found = []
+    for record in ordered(known.record):
+        queue = known.queue(record.name)
+        sample = samples.get(queue)
+        settings, stats = (QueueSettings(queue), QueueStats()) if sample is None else sample
+        lag = 0.0 if sample is None else max((-head.due_in / SECOND for _, head in seen.due(sample)), default=0.0)
+        stream = streams.get(queue)
+        workers = [one for one in live if one.threads and queue in map(logical_name, one.queues)]
+        track = tracks.get(queue)
+        came, out = rates(track)
+        trouble = _trouble(settings, stats.states, lag, stream, workers)
+        found.append(
+            Station(
+                record,
+                queue,
+                _engine(record, stream, workers),
+                stats.states,
+                lag,
+                came,
+                out,
+                None if track is None or out else idle_for(track),
+                trouble,
+                None if stream is None or stream.last_beat is None else seen.ago(stream.last_beat),
+                False,
+                letters.counts.get(queue, 0),
+                letters.errors.get(queue) or ("" if stream is None or stream.error is None else stream.error),
+                [] if track is None else [(one.at, float(one.ready)) for one in track.points],
+            )
+        )
+    return _with_starved(known, found)
+
+
+def ordered(record: PipelineRecord) -> list[StationRecord]:
+    """Return the stations so that each comes after those that lead to it, as far as there are no loops."""
+    by_name = {one.name: one for one in record.stations}
+    left = {name: {one.name for one in record.stations if name in one.to and one.name != name} for name in by_name}
+    found: list[StationRecord] = []
+    while left:
+        ready = [name for name, before in left.items() if not before & left.keys()] or list(left)[:1]
+        found += [by_name[name] for name in ready]
+        for name in ready:
+            del left[name]
+    return found
+
+
+def _trouble(
+    settings: QueueSettings, sizes: Sizes, lag: float, stream: StreamSample | None, workers: Sequence[WorkerRow]
+) -> Trouble:
+    """Return what keeps the items of a station; nothing does where none waits."""
+    if stream is not None and stream.stopped:
+        return "fails"
+    waits = sizes.ready > 0 or (stream is not None and stream.pending)
+    if not waits:
+        return ""
+    if settings.paused:
+        return "paused"
+    if not workers and (stream is None or not stream.live):
+        return "no worker" if stream is None else "no driver"
+    return "late" if lag >= LATE else ""
+
+
+def _engine(record: StationRecord, stream: StreamSample | None, workers: Sequence[WorkerRow]) -> str:
+    threads = sum(one.threads for one in workers)
+    if stream is not None and not workers:
+        return "Spark"
+    if threads:
+        return f"{threads:,} {'thread' if threads == 1 else 'threads'}"
+    return "Spark" if record.engine == "spark" else "no worker"
+
+
+def rates(track: Track | None) -> tuple[float | None, float | None]:
+    """Return how many items a second came to a queue and were done there, over about a minute.
+
+    Items that another station sends are not counted as pushes: what came is what was done and what is more now.
+    """
+    points = [] if track is None else track.points
+    if len(points) < 2:
+        return None, None
+    last = points[-1]
+    first = next((one for one in points if last.at - one.at <= RATED), points[-2])
+    first = points[-2] if first is last else first
+    seconds = max((last.at - first.at) / SECOND, 1e-6)
+    done = max(0, last.done - first.done)
+    return max(0, done + last.dead - first.dead + last.ready - first.ready) / seconds, done / seconds
+
+
+def idle_for(track: Track) -> float | None:
+    """Return the seconds since an item was last done, as far back as the track goes; None before its first point."""
+    points = track.points
+    if not points:
+        return None
+    since = points[-1].at
+    for before, after in pairwise(reversed(points)):
+        if after.done < before.done:
+            break
+        since = after.at
+    return (points[-1].at - since) / SECOND
+
+
+def _with_starved(known: Known, found: Sequence[Station]) -> list[Station]:
+    """Mark the stations without items that get none as one before them has stopped."""
+    behind = set().union(*(known.behind(one.name) for one in found if one.stopped))
+    return [
+        replace(one, starved=True) if one.name in behind and not one.sizes.total and not one.stopped else one
+        for one in found
+    ]

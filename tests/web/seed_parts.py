@@ -1,0 +1,46 @@
+"""Pipelines, streams and flows for the page, beside the shop of `seed`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stanchion import Push, Send, Stanchion
+from stanchion.core.ids import new_id
+from stanchion.stores.records.workers import WorkerRow
+from stanchion.streams import StreamSource
+from tests.web.attacks import SECRET, attack
+
+
+def flights(app: Stanchion) -> None:
+    """Add a pipeline: `long` has no driver, `daily` behind it is idle, and some items of `clean` are dead."""
+    pipeline = app.pipeline("flights")
+
+    @pipeline.station("raw", to="clean")
+    def raw(item: Any) -> Any:
+        return item
+
+    @pipeline.station("clean", to=["short", "long"], max_attempts=1)
+    def clean(item: dict[str, Any]) -> Send:
+        if item["n"] % 5 == 4:
+            raise KeyError(f"dep_time {attack(item['n'])} token={SECRET}")
+        return Send("long" if item["n"] % 2 else "short")
+
+    @pipeline.station("short")
+    def short(item: Any) -> Any:
+        return item
+
+    @pipeline.spark_station("long", schema="n int", to="daily")
+    def long(frame: Any) -> Any:
+        return frame
+
+    @pipeline.spark_station("daily", schema="n int")
+    def daily(frame: Any) -> Any:
+        return frame
+
+    pipeline.push_many([Push({"n": number, "token": SECRET}) for number in range(30)])
+    app.drain(["flights.raw", "flights.clean", "flights.short"])
+    app.store.beat([WorkerRow(new_id(), "etl-1", 4711, ("flights.raw", "flights.clean", "flights.short"), 8, 10.0)])
+    driver = StreamSource(app.store, "flights.long <b>", "flights.long")
+    driver.beat()
+    position = driver.latest(driver.initial(), 3)
+    driver.parts(driver.initial(), position, 1)

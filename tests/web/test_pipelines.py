@@ -1,0 +1,235 @@
+"""Pipelines and streams on the page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from stanchion import Push, Stanchion
+from stanchion.core.ids import new_id
+from stanchion.ops.web.live.track import Point, Track
+from stanchion.ops.web.reads import pipelines as reads
+from stanchion.ops.web.reads.pipelines import Known
+from stanchion.ops.web.show.graph import Box, Drawing, Wire
+from stanchion.ops.web.site import Site
+from stanchion.pipelines.record import PipelineRecord, StationRecord
+from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.registry import open_store
+from tests.web.attacks import ATTACKS
+from tests.web.conftest import READ, Browser, site_of
+from tests.web.seed_parts import flights
+
+
+@pytest.fixture
+def app() -> Iterator[Stanchion]:
+    """The app of a pipeline, whose clock the test moves."""
+    app = Stanchion(store=open_store("memory://?clock=frozen"))
+    flights(app)
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def site(app: Stanchion) -> Iterator[Site]:
+    site = site_of(app)
+    yield site
+    site.close()
+
+
+@pytest.fixture
+def browser(site: Site) -> Browser:
+    return Browser(site)
+
+
+def later(site: Site, seconds: float) -> None:
+    """Let time pass in which only the workers beat, and read anew."""
+    store: Any = site.app.store
+    store.clock_offset += seconds
+    store.beat([one for one in store.workers() if one.threads])
+    site.sampler.take()
+
+
+def without_code(app: Stanchion) -> Site:
+    return site_of(Stanchion(store=app.store))
+
+
+class TestPipeline:
+    def test_the_station_that_holds_the_rest_is_named(self, browser: Browser, site: Site) -> None:
+        assert "<h1>flights keeps up</h1>" in browser.get("/pipelines/flights").text
+        later(site, 70)
+        text = browser.get("/pipelines/flights").text
+        assert "<h1>flights stands still from long on</h1>" in text
+        assert "<b>long</b> has had no driver for 1 min 10 s." in text
+        assert "<b>daily</b> behind it is idle." in text
+        assert "<b>raw</b>, <b>clean</b> and <b>short</b> keep up." in text
+
+    def test_a_paused_station_and_one_without_worker_hold_it(self, app: Stanchion, site: Site) -> None:
+        app.queue("flights.raw").pause()
+        app.pipeline("flights").push_many([Push({"n": 0})] * 2)
+        site.sampler.take()
+        assert "flights stands still from raw on" in Browser(site).get("/pipelines/flights").text
+        app.queue("flights.raw").resume()
+        site.app.store.clock_offset += 31
+        site.sampler.take()
+        text = Browser(site).get("/pipelines/flights").text
+        assert "flights stands still at raw and long" in text
+        assert "<b>raw</b> has no live worker" in text
+
+    def test_late_items_are_said_to_be(self, app: Stanchion, site: Site) -> None:
+        app.pipeline("late").station("one")(lambda item: item)
+        app.store.beat([WorkerRow(new_id(), "etl-2", 1, ("late.one",), 2, 10.0)])
+        app.pipeline("late").push_many([1, 2])
+        for _ in range(3):
+            later(site, 25)
+        text = Browser(site).get("/pipelines/late").text
+        assert "<h1>late falls behind at one</h1>" in text
+        assert "<b>one</b> falls behind. <b>2 items</b> wait there, the oldest for 1 min 15 s." in text
+
+    def test_the_last_error_and_the_dead_are_those_of_the_station(self, browser: Browser) -> None:
+        text = browser.get("/pipelines/flights").text
+        row = next(row for row in text.split("<tr>") if '/queues/flights.clean"' in row)
+        assert ">6</a>" in row
+        assert "KeyError" in row
+        assert "token=•••" in row
+        assert "/bulk?act=retry&amp;state=dead&amp;queue=flights.dead" in text
+
+    def test_its_dead_are_re_driven(self, browser: Browser) -> None:
+        page = browser.get("/bulk?act=retry&state=dead&queue=flights.dead").text
+        assert "Retry 6 jobs?" in page
+
+    def test_it_is_known_without_code(self, app: Stanchion) -> None:
+        with_code, site = site_of(app), without_code(app)
+        texts = [Browser(one).get("/pipelines/flights").text for one in (with_code, site)]
+        svgs = [re.findall(r"<svg class=\"(?:wide|tall)\".*?</svg>", text, re.DOTALL) for text in texts]
+        assert svgs[0] == svgs[1]
+        assert len(svgs[0]) == 2
+        assert "as a process with its code has stored them" in texts[1]
+        with_code.close()
+        site.close()
+
+    def test_it_is_known_by_its_queues_and_says_that_links_are_not(self, app: Stanchion) -> None:
+        for value in app.store.values("pipeline"):
+            app.store.compare_and_set("pipeline", value.name, None, value.version)
+        site = without_code(app)
+        text = Browser(site).get("/pipelines/flights").text
+        assert "How its stations are linked is not known" in text
+        assert text.count('<th scope="row">') == 5
+        site.close()
+
+    def test_an_unknown_one_is_said_to_be(self, browser: Browser) -> None:
+        assert browser.get("/pipelines/nothing").status_code == 400
+
+    def test_it_is_paused_with_a_note_and_resumed(self, app: Stanchion, browser: Browser) -> None:
+        assert browser.submit("/pause-pipeline/flights", note="").status_code == 400
+        browser.submit("/pause-pipeline/flights", note="the source <sends> twice")
+        assert all(app.queue(name).settings.paused for name in app.pipeline("flights").queues)
+        assert "the source &lt;sends&gt; twice" in browser.get("/queues/flights.raw").text
+        assert "Resume…" in browser.get("/pipelines/flights").text
+        browser.submit("/resume-pipeline/flights")
+        assert not any(app.queue(name).settings.paused for name in app.pipeline("flights").queues)
+        assert browser.get("/audit").text.count('<td class="nowrap">resume</td>') == 5
+
+    def test_who_reads_is_shown_no_act(self, app: Stanchion) -> None:
+        site = site_of(app, tokens=True)
+        browser = Browser(site)
+        browser.log_in(READ)
+        assert "Pause the pipeline" not in browser.get("/pipelines/flights").text
+        assert browser.submit("/pause-pipeline/flights", note="x").status_code == 403
+        site.close()
+
+    def test_without_any_there_is_a_hint(self) -> None:
+        app = Stanchion(store=open_store("memory://"))
+        site = site_of(app)
+        assert "No pipeline is known." in Browser(site).get("/pipelines").text
+        assert "No query of Spark reads a queue." in Browser(site).get("/streams").text
+        site.close()
+        app.close()
+
+    def test_those_in_trouble_come_first(self, app: Stanchion, site: Site) -> None:
+        app.pipeline("also").station("one")(lambda item: item)
+        app.pipeline("also").push(1)
+        app.drain(["also.one"])
+        later(site, 70)
+        text = Browser(site).get("/pipelines").text
+        assert "<h1>flights needs attention</h1>" in text
+        assert text.index("/pipelines/flights") < text.index("/pipelines/also")
+
+
+class TestStreams:
+    def test_a_live_driver_and_a_silent_one(self, browser: Browser, site: Site) -> None:
+        assert "The stream keeps up" in browser.get("/streams").text
+        later(site, 70)
+        text = browser.get("/streams").text
+        assert "<h1>flights.long &lt;b&gt; has work and no live driver</h1>" in text
+        assert "#1 is reserved and not acknowledged. It goes out again" in text
+        assert "9 ready jobs" in text
+
+    def test_its_jobs_are_given_back(self, app: Stanchion, browser: Browser) -> None:
+        name = "flights.long%20%3Cb%3E"
+        assert "The driver may be alive" in browser.get(f"/streams/release/{name}").text
+        before = app.queue("flights.long").size()
+        browser.submit(f"/streams/release/{name}", note="gone")
+        after = app.queue("flights.long").size()
+        assert (before.running, after.running, after.ready) == (3, 0, before.ready + 3)
+        assert "release stream" in browser.get("/audit").text
+
+
+class TestFigures:
+    def test_rates_are_of_what_came_and_what_was_done(self) -> None:
+        track = Track()
+        track.add(Point(0, 10, 0.0, 0, 0, 0, 0))
+        track.add(Point(30 * SECOND, 40, 0.0, 0, 60, 0, 3))
+        track.add(Point(60 * SECOND, 40, 0.0, 0, 90, 0, 3))
+        assert reads.rates(track) == ((90 + 3 + 30) / 60, 1.5)
+        assert reads.rates(Track()) == (None, None)
+
+    def test_idle_is_since_the_last_item_was_done(self) -> None:
+        track = Track()
+        for second, done in ((0, 1), (30, 2), (60, 2), (90, 2)):
+            track.add(Point(second * SECOND, 0, 0.0, 0, done, 0, 0))
+        assert reads.idle_for(track) == 60
+        assert reads.idle_for(Track()) is None
+
+    def test_stations_follow_those_that_lead_to_them(self) -> None:
+        record = PipelineRecord(
+            "p",
+            (StationRecord("last"), StationRecord("mid", ("last", "first")), StationRecord("first", ("mid",))),
+        )
+        assert [one.name for one in reads.ordered(record)] == ["last", "mid", "first"]
+        straight = PipelineRecord("p", (StationRecord("b"), StationRecord("a", ("b",))))
+        assert [one.name for one in reads.ordered(straight)] == ["a", "b"]
+        assert Known(record, "code").behind("first") == {"mid", "last"}
+
+
+class TestGraph:
+    def drawn(self, names: int, links: dict[str, list[str]], **options: Any) -> Drawing:
+        boxes = {f"n{number}": Box(ATTACKS[number % len(ATTACKS)], "ready", big="1") for number in range(names)}
+        return Drawing("a <graph>", boxes, links, **options)
+
+    @pytest.mark.parametrize("names", [1, 2, 5, 12])
+    def test_all_boxes_are_within_it(self, names: int) -> None:
+        links = {f"n{number}": [f"n{number + 1}"] for number in range(names - 1)}
+        drawing = self.drawn(names, links)
+        for drawn in (str(drawing.wide), str(drawing.tall)):
+            left, top, width, height = map(float, re.search(r'viewBox="(\S+) (\S+) (\S+) (\S+)"', drawn).groups())  # type: ignore[union-attr]
+            for x, y, wide, high in re.findall(r'<rect[^>]* x="(\S+)" y="(\S+)" width="(\S+)" height="(\S+)"', drawn):
+                assert left <= float(x) <= left + width - float(wide)
+                assert top <= float(y) <= top + height - float(high)
+            assert drawn.count("<rect") == names
+
+    def test_loops_and_stations_that_nothing_leads_to_are_drawn(self) -> None:
+        drawing = self.drawn(4, {"n0": ["n0", "n1"], "n1": ["n0", "n2"]})
+        for drawn in (str(drawing.wide), str(drawing.tall)):
+            assert drawn.count("wire back") == 2
+            assert drawn.count("<rect") == 4
+
+    def test_texts_are_escaped(self) -> None:
+        wires = {("n0", "n1"): Wire(3, "<b>1/s", stopped=True)}
+        for drawn in (str(self.drawn(10, {"n0": ["n1"]}, wires=wires).wide), str(self.drawn(10, {}).tall)):
+            assert "<script" not in drawn
+            assert "<b>" not in drawn
+            assert "\u202e" not in drawn
