@@ -7,7 +7,7 @@ from datetime import timedelta
 from stanchion import Push, Stanchion
 from stanchion.stores.protocol import Store
 from tests.web.attacks import ATTACKS, SECRET, attack
-from tests.web.seed_parts import flights
+from tests.web.seed_parts import flights, trips
 
 
 def shop(store: Store) -> Stanchion:
@@ -26,6 +26,7 @@ def shop(store: Store) -> Stanchion:
     app.queue("orders", lanes=16, lanes_per_tenant=4)
     app.setup()
     flights(app)
+    trips(app)
     for number in range(len(ATTACKS)):
         capture.using(tenant="acme", priority="interactive").enqueue(order=number, card={"number": SECRET})
     for number in range(3):

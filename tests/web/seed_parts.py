@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
-from stanchion import Push, Send, Stanchion
+from stanchion import Push, Send, Stanchion, chain, group
 from stanchion.core.ids import new_id
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.streams import StreamSource
@@ -44,3 +45,30 @@ def flights(app: Stanchion) -> None:
     driver.beat()
     position = driver.latest(driver.initial(), 3)
     driver.parts(driver.initial(), position, 1)
+
+
+def trips(app: Stanchion) -> dict[str, str]:
+    """Add three flows, and return their roots: one that failed, one under way, and one of many members."""
+
+    @app.task(name="trips.book <i>", queue="trips", max_attempts=1)
+    def book(trip: int) -> dict[str, Any]:
+        if trip == 3:
+            raise ValueError(f"no seat {attack(1)} token={SECRET}")
+        return {"trip": trip, "note": attack(trip), "token": SECRET}
+
+    @app.task(name="trips.bill", queue="trips")
+    def bill(booked: Any) -> Any:
+        return booked
+
+    @app.task(name="trips.tell", queue="letters")
+    def tell(*_: Any) -> None:
+        pass
+
+    late = tell.using(delay=timedelta(hours=1))
+    failed = chain(group(book.s(number) for number in range(4)), bill.s()).on_failure(tell.s()).enqueue()
+    app.drain(["trips"])
+    many = chain(group(book.s(number) for number in range(4, 90)), bill.s(), tell.s()).enqueue()
+    app.drain(["trips"])
+    under_way = chain(book.s(7), group([late.s(), late.s(), bill.s()]), tell.s()).enqueue()
+    app.drain(["trips"])
+    return {"failed": failed.id, "many": many.id, "under_way": under_way.id}

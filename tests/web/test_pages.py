@@ -51,11 +51,19 @@ def pages_of(app: Stanchion) -> list[str]:
         *(f"/jobs/{job}" for job in (dead, waiting, done, running)),
         *(f"/jobs/{dead}/retry", f"/jobs/{running}/cancel", f"/jobs/{done}/replay"),
         *("/bulk?act=cancel&queue=mail", "/bulk?act=retry&state=dead"),
+        "/flows",
+        *(f"/flows/{flow}" for flow in flows_of(app)),
         *("/pipelines", "/pipelines/flights", "/pause-pipeline/flights", "/resume-pipeline/flights"),
         *("/streams", f"/streams/release/{quote('flights.long <b>', safe='')}"),
         *("/workers", "/schedules", "/semaphores", "/semaphores/psp", "/audit", "/more"),
         f"/schedules/run/{quote('<b>nightly</b>', safe='')}",
     ]
+
+
+def flows_of(app: Stanchion) -> list[str]:
+    """Return the flows of the seed: one that failed, one of many members, and one under way."""
+    found = (job.flow for job in app.find(task="trips.book <i>", limit=200))
+    return [flow for flow in dict.fromkeys(found) if flow is not None][::-1]
 
 
 STATES = ("dead", "waiting", "done", "running")

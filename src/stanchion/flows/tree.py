@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -40,14 +41,31 @@ class FlowPart:
 
 def drawn(context: Context, nodes: list[FlowNode], limit: int) -> FlowPart:
     """Return the tree of a flow with these nodes and at most about `limit` jobs."""
-    root = nodes[0].root
-    rows = context.store.select(Query(where=(Condition("flow_root", "=", root),), limit=limit)).rows
-    return _Drawing(context, root, nodes, rows, limit).of_node(root)
+    root, store = nodes[0].root, context.store
+    rows = store.select(Query(where=(Condition("flow_root", "=", root),), limit=limit)).rows
+    return tree_of(nodes, rows, store.now(), lambda node: store.flow_ends(node, limit=limit), limit)
+
+
+def tree_of(
+    nodes: list[FlowNode], rows: list[JobRow], now: int, ends: Callable[[str], list[MemberEnd]], limit: int
+) -> FlowPart:
+    """Return the tree of a flow with these nodes and jobs.
+
+    `ends`: reads how members of a node ended, where some are not among the jobs. `limit`: of the members of a node.
+    """
+    return _Drawing(nodes, rows, now, ends, limit).of_node(nodes[0].root)
 
 
 class _Drawing:
-    def __init__(self, context: Context, root: str, nodes: list[FlowNode], rows: list[JobRow], limit: int) -> None:
-        self._context, self._limit, self._now = context, limit, context.store.now()
+    def __init__(
+        self,
+        nodes: list[FlowNode],
+        rows: list[JobRow],
+        now: int,
+        ends: Callable[[str], list[MemberEnd]],
+        limit: int,
+    ) -> None:
+        self._ends, self._limit, self._now = ends, limit, now
         self._nodes = {node.id: node for node in nodes}
         self._shows: dict[str, dict[str, Any]] = {node.id: json.loads(node.definition or "{}") for node in nodes}
         self._rows = {row.id: row for row in rows}
@@ -62,7 +80,6 @@ class _Drawing:
                 self._members_of[parent][int(number)] = node
             elif "by" in self._shows[node.id]:
                 self._added[self._shows[node.id]["by"]].append(node.id)
-        self._root = root
 
     def of_node(self, node_id: str) -> FlowPart:
         node, shows = self._nodes[node_id], self._shows[node_id]
@@ -91,7 +108,7 @@ class _Drawing:
             for index, member in members.items()
         }
         if len(parts) < node.size:  # some have left history, or there are too many
-            for end in self._context.store.flow_ends(node.id, limit=self._limit):
+            for end in self._ends(node.id):
                 if end.index not in parts and len(parts) < self._limit:
                     parts[end.index] = _of_end(end)
         return tuple(parts[index] for index in sorted(parts))

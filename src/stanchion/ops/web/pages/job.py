@@ -136,7 +136,7 @@ def _facts(job: Job) -> list[tuple[str, str, str]]:
         ("Key", job.key or "", ""),
         ("Order key", job.order_key or "", ""),
         ("Semaphores", ", ".join(job.limits), ""),
-        ("Flow", job.flow or "", ""),
+        ("Flow", job.flow or "", "flow"),
         ("Copy of", job.origin or "", "job"),
         ("Worker", job.worker or "", ""),
     ]

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Final, Self
 from urllib.parse import parse_qsl, urlencode
 
-from stanchion.core.checks import checked_name, refuse_unknown
+from stanchion.core.checks import checked_id, checked_name, refuse_unknown
 from stanchion.core.service_levels import BANDS
 from stanchion.core.times import micros
 from stanchion.errors import InvalidInput
@@ -28,7 +28,7 @@ ACTS: Final[dict[str, tuple[JobState, ...]]] = {"retry": RETRIED, "cancel": CANC
 """The states that each act of bulk work changes."""
 
 _KEY: Final = re.compile(r"[0-9a-f]{8}")
-_NAMES: Final = ("state", "queue", "task", "tenant", "band", "since", "until", "error", "text")
+_NAMES: Final = ("state", "queue", "task", "tenant", "band", "since", "until", "flow", "error", "text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ class JobFilter:
     band: str = ""
     since: str = ""
     until: str = ""
+    flow: str = ""
     error: str = ""
     """The key of a group of errors; the store does not know it, see `Job.error_group`."""
     text: str = ""
@@ -55,6 +56,8 @@ class JobFilter:
                 checked_name(known[name], name)
         if known["error"] and not _KEY.fullmatch(known["error"]):
             raise InvalidInput("an error is named by 8 hexadecimal digits; see the page of errors")
+        if known["flow"]:
+            checked_id(known["flow"], "the id of a flow")
         if known["band"]:
             refuse_unknown([known["band"]], [band.name for band in BANDS], "band")
         for name in ("since", "until"):
@@ -105,6 +108,8 @@ class JobFilter:
         """Return the query of the store, newest jobs first; spans end `now`, and jobs enqueued later are left out."""
         where = [Condition("enqueued_at", "<=", now)]
         where += [Condition(name, "=", value) for name in ("queue", "task", "tenant") if (value := getattr(self, name))]
+        if self.flow:
+            where.append(Condition("flow_root", "=", self.flow))
         if self.states:
             where.append(Condition("state", "in", tuple(state.value for state in self.states)))
         if self.band:

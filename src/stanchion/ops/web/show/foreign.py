@@ -42,6 +42,15 @@ def cut(text: str, most: int = SHOWN) -> str:
     return text if len(text) <= most else f"{text[:most]}\n… {len(text) - most:,} more characters"
 
 
+def one_line(value: Any, most: int = 200) -> str:
+    """Return a redacted value as JSON in one line of bounded length."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except RecursionError:
+        return "(nested too deeply to be shown)"
+    return visible(text if len(text) <= most else f"{text[:most]}…")
+
+
 def strong(text: str) -> Markup:
     """Return a text in bold."""
     return Markup("<b>{}</b>").format(visible(text))

@@ -48,11 +48,15 @@ class Box(NamedTuple):
 
 
 class Wire(NamedTuple):
-    """A link. `width` in pixels; `label`: its rate; `stopped`: nothing moves on it, though something should."""
+    """A link. `width` in pixels; `label`: its rate; `stopped`: nothing moves on it, though something should.
+
+    `dashed`: outside of the usual way.
+    """
 
     width: float = 1.5
     label: str = ""
     stopped: bool = False
+    dashed: bool = False
 
 
 class Shape(NamedTuple):
@@ -181,8 +185,14 @@ class _Picture:
                 x, y = behind
                 path += f"L{x:.1f} {y:.1f}"
         stopped = " stopped" if wire.stopped else ""
-        return Markup('<path class="wire{}" stroke-width="{}" d="{}"/><path class="arrow{}" d="{}"/>{}').format(
-            stopped, f"{wire.width:.1f}", path, stopped, self._tip(x, y), self._label(wire, link, x, y)
+        return Markup('<path class="wire{}{}" stroke-width="{}" d="{}"/><path class="arrow{}" d="{}"/>{}').format(
+            stopped,
+            " back" if wire.dashed else "",
+            f"{wire.width:.1f}",
+            path,
+            stopped,
+            self._tip(x, y),
+            self._label(wire, link, x, y),
         )
 
     def _tip(self, x: float, y: float) -> str:

@@ -23,7 +23,15 @@ class Link(NamedTuple):
 
 NAVIGATION: Final = (
     ("Now", (Link("/", "Overview"), Link("/errors", "Errors"), Link("/jobs", "Jobs"))),
-    ("Work", (Link("/queues", "Queues"), Link("/pipelines", "Pipelines"), Link("/schedules", "Schedules"))),
+    (
+        "Work",
+        (
+            Link("/queues", "Queues"),
+            Link("/flows", "Flows"),
+            Link("/pipelines", "Pipelines"),
+            Link("/schedules", "Schedules"),
+        ),
+    ),
     ("Machines", (Link("/workers", "Workers"), Link("/streams", "Streams"), Link("/semaphores", "Semaphores"))),
     ("Record", (Link("/audit", "Audit"),)),
 )

@@ -1,0 +1,162 @@
+"""A flow in sentences, and as a graph: over FOLDED nodes, members of one task are drawn as one with their number."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import count
+from typing import Final
+
+from stanchion.core.graph.model import Link
+from stanchion.flows.tree import FlowPart
+from stanchion.ops.web.reads.flows import Flow, parts_of
+from stanchion.ops.web.show.graph import Box, Drawing, Kind, Wire
+from stanchion.ops.web.show.words import listed, number, plural
+
+FOLDED: Final = 60
+"""Nodes above which members are folded."""
+
+_MARKS: Final = {"failed": "dead", "": "scheduled"}
+_UNDER_WAY: Final = ("running", "ready")
+_NAMED: Final = 3
+
+
+def headline(flow: Flow) -> str:
+    """Return where a flow stands: `Flow of trips.book is running: 3 of 7 members have ended`."""
+    name = f"Flow of {first_task(flow.part)}"
+    ended = f"{number(flow.ended)} of {plural(flow.size, 'member')}"
+    match flow.root.state:
+        case "done":
+            return f"{name} is done"
+        case "failed":
+            dead = [part.label for part in parts_of(flow.part) if part.kind == "job" and part.state == "dead"]
+            return f"{name} failed at {dead[0]}" if dead and dead[0] else f"{name} failed"
+        case "cancelled":
+            return f"{name} is cancelled"
+        case _:
+            open_ = "" if flow.root.closed else ", and takes more"
+            return f"{name} is running: {ended} {'has' if flow.size == 1 else 'have'} ended{open_}"
+
+
+def standing(flow: Flow) -> str:
+    """Return what a flow waits for now."""
+    jobs = [part for part in parts_of(flow.part) if part.kind == "job"]
+    said = []
+    for state, verb in (("running", "runs"), ("ready", "is ready"), ("scheduled", "is scheduled"), ("dead", "is dead")):
+        found = Counter(part.label for part in jobs if part.state == state and part.label)
+        if found:
+            names = [f"{label} ×{number(many)}" if many > 1 else label for label, many in found.most_common(_NAMED)]
+            more = [f"{len(found) - _NAMED} more"] if len(found) > _NAMED else []
+            one = sum(found.values()) == 1
+            spoken = verb if one else {"runs": "run", "is ready": "are ready"}.get(verb, verb.replace("is ", "are "))
+            said.append(f"{listed(names + more)} {spoken}")
+    waits = sum(part.state in ("waiting", "") for part in jobs)
+    if waits and flow.root.state == "running":
+        said.append(f"{number(waits)} {'waits' if waits == 1 else 'wait'} for others")
+    return f"{'; '.join(said)}." if said else ""
+
+
+def first_task(part: FlowPart) -> str:
+    """Return the task of the first member that has one."""
+    return next((one.label for one in parts_of(part) if one.kind == "job" and one.label), "unknown members")
+
+
+def drawing(flow: Flow) -> tuple[Drawing, bool]:
+    """Return a flow as a graph, and whether members are folded in it."""
+    drawn = _Drawn(fold=False)
+    drawn.add(flow.part)
+    folded = len(drawn.boxes) > FOLDED
+    if folded:
+        drawn = _Drawn(fold=True)
+        drawn.add(flow.part)
+    sentence = f"{headline(flow)}. {standing(flow)} Drawn as {plural(len(drawn.boxes), 'part')}."
+    return Drawing(sentence, drawn.boxes, drawn.links, drawn.wires), folded
+
+
+class _Drawn:
+    """The boxes and links of a flow."""
+
+    def __init__(self, *, fold: bool) -> None:
+        self._fold = fold
+        self.boxes: dict[str, Box] = {}
+        self.links: dict[str, list[str]] = {}
+        self.wires: dict[Link, Wire] = {}
+        self._numbers = count(1)
+
+    def add(self, part: FlowPart) -> tuple[list[str], str]:
+        """Add a part; return its first boxes and its last one."""
+        if part.kind == "chain" and part.members:
+            first, last = self._chain(part)
+        elif part.kind in ("group", "barrier"):
+            first, last = self._group(part)
+        else:
+            last = self._box(part.label or "job", part.state, part.state or "not enqueued yet")
+            first = [last]
+        if part.on_failure is not None:
+            call = part.on_failure
+            name = self._box(call.label or "job", call.state, f"on failure{', ' if call.state else ''}{call.state}")
+            self._link(last, name, dashed=True)
+        return first, last
+
+    def _chain(self, part: FlowPart) -> tuple[list[str], str]:
+        first, last = self.add(part.members[0])
+        for member in part.members[1:]:
+            begins, ends = self.add(member)
+            for name in begins:
+                self._link(last, name)
+            last = ends
+        return first, last
+
+    def _group(self, part: FlowPart) -> tuple[list[str], str]:
+        added = [self.add(one) for one in part.members] if not self._fold else []
+        folded = _folded(part) if self._fold else {}
+        for label, states in folded.items():
+            name = self._box(f"{label} ×{number(states.total())}", _worst(states), _counted(states))
+            added.append(([name], name))
+        missing = part.size - len(part.members)
+        if missing > 0:
+            name = self._box(f"{number(missing)} more", "", "not read")
+            added.append(([name], name))
+        open_ = ", open" if part.is_open else ""
+        last = self._box(part.kind, part.state, f"{number(part.ended)} of {number(part.size)} ended{open_}")
+        for _, end in added:
+            self._link(end, last)
+        return [name for begins, _ in added for name in begins] or [last], last
+
+    def _box(self, label: str, state: str, sub: str) -> str:
+        name = f"part{next(self._numbers)}"
+        dead = state in ("dead", "failed")
+        kind: Kind = "dead" if dead else "idle" if state in ("", "waiting") else ""
+        self.boxes[name] = Box(label, _MARKS.get(state, state), sub="" if dead else sub, kind=kind)
+        if dead:
+            self.boxes[name] = self.boxes[name]._replace(tail=sub, tone="bad")
+        self.links[name] = []
+        return name
+
+    def _link(self, one: str, to: str, *, dashed: bool = False) -> None:
+        self.links[one].append(to)
+        self.wires[one, to] = Wire(1.5, dashed=dashed)
+
+
+def _folded(part: FlowPart) -> dict[str, Counter[str]]:
+    """Return the members of a group by what they do, each with the number in each state."""
+    found: dict[str, Counter[str]] = {}
+    for member in part.members:
+        found.setdefault(_what(member), Counter())[member.state] += 1
+    return found
+
+
+def _what(part: FlowPart) -> str:
+    if part.kind == "job":
+        return part.label or "job"
+    tasks = list(dict.fromkeys(one.label for one in parts_of(part) if one.kind == "job" and one.label))
+    return f"{part.kind} of {listed(tasks[:2])}" if tasks else part.kind
+
+
+def _worst(states: Counter[str]) -> str:
+    """Return the state that tells most of several members."""
+    order = ("dead", "failed", "running", "ready", "scheduled", "waiting", "", "cancelled", "done")
+    return next((state for state in order if states[state]), "done")
+
+
+def _counted(states: Counter[str]) -> str:
+    return ", ".join(f"{number(many)} {state or 'to come'}" for state, many in states.most_common(3))
