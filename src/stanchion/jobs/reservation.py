@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -14,6 +14,7 @@ from stanchion.core.checks import number, seconds_of, shown
 from stanchion.core.error_kinds import group_of
 from stanchion.core.partition_names import checked_queue
 from stanchion.core.retry import Retry
+from stanchion.core.times import moment
 from stanchion.errors import CannotJoin, InvalidInput, LeaseLost, StoreUnavailable
 from stanchion.jobs.call import with_checkpoint
 from stanchion.jobs.job import Job, Meter
@@ -94,6 +95,11 @@ class Reservation(Job):
     def lease(self) -> Lease:
         """The lease under which this reservation holds the job."""
         return self._row.lease
+
+    @property
+    def lease_until(self) -> datetime | None:
+        """When its lease ran out as it was read; None if a worker or a consumer holds it by heartbeats."""
+        return moment(self._row.lease_until)
 
     @property
     def progress(self) -> ReportingMeter:

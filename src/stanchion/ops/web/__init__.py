@@ -8,7 +8,14 @@ try:
     from stanchion.ops.web.access.callers import Caller, Role, Token, token_of, tokens_in
     from stanchion.ops.web.asgi import app
 except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] not in ("starlette", "jinja2", "markupsafe", "anyio"):
+    if (error.name or "").partition(".")[0] not in (
+        "starlette",
+        "jinja2",
+        "markupsafe",
+        "anyio",
+        "jsonschema",
+        "referencing",
+    ):
         raise
     raise MissingExtra("web", "the page") from None
 

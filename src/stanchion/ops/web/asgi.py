@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from stanchion.app import Stanchion
 from stanchion.ops.web.access.callers import Token, Tokens
 from stanchion.ops.web.access.headers import SECURITY, policy
+from stanchion.ops.web.api.asgi import api
 from stanchion.ops.web.door import Door
 from stanchion.ops.web.events import Events
 from stanchion.ops.web.pages import (
@@ -61,7 +62,12 @@ def site_app(site: Site) -> ASGIApp:
         site.close()
 
     door = Door(site)
-    routes = [*_routes(door), Route("/events", Events(door).stream), Mount("/static", StaticFiles(directory=STATIC))]
+    routes = [
+        *_routes(door),
+        Route("/events", Events(door).stream),
+        Mount("/api", api(site)),
+        Mount("/static", StaticFiles(directory=STATIC)),
+    ]
     starlette = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: _missing, 405: _missing})
     return Secured(starlette)
 

@@ -67,12 +67,17 @@ class AuditLog:
 
         `before`: the chunk that an earlier call returned.
         """
+        found, older = self.numbered(limit, before)
+        return [entry for _, entry in found], older
+
+    def numbered(self, limit: int, before: int | None = None) -> tuple[list[tuple[int, Entry]], int | None]:
+        """Return the same, each entry with the number of its chunk."""
         store = self._store()
         first, last, _ = self._bounds(store)
         top = last if before is None else min(before, last)
         numbers = range(top, max(first, top - limit // CHUNK) - 1, -1)
         chunks = {value.name: value.text for value in store.values(KIND, [_name(number) for number in numbers])}
-        found = [one for number in numbers for one in reversed(_entries(chunks.get(_name(number))))]
+        found = [(number, one) for number in numbers for one in reversed(_entries(chunks.get(_name(number))))]
         return found, numbers[-1] - 1 if numbers and numbers[-1] > first else None
 
     def _purge(self, store: Store, now: int) -> None:

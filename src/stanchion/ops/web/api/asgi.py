@@ -1,0 +1,71 @@
+"""The ASGI app of the API, mounted at /api of the page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from stanchion import __version__
+from stanchion.ops.web.api.checking import Checks
+from stanchion.ops.web.api.cursors import Cursors
+from stanchion.ops.web.api.document import document
+from stanchion.ops.web.api.entry import Entry, base_of
+from stanchion.ops.web.api.operation import Answer, Call, Operation, Shared
+from stanchion.ops.web.api.problems import Problem, answer_of
+from stanchion.ops.web.api.routes import about, bulk, jobs, outcomes, parts, push, queues, watch
+from stanchion.ops.web.api.schemas.answers import ANSWERS
+from stanchion.ops.web.api.schemas.filters import FILTERS
+from stanchion.ops.web.api.schemas.requests import BODIES
+from stanchion.ops.web.site import Site
+
+COMPONENTS: Final = {**BODIES, **ANSWERS, **FILTERS}
+"""All schemas, by name."""
+
+
+def described(call: Call) -> Answer:
+    """Answer with the document."""
+    return Answer(document(OPERATIONS, COMPONENTS, __version__, base_of(call.visit.request)))
+
+
+OPERATIONS: Final[Sequence[Operation]] = (
+    *push.OPERATIONS,
+    *outcomes.OPERATIONS,
+    *jobs.OPERATIONS,
+    *queues.OPERATIONS,
+    *bulk.OPERATIONS,
+    *watch.OPERATIONS,
+    *parts.OPERATIONS,
+    *about.OPERATIONS,
+    Operation("GET", "/openapi.json", "getDocument", "about", "This document.", "Document", described),
+)
+"""All operations. Of two paths that fit, the first one is taken."""
+
+
+def api(site: Site) -> ASGIApp:
+    """Return the API of a site."""
+    entry = Entry(site, Checks(OPERATIONS, COMPONENTS), Shared(Cursors(lambda: site.store)))
+    by_path: dict[str, dict[str, Operation]] = {}
+    for one in OPERATIONS:
+        by_path.setdefault(one.path, {})[one.method] = one
+    routes = [Route(f"/v1{path}", entry.endpoint(of), methods=[*of]) for path, of in by_path.items()]
+    starlette = Starlette(routes=routes, exception_handlers={HTTPException: _missing})
+    starlette.router.redirect_slashes = False
+    return starlette
+
+
+def _missing(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - the only kind that this is for
+    path = re.sub(r"[^\x20-\x7e]", "?", request.url.path)[:200]
+    if error.status_code == 405:
+        problem = Problem("method-not-allowed", headers=error.headers)
+    else:
+        problem = Problem("not-found", f"there is no {path}; see openapi.json for what there is")
+    return answer_of(problem, base_of(request), request.url.path)

@@ -1,0 +1,170 @@
+"""The way of a request to its operation: who asks, its parameters and body, the answer or the problem."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NoReturn
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from stanchion.errors import StanchionError
+from stanchion.ops.web.access.callers import LOCAL, Caller
+from stanchion.ops.web.access.guard import csrf_fits, from_another_site, refuses_without_token
+from stanchion.ops.web.access.session import PLAIN_COOKIE, SECURE_COOKIE, Session
+from stanchion.ops.web.api.checking import Checks
+from stanchion.ops.web.api.operation import Answer, Call, Operation, Shared
+from stanchion.ops.web.api.problems import Problem, answer_of, problem_of
+from stanchion.ops.web.site import Site
+from stanchion.ops.web.visit import Visit
+
+BODY_MAX: Final = 8 * 1024 * 1024
+"""Bytes of the largest body."""
+
+CSRF_HEADER: Final = "X-CSRF-Token"
+
+_log = logging.getLogger("stanchion.web")
+
+
+class Entry:
+    """Lets requests in to the operations of one site."""
+
+    def __init__(self, site: Site, checks: Checks, shared: Shared) -> None:
+        self._site, self._checks, self._shared = site, checks, shared
+
+    def endpoint(self, operations: Mapping[str, Operation]) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of a path. `operations`: by method."""
+
+        async def endpoint(request: Request) -> Response:
+            try:
+                return await self._answer(request, operations["GET" if request.method == "HEAD" else request.method])
+            except Problem as problem:
+                return self._told(request, problem)
+            except StanchionError as error:
+                return self._told(request, problem_of(error))
+            except ClientDisconnect:
+                return Response(status_code=400)
+            except Exception:
+                reference = secrets.token_hex(4)
+                _log.exception("the API failed at %s %s, reference %s", request.method, request.url.path, reference)
+                return self._told(request, Problem("fault", f"the server's log tells more, under {reference}"))
+
+        return endpoint
+
+    def _told(self, request: Request, problem: Problem) -> Response:
+        problem.detail = self._site.redaction.text(problem.detail)
+        return answer_of(problem, base_of(request), request.url.path)
+
+    async def _answer(self, request: Request, operation: Operation) -> Response:
+        session = self._session(request, reads=operation.reads)
+        if not operation.reads and not session.caller.operates:
+            raise Problem("forbidden", f"{session.caller.name} may read only: this takes the role operate")
+        query = self._checks.query(operation, request.query_params.multi_items())
+        text = await _body(request) if operation.body else b""
+        visit = Visit(self._site, request, session, "")
+        call = Call(visit, self._shared, query)
+        if operation.wait is not None:
+            await run_in_threadpool(self._read, operation, call, text)
+            answer = await operation.wait(call)
+        else:
+            answer = await run_in_threadpool(self._run, operation, call, text)
+        content = await run_in_threadpool(_json, answer.content)
+        return Response(content, answer.status or operation.status, answer.headers, "application/json")
+
+    def _run(self, operation: Operation, call: Call, text: bytes) -> Answer:
+        self._read(operation, call, text)
+        assert operation.run is not None  # noqa: S101 - it has one of the two
+        return operation.run(call)
+
+    def _read(self, operation: Operation, call: Call, text: bytes) -> None:
+        """Read and check the body."""
+        if operation.body is None:
+            return
+        call.body = {} if operation.optional_body and not text.strip() else _parsed(text)
+        self._checks.body(operation, call.body)
+
+    def _session(self, request: Request, *, reads: bool) -> Session:
+        """Return who asks: by a token, by the cookie of a login on the page, or this machine. Raises Problem."""
+        site = self._site
+        if (given := request.headers.get("authorization")) is not None:
+            return Session(self._by_token(request, given), "", "")
+        if not site.tokens:
+            if (reason := refuses_without_token(request)) is not None:
+                raise Problem("forbidden", reason)
+            if not reads and from_another_site(request):
+                raise Problem("forbidden", "a page of another site sent this request")
+            return Session(LOCAL, "", "")
+        cookie = request.cookies.get(SECURE_COOKIE if request.url.scheme == "https" else PLAIN_COOKIE)
+        session = None if cookie is None else site.sessions.of(cookie, site.clock())
+        if session is None:
+            raise Problem("unauthenticated")
+        if not reads and (
+            from_another_site(request) or not csrf_fits(session.csrf, request.headers.get(CSRF_HEADER, ""))
+        ):
+            raise Problem("forbidden", f"with a session of the page, send its CSRF token in the header {CSRF_HEADER}; "
+                          "programs send a token in Authorization instead")  # fmt: skip
+        return session
+
+    def _by_token(self, request: Request, given: str) -> Caller:
+        scheme, _, secret = given.partition(" ")
+        token = self._site.tokens.token_of(secret.strip()) if scheme.lower() == "bearer" else None
+        if token is not None:
+            return token.caller
+        address, now = request.client.host if request.client else "", asyncio.get_running_loop().time()
+        if (wait := self._shared.unknown_tokens.wait(address, now)) > 0:
+            raise Problem("too-many-attempts", headers={"Retry-After": str(int(wait) + 1)})
+        self._shared.unknown_tokens.failed(address, now)
+        _log.warning("a call of the API from %s had an unknown token", address)
+        raise Problem("unauthenticated", "this token is not known" if self._site.tokens else
+                      "this server has no tokens: start it with --tokens, or leave Authorization out")  # fmt: skip
+
+
+def base_of(request: Request) -> str:
+    """Return the path of the API, with the path below which the page is mounted."""
+    return f"{str(request.scope.get('root_path', '')).rstrip('/')}/v1"
+
+
+async def _body(request: Request) -> bytes:
+    """Return the body. Raises Problem for another kind of body, and for a large one."""
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and (len(length) > 12 or int(length) > BODY_MAX):
+        raise _too_large()
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > BODY_MAX:
+            raise _too_large()
+    kind, _, parameters = request.headers.get("content-type", "").partition(";")
+    charset = parameters.strip().lower().removeprefix("charset=").strip('"')
+    encoding = request.headers.get("content-encoding", "identity")
+    if body and (kind.strip().lower() != "application/json" or charset not in ("", "utf-8") or encoding != "identity"):
+        raise Problem("unsupported-media-type")
+    return bytes(body)
+
+
+def _too_large() -> Problem:
+    return Problem("too-large", f"a body has at most {BODY_MAX:,} bytes: send fewer jobs at once, and references in "
+                   "place of large payloads")  # fmt: skip
+
+
+def _parsed(text: bytes) -> Any:
+    """Return the value of a body. Raises Problem."""
+    try:
+        return json.loads(text.decode("utf-8"), parse_constant=_refuse_constant)
+    except RecursionError:
+        raise Problem("not-json", "the body is nested too deeply") from None
+    except ValueError as error:  # also what is not UTF-8, and an integer of thousands of digits
+        raise Problem("not-json", f"the body is not JSON in UTF-8: {str(error)[:200]}") from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _json(content: Any) -> bytes:
+    return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()

@@ -1,0 +1,1 @@
+"""The operations, grouped by what they are about."""

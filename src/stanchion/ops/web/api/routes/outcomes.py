@@ -1,0 +1,204 @@
+"""Reserving jobs, and the outcomes of reservations."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+
+from stanchion.core.times import iso
+from stanchion.errors import JobNotFound, LeaseLost
+from stanchion.jobs import lookup
+from stanchion.jobs.job import JobState
+from stanchion.jobs.outcome import UNCHANGED
+from stanchion.jobs.reservation import Reservation, Settlement
+from stanchion.jobs.settling import reservation, settle
+from stanchion.ops.web.api.operation import Answer, Call, Operation
+from stanchion.ops.web.api.problems import Problem
+from stanchion.ops.web.api.routes.queues import queue_name
+from stanchion.ops.web.api.shapes import job_shape
+from stanchion.ops.web.site import Site
+
+WAITING_MAX: Final = 2000
+"""Requests of a process that wait for jobs."""
+
+LOOKS: Final = 0.5
+"""Seconds between looks whether the server stops."""
+
+
+async def reserve(call: Call) -> Answer:
+    """Reserve jobs; wait for the first on the event loop. Who hangs up meanwhile gets none: they go back."""
+    site, body = call.visit.site, call.body or {}
+    queue = site.app.queue(queue_name(call))
+    first, last = body.get("first_lane"), body.get("last_lane")
+    lanes = None if first is None and last is None else _lanes(first, last)
+    holder = body.get("holder", call.visit.session.caller.name[:100])
+    if call.shared.waiting >= WAITING_MAX:
+        raise Problem("busy", f"{WAITING_MAX:,} requests wait for jobs here", headers={"Retry-After": "5"})
+    call.shared.waiting += 1
+    try:
+        reserving = queue.areserve(
+            int(body.get("limit", 1)), body.get("wait", 0), body.get("lease"), lanes, holder=holder
+        )
+        jobs = await _while_connected(site, call.visit.request, asyncio.ensure_future(reserving))
+    finally:
+        call.shared.waiting -= 1
+    return await run_in_threadpool(_reserved, call, jobs)
+
+
+def _lanes(first: float | None, last: float | None) -> range:
+    begin, end = int(first or 0), int(last if last is not None else 1 << 30)
+    if end < begin:
+        raise Problem("invalid", "last_lane is at least first_lane")
+    return range(begin, end + 1)
+
+
+async def _while_connected(
+    site: Site, request: Request, reserving: asyncio.Future[list[Reservation]]
+) -> list[Reservation]:
+    """Return the jobs; none once the server stops. A client that hangs up ends the wait, which gives back its jobs."""
+    hang_up = asyncio.ensure_future(_disconnected(request))
+    either: set[asyncio.Future[Any]] = {reserving, hang_up}
+    try:
+        while not reserving.done() and not hang_up.done() and not site.closed:
+            await asyncio.wait(either, timeout=LOOKS, return_when=asyncio.FIRST_COMPLETED)
+        if reserving.done():
+            jobs = reserving.result()
+            if jobs and hang_up.done():
+                await run_in_threadpool(_give_back, site, jobs)
+                return []
+            return jobs
+        return []
+    finally:
+        hang_up.cancel()
+        reserving.cancel()  # it gives back what it has reserved
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _give_back(site: Site, jobs: list[Reservation]) -> None:
+    settle(site.app.context, [job.released() for job in jobs])
+
+
+def _reserved(call: Call, jobs: list[Reservation]) -> Answer:
+    site = call.visit.site
+    shown = [_shape(job) for job in jobs]
+    if sealed := [one["unreadable"] for one in shown if one["unreadable"]]:
+        _give_back(site, jobs)
+        raise Problem("conflict", f"{sealed[0]}; the jobs were given back")
+    return Answer({"jobs": shown, "as_of": call.as_of})
+
+
+def _shape(job: Reservation) -> dict[str, Any]:
+    return {**job_shape(job, None), "token": job.token, "lease_until": iso(job.lease_until)}
+
+
+def _held(call: Call) -> Reservation:
+    """Return the reservation of a request. Raises LeaseLost, JobNotFound."""
+    context, job_id = call.visit.site.app.context, call.path("id")
+    try:
+        return reservation(context, job_id, call.body["token"])
+    except LeaseLost:
+        if lookup.get(context, job_id) is None:
+            raise JobNotFound(job_id) from None
+        raise
+
+
+def _ends(
+    make: Callable[[Reservation, Call], Settlement], repeated: JobState | None = None
+) -> Callable[[Call], Answer]:
+    """Return the operation that ends a reservation.
+
+    `repeated`: the state in which a job is that this very reservation has ended before; a client whose answer was lost
+    may repeat then.
+    """
+
+    def run(call: Call) -> Answer:
+        context = call.visit.site.app.context
+        try:
+            held = _held(call)
+            (state,) = settle(context, [make(held, call)])
+        except LeaseLost:
+            state = None
+        if state is None:
+            row = context.store.fetch([call.path("id")]).get(call.path("id"))
+            if row is None or repeated is None or (row.state, row.token) != (repeated, call.body["token"]):
+                raise LeaseLost(call.path("id"))
+            state = repeated
+        return Answer({"id": call.path("id"), "state": str(state)})
+
+    return run
+
+
+def _payload(call: Call) -> Any:
+    return call.body.get("payload", UNCHANGED)
+
+
+def _commit(held: Reservation, call: Call) -> Settlement:
+    return held.committed(call.body.get("result"), payload=_payload(call))
+
+
+def _rollback(held: Reservation, call: Call) -> Settlement:
+    return held.rolled_back(call.body.get("delay"), call.body.get("error"), payload=_payload(call))
+
+
+def _release(held: Reservation, call: Call) -> Settlement:
+    return held.released(call.body.get("delay", 0), payload=_payload(call))
+
+
+def _move(held: Reservation, call: Call) -> Settlement:
+    body = call.body
+    return held.moved(
+        body["queue"], payload=_payload(call), delay=body.get("delay", 0), keep_entry=body.get("keep_entry", False)
+    )
+
+
+def _bury(held: Reservation, call: Call) -> Settlement:
+    return held.buried(call.body.get("reason", "buried"))
+
+
+def _abandon(held: Reservation, call: Call) -> Settlement:
+    return held.abandoned(call.body.get("reason", ""))
+
+
+def extend(call: Call) -> Answer:
+    """Renew the lease."""
+    held = _held(call)
+    held.extend(call.body["seconds"])
+    return _still(held)
+
+
+def progress(call: Call) -> Answer:
+    """Report progress."""
+    held = _held(call)
+    held.report_progress(call.body["progress"])
+    return _still(held)
+
+
+def _still(held: Reservation) -> Answer:
+    return Answer({"id": held.id, "state": str(held.state), "cancelled": held.cancelled})
+
+
+def _outcome(act: str, summary: str, body: str, run: Callable[[Call], Answer], result: str = "Settled") -> Operation:
+    return Operation("POST", f"/jobs/{{id}}/{act}", f"{act}Job", "work", summary, result, run, body=body,
+                     problems=("lease-lost", "conflict"))  # fmt: skip
+
+
+OPERATIONS = [
+    Operation("POST", "/queues/{queue:path}/reserve", "reserveJobs", "work", "Reserve due jobs, waiting for the first.",
+              "Reserved", wait=reserve, body="ReserveBody", optional_body=True, problems=("conflict", "busy")),
+    _outcome("commit", "The job is done.", "CommitBody", _ends(_commit, JobState.DONE)),
+    _outcome("rollback", "The attempt failed: run the job again.", "RollbackBody", _ends(_rollback)),
+    _outcome("release", "Give the job back; the attempt does not count.", "ReleaseBody", _ends(_release)),
+    _outcome("move", "Commit here, and enqueue in another queue.", "MoveBody", _ends(_move)),
+    _outcome("bury", "End the job as dead.", "BuryBody", _ends(_bury, JobState.DEAD)),
+    _outcome("abandon", "End the job as cancelled.", "AbandonBody", _ends(_abandon, JobState.CANCELLED)),
+    _outcome("extend", "Renew the lease.", "ExtendBody", extend, "Held"),
+    _outcome("progress", "Report the share done.", "ProgressBody", progress, "Held"),
+]  # fmt: skip

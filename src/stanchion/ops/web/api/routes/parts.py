@@ -1,0 +1,217 @@
+"""Parts of the system: workers, managers, semaphores, schedules, streams, pipelines and flows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from stanchion.core.checks import checked_id, checked_name
+from stanchion.core.partition_names import logical_name
+from stanchion.core.times import iso
+from stanchion.cron.schedule import Schedule
+from stanchion.flows.tree import FlowPart
+from stanchion.ops.web.api.operation import Answer, Call, Operation, time_text
+from stanchion.ops.web.api.paging import named_page
+from stanchion.ops.web.api.problems import Problem
+from stanchion.ops.web.api.schemas.filters import DRY_RUN, PAGING
+from stanchion.ops.web.api.shapes import summary_shape
+from stanchion.ops.web.reads.lists import page_of
+from stanchion.ops.web.reads.queues import is_late
+from stanchion.stores.protocol import BehindManagers
+from stanchion.stores.records.managers import ManagerStatus
+from stanchion.stores.records.query import Condition, Order, Query
+from stanchion.stores.records.queues import SemaphoreRow
+from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.rules.slots import semaphore_slot
+from stanchion.streams.operate import StreamInfo, streams
+
+DEEPEST = 30
+"""Parts within parts of a flow that are shown."""
+
+MEMBERS_MAX = 1000
+"""Jobs of a flow that are shown."""
+
+
+def workers(call: Call) -> Answer:
+    """Answer with a page of workers, consumers and holders."""
+    now = call.visit.now
+
+    def shape(worker: WorkerRow) -> dict[str, Any]:
+        same = ("id", "host", "pid", "state", "threads", "running", "heartbeat")
+        return {
+            **{name: getattr(worker, name) for name in same},
+            "late": is_late(worker, now),
+            "queues": sorted({logical_name(queue) for queue in worker.queues}),
+            "lanes": [one._asdict() for one in worker.lanes],
+            "started_at": time_text(worker.started_at),
+            "last_seen_at": time_text(worker.last_seen_at),
+        }
+
+    return named_page(call, "workers", call.visit.store.workers(holders=True), lambda one: one.id, shape)
+
+
+def managers(call: Call) -> Answer:
+    """Answer with the managers; none if the store is used without."""
+    store: Any = call.visit.store
+    found = cast("BehindManagers", store).manager_status() if hasattr(store, "manager_status") else []
+
+    def shape(status: ManagerStatus) -> dict[str, Any]:
+        same = ("address", "answered", "draining", "store_answers", "statements", "pushes", "outcomes")
+        return {
+            **{name: getattr(status, name) for name in same},
+            "queues": [one._asdict() for one in status.queues],
+            "receivers": [one._asdict() for one in status.receivers],
+        }
+
+    return named_page(call, "managers", found, lambda one: one.address, shape)
+
+
+def semaphores(call: Call) -> Answer:
+    """Answer with a page of semaphores."""
+    return named_page(
+        call, "semaphores", call.visit.store.semaphores(), lambda one: one.name, lambda one: one._asdict()
+    )
+
+
+def semaphore(call: Call) -> Answer:
+    """Answer with a semaphore, its holders and its line."""
+    row = _semaphore(call)
+
+    def jobs(field: str, order: Order) -> list[dict[str, Any]]:
+        query = Query("live", (Condition(field, "=", semaphore_slot(row.name)),), order=order)
+        found = page_of(call.visit.site.app.context, call.visit.store, query, call.visit.now, None)
+        return [summary_shape(job, call.visit.site.redaction) for job in found.jobs]
+
+    holders, waiting = jobs("holds", "id"), jobs("waits_for", "arrival")
+    return Answer({"semaphore": row._asdict(), "holders": holders, "waiting": waiting, "as_of": call.as_of})
+
+
+def resize(call: Call) -> Answer:
+    """Change the capacity of a semaphore."""
+    row, capacity = _semaphore(call), int(call.body["capacity"])
+    if not call.dry_run:
+        call.visit.audit("resize semaphore", row.name, 0, f"{row.capacity} → {capacity} {call.body.get('note', '')}")
+        call.visit.site.app.semaphore(row.name).resize(capacity)
+        row = _semaphore(call)
+    return Answer(row._asdict())
+
+
+def _semaphore(call: Call) -> SemaphoreRow:
+    name = checked_name(call.path("name"), "the name of a semaphore")
+    for row in call.visit.store.semaphores([name]):
+        return row
+    raise Problem("not-found", f"there is no semaphore {name!r}; declare it in code with a capacity")
+
+
+def schedules(call: Call) -> Answer:
+    """Answer with a page of schedules."""
+    return named_page(call, "schedules", call.visit.site.app.schedules(), lambda one: one.name, _schedule_shape)
+
+
+def _acts_on_schedule(act: str, run: Callable[[Schedule], Any]) -> Callable[[Call], Answer]:
+    def operation(call: Call) -> Answer:
+        name = checked_name(call.path("name"), "the name of a schedule")
+        known = {one.name: one for one in call.visit.site.app.schedules()}
+        if name not in known:
+            raise Problem("not-found", f"there is no schedule {name!r}; the code of a worker declares it")
+        made = None
+        if not call.dry_run:
+            note = (call.body or {}).get("note", "").strip()
+            call.visit.audit(f"{act} schedule", name, 1 if act == "run" else 0, note)
+            made = run(known[name])
+        job = made.id if act == "run" and made is not None else None
+        return Answer({"schedule": _schedule_shape(known[name]), "dry_run": call.dry_run, "job": job})
+
+    return operation
+
+
+def _schedule_shape(one: Schedule) -> dict[str, Any]:
+    same = ("name", "expression", "tz", "missed", "task", "queue", "paused", "declared")
+    coming = next(iter(one.next()), None) if one.declared and not one.paused else None
+    return {
+        **{name: getattr(one, name) for name in same},
+        "last": _utc(one.last),
+        "next": _utc(coming),
+    }
+
+
+def _utc(at: datetime | None) -> str | None:
+    return None if at is None else iso(at.astimezone(UTC))
+
+
+def all_streams(call: Call) -> Answer:
+    """Answer with a page of streams."""
+
+    def shape(one: StreamInfo) -> dict[str, Any]:
+        error = None if one.error is None else call.visit.site.redaction.text(one.error)
+        return {**one._asdict(), "last_beat": time_text(one.last_beat), "error": error}
+
+    return named_page(call, "streams", streams(call.visit.store), lambda one: one.name, shape)
+
+
+def pipelines(call: Call) -> Answer:
+    """Answer with the pipelines of the app that this server was started with."""
+    known = call.visit.site.app.pipelines
+    return named_page(
+        call, "pipelines", [*known], lambda name: name, lambda name: {"name": name, "stations": [*known[name].stations]}
+    )
+
+
+def pipeline(call: Call) -> Answer:
+    """Answer with a pipeline and its stations."""
+    found = call.visit.site.app.pipelines.get(call.path("name"))
+    if found is None:
+        raise Problem("not-found", "this server knows no such pipeline: start it with --app module:app")
+    status = found.status()
+    stations = [one.as_json() for one in status.stations]
+    for one in stations:
+        del one["rate"]
+    content = {"name": found.name, "dead_letters": status.dead_letters, "stations": stations}
+    return Answer({**content, "as_of": time_text(status.at)})
+
+
+def flow(call: Call) -> Answer:
+    """Answer with a flow as a tree."""
+    handle = call.visit.site.app.flow(checked_id(call.path("id"), "the id of a flow"))
+    tree = handle.graph(MEMBERS_MAX)
+    return Answer({"id": handle.id, "state": str(handle.state), "flow": _part(tree, DEEPEST), "as_of": call.as_of})
+
+
+def _part(part: FlowPart, depth: int) -> dict[str, Any]:
+    same = ("id", "kind", "state", "label", "ended", "size")
+    return {
+        **{name: getattr(part, name) for name in same},
+        "open": part.is_open,
+        "members": [_part(one, depth - 1) for one in part.members] if depth else [],
+        "on_failure": None if part.on_failure is None else _part(part.on_failure, 0),
+    }
+
+
+def _list(path: str, act: str, summary: str, result: str, run: Callable[[Call], Answer]) -> Operation:
+    return Operation("GET", path, act, "parts", summary, result, run, query=PAGING, problems=("foreign-cursor",))
+
+
+def _of_schedule(act: str, summary: str, run: Callable[[Schedule], Any]) -> Operation:
+    return Operation("POST", f"/schedules/{{name:path}}/{act}", f"{act}Schedule", "parts", summary, "ScheduleEffect",
+                     _acts_on_schedule(act, run), query=DRY_RUN, body="NoteBody", optional_body=True)  # fmt: skip
+
+
+OPERATIONS = [
+    _list("/workers", "listWorkers", "List workers, consumers and holders of leases.", "WorkerPage", workers),
+    _list("/managers", "listManagers", "List managers.", "ManagerPage", managers),
+    _list("/semaphores", "listSemaphores", "List semaphores.", "SemaphorePage", semaphores),
+    Operation("GET", "/semaphores/{name:path}", "getSemaphore", "parts", "Show who holds a semaphore, and who waits.",
+              "SemaphoreDetail", semaphore),
+    Operation("PATCH", "/semaphores/{name:path}", "resizeSemaphore", "parts", "Change the capacity of a semaphore.",
+              "Semaphore", resize, query=DRY_RUN, body="CapacityBody"),
+    _list("/schedules", "listSchedules", "List schedules.", "SchedulePage", schedules),
+    _of_schedule("pause", "Skip the ticks of a schedule from now on.", Schedule.pause),
+    _of_schedule("resume", "Fire the ticks of a schedule again.", Schedule.resume),
+    _of_schedule("run", "Enqueue the job of a schedule now.", Schedule.trigger),
+    _list("/streams", "listStreams", "List streams of Spark.", "StreamPage", all_streams),
+    _list("/pipelines", "listPipelines", "List the pipelines that this server knows.", "PipelinePage", pipelines),
+    Operation("GET", "/pipelines/{name:path}", "getPipeline", "parts", "Show the stations of a pipeline.", "Pipeline",
+              pipeline),
+    Operation("GET", "/flows/{id}", "getFlow", "parts", "Show a flow as a tree of its parts.", "Flow", flow),
+]  # fmt: skip

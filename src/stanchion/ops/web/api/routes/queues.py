@@ -1,0 +1,109 @@
+"""Queues: their figures and settings; pause and resume."""
+
+from __future__ import annotations
+
+from stanchion.context.settings import checked_settings
+from stanchion.core.partition_names import checked_queue, logical_name
+from stanchion.ops.web.acts.pauses import pause_of, set_paused
+from stanchion.ops.web.api.operation import Answer, Call, Operation, time_text
+from stanchion.ops.web.api.paging import named_page
+from stanchion.ops.web.api.problems import Problem
+from stanchion.ops.web.api.schemas.filters import DRY_RUN, PAGING
+from stanchion.ops.web.api.schemas.kinds import name
+from stanchion.ops.web.api.shapes import queue_shape, settings_shape
+from stanchion.ops.web.reads.queues import figures
+from stanchion.stores.records.queues import QueueSettings
+
+DEPTH_MAX = 1000
+"""Jobs up to which each lane is counted."""
+
+
+def listed(call: Call) -> Answer:
+    """Answer with a page of queues."""
+    store, part = call.visit.store, call.query.get("name", "")
+    known = [one for one in store.queues() if logical_name(one.name) == one.name and part in one.name]
+    answer = named_page(call, "queues", known, lambda one: one.name, lambda one: one)
+    found = figures(store, answer.content["items"], store.workers(), call.visit.now)
+    shown = {one.name: queue_shape(one) for one in found}
+    answer.content["items"] = [shown[one.name] for one in answer.content["items"]]
+    return answer
+
+
+def shown(call: Call) -> Answer:
+    """Answer with one queue."""
+    queue, store = known_queue(call), call.visit.store
+    (found,) = figures(store, [queue], store.workers(), call.visit.now)
+    depths = store.lane_depths(queue.name, at_most=DEPTH_MAX) if queue.uses_lanes else {}
+    pause = pause_of(call.visit, queue.name) if queue.paused else None
+    return Answer({
+        "queue": queue_shape(found),
+        "lanes": {str(lane): depths[lane] for lane in sorted(depths)},
+        "pause": pause and {"who": pause.who, "at": time_text(pause.at), "note": pause.note},
+        "as_of": call.as_of,
+    })  # fmt: skip
+
+
+def queue_name(call: Call) -> str:
+    """Return the name of the queue in the path. Raises InvalidInput."""
+    return checked_queue(call.path("queue"))
+
+
+def known_queue(call: Call) -> QueueSettings:
+    """Return the settings of the queue in the path. Raises Problem if it is unknown."""
+    queue = queue_name(call)
+    for settings in call.visit.store.queues([queue]):
+        return settings
+    raise Problem("not-found", f"there is no queue {queue!r}; a push makes it, or a change of its settings")
+
+
+def pause(call: Call) -> Answer:
+    """Pause a queue."""
+    queue = known_queue(call)
+    note = (call.body or {}).get("note", "").strip()
+    if call.dry_run:
+        return _effect(call, queue)
+    return _effect(call, set_paused(call.visit, queue.name, paused=True, note=note))
+
+
+def resume(call: Call) -> Answer:
+    """Resume a queue."""
+    queue = known_queue(call)
+    if call.dry_run:
+        return _effect(call, queue)
+    note = (call.body or {}).get("note", "").strip()
+    return _effect(call, set_paused(call.visit, queue.name, paused=False, note=note))
+
+
+def configure(call: Call) -> Answer:
+    """Change settings of a queue, which is made if it is missing."""
+    queue, body = queue_name(call), {**call.body}
+    for setting in _WHOLE & body.keys():
+        body[setting] = None if body[setting] is None else int(body[setting])
+    changes = checked_settings(body)
+    if call.dry_run:
+        return _effect(call, next(iter(call.visit.store.queues([queue])), QueueSettings(queue)))
+    said = ", ".join(f"{setting}={value}" for setting, value in sorted(changes.items()))
+    call.visit.audit("configure", queue, 0, said)
+    return _effect(call, call.visit.site.app.queue(queue).configure(**changes))
+
+
+_WHOLE = frozenset({"max_running", "lanes", "lanes_per_tenant", "partitions"})
+
+
+def _effect(call: Call, queue: QueueSettings) -> Answer:
+    ready = call.visit.store.stats([queue.name], ["states"])[queue.name].states.ready
+    return Answer({"dry_run": call.dry_run, "jobs": ready, "queue": queue.name, "settings":
+                   {"paused": queue.paused, **settings_shape(queue)}})  # fmt: skip
+
+
+OPERATIONS = [
+    Operation("GET", "/queues", "listQueues", "queues", "List queues with their figures.", "QueuePage", listed,
+              query={"name": name("Queues with this in their name."), **PAGING}, problems=("foreign-cursor",)),
+    Operation("GET", "/queues/{queue:path}", "getQueue", "queues", "Show a queue.", "QueueDetail", shown),
+    Operation("PATCH", "/queues/{queue:path}", "configureQueue", "queues", "Change settings of a queue; it is made if "
+              "it is missing.", "QueueEffect", configure, query=DRY_RUN, body="SettingsBody"),
+    Operation("POST", "/queues/{queue:path}/pause", "pauseQueue", "queues", "Stop handing out jobs, in all processes.",
+              "QueueEffect", pause, query=DRY_RUN, body="NoteBody", optional_body=True),
+    Operation("POST", "/queues/{queue:path}/resume", "resumeQueue", "queues", "Hand out jobs again.", "QueueEffect",
+              resume, query=DRY_RUN, body="NoteBody", optional_body=True),
+]  # fmt: skip

@@ -1,0 +1,142 @@
+"""What needs a person, and figures: alerts, monitor, samples, errors, audit log."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from stanchion.core.times import iso, micros
+from stanchion.errors import InvalidInput
+from stanchion.jobs.job import JobState
+from stanchion.ops.web.acts import on_it
+from stanchion.ops.web.api.operation import Answer, Call, Operation, time_text
+from stanchion.ops.web.api.paging import limit_of, named_page, page, scope_of
+from stanchion.ops.web.api.routes.jobs import filter_of
+from stanchion.ops.web.api.schemas.filters import FILTER, PAGING
+from stanchion.ops.web.api.schemas.kinds import name, text, whole
+from stanchion.ops.web.live.track import HOUR, STEP, Point, Track
+from stanchion.ops.web.reads.errors import READ, Group, groups_of
+from stanchion.ops.web.reads.lists import page_of
+from stanchion.ops.web.record.audit import CHUNK, KEPT, Entry
+from stanchion.stores.records.jobs import SECOND
+
+
+def alerts(call: Call) -> Answer:
+    """Answer with what needs a person, the most urgent first."""
+    firing, known = call.visit.site.sampler.latest().firing, on_it.who_is_on_it(call.visit)
+    places = {alert.key: f"{place:06d}" for place, alert in enumerate(firing)}
+
+    def shape(alert: Any) -> dict[str, Any]:
+        who = known.get(alert.key)
+        return {
+            **alert.as_json(),
+            "key": alert.key,
+            "since": iso(alert.since),
+            "on_it": who and {"who": who[0], "at": time_text(who[1])},
+        }
+
+    return named_page(call, "alerts", firing, lambda alert: places[alert.key], shape)
+
+
+def look_after(call: Call) -> Answer:
+    """Write down that the caller looks after an alert."""
+    on_it.be_on_it(call.visit, call.body["key"])
+    return Answer({"key": call.body["key"], "who": call.visit.session.caller.name, "at": call.as_of})
+
+
+def monitor(call: Call) -> Answer:
+    """Answer with the figures by band and queue."""
+    sample = call.visit.site.sampler.latest()
+    found = sample.monitor.as_json()
+    del found["alerts"]
+    return Answer({**found, "at": iso(sample.monitor.at), "as_of": call.as_of})
+
+
+def samples(call: Call) -> Answer:
+    """Answer with figures of the last hour, as far as this process has seen it."""
+    visit, query = call.visit, call.query
+    sampler = visit.site.sampler
+    sampler.latest()
+    track: Track | None = sampler.queues.get(query["queue"]) if "queue" in query else sampler.all
+    begin, end = _time(query, "from", visit.now - HOUR), _time(query, "to", visit.now)
+    step = int(query.get("step", STEP // SECOND)) * SECOND
+    found: dict[int, Point] = {}
+    for point in track.points if track is not None else ():
+        if begin <= point.at <= end:
+            found[point.at // step] = point  # the last one of each step
+    points = [found[place] for place in sorted(found)]
+    return named_page(call, "samples", points, lambda point: f"{point.at:020d}",
+                      lambda point: {**point._asdict(), "at": time_text(point.at)})  # fmt: skip
+
+
+def _time(query: Any, key: str, otherwise: int) -> int:
+    if key not in query:
+        return otherwise
+    try:
+        found = datetime.fromisoformat(query[key])
+    except ValueError:
+        raise InvalidInput(f"{key} is a time in ISO 8601, not {query[key][:40]!r}") from None
+    if found.utcoffset() is None:
+        raise InvalidInput(f"{key} needs a time zone, such as Z at its end")
+    return micros(found)
+
+
+def errors(call: Call) -> Answer:
+    """Answer with the groups of the newest dead jobs, the largest first."""
+    visit = call.visit
+    wanted = filter_of(call.query).with_states(JobState.DEAD)
+    found = page_of(visit.site.app.context, visit.store, wanted.query(visit.now), visit.now, None, READ)
+    groups = groups_of(found.jobs)
+    places = {group.key: f"{place:06d}" for place, group in enumerate(groups)}
+
+    def shape(group: Group) -> dict[str, Any]:
+        times = {"first": iso(group.first), "last": iso(group.last)}
+        return {**group._asdict(), **times, "error": visit.site.redaction.text(group.error)}
+
+    answer = named_page(call, "errors", groups, lambda group: places[group.key], shape)
+    if found.next is not None:
+        answer.content["count"]["kind"] = "at_least"
+    return answer
+
+
+def audit(call: Call) -> Answer:
+    """Answer with who did what, newest first."""
+    visit, scope, limit = call.visit, scope_of(call, "audit"), limit_of(call)
+    older, after = None, ""
+    if cursor := call.query.get("after"):
+        older, after = call.shared.cursors.read(scope, cursor)
+    found: list[tuple[int, Entry]] = []
+    while True:
+        numbered, older = visit.site.audit.numbered(limit, older)
+        found += numbered
+        if older is None or len(found) > limit + CHUNK:
+            break
+    ids = [entry.id for _, entry in found]
+    rest = found[ids.index(after) + 1 :] if after in ids else found
+    kept = [one for one in rest if one[1].at > visit.now - KEPT]
+    shown = kept[:limit]
+    behind = call.shared.cursors.write(scope, [shown[-1][0], shown[-1][1].id]) if len(kept) > limit else None
+    content = [{**{key: getattr(one, key) for key in _ENTRY}, "at": time_text(one.at)} for _, one in shown]
+    return page(call, content, behind, len(shown), "at_least" if behind or after else "exact")
+
+
+_ENTRY = ("who", "act", "subject", "number", "note", "address")
+
+_SPAN = {"from": text("A time in ISO 8601; by default an hour ago.", maxLength=40),
+         "to": text("A time in ISO 8601; by default now.", maxLength=40)}  # fmt: skip
+_OF_DEAD = {key: schema for key, schema in FILTER.items() if key not in ("state", "error")}
+
+OPERATIONS = [
+    Operation("GET", "/alerts", "listAlerts", "watch", "List what needs a person.", "AlertPage", alerts, query=PAGING,
+              problems=("foreign-cursor",)),
+    Operation("POST", "/alerts/on-it", "lookAfterAlert", "watch", "Say that you look after an alert; it lasts 4 h.",
+              "OnIt", look_after, body="OnItBody"),
+    Operation("GET", "/monitor", "getMonitor", "watch", "Show figures by band and queue.", "Monitor", monitor),
+    Operation("GET", "/samples", "listSamples", "watch", "List figures of the last hour.", "SamplePage", samples,
+              query={"queue": name("Of this queue; by default of all together."), **_SPAN,
+                     "step": whole("Seconds between two.", 30, 3600), **PAGING}, problems=("foreign-cursor",)),
+    Operation("GET", "/errors", "listErrors", "watch", "Group the newest 2,000 dead jobs by what ended them.",
+              "ErrorPage", errors, query={**_OF_DEAD, **PAGING}, problems=("foreign-cursor",)),
+    Operation("GET", "/audit", "listAudit", "watch", "List who did what.", "AuditPage", audit, query=PAGING,
+              problems=("foreign-cursor",)),
+]  # fmt: skip

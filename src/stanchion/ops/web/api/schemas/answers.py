@@ -1,0 +1,371 @@
+"""What operations answer."""
+
+from __future__ import annotations
+
+from typing import Final, get_args
+
+from stanchion.alerts.records import Level, Rule, Unit
+from stanchion.core.service_levels import BANDS
+from stanchion.ops.web.api.operation import Schema
+from stanchion.ops.web.api.schemas.kinds import (
+    answer,
+    anything,
+    choice,
+    flag,
+    maybe,
+    of,
+    page_of,
+    ref,
+    several,
+    table,
+    text,
+    time,
+    whole,
+)
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.queues import Counts, Sizes
+
+_ID: Final = text("The id of the job.")
+_STATE: Final = choice(JobState)
+_COUNT: Final = whole()
+
+
+def _number(about: str = "", least: float | None = 0) -> Schema:
+    return of("number", about, **({} if least is None else {"minimum": least}))
+
+
+_SUMMARY: Final[dict[str, Schema]] = {
+    "id": _ID,
+    "queue": text(),
+    "state": _STATE,
+    "task": maybe(text("The task that it calls; null for a payload.")),
+    "priority": of("integer"),
+    "tenant": maybe(text()),
+    "lane": maybe(whole()),
+    "key": maybe(text()),
+    "run_at": time("When it is or was due."),
+    "enqueued_at": time(),
+    "started_at": maybe(time("Of the last attempt.")),
+    "finished_at": maybe(time()),
+    "attempts": _COUNT,
+    "failures": _COUNT,
+    "max_attempts": whole(least=1),
+    "worker": maybe(text("Who runs it, or ran it last.")),
+}
+
+_JOB: Final[dict[str, Schema]] = {
+    **_SUMMARY,
+    "partition": maybe(whole()),
+    "payload": anything("The payload; of a task, its arguments."),
+    "checkpoint": anything("What the last attempt left for the next one."),
+    "entry_payload": anything("The payload with which it entered its first queue, if it is kept."),
+    "headers": table(anything("Any JSON value.")),
+    "result": anything("The result that it was committed with."),
+    "unreadable": maybe(text("Why payload and result can't be shown, if they can't.")),
+    "order_key": maybe(text()),
+    "limits": several(text()),
+    "pickup_delay": maybe(_number("Seconds from due to the start of the last attempt.")),
+    "run_time": maybe(_number("Seconds that the last attempt took.", None)),
+    "timeout": maybe(_number()),
+    "progress": _number("The share done."),
+    "cancelled": flag("It was cancelled, or is asked to stop."),
+    "origin": maybe(text("The job of which it is a copy.")),
+    "trail": several(answer("A queue on its way.", queue=text(), entered_at=time(), attempts=maybe(whole()))),
+    "flow": maybe(text("The id of its flow.")),
+    "errors": several(ref("JobError")),
+}  # fmt: skip
+
+_JOBS: Final[dict[str, Schema]] = {
+    "JobSummary": answer(
+        "A job in a list, without its payload.", **_SUMMARY, error=maybe(text("The first line of its last error."))
+    ),
+    "JobError": answer(
+        "A failed attempt.",
+        attempt=maybe(whole()),
+        at=maybe(time()),
+        error=maybe(text()),
+        traceback=maybe(text()),
+        put_off=maybe(whole("How often it was put off, as no worker knew its task.")),
+        since=maybe(time("Since when.")),
+    ),
+    "Job": answer("A job. Values of keys such as password are hidden as •••.", **_JOB),
+    "JobDetail": answer("A job, and what it waits for.", **_JOB, waits_for=maybe(text())),
+    "Reserved": answer(
+        "Jobs that this caller holds now, none if none came in time.",
+        jobs=several(ref("ReservedJob")),
+        as_of=time(),
+    ),
+    "ReservedJob": answer(
+        "A job that this caller holds, with nothing hidden.",
+        **_JOB,
+        token=text("The fencing token: send it with the outcome."),
+        lease_until=maybe(time("The job goes back then, unless the lease was extended.")),
+    ),
+    "Pushed": answer("The jobs of a push, in its order.", jobs=several(ref("PushedJob"))),
+    "PushedJob": answer("A job.", id=_ID, duplicate=flag("Its key was taken: this is the job that has it.")),
+    "Settled": answer("What became of a job.", id=_ID, state=_STATE),
+    "Held": answer("A job that is still held.", id=_ID, state=_STATE, cancelled=flag("It is asked to stop.")),
+    "Effect": answer(
+        "What an act on a job did, or would do.", id=_ID, state=maybe(_STATE), dry_run=flag(),
+        jobs=whole("Jobs that it changes.")),
+    "Replayed": answer("A copy.", id=maybe(_ID), origin=text(), dry_run=flag(), jobs=whole()),
+}  # fmt: skip
+
+_QUEUES: Final[dict[str, Schema]] = {
+    "Sizes": answer("Live jobs by state.", **dict.fromkeys(Sizes._fields, _COUNT)),
+    "Totals": answer("Events since the queue was made.", **dict.fromkeys(Counts._fields, _COUNT)),
+    "Queue": answer(
+        "A queue and its figures.",
+        name=text(),
+        verdict=text("Whether it keeps up, in words."),
+        paused=flag(),
+        size=ref("Sizes"),
+        totals=ref("Totals"),
+        lag=maybe(_number("Seconds for which its oldest due job has waited.")),
+        workers=whole("Live workers that take from it."),
+        threads=whole("Jobs that these can run at once, for all their queues together."),
+        settings=ref("Settings"),
+    ),
+    "QueueDetail": answer(
+        "A queue, its lanes, and who paused it.",
+        queue=ref("Queue"),
+        lanes=table(whole("Queued jobs, counted up to 1000."), "By lane; -1: jobs in no lane."),
+        pause=maybe(answer("Who paused it.", who=text(), at=time(), note=text())),
+        as_of=time(),
+    ),
+    "Settings": of("object", "The settings of a queue; see SettingsBody."),
+    "QueueEffect": answer(
+        "What an act on a queue did, or would do.", dry_run=flag(), jobs=whole("Ready jobs in the queue."),
+        queue=text(), settings=ref("Settings")),
+}  # fmt: skip
+
+_BAND: Final = choice(band.name for band in BANDS)
+
+_WATCH: Final[dict[str, Schema]] = {
+    "Alert": answer(
+        "Something that needs a person.",
+        key=text("What stays the same while it lasts."),
+        level=choice(get_args(Level)),
+        rule=choice(get_args(Rule)),
+        kind=text(),
+        subject=text(),
+        summary=text("A sentence."),
+        value=_number("", None),
+        limit=_number("", None),
+        unit=choice(get_args(Unit)),
+        percent=_number("", None),
+        band=maybe(_BAND),
+        since=maybe(time()),
+        evidence=several(text()),
+        actions=several(answer("Something safe to do.", text=text(), command=maybe(text()))),
+        merged=several(text()),
+        runbook=text(),
+        on_it=maybe(answer("Who looks after it.", who=text(), at=time())),
+    ),
+    "BandFigures": answer(
+        "The live jobs of a band.",
+        band=_BAND,
+        **dict.fromkeys(("scheduled", "ready", "waiting", "running", "erroring"), _COUNT),
+        max_age=_number(),
+        max_lease_age=_number(),
+        max_attempts=_COUNT,
+        alert_percent=_number(),
+    ),
+    "QueueFigures": answer(
+        "The live jobs of a queue.",
+        queue=text(),
+        paused=flag(),
+        size=ref("Sizes"),
+        totals=ref("Totals"),
+        alert_percent=_number(),
+        bands=several(ref("BandFigures")),
+    ),
+    "Monitor": answer(
+        "Figures by band and queue.",
+        at=maybe(time()),
+        exact=flag("The counts by band are of all live jobs; else of the oldest ones."),
+        bands=several(ref("BandFigures")),
+        queues=several(ref("QueueFigures")),
+        as_of=time(),
+    ),
+    "Sample": answer(
+        "Figures at a time; counts are since the queues were made.",
+        at=time(),
+        ready=_COUNT,
+        lag=_number("Seconds for which the oldest ready job has waited."),
+        **dict.fromkeys(("pushed", "done", "failed", "dead"), _COUNT),
+    ),
+    "OnIt": answer("Who looks after an alert.", key=text(), who=text(), at=time()),
+    "AuditEntry": answer(
+        "Who did what.", at=time(), who=text(), act=text(), subject=text(), number=whole("Jobs."), note=text(),
+        address=text()),
+}  # fmt: skip
+
+_PARTS: Final[dict[str, Schema]] = {
+    "ErrorGroup": answer(
+        "Dead jobs that ended by one error in one task.",
+        key=text("For the filter `error` of the list of jobs."),
+        error=text("Without what varies."),
+        task=text(),
+        queues=several(text()),
+        jobs=_COUNT,
+        first=time(),
+        last=time(),
+        ids=several(_ID, "Some of them."),
+    ),
+    "Semaphore": answer("A semaphore.", name=text(), capacity=_COUNT, held=_COUNT, waiting=_COUNT),
+    "SemaphoreDetail": answer(
+        "A semaphore, who holds it, and who waits, the next one first.",
+        semaphore=ref("Semaphore"),
+        holders=several(ref("JobSummary")),
+        waiting=several(ref("JobSummary")),
+        as_of=time(),
+    ),
+    "Worker": answer(
+        "A worker, a consumer, or the holder of a lease.",
+        id=text(),
+        host=text(),
+        pid=of("integer"),
+        state=text("running, draining, consumer or holder."),
+        late=flag("It has missed three heartbeats: others take its jobs."),
+        queues=several(text()),
+        lanes=several(answer("Lanes that it serves.", queue=text(), first=of("integer"), last=whole())),
+        threads=_COUNT,
+        running=_COUNT,
+        heartbeat=_number("Seconds between two heartbeats."),
+        started_at=time(),
+        last_seen_at=time(),
+    ),
+    "Manager": answer(
+        "A manager.",
+        address=text(),
+        answered=flag(),
+        draining=flag(),
+        store_answers=flag(),
+        statements=_COUNT,
+        pushes=_COUNT,
+        outcomes=_COUNT,
+        queues=several(table(anything("A figure."))),
+        receivers=several(table(anything("A figure."))),
+    ),
+    "Schedule": answer(
+        "A schedule.",
+        name=text(),
+        expression=text(),
+        tz=text(),
+        missed=text("What ticks get that no worker fired: skip, once or all."),
+        task=maybe(text()),
+        queue=text(),
+        paused=flag(),
+        declared=flag("A live scheduler knows it; else it does not fire."),
+        last=maybe(time()),
+        next=maybe(time()),
+    ),
+    "ScheduleEffect": answer("What an act on a schedule did, or would do.", schedule=ref("Schedule"), dry_run=flag(),
+                             job=maybe(text("The job of a run."))),
+    "Stream": answer(
+        "A stream of Spark.",
+        name=text(),
+        id=text(),
+        queue=text(),
+        live=flag(),
+        stopped=flag(),
+        error=maybe(text()),
+        **dict.fromkeys(("reserved", "acked", "epoch", "replays", "reserved_jobs"), _COUNT),
+        last_beat=maybe(time()),
+    ),
+    "PipelineName": answer("A pipeline.", name=text(), stations=several(text())),
+    "Pipeline": answer(
+        "A pipeline: its stations, in their order.",
+        name=text(),
+        dead_letters=_COUNT,
+        stations=several(ref("Station")),
+        as_of=time(),
+    ),
+    "Station": answer(
+        "A station.",
+        station=text(),
+        paused=flag(),
+        depth=ref("Sizes"),
+        **dict.fromkeys(("came", "out", "dropped", "retried", "dead"), _COUNT),
+        oldest=_number("Seconds for which the oldest item has been due."),
+    ),
+    "Flow": answer("A flow.", id=text(), state=text(), flow=ref("FlowPart"), as_of=time()),
+    "FlowPart": answer(
+        "A part of a flow: a job, a chain, a group or a barrier.",
+        id=text(),
+        kind=choice(["job", "chain", "group", "barrier"]),
+        state=text(),
+        label=text(),
+        ended=_COUNT,
+        size=_COUNT,
+        open=flag("It still takes members."),
+        members=several(ref("FlowPart")),
+        on_failure=maybe(ref("FlowPart")),
+    ),
+    "BulkWork": answer(
+        "One act on many jobs.",
+        id=text(),
+        act=choice(["retry", "cancel"]),
+        where=text("Its filter, as the query of a URL; empty for jobs that were chosen one by one."),
+        who=text(),
+        at=time(),
+        state=choice(["running", "finished", "stopped"]),
+        total=whole("Jobs that matched at first, counted up to 10,001."),
+        done=_COUNT,
+        left_out=whole("Jobs that were in no fitting state any more."),
+        rate=_number("Jobs a second; 0: no limit."),
+        ended_at=maybe(time()),
+        error=maybe(text()),
+    ),
+    "BulkEffect": answer("What bulk work would do.", dry_run=flag(), count=ref("Count")),
+    "Count": answer(
+        "How many there are. `exact`, `at_least` so many, or an `estimate`.",
+        value=_COUNT,
+        kind=choice(["exact", "at_least", "estimate"]),
+    ),
+    "ProblemKind": answer("A kind of problem.", type=text(), code=text(), status=whole(), title=text(),
+                          detail=text("What to do about it.")),
+    "Problem": {
+        **answer(
+            "A problem, RFC 9457.",
+            type=text("The URI of its kind."),
+            code=text("Its kind, for programs."),
+            status=whole(),
+            title=text(),
+            detail=text("What went wrong, and what to do about it."),
+            instance=text("The address that was asked."),
+            errors=several(ref("Wrong"), "The wrong fields."),
+        ),
+        "additionalProperties": True,
+    },
+    "Wrong": of(
+        "object", "A wrong field.", required=["detail"],
+        properties={"detail": text(), "pointer": text("Into the body, RFC 6901."), "parameter": text("In the URL.")}),
+    "Document": of("object", "An OpenAPI document."),
+}  # fmt: skip
+
+PAGES: Final = {
+    "JobPage": ("JobSummary", "Jobs, newest first."),
+    "QueuePage": ("Queue", "Queues, by name."),
+    "ErrorPage": ("ErrorGroup", "Groups of errors, the largest first."),
+    "SemaphorePage": ("Semaphore", "Semaphores, by name."),
+    "WorkerPage": ("Worker", "Workers, by id."),
+    "ManagerPage": ("Manager", "Managers, by address."),
+    "SchedulePage": ("Schedule", "Schedules, by name."),
+    "StreamPage": ("Stream", "Streams, by name."),
+    "PipelinePage": ("PipelineName", "Pipelines, by name."),
+    "AlertPage": ("Alert", "What needs a person, the most urgent first."),
+    "SamplePage": ("Sample", "Figures of the last hour, oldest first."),
+    "AuditPage": ("AuditEntry", "Who did what, newest first."),
+    "BulkPage": ("BulkWork", "Bulk work, newest first."),
+    "ProblemPage": ("ProblemKind", "Kinds of problems, by code."),
+}
+
+ANSWERS: Final[dict[str, Schema]] = {
+    **_JOBS,
+    **_QUEUES,
+    **_WATCH,
+    **_PARTS,
+    **{name: page_of(item, about) for name, (item, about) in PAGES.items()},
+}

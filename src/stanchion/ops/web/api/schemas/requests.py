@@ -1,0 +1,144 @@
+"""The bodies of requests."""
+
+from __future__ import annotations
+
+from typing import Final, get_args
+
+from stanchion.context.shard import MAX_LANES
+from stanchion.core.checks import MAX_LIMITS, MAX_PRIORITY, MIN_PRIORITY
+from stanchion.core.ids import NAME_MAX
+from stanchion.core.partition_names import MAX_PARTITIONS
+from stanchion.core.retry import MOST_ATTEMPTS
+from stanchion.core.service_levels import BANDS
+from stanchion.jobs.options import OnDuplicate, RateBy
+from stanchion.jobs.reservation import MAX_ERROR
+from stanchion.ops.web.api.operation import Schema
+from stanchion.ops.web.api.schemas.kinds import (
+    anything,
+    body,
+    choice,
+    flag,
+    maybe,
+    name,
+    ref,
+    seconds,
+    several,
+    table,
+    text,
+    time,
+    whole,
+)
+
+PUSHED_MAX: Final = 1000
+"""Jobs of one push."""
+
+RESERVED_MAX: Final = 100
+"""Jobs of one reserve."""
+
+WAIT_MAX: Final = 20.0
+"""Seconds for which a reserve may wait."""
+
+CHOSEN_MAX: Final = 500
+NOTE_MAX: Final = 300
+
+_TOKEN: Final = text("The fencing token of the reservation.", minLength=1, maxLength=100)
+_PAYLOAD: Final = anything(
+    "What the next attempt gets in place of the payload; a task keeps its arguments, and finds it as its checkpoint. "
+    "Leave it out to keep the payload."
+)
+_DELAY: Final = seconds("Seconds from now until it is due.")
+_NOTE: Final = text("Why, for the audit log.", maxLength=NOTE_MAX)
+
+_NEW_JOB: Final = body(
+    "A job: a payload, or the call of a task, `task` with `args` and `kwargs`.",
+    payload=anything("Any JSON value."),
+    task=name("The task to call."),
+    args=several(anything("An argument."), "The positional arguments of the call."),
+    kwargs=table(anything("An argument."), "The keyword arguments of the call."),
+    run_at=maybe(time("When it is due, with a time zone; by default at once.")),
+    delay=maybe(seconds("Seconds from now until it is due, in place of run_at.")),
+    priority={
+        "description": "Higher first; or a band by its name.",
+        "oneOf": [whole(least=MIN_PRIORITY, most=MAX_PRIORITY), choice(band.name for band in BANDS)],
+    },
+    tenant=maybe(name("The tenant that it belongs to.")),
+    key=maybe(name("Unique among the live jobs of the queue.")),
+    key_ttl=maybe(seconds("Seconds for which the key holds after the job has finished.")),
+    on_duplicate=choice(get_args(OnDuplicate), "What becomes of a job whose key is taken."),
+    order_key=maybe(name("Jobs of one key run one at a time, in the order of their pushes.")),
+    limits=maybe(several(name(), "The semaphores that it holds while it runs.", maxItems=MAX_LIMITS)),
+    rate=maybe(
+        {
+            "description": "Starts per second of the jobs that share the rate, or such as 100/m.",
+            "oneOf": [{"type": "number", "exclusiveMinimum": 0, "maximum": 1e6}, text(maxLength=40)],
+        }
+    ),
+    rate_by=maybe(choice(get_args(RateBy), "Which jobs share the rate.")),
+    rate_key=maybe(name("All jobs with this key share the rate.")),
+    headers=maybe(table(anything("Any JSON value."), "Metadata, stored with the payload.")),
+    max_attempts=whole("Attempts after which it is dead.", 1, MOST_ATTEMPTS),
+    timeout=maybe(seconds("Seconds that one attempt may run.", exclusiveMinimum=0)),
+)  # fmt: skip
+
+_SETTINGS: Final = {
+    "max_rate": maybe({"type": "number", "exclusiveMinimum": 0, "maximum": 1e9, "description": "Starts per second."}),
+    "max_running": maybe(whole("Jobs that run at a time.", 1, 1_000_000_000)),
+    "lanes": whole("Over which jobs of tenants are spread.", 1, MAX_LANES),
+    "lanes_per_tenant": whole("Lanes that a tenant's jobs are spread over.", 1, MAX_LANES),
+    "history_ttl": seconds("Seconds for which finished jobs are kept."),
+    "dead_letter": maybe(name("The queue that dead jobs move to; null: they stay in history.")),
+    "lease": seconds("Seconds of a reservation that names none.", exclusiveMinimum=0),
+    "expires": maybe(seconds("Seconds without use after which the queue is removed.", exclusiveMinimum=0)),
+    "expires_with_jobs": flag("It is removed with the jobs in it."),
+    "timeout": maybe(seconds("Seconds that an attempt may run, for jobs that name none.", exclusiveMinimum=0)),
+    "ordered": flag("One job at a time, in order."),
+    "ordered_by": maybe(choice(["tenant"], "What becomes the order key of jobs without one.")),
+    "partitions": whole("Physical queues over which new jobs are spread.", 1, MAX_PARTITIONS),
+}
+
+BODIES: Final[dict[str, Schema]] = {
+    "NewJob": _NEW_JOB,
+    "PushBody": body("Jobs to store, in one step.", "jobs",
+                     jobs=several(ref("NewJob"), minItems=1, maxItems=PUSHED_MAX)),
+    "ReserveBody": body(
+        "How many jobs to reserve, and how long to wait for the first.",
+        limit=whole("Jobs at most; by default 1.", 1, RESERVED_MAX),
+        wait=seconds("Seconds to wait for the first job; by default 0.", maximum=WAIT_MAX),
+        lease=seconds("Seconds of the reservation; by default the queue's.", exclusiveMinimum=0),
+        first_lane=whole("Only jobs of lanes from this one on; lane 0 includes jobs in no lane.", 0, MAX_LANES - 1),
+        last_lane=whole("Only jobs of lanes up to this one.", 0, MAX_LANES - 1),
+        holder=name("Who reserves them, for people; by default the name of the caller.", NAME_MAX),
+    ),
+    "CommitBody": body("How the job was done.", "token", token=_TOKEN, result=anything("Kept with the job."),
+                       payload=_PAYLOAD),
+    "RollbackBody": body(
+        "The attempt failed: run the job again.", "token", token=_TOKEN, payload=_PAYLOAD,
+        delay=maybe(seconds("Seconds from now until it is due; null, or left out: by the retry policy.")),
+        error=text("What went wrong; then the attempt counts as a failure.", maxLength=MAX_ERROR),
+    ),
+    "ReleaseBody": body("Give the job back; the attempt does not count.", "token", token=_TOKEN, payload=_PAYLOAD,
+                        delay=_DELAY),
+    "MoveBody": body(
+        "Commit here, and enqueue in another queue under the same id, in one step.", "token queue", token=_TOKEN,
+        queue=name("The other queue."), payload=anything("The new payload; leave it out to keep the present one."),
+        delay=_DELAY, keep_entry=flag("Keep the payload of the entry, if this is the first change of it."),
+    ),
+    "BuryBody": body("End the job as dead.", "token", token=_TOKEN, reason=text("Why.", maxLength=MAX_ERROR)),
+    "AbandonBody": body("End the job as cancelled.", "token", token=_TOKEN, reason=text("Why.", maxLength=MAX_ERROR)),
+    "ExtendBody": body("Renew the lease.", "token seconds", token=_TOKEN,
+                       seconds=seconds("It ends so many seconds from now.", exclusiveMinimum=0)),
+    "ProgressBody": body("Report progress.", "token progress", token=_TOKEN,
+                         progress={"type": "number", "minimum": 0, "maximum": 1, "description": "The share done."}),
+    "NoteBody": body("A note for the audit log.", note=_NOTE),
+    "SettingsBody": {**body("Settings to change; the others stay.", **_SETTINGS), "minProperties": 1},
+    "CapacityBody": body("The new capacity.", "capacity", note=_NOTE,
+                         capacity=whole("Jobs that may hold it at once; 0: closed.", 0, 1_000_000)),
+    "BulkBody": body(
+        "Which jobs, and what to do with them: `ids`, or a filter as of the list of jobs.", "act",
+        act=choice(["retry", "cancel"]),
+        ids=several(name(), "Jobs chosen one by one.", minItems=1, maxItems=CHOSEN_MAX),
+        where=ref("JobFilter"),
+        rate=whole("Jobs a second; 0: no limit, which is the default.", 0, 10_000),
+    ),
+    "OnItBody": body("An alert by its key.", "key", key=name("`key` of the alert.", 300)),
+}  # fmt: skip

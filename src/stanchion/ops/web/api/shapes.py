@@ -1,0 +1,80 @@
+"""Jobs and queues as JSON values, with what the pages hide hidden."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Final
+
+from stanchion.core.times import iso
+from stanchion.jobs.job import Job
+from stanchion.ops.job_json import job_json
+from stanchion.ops.web.reads.queues import QueueFigures
+from stanchion.ops.web.show.redaction import HIDDEN, Redaction
+from stanchion.ops.web.show.story import summary
+from stanchion.stores.records.queues import QueueSettings
+
+MASK: Final = "•••"
+"""Stands for a hidden value."""
+
+_VALUES: Final = ("payload", "checkpoint", "entry_payload", "headers", "result")
+_SUMMARY: Final = (
+    *("id", "queue", "task", "priority", "tenant", "lane", "key"),
+    *("attempts", "failures", "max_attempts", "worker"),
+)
+_SETTINGS: Final = (
+    *("max_rate", "max_running", "lanes", "lanes_per_tenant", "history_ttl", "dead_letter", "lease", "expires"),
+    *("expires_with_jobs", "timeout", "ordered", "ordered_by", "partitions"),
+)
+
+
+def job_shape(job: Job, redaction: Redaction | None) -> dict[str, Any]:
+    """Return a whole job; without a redaction, nothing is hidden."""
+    found = job_json(job)
+    if redaction is None:
+        return found
+    try:
+        found |= {name: _masked(redaction.value(found[name])) for name in _VALUES}
+    except RecursionError:
+        found |= dict.fromkeys(_VALUES) | {"headers": {}, "unreadable": "nested too deeply to be shown"}
+    for error in found["errors"]:
+        error |= {name: redaction.text(error[name]) for name in ("error", "traceback") if error[name] is not None}
+    return found
+
+
+def summary_shape(job: Job, redaction: Redaction) -> dict[str, Any]:
+    """Return a job in a list."""
+    return {
+        **{name: getattr(job, name) for name in _SUMMARY},
+        "state": str(job.state),
+        **{name: iso(getattr(job, name)) for name in ("run_at", "enqueued_at", "started_at", "finished_at")},
+        "error": summary(job.errors[-1], redaction) if job.errors else None,
+    }
+
+
+def queue_shape(queue: QueueFigures) -> dict[str, Any]:
+    """Return a queue and its figures."""
+    return {
+        "name": queue.name,
+        "verdict": queue.sentence,
+        "paused": queue.settings.paused,
+        "size": queue.sizes._asdict(),
+        "totals": queue.totals._asdict(),
+        "lag": queue.lag,
+        "workers": len(queue.workers),
+        "threads": queue.threads,
+        "settings": settings_shape(queue.settings),
+    }
+
+
+def settings_shape(settings: QueueSettings) -> dict[str, Any]:
+    """Return the settings of a queue."""
+    values = asdict(settings)
+    return {name: values[name] for name in _SETTINGS}
+
+
+def _masked(value: Any) -> Any:
+    if value is HIDDEN:
+        return MASK
+    if isinstance(value, dict):
+        return {key: _masked(one) for key, one in value.items()}
+    return [_masked(one) for one in value] if isinstance(value, list) else value
