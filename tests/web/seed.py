@@ -7,7 +7,7 @@ from datetime import timedelta
 from stanchion import Push, Stanchion
 from stanchion.stores.protocol import Store
 from tests.web.attacks import ATTACKS, SECRET, attack
-from tests.web.seed_parts import flights, trips
+from tests.web.seed_parts import flights, managers, trips
 
 
 def shop(store: Store) -> Stanchion:
@@ -27,6 +27,7 @@ def shop(store: Store) -> Stanchion:
     app.setup()
     flights(app)
     trips(app)
+    managers(app)
     for number in range(len(ATTACKS)):
         capture.using(tenant="acme", priority="interactive").enqueue(order=number, card={"number": SECRET})
     for number in range(3):

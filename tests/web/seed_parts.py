@@ -7,7 +7,10 @@ from typing import Any
 
 from stanchion import Push, Send, Stanchion, chain, group
 from stanchion.core.ids import new_id
+from stanchion.manager.leadership.rows import SLICE, SliceRow, slice_text
+from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.rules.sessions import SESSION, session_text
 from stanchion.streams import StreamSource
 from tests.web.attacks import SECRET, attack
 
@@ -72,3 +75,13 @@ def trips(app: Stanchion) -> dict[str, str]:
     under_way = chain(book.s(7), group([late.s(), late.s(), bill.s()]), tell.s()).enqueue()
     app.drain(["trips"])
     return {"failed": failed.id, "many": many.id, "under_way": under_way.id}
+
+
+def managers(app: Stanchion) -> None:
+    """Add two managers as they write themselves down, one of them gone."""
+    store, now = app.store, app.store.now()
+    store.compare_and_set(SESSION, "s1", session_text(now + 3600 * SECOND, "manager-1:7117 <b>"), 0)
+    store.compare_and_set(SESSION, "s2", session_text(now - 60 * SECOND, "manager-2:7117"), 0)
+    for number, (owner, queue) in enumerate((("s1", "mail"), ("s1", "orders"), ("s1", "orders"), (None, "payments"))):
+        row = SliceRow(f"{queue}/{number}", 0, owner, queue, (number, number), now)
+        store.compare_and_set(SLICE, row.name, slice_text(row), 0)

@@ -55,7 +55,7 @@ def pages_of(app: Stanchion) -> list[str]:
         *(f"/flows/{flow}" for flow in flows_of(app)),
         *("/pipelines", "/pipelines/flights", "/pause-pipeline/flights", "/resume-pipeline/flights"),
         *("/streams", f"/streams/release/{quote('flights.long <b>', safe='')}"),
-        *("/workers", "/schedules", "/semaphores", "/semaphores/psp", "/audit", "/more"),
+        *("/managers", "/workers", "/schedules", "/semaphores", "/semaphores/psp", "/audit", "/more"),
         f"/schedules/run/{quote('<b>nightly</b>', safe='')}",
     ]
 

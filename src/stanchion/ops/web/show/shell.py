@@ -32,7 +32,15 @@ NAVIGATION: Final = (
             Link("/schedules", "Schedules"),
         ),
     ),
-    ("Machines", (Link("/workers", "Workers"), Link("/streams", "Streams"), Link("/semaphores", "Semaphores"))),
+    (
+        "Machines",
+        (
+            Link("/workers", "Workers"),
+            Link("/managers", "Managers"),
+            Link("/streams", "Streams"),
+            Link("/semaphores", "Semaphores"),
+        ),
+    ),
     ("Record", (Link("/audit", "Audit"),)),
 )
 TABS: Final = (

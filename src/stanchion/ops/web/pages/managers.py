@@ -1,0 +1,51 @@
+"""Managers: is each alive, what does it own, and does it keep up?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.responses import Response
+
+from stanchion.ops.web.reads.managers import ManagerFigures, manager_figures
+from stanchion.ops.web.show.words import duration, listed
+from stanchion.ops.web.visit import Visit
+
+SHOWN: Final = 100
+QUEUES_SHOWN: Final = 50
+"""Queues of a manager that are listed."""
+
+_MARKS: Final = {"alive": "running", "ending": "waiting", "gone": "cancelled", "late": "risk"}
+
+
+def every(visit: Visit) -> Response:
+    """List the managers, those in trouble first."""
+    sample = visit.site.sampler.latest()
+    found = manager_figures(visit.store, sample.seen, visit.now, sample.limits.manager)
+    return visit.page(
+        "managers.html",
+        headline(found),
+        items=[(one, _MARKS.get(one.state, "needs")) for one in found[:SHOWN]],
+        total=len(found),
+        asked=any(one.status is not None for one in found),
+        queues_shown=QUEUES_SHOWN,
+        read_at=sample.seen.at,
+    )
+
+
+def headline(found: list[ManagerFigures]) -> str:
+    """Return what is to be known of all managers, as a sentence."""
+    alive = [one for one in found if one.state != "gone"]
+    if not alive:
+        return "No manager"
+    said = (
+        ("silent", "does not answer", "do not answer"),
+        ("store silent", "has lost its store", "have lost their store"),
+    )
+    for state, one, several in said:
+        names = [each.address for each in found if each.state == state]
+        if names:
+            return f"{listed(names[:3])} {one if len(names) == 1 else several}"
+    late = next((one for one in found if one.state == "late"), None)
+    if late is not None:
+        return f"{late.address} is {duration(late.lag)} behind"
+    return "The manager is alive" if len(alive) == 1 else f"All {len(alive)} managers are alive"
