@@ -42,6 +42,7 @@ def push(url: str, threads: int, jobs: int) -> None:
         each = jobs // threads
         list(pool.map(lambda _: [queue.push(number) for number in range(each)], range(threads)))
         print(json.dumps({"began": began, "ended": time.time(), "cpu": time.process_time() - used}), flush=True)
+        sys.stdin.readline()  # how long an app takes to close is not measured
 
 
 def work(url: str, threads: int) -> None:
