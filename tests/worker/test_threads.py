@@ -1,6 +1,7 @@
 """The pool of threads for calls that block."""
 
 import threading
+from functools import partial
 from queue import SimpleQueue
 
 import pytest
@@ -31,9 +32,15 @@ def test_idle_threads_end_and_others_start_for_later_calls(pool, monkeypatch):
 
 
 def test_no_more_threads_than_asked_for_and_each_call_runs_once(pool):
-    ran, go = SimpleQueue(), threading.Event()
+    ran: SimpleQueue[int] = SimpleQueue()
+    go = threading.Event()
+
+    def work(number: int) -> None:
+        go.wait(60)
+        ran.put(number)
+
     for number in range(20):
-        pool.put(lambda number=number: (go.wait(60), ran.put(number)))
+        pool.put(partial(work, number))
     assert len(threads()) == 3
     go.set()
     assert sorted(ran.get(timeout=60) for _ in range(20)) == list(range(20))
