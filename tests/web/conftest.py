@@ -36,6 +36,7 @@ class Browser(TestClient):
 
     def __init__(self, site: Site, base: str = "http://127.0.0.1:7118", client: str = "127.0.0.1") -> None:
         super().__init__(site_app(site), base, follow_redirects=False, client=(client, 50_000))
+        self.site = site
 
     def csrf(self, page: str = "/more") -> str:
         """Return the CSRF token of this browser's session."""

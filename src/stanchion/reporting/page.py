@@ -83,23 +83,25 @@ def page_of(figures: Figures, title: str, about: str, made: datetime) -> str:
         title=title,
         colours=_COLOURS,
         marks={"bad": "✕", "fair": "▲", "good": "✓", "": "·"},
-        period=_period(whole) if whole["jobs"] else "",
+        period=period_of(whole) if whole["jobs"] else "",
         about=about,
         empty="Choose another --since, --until or --queue, or let jobs run first.",
         verdict=verdict_of(figures) if whole["jobs"] else None,
-        sections=_sections(figures) if whole["jobs"] else (),
+        sections=sections_of(figures) if whole["jobs"] else (),
         footer=f"Made by stanchion report, {made.astimezone(UTC):%Y-%m-%d %H:%M} UTC. All times are in UTC.",
     )
 
 
-def _period(whole: Figures) -> str:
+def period_of(whole: Figures) -> str:
+    """Return from when to when the jobs finished."""
     first, last = (datetime.fromtimestamp(whole[end], UTC) for end in ("first", "last"))
     if first.date() == last.date():
         return f"{first:%-d %B %Y}, {first:%H:%M:%S} to {last:%H:%M:%S} UTC"
     return f"{first:%-d %B %Y %H:%M} to {last:%-d %B %Y %H:%M} UTC"
 
 
-def _sections(figures: Figures) -> list[Section]:
+def sections_of(figures: Figures) -> list[Section]:
+    """Return the sections of the page that have something to show; there must be jobs."""
     made = (_throughput, _pickup, _levels, _tasks, _attempts, _errors, _tenants, _stations)
     return [section for make in made if (section := make(figures)) is not None]
 

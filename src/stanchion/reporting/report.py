@@ -57,24 +57,29 @@ def report(
     queues: Sequence[str] = (),
     title: str = "Stanchion report",
     counted: Callable[[int], None] = lambda _jobs: None,
+    most: int = MOST,
 ) -> Report:
     """Report on the finished jobs of a store.
 
     `since`, `until`: bounds of the finish time; with `since`, the report compares with as long a period before.
     `queues`: only jobs of these. `counted`: called with the number of jobs counted so far. Raises TooManyJobs for more
-    than MOST; `stanchion.spark.report` takes any number, and archives.
+    than `most`; `stanchion.spark.report` takes any number, and archives.
     """
     names = checked_bounds(since, until, queues)
     tally = Tally()
     for jobs in finished_jobs(app.store, since, until, names):
         tally.add(jobs)
         counted(tally.jobs)
-        if tally.jobs > MOST:
+        if tally.jobs > most:
             raise TooManyJobs(
-                f"more than {MOST:,} jobs have finished in this time: choose a shorter one with since=, or fewer "
+                f"more than {most:,} jobs have finished in this time: choose a shorter one with since=, or fewer "
                 "queues; or let Spark count them, with stanchion.spark.report: pip install 'stanchion[spark]'"
             )
-    figures = {**tally.figures(order_of(app)), "before": _before(app, since, until, names), "now": now_of(app, names)}
+    figures = {
+        **tally.figures(order_of(app)),
+        "before": _before(app, since, until, names, most),
+        "now": now_of(app, names),
+    }
     return Report(figures, title, ", ".join(about(app, names)), datetime.now(UTC))
 
 
@@ -96,14 +101,16 @@ def before_of(whole: Figures, p95: float | None) -> Figures:
     return {**{name: whole[name] for name in ("jobs", "dead", "failures", "first", "last")}, "pickup_p95": p95}
 
 
-def _before(app: Stanchion, since: datetime | None, until: datetime | None, queues: Sequence[str]) -> Figures | None:
+def _before(
+    app: Stanchion, since: datetime | None, until: datetime | None, queues: Sequence[str], most: int
+) -> Figures | None:
     now = datetime.fromtimestamp(app.store.now() / SECOND, UTC)
     if (bounds := period_before(since, until, now)) is None:
         return None
     tally = Tally()
     for jobs in finished_jobs(app.store, *bounds, queues):
         tally.add(jobs)
-        if tally.jobs > MOST:
+        if tally.jobs > most:
             return None
     return before_of(tally.figures()["whole"], tally.p95())
 
@@ -127,4 +134,12 @@ def order_of(app: Stanchion) -> list[str]:
 
 def about(app: Stanchion | None, queues: Sequence[str]) -> list[str]:
     """Return where the jobs are from."""
-    return [*([] if app is None else [shown_url(app.url)]), *([f"queues {', '.join(queues)}"] if queues else [])]
+    return [*([] if app is None else _place(app)), *([f"queues {', '.join(queues)}"] if queues else [])]
+
+
+def _place(app: Stanchion) -> list[str]:
+    """Return the URL of the store, without its password; none of a store that was given open."""
+    try:
+        return [shown_url(app.url)]
+    except InvalidInput:
+        return []

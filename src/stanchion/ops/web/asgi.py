@@ -35,6 +35,7 @@ from stanchion.ops.web.pages import (
     pipelines,
     queue,
     queues,
+    report,
     schedules,
     semaphores,
     streams,
@@ -114,6 +115,7 @@ def _routes(door: Door) -> list[Route]:
         Route("/semaphores", page(semaphores.every)),
         Route("/semaphores/{name:path}", page(semaphores.show)),
         Route("/semaphores/{name:path}", page(semaphores.resize), methods=["POST"]),
+        Route("/report", page(report.show)),
         Route("/audit", page(audit.log)),
     ]
 

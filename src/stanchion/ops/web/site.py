@@ -13,6 +13,7 @@ from stanchion.errors import InvalidInput
 from stanchion.ops.web.access.attempts import Attempts
 from stanchion.ops.web.access.callers import Tokens
 from stanchion.ops.web.access.session import Sessions
+from stanchion.ops.web.live.reports import Reports
 from stanchion.ops.web.live.sampler import Sampler
 from stanchion.ops.web.record.audit import AuditLog
 from stanchion.ops.web.record.bulk import BulkWorks
@@ -45,6 +46,7 @@ class Site:
         self.bulk = BulkWorks(lambda: self.store)
         self.runner = Runner(lambda: self.app.context, self.bulk, self.audit)
         self.sampler = Sampler(lambda: self.app.context)
+        self.reports = Reports(self.app)
         self.closed = False
         self._label: str | None = None
 
@@ -68,4 +70,5 @@ class Site:
         """Stop the bulk work of this process, which another one goes on with, its reader and its streams."""
         self.closed = True
         self.sampler.close()
+        self.reports.close()
         self.runner.close()

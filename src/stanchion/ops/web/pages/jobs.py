@@ -13,10 +13,8 @@ from stanchion.ops.web.reads.filters import ACTS, SPANS, JobFilter
 from stanchion.ops.web.reads.lists import COUNTED, count, page_of, page_of_error
 from stanchion.ops.web.record.bulk import BulkWork
 from stanchion.ops.web.show.story import summary
-from stanchion.ops.web.show.words import number
+from stanchion.ops.web.show.words import SPAN_NAMES, number
 from stanchion.ops.web.visit import Visit
-
-_SPAN_NAMES = {"1h": "the last hour", "24h": "the last 24 h", "7d": "the last 7 days", "30d": "the last 30 days"}
 
 
 class Item(NamedTuple):
@@ -53,7 +51,7 @@ def every(visit: Visit) -> Response:
         after=visit.asked("after"),
         states=[*JobState],
         bands=[band.name for band in BANDS],
-        spans=[(name, _SPAN_NAMES[name]) for name in SPANS],
+        spans=[(name, SPAN_NAMES[name]) for name in SPANS],
         acts=[act for act in ACTS if _fits(wanted, act)] if visit.session.caller.operates else [],
         works=visit.site.bulk.shown(visit.now),
         told=told,

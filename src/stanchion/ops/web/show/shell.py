@@ -41,7 +41,7 @@ NAVIGATION: Final = (
             Link("/semaphores", "Semaphores"),
         ),
     ),
-    ("Record", (Link("/audit", "Audit"),)),
+    ("Record", (Link("/report", "Report"), Link("/audit", "Audit"))),
 )
 TABS: Final = (
     *(Link("/", "Overview"), Link("/errors", "Errors"), Link("/jobs", "Jobs"), Link("/queues", "Queues")),

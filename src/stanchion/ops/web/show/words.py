@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Final
 
 from stanchion.core.times import moment
 from stanchion.stores.records.jobs import SECOND
+
+SPAN_NAMES: Final = {"1h": "the last hour", "24h": "the last 24 h", "7d": "the last 7 days", "30d": "the last 30 days"}
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
