@@ -9,7 +9,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from stanchion.core.events import Listeners
@@ -104,13 +104,21 @@ class Upkeep:
         self._lag.warn(behind)
         return Maintained(recovered, tuple(behind))
 
-    def recover(self, store: Store, as_of: int | None, go_on: Callable[[], bool] = lambda: True) -> int:
+    def recover(
+        self,
+        store: Store,
+        as_of: int | None,
+        go_on: Callable[[], bool] = lambda: True,
+        lost: Callable[[Sequence[JobRow]], None] | None = None,
+    ) -> int:
         """Take back jobs that were lost at `as_of` (None: none) and fire the event for dead ones; then complete the
-        outbox of dead processes. Return the number of jobs taken back.
+        outbox of dead processes. Return the number of jobs taken back. `lost`: is told of them.
         """
         count, limit = 0, 0 if as_of is None else TAKEN_BACK_AT_ONCE
         while go_on() and (rows := store.recover(limit, as_of)):
             count += len(rows)
+            if lost is not None:
+                lost(rows)
             log.warning("recovered %d jobs of dead workers or expired leases", len(rows))
             if self._host.events.hears("dead"):
                 for row in filter(_ended_dead, rows):

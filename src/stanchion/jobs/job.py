@@ -192,6 +192,10 @@ class Job:
         errors = self.errors
         return group_in(errors[-1], self.task) if errors else None
 
+    def has_failed_by(self, group: str) -> bool:
+        """Return whether one of its last errors is of this group."""
+        return f'"group":"{group}"' in (self._row.errors or "")
+
     @property
     def result(self) -> Any:
         """The result the job was committed with."""

@@ -11,16 +11,18 @@ from operator import itemgetter
 
 from stanchion.context.context import Context
 from stanchion.core.backoff import Backoff
+from stanchion.core.error_kinds import group_of
 from stanchion.core.partition_names import logical_name
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.jobs.outcome import Outcome
 from stanchion.jobs.reservation import described
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobState
-from stanchion.stores.records.outcomes import Commit, Rollback
+from stanchion.stores.records.outcomes import Bury, Commit, Rollback
 from stanchion.stores.rules.unanswered import ShardUnavailable
 from stanchion.tasks.execution import report, unstorable
 from stanchion.telemetry.counts import JobCounts
+from stanchion.telemetry.failures import FailureTally
 from stanchion.worker.attempt import Finished
 from stanchion.worker.health import Health
 
@@ -64,8 +66,10 @@ class Finisher:
         health: Health,
         settled: Callable[[Collection[str]], None],
         metrics: JobCounts | None = None,
+        failures: FailureTally | None = None,
     ) -> None:
         self._context, self._health, self._settled, self._metrics = context, health, settled, metrics
+        self._failures = failures
         self._pending: deque[Finished] = deque()
         self._idle = False
         self._sign = threading.Event()
@@ -260,6 +264,10 @@ class Finisher:
                     "job %s (%s): attempt %d failed, now %s: %s",
                     *(job.id, job.task, job.attempt, state, described(error)[0]),
                 )
+            if self._failures is not None and isinstance(outcome, (Rollback, Bury)) and outcome.error is not None:
+                group = outcome.group or group_of(outcome.error, job.task)
+                new, dead = not job.has_failed_by(group), state is JobState.DEAD
+                self._failures.add(job.queue, job.task, group, outcome.error, job.id, new=new, dead=dead)
             if heard:
                 report(self._context, job, outcome, state, error)
         if lost:

@@ -23,7 +23,7 @@ class Heartbeat:
     """One thread that beats from the worker's start to its end, and finally leaves.
 
     `row()` describes the worker, `longest()` returns the seconds since the oldest running attempt started,
-    `answered` gets every answer of the store, `check` is called about every second.
+    `answered` gets every answer of the store, `check` is called about every second, `leaving` before it leaves.
     """
 
     def __init__(
@@ -35,9 +35,11 @@ class Heartbeat:
         longest: Callable[[], float],
         answered: Callable[[Beat], None],
         check: Callable[[], None],
+        leaving: Callable[[], None] = lambda: None,
     ) -> None:
         self._context, self._every, self._health = context, every, health
         self._row, self._longest, self._answered, self._check = row, longest, answered, check
+        self._told_to_leave = leaving
         self._stopping, self._sign = threading.Event(), threading.Event()
         self._leaving = False
         self._beating = threading.Lock()
@@ -91,6 +93,7 @@ class Heartbeat:
                 due = now + self._every
             pause = min(QUICK, max(0.0, due - now))
         if self._leaving:
+            self._told_to_leave()
             self._leave()
 
     def beat(self) -> None:

@@ -6,10 +6,11 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from stanchion.context.upkeep import Host, Lag, Upkeep
+from stanchion.stores.records.jobs import JobRow
 
 log = logging.getLogger("stanchion.worker")
 
@@ -35,8 +36,15 @@ class Reaper:
     make live workers look dead. If purging falls behind, the next round starts at once.
     """
 
-    def __init__(self, context: ReaperHost, every: float, steady: Callable[[], bool]) -> None:
-        self._context, self._every, self._steady = context, every, steady
+    def __init__(
+        self,
+        context: ReaperHost,
+        every: float,
+        steady: Callable[[], bool],
+        lost: Callable[[Sequence[JobRow]], None] | None = None,
+    ) -> None:
+        """`lost`: is told of jobs that were taken back."""
+        self._context, self._every, self._steady, self._lost = context, every, steady, lost
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stanchion-reaper", daemon=True)
 
@@ -57,7 +65,7 @@ class Reaper:
                 store = self._context.store_semaphores()
                 as_of = store.now()
                 self._context.upkeep.recover(
-                    store, as_of if self._steady() else None, lambda: not self._stopping.is_set()
+                    store, as_of if self._steady() else None, lambda: not self._stopping.is_set(), self._lost
                 )
                 if behind or time.monotonic() - maintained_at >= MAINTAIN_EVERY:
                     maintained_at = time.monotonic()

@@ -18,11 +18,12 @@ from stanchion.alerts.collector import StoreCollector
 from stanchion.context.context import Context, HasContext
 from stanchion.core.checks import checked_name, positive_seconds, seconds_of, whole
 from stanchion.core.ids import NAME_MAX, process_id
-from stanchion.errors import InvalidInput, SchemaMismatch, StoreUnavailable
+from stanchion.errors import InvalidInput, SchemaMismatch, StanchionError, StoreUnavailable
 from stanchion.jobs.options import named_queues
 from stanchion.stores.protocol import BehindManagers
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.telemetry.counts import JobCounts, Sums
+from stanchion.telemetry.failures import FailureTally
 from stanchion.telemetry.jobs import WorkerCollector
 from stanchion.telemetry.prometheus import exposed, new_registry
 from stanchion.telemetry.server import LOOPBACK, Route, probes
@@ -115,6 +116,7 @@ class Worker:
         own_timeout = None if timeout is None else positive_seconds(timeout, "timeout")
         self._defaults = DefaultTimeouts(context, own_timeout, self._every)
         self._until_empty, self._until_finished = until_empty or until_finished, until_finished
+        self._failures = FailureTally()
         self._health = Health(silence=2 * self._every)
         self._health_file, self._health_port = health_file, checked_port(health_port)
         self._health_host = health_host
@@ -147,7 +149,7 @@ class Worker:
                 {} if self._metrics_file is None else {self._metrics_file: lambda: self._sums().text()},
             )
             self._started = True
-            self._finisher = Finisher(self.context, self._health, self._settled, self._metrics)
+            self._finisher = Finisher(self.context, self._health, self._settled, self._metrics, self._failures)
             self._runners = Runners(
                 self.context, self._threads, self._finisher.put, self._room, self._stuck, self._defaults, self._metrics
             )
@@ -167,9 +169,12 @@ class Worker:
                     self._runners.longest,
                     self._answered,
                     self._runners.loops.check,
+                    self._tell_failures,
                 )
             )
-            self._reaper = Reaper(self.context, self._every / 2, lambda: self._heartbeat.steady)
+            self._reaper = Reaper(
+                self.context, self._every / 2, lambda: self._heartbeat.steady, self._failures.add_lost
+            )
             named = ", ".join(self.queues) or "no queue yet"
             log.info("worker %s runs %s with %d threads", self.id, named, self._threads)
             self._scheduler = Scheduler(self.context) if self.context.registry.crons else None
@@ -266,6 +271,14 @@ class Worker:
         self._hear_of_stops()
         self._runners.cancel(beat.cancelled)
         self._defaults.refresh()
+        self._tell_failures(self._every)
+
+    def _tell_failures(self, every: float = 0.0) -> None:
+        """Merge what has failed into the store, unless that was done within `every` seconds; what it can't waits."""
+        try:
+            self._failures.merge(self.context.store, every)
+        except StanchionError as error:
+            log.debug("the tally of failures waits: %s", error)
 
     def _hear_of_stops(self) -> None:
         """Beat at once when the store says that a job should stop, if it can."""

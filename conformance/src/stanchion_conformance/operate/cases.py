@@ -20,6 +20,7 @@ from stanchion_conformance.operate.expiring import (
     TestQueuesThatExpireWithJobs,
     passing,
 )
+from stanchion_conformance.operate.failure_tallies import TestFailureTallies
 from stanchion_conformance.operate.of_a_rank import TestOfOneRank
 from stanchion_conformance.operate.operating import TestCancel, TestReplay, TestRetry
 from stanchion_conformance.operate.repair import TestRepair
@@ -58,6 +59,7 @@ __all__ = [
     "TestDeleteTogether",
     "TestEachWayForEachShape",
     "TestExpiryAtTheDoor",
+    "TestFailureTallies",
     "TestFind",
     "TestHeartbeat",
     "TestListener",

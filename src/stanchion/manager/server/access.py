@@ -35,7 +35,7 @@ ROLES: Final[Mapping[str, Role | None]] = {
 
 KINDS: Final[Mapping[str, Role]] = {
     **dict.fromkeys(("partitions", "topic"), Role.ADMIN),
-    **dict.fromkeys(("schedule", "stream", "upkeep"), Role.RECEIVE),
+    **dict.fromkeys(("schedule", "stream", "upkeep", "failures"), Role.RECEIVE),
 }
 """The role that changes of values take, where it is not `push`."""
 
@@ -45,8 +45,8 @@ CLOSED: Final = "manager."
 SHARED: Final = frozenset({"topic", "topic-push", "upkeep"})
 """The kinds of values that callers limited to queues see too."""
 
-_OF_QUEUES: Final = "partitions"
-"""The kind of values that are named by queues."""
+_OF_QUEUES: Final = frozenset({"partitions", "failures"})
+"""The kinds of values that are named by queues."""
 
 
 def check(store: Store, caller: Caller, verb: str, args: Args) -> None:
@@ -205,7 +205,7 @@ def _settings(caller: Caller, _args: Args, found: list[QueueSettings]) -> list[Q
 def _values(caller: Caller, args: Args, found: list[VersionedValue]) -> list[VersionedValue]:
     if args["kind"] in SHARED:
         return found
-    return [one for one in found if args["kind"] == _OF_QUEUES and caller.reaches(one.name)]
+    return [one for one in found if args["kind"] in _OF_QUEUES and caller.reaches(one.name)]
 
 
 _FILTERS: Final[Mapping[str, Callable[[Caller, Args, Any], Any]]] = {

@@ -1,0 +1,90 @@
+"""What workers tally of failed attempts comes together in the store, however many workers merge at once."""
+
+from __future__ import annotations
+
+import threading
+
+from stanchion import Stanchion, Worker
+from stanchion.core.error_kinds import group_of, kind_of
+from stanchion.core.ids import new_id
+from stanchion.stores.protocol import Store
+from stanchion.telemetry.failures import GROUPS_MAX, IDS, KEPT, KIND, MINUTE, OTHER, FailureTally, tallied
+from stanchion_conformance.harness import QUEUE, StoreClock
+
+THREADS, ROUNDS = 4, 5
+
+
+def failed(tally: FailureTally, error: str = "E: no stock", *, new: bool = True, dead: bool = False) -> str:
+    """Add a failed attempt of a job; return its id."""
+    job_id = new_id()
+    tally.add(QUEUE, "ship", group_of(error, "ship"), error, job_id, new=new, dead=dead)
+    return job_id
+
+
+class TestFailureTallies:
+    def test_what_several_workers_merge_at_once_adds_up(self, store: Store) -> None:
+        def work() -> None:
+            tally = FailureTally()
+            for number in range(ROUNDS):
+                failed(tally, dead=number == 0)
+                tally.merge(store)
+            while tally.pending:  # as each heartbeat does
+                tally.merge(store)
+
+        threads = [threading.Thread(target=work) for _ in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        (one,) = tallied(store)[QUEUE].values()
+        assert (one.failed, one.jobs, one.dead) == (THREADS * ROUNDS, THREADS * ROUNDS, THREADS)
+        assert sum(one.in_the_hour(store.now())) == THREADS * ROUNDS
+        assert len(one.ids) == IDS
+
+    def test_times_are_those_of_the_store(self, store: Store, clock: StoreClock) -> None:
+        tally, began = FailureTally(), store.now()
+        ids = [failed(tally)]
+        tally.merge(store)
+        clock.advance(180)
+        ids.append(failed(tally, "E: no stock", new=False))
+        tally.merge(store)
+        (one,) = tallied(store, [QUEUE])[QUEUE].values()
+        assert began - MINUTE < one.first <= one.last - 170_000_000
+        assert (one.failed, one.jobs, one.ids) == (2, 1, ids[::-1])
+        assert sorted(one.minutes.values()) == [1, 1]
+        assert (one.error, one.task) == ("E: no stock", "ship")
+
+    def test_they_are_bounded(self, store: Store) -> None:
+        tally = FailureTally()
+        for number in range(GROUPS_MAX + 5):
+            failed(tally, "E: " + "".join(chr(97 + int(digit)) for digit in str(number)))
+        tally.merge(store)
+        groups = tallied(store)[QUEUE]
+        assert len(groups) == GROUPS_MAX + 1
+        assert (groups[OTHER].failed, groups[OTHER].error) == (5, "other errors")
+
+    def test_what_is_long_past_is_forgotten(self, store: Store, clock: StoreClock) -> None:
+        tally = FailureTally()
+        tally.add("old", "ship", "00000001", "E", new_id(), new=True, dead=False)
+        failed(tally, "E: old")
+        tally.merge(store)
+        clock.advance(KEPT / 1_000_000 + 60)
+        failed(tally, "E: new")
+        tally.add("other", "ship", "00000001", "E", new_id(), new=True, dead=False)
+        tally.merge(store)
+        assert [one.error for one in tallied(store)[QUEUE].values()] == ["E: new"]
+        assert sorted(value.name for value in store.values(KIND)) == sorted([QUEUE, "other"])
+
+    def test_a_worker_tells_what_it_tallied(self, app: Stanchion) -> None:
+        @app.task(name="ship", queue=QUEUE, max_attempts=1)
+        def ship(order: int) -> None:
+            if order:
+                raise ValueError(f"no stock for {order}")
+
+        ship.enqueue_many([(number,) for number in range(4)])
+        worker = Worker(app, [QUEUE], threads=2, until_empty=True)
+        worker.run()
+        (key,) = {job.error_group for job in app.find(state="dead")}
+        (one,) = (groups := tallied(app.store)[QUEUE]).values()
+        assert list(groups) == [key]
+        assert (one.error, one.failed, one.jobs, one.dead) == (kind_of("ValueError: no stock for 1"), 3, 3, 3)
