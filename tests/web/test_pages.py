@@ -46,7 +46,17 @@ def pages_of(app: Stanchion) -> list[str]:
     dead, waiting, done, running = (app.find(state=state, limit=1)[0].id for state in STATES)
     odd = quote("<b>xss</b> & 'co'", safe="")
     return [
-        *("/", "/errors", "/queues", f"/queues/{odd}", "/queues/orders", "/queues/mail", "/pause/mail", "/resume/mail"),
+        *(
+            "/",
+            "/errors",
+            f"/errors/{app.find(state='dead', limit=1)[0].error_group}",
+            "/queues",
+            f"/queues/{odd}",
+            "/queues/orders",
+            "/queues/mail",
+            "/pause/mail",
+            "/resume/mail",
+        ),
         *("/jobs", "/jobs?state=dead", "/jobs?state=ready&queue=mail", "/jobs?text=img&since=1h&band=eventual"),
         *(f"/jobs/{job}" for job in (dead, waiting, done, running)),
         *(f"/jobs/{dead}/retry", f"/jobs/{running}/cancel", f"/jobs/{done}/replay"),

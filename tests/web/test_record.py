@@ -135,7 +135,7 @@ class TestBulk:
         for number in range(7):
             ship.enqueue(number)
         app.drain(["ship"])
-        link = r"/jobs\?state=dead&amp;task=ship&amp;error=(\w+)\"><span class=\"err whole\">\S+ no stock"
+        link = r"/errors/(\w+)\"><span class=\"err whole\">\S+ no stock"
         (group,) = re.findall(link, browser.get("/errors").text)
         assert "<h1>3 dead jobs of ship</h1>" in browser.get(f"/jobs?state=dead&error={group}&task=ship").text
         assert "Retry 3 jobs?" in browser.get(f"/bulk?act=retry&state=dead&error={group}").text

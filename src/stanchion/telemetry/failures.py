@@ -194,7 +194,10 @@ def _text(groups: Mapping[str, Failures], now: int) -> str:
 def groups_in(text: str) -> Groups:
     """Return the groups in a stored value."""
     stored: dict[str, list[Any]] = json.loads(text)
-    return {key: Failures(*plain[:7], dict(plain[7]), plain[8]) for key, plain in stored.items()}
+    found = {key: Failures(*plain) for key, plain in stored.items()}
+    for one in found.values():
+        one.minutes = dict(one.minutes)
+    return found
 
 
 def tallied(store: Store, queues: Iterable[str] | None = None) -> dict[str, Groups]:

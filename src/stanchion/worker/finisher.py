@@ -265,9 +265,9 @@ class Finisher:
                     *(job.id, job.task, job.attempt, state, described(error)[0]),
                 )
             if self._failures is not None and isinstance(outcome, (Rollback, Bury)) and outcome.error is not None:
-                group = outcome.group or group_of(outcome.error, job.task)
-                new, dead = not job.has_failed_by(group), state is JobState.DEAD
-                self._failures.add(job.queue, job.task, group, outcome.error, job.id, new=new, dead=dead)
+                key = outcome.group or group_of(outcome.error, job.task)
+                new, dead = not job.has_failed_by(key), state is JobState.DEAD
+                self._failures.add(job.queue, job.task, key, outcome.error, job.id, new=new, dead=dead)
             if heard:
                 report(self._context, job, outcome, state, error)
         if lost:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any, cast
 
 from stanchion import Stanchion, Worker
 from stanchion.core.error_kinds import group_of, kind_of
@@ -21,7 +22,29 @@ def failed(tally: FailureTally, error: str = "E: no stock", *, new: bool = True,
     return job_id
 
 
+class Slow:
+    """A store through which another one is merged just before the first write."""
+
+    def __init__(self, store: Store, other: FailureTally) -> None:
+        self._store, self._other = store, other
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
+        self._other.merge(self._store)
+        return self._store.compare_and_set(kind, name, text, version)
+
+
 class TestFailureTallies:
+    def test_a_lost_race_loses_nothing(self, store: Store) -> None:
+        tally, other = FailureTally(), FailureTally()
+        for _ in range(2):
+            failed(tally)
+            failed(other)
+            tally.merge(cast("Store", Slow(store, other)))
+        assert [one.failed for one in tallied(store)[QUEUE].values()] == [4]
+
     def test_what_several_workers_merge_at_once_adds_up(self, store: Store) -> None:
         def work() -> None:
             tally = FailureTally()

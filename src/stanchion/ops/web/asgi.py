@@ -90,6 +90,7 @@ def _routes(door: Door) -> list[Route]:
         Route("/resume/{name:path}", page(queue.resume), methods=["POST"]),
         Route("/queues/{name:path}", page(queue.show)),
         Route("/errors", page(errors.every)),
+        Route("/errors/{name}", page(errors.show)),
         Route("/jobs", page(jobs.every)),
         Route("/jobs/{name}", page(job.show)),
         Route("/jobs/{name}/reveal", page(job.reveal), methods=["POST"]),

@@ -1,35 +1,96 @@
-"""Errors: which few causes make the many failures."""
+"""Errors: which few causes make the many failures; and one of them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from markupsafe import Markup
 from starlette.responses import Response
 
-from stanchion.jobs.job import JobState
-from stanchion.ops.web.reads.errors import READ, groups_of
+from stanchion.core.error_kinds import KEY
+from stanchion.errors import InvalidInput
+from stanchion.ops.web.reads.errors import FAILED, READ, Errors, Group, read_errors
 from stanchion.ops.web.reads.filters import JobFilter
-from stanchion.ops.web.reads.lists import page_of
-from stanchion.ops.web.show.words import number, plural
+from stanchion.ops.web.show.plots import Line, Plot, spark
+from stanchion.ops.web.show.words import number, plural, rate
 from stanchion.ops.web.visit import Visit
 
 SHOWN = 100
 
 
 def every(visit: Visit) -> Response:
-    """Group the newest dead jobs by what ended them."""
-    wanted = JobFilter.of(visit.request.query_params).with_states(JobState.DEAD)
-    found = page_of(visit.site.app.context, visit.store, wanted.query(visit.now), visit.now, None, READ)
-    groups, redact = groups_of(found.jobs), visit.site.redaction.text
-    groups = [one._replace(error=redact(one.error)) for one in groups]
-    if not groups:
-        title = "No job is dead"
-    else:
-        title = f"{plural(len(groups), 'cause')} of {plural(len(found.jobs), 'dead job')}"
-    source = f"the newest {number(READ)} dead jobs" if found.next else "all dead jobs that are still in history"
+    """List the groups of errors."""
+    found = _read(visit)
     return visit.page(
         "errors.html",
-        title,
-        groups=groups[:SHOWN],
-        total=len(groups),
-        source=source,
-        whole=len(found.jobs),
+        headline(found),
+        groups=found.groups[:SHOWN],
+        total=len(found.groups),
+        source=_source(found),
+        dead=found.dead,
+        now=visit.now,
+        trend=lambda group: _trend(group, visit.now),
+        exact=found.whole,
     )
+
+
+def show(visit: Visit) -> Response:
+    """Show one group."""
+    if not KEY.fullmatch(visit.name):
+        raise InvalidInput("an error is named by 8 hexadecimal digits; see the page of errors")
+    found = _read(visit)
+    group = next((one for one in found.groups if one.key == visit.name), None)
+    if group is None:
+        raise InvalidInput(f"no dead job and no failed attempt of late is of the group {visit.name}")
+    values = group.minutes(visit.now)
+    failed = group.in_the_hour(visit.now)
+    plot = Plot(
+        "Failed attempts per minute",
+        [Line("failed", "risk", values, filled=True)],
+        f"{number(failed)} attempts failed by it within the last hour",
+        rate,
+    )
+    return visit.page(
+        "error.html",
+        group.error,
+        group=group,
+        plot=plot,
+        failed=failed,
+        source=_source(found),
+        exact=found.whole,
+        tallied=found.tallied,
+    )
+
+
+def headline(found: Errors) -> str:
+    """Return the verdict: `2 causes of 317 dead jobs`, or that none is dead."""
+    causes = sum(group.dead > 0 for group in found.groups)
+    if causes:
+        more = "" if found.whole else " or more"
+        return f"{plural(causes, 'cause')} of {number(found.dead)}{more} dead job{'s' if found.dead > 1 else ''}"
+    if found.groups:
+        return f"No job is dead; attempts failed by {plural(len(found.groups), 'cause')}"
+    return "No job is dead, and no attempt failed"
+
+
+def _read(visit: Visit) -> Errors:
+    wanted = JobFilter.of(visit.request.query_params)
+    found = read_errors(visit.site.app.context, visit.store, wanted, visit.now)
+    redact = visit.site.redaction.text
+    for group in found.groups:
+        group.failures = replace(group.failures, error=redact(group.failures.error))
+    return found
+
+
+def _source(found: Errors) -> str:
+    dead = "all dead jobs that are still in history" if found.whole else f"the newest {number(READ)} dead jobs"
+    if found.tallied:
+        return f"{dead}; failed attempts as the workers tally them, up to a heartbeat late"
+    return (
+        f"{dead}; failed attempts from the newest {number(FAILED)} of these and of jobs that back off, as no worker "
+        "has tallied any"
+    )
+
+
+def _trend(group: Group, now: int) -> Markup:
+    return spark(group.minutes(now), "risk")

@@ -1,44 +1,146 @@
-"""Dead jobs grouped by what ended them: the kind of the error, and the task."""
+"""Errors in groups: what the workers have tallied, beside the dead jobs that there are now."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from stanchion.core.error_kinds import kind_of
-from stanchion.jobs.job import Job
+from stanchion.context.context import Context
+from stanchion.core.error_kinds import group_in, kind_of
+from stanchion.core.times import moment
+from stanchion.jobs.job import Job, JobState
+from stanchion.ops.web.reads.filters import JobFilter
+from stanchion.ops.web.reads.lists import page_of
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import SECOND
+from stanchion.telemetry.failures import IDS, MINUTE, Failures, tallied
 
 READ: Final = 2000
 """Dead jobs that are read, the newest."""
 
+FAILED: Final = 5000
+"""Failed attempts that are counted where the workers have tallied none, the newest."""
 
-class Group(NamedTuple):
-    """Jobs that ended by one error in one task. `error`: without what varies; `queues`: where; `ids`: some of them."""
+NO_ERROR: Final = "buried without an error"
+
+
+@dataclass
+class Group:
+    """Failures by one error in one task. `key`: empty for jobs without an error; `queues`: where they failed.
+
+    `dead`: jobs that are dead by it now; `ids`: some of the jobs, the dead ones first.
+    """
 
     key: str
-    error: str
-    task: str
-    queues: tuple[str, ...]
-    jobs: int
-    first: datetime
-    last: datetime
-    ids: tuple[str, ...]
+    failures: Failures
+    queues: list[str] = field(default_factory=list)
+    dead: int = 0
+    ids: list[str] = field(default_factory=list)
+
+    @property
+    def error(self) -> str:
+        """The error without what varies."""
+        return self.failures.error
+
+    @property
+    def task(self) -> str:
+        """The name of the task; empty for bare payloads."""
+        return self.failures.task
+
+    @property
+    def first(self) -> datetime:
+        """When it was first seen, as far as that is known."""
+        return moment(self.failures.first)
+
+    @property
+    def last(self) -> datetime:
+        """When it was last seen."""
+        return moment(self.failures.last)
+
+    @property
+    def command(self) -> str:
+        """The command that re-drives its dead jobs."""
+        queue = f" --queue {shlex.quote(self.queues[0])}" if len(self.queues) == 1 else ""
+        task = f" --task {shlex.quote(self.task)}" if self.task else ""
+        return f"stanchion retry{queue}{task} --error {self.key}"
+
+    def minutes(self, now: int) -> list[tuple[int, float]]:
+        """Return the failed attempts of each minute of the last hour, by time."""
+        counts = self.failures.in_the_hour(now)
+        begin = now // MINUTE - len(counts) + 1
+        return [((begin + place) * MINUTE, float(count)) for place, count in enumerate(counts)]
+
+    def in_the_hour(self, now: int) -> int:
+        """Return the failed attempts of the last hour."""
+        return sum(self.failures.in_the_hour(now))
 
 
-def groups_of(jobs: Iterable[Job]) -> list[Group]:
-    """Return the groups of these jobs, the largest first."""
-    found: dict[str, list[Job]] = {}
+class Errors(NamedTuple):
+    """The groups, those with most dead jobs first; and what they are counted from.
+
+    `dead`: dead jobs that were read; `whole`: they are all. `tallied`: the workers have tallied the failed attempts.
+    """
+
+    groups: list[Group]
+    dead: int
+    whole: bool
+    tallied: bool
+
+
+def read_errors(context: Context, store: Store, wanted: JobFilter, now: int) -> Errors:
+    """Read the groups of errors, of the jobs that a filter finds: of the tallies, by queue and task."""
+    dead = page_of(context, store, wanted.with_states(JobState.DEAD).query(now), now, None, READ)
+    by_queue = {} if _beyond_tallies(wanted) else tallied(store, [wanted.queue] if wanted.queue else None)
+    found: dict[str, Group] = {}
+    if by_queue:
+        for queue, groups in by_queue.items():
+            for key, failures in groups.items():
+                if not wanted.task or failures.task == wanted.task:
+                    _add(found, key, queue, failures)
+    else:
+        retried = page_of(context, store, wanted.with_states(JobState.SCHEDULED).query(now), now, None, READ)
+        for key, queue, failures in _newest_failures([*dead.jobs, *retried.jobs]):
+            _add(found, key, queue, failures)
+    _add_dead(found, dead.jobs)
+    for group in found.values():
+        group.ids = list(dict.fromkeys([*group.ids, *group.failures.ids]))[:IDS]
+    ordered = sorted(found.values(), key=lambda one: (-one.dead, -one.in_the_hour(now), -one.failures.last, one.key))
+    return Errors(ordered, len(dead.jobs), dead.next is None, bool(by_queue))
+
+
+def _beyond_tallies(wanted: JobFilter) -> bool:
+    return any((wanted.tenant, wanted.band, wanted.since, wanted.until, wanted.text))
+
+
+def _add(found: dict[str, Group], key: str, queue: str, failures: Failures) -> None:
+    group = found.setdefault(key, Group(key, Failures(failures.error, failures.task)))
+    group.failures.add(failures)
+    if queue not in group.queues:
+        group.queues.append(queue)
+
+
+def _newest_failures(jobs: Iterable[Job]) -> Iterator[tuple[str, str, Failures]]:
+    """Yield the newest failed attempts of these jobs."""
+    entries = [(float(entry["at"]), entry, job) for job in jobs for entry in job.errors if "times" not in entry]
+    for at, entry, job in sorted(entries, key=lambda one: -one[0])[:FAILED]:
+        error, when = str(entry.get("error", "")), int(at * SECOND)
+        one = Failures(kind_of(error), job.task or "", 1, 0, 0, when, when, {when // MINUTE: 1}, [job.id])
+        yield group_in(entry, job.task), job.queue, one
+
+
+def _add_dead(found: dict[str, Group], jobs: Iterable[Job]) -> None:
     for job in jobs:
-        found.setdefault(job.error_group or "", []).append(job)
-    groups = [_group(key, members) for key, members in found.items()]
-    return sorted(groups, key=lambda one: (-one.jobs, one.key))
-
-
-def _group(key: str, jobs: list[Job]) -> Group:
-    ends = [job.finished_at or job.run_at for job in jobs]
-    error = kind_of(str(jobs[0].errors[-1].get("error", ""))) if key else "buried without an error"
-    queues = tuple(sorted({job.queue for job in jobs}))
-    return Group(
-        key, error, jobs[0].task or "", queues, len(jobs), min(ends), max(ends), tuple(job.id for job in jobs[:5])
-    )
+        key, at = job.error_group or "", int((job.finished_at or job.run_at).timestamp() * SECOND)
+        if key not in found:
+            error = kind_of(str(job.errors[-1].get("error", ""))) if key else NO_ERROR
+            found[key] = Group(key, Failures(error, job.task or "", first=at, last=at), [job.queue])
+        group = found[key]
+        group.dead += 1
+        if len(group.ids) < IDS:
+            group.ids.append(job.id)
+        if job.queue not in group.queues:
+            group.queues.append(job.queue)
+        group.failures.first = min(group.failures.first, at)
