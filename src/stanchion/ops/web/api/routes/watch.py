@@ -7,7 +7,6 @@ from typing import Any
 
 from stanchion.core.times import iso, micros
 from stanchion.errors import InvalidInput
-from stanchion.jobs.job import JobState
 from stanchion.ops.web.acts import on_it
 from stanchion.ops.web.api.operation import Answer, Call, Operation, time_text
 from stanchion.ops.web.api.paging import limit_of, named_page, page, scope_of
@@ -15,8 +14,7 @@ from stanchion.ops.web.api.routes.jobs import filter_of
 from stanchion.ops.web.api.schemas.filters import FILTER, PAGING
 from stanchion.ops.web.api.schemas.kinds import name, text, whole
 from stanchion.ops.web.live.track import HOUR, STEP, Point, Track
-from stanchion.ops.web.reads.errors import READ, Group, groups_of
-from stanchion.ops.web.reads.lists import page_of
+from stanchion.ops.web.reads.errors import Group, read_errors
 from stanchion.ops.web.record.audit import CHUNK, KEPT, Entry
 from stanchion.stores.records.jobs import SECOND
 
@@ -82,19 +80,28 @@ def _time(query: Any, key: str, otherwise: int) -> int:
 
 
 def errors(call: Call) -> Answer:
-    """Answer with the groups of the newest dead jobs, the largest first."""
+    """Answer with the groups of errors, those with most dead jobs first."""
     visit = call.visit
-    wanted = filter_of(call.query).with_states(JobState.DEAD)
-    found = page_of(visit.site.app.context, visit.store, wanted.query(visit.now), visit.now, None, READ)
-    groups = groups_of(found.jobs)
-    places = {group.key: f"{place:06d}" for place, group in enumerate(groups)}
+    found = read_errors(visit.site.app.context, visit.store, filter_of(call.query), visit.now)
+    places = {group.key: f"{place:06d}" for place, group in enumerate(found.groups)}
 
     def shape(group: Group) -> dict[str, Any]:
-        times = {"first": iso(group.first), "last": iso(group.last)}
-        return {**group._asdict(), **times, "error": visit.site.redaction.text(group.error)}
+        return {
+            "key": group.key,
+            "error": visit.site.redaction.text(group.error),
+            "task": group.task,
+            "queues": group.queues,
+            "dead": group.dead,
+            "failed": group.in_the_hour(visit.now),
+            "minutes": group.failures.in_the_hour(visit.now),
+            "tallied": found.tallied,
+            "first": iso(group.first),
+            "last": iso(group.last),
+            "ids": group.ids,
+        }
 
-    answer = named_page(call, "errors", groups, lambda group: places[group.key], shape)
-    if found.next is not None:
+    answer = named_page(call, "errors", found.groups, lambda group: places[group.key], shape)
+    if not found.whole:
         answer.content["count"]["kind"] = "at_least"
     return answer
 
@@ -135,7 +142,7 @@ OPERATIONS = [
     Operation("GET", "/samples", "listSamples", "watch", "List figures of the last hour.", "SamplePage", samples,
               query={"queue": name("Of this queue; by default of all together."), **_SPAN,
                      "step": whole("Seconds between two.", 30, 3600), **PAGING}, problems=("foreign-cursor",)),
-    Operation("GET", "/errors", "listErrors", "watch", "Group the newest 2,000 dead jobs by what ended them.",
+    Operation("GET", "/errors", "listErrors", "watch", "Group failures by their error and task.",
               "ErrorPage", errors, query={**_OF_DEAD, **PAGING}, problems=("foreign-cursor",)),
     Operation("GET", "/audit", "listAudit", "watch", "List who did what.", "AuditPage", audit, query=PAGING,
               problems=("foreign-cursor",)),

@@ -203,12 +203,15 @@ _WATCH: Final[dict[str, Schema]] = {
 
 _PARTS: Final[dict[str, Schema]] = {
     "ErrorGroup": answer(
-        "Dead jobs that ended by one error in one task.",
+        "Failures by one error in one task.",
         key=text("For the filter `error` of the list of jobs."),
         error=text("Without what varies."),
         task=text(),
         queues=several(text()),
-        jobs=_COUNT,
+        dead=whole("Jobs that are dead by it now."),
+        failed=whole("Attempts that failed by it in the last hour."),
+        minutes=several(whole("Failed attempts."), "Of each minute of the last hour, oldest first."),
+        tallied=flag("As the workers tally them; otherwise from the newest 5,000 failed attempts."),
         first=time(),
         last=time(),
         ids=several(_ID, "Some of them."),
