@@ -57,6 +57,7 @@ def pages_of(app: Stanchion) -> list[str]:
             "/pause/mail",
             "/resume/mail",
         ),
+        *("/queues/payments", "/set/orders?setting=max_rate", "/push/orders"),
         *("/jobs", "/jobs?state=dead", "/jobs?state=ready&queue=mail", "/jobs?text=img&since=1h&band=eventual"),
         *(f"/jobs/{job}" for job in (dead, waiting, done, running)),
         *(f"/jobs/{dead}/retry", f"/jobs/{running}/cancel", f"/jobs/{done}/replay"),
@@ -112,7 +113,7 @@ class Elements(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
-        self.tags[tag] += tag != "i" or "class" not in given  # those of legends are ours
+        self.tags[tag] += tag not in ("i", "textarea") or "class" not in given  # these are ours
         if tag == "script":
             self.scripts.append(given.get("src"))
         self.handlers += [name for name in given if name.startswith(("on", "hx-on")) or name == "style"]

@@ -38,6 +38,7 @@ from stanchion.ops.web.pages import (
     report,
     schedules,
     semaphores,
+    settings,
     streams,
     workers,
 )
@@ -89,6 +90,10 @@ def _routes(door: Door) -> list[Route]:
         Route("/resume/{name:path}", page(queue.ask_resume)),
         Route("/resume/{name:path}", page(queue.resume), methods=["POST"]),
         Route("/queues/{name:path}", page(queue.show)),
+        Route("/set/{name:path}", page(settings.ask)),
+        Route("/set/{name:path}", page(settings.save), methods=["POST"]),
+        Route("/push/{name:path}", page(settings.ask_push)),
+        Route("/push/{name:path}", page(settings.push), methods=["POST"]),
         Route("/errors", page(errors.every)),
         Route("/errors/{name}", page(errors.show)),
         Route("/jobs", page(jobs.every)),

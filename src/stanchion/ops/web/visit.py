@@ -83,6 +83,7 @@ class Visit:
             "effects": [],
             "fields": [],
             "rate": None,
+            "value": None,
             "wants_note": "",
             "note_needed": False,
             "number": "",

@@ -9,15 +9,19 @@ from starlette.responses import Response
 from stanchion.core.checks import checked_name
 from stanchion.errors import InvalidInput
 from stanchion.ops.web.acts.pauses import pause_of, set_paused
+from stanchion.ops.web.acts.settings import HELP, changes_of
 from stanchion.ops.web.reads.hour import plots_of
-from stanchion.ops.web.reads.queues import QueueFigures, figures
+from stanchion.ops.web.reads.queue_parts import errors_of, partitions_of, tenants_of
+from stanchion.ops.web.reads.queues import QueueFigures, figures_seen
 from stanchion.ops.web.show.plots import Plot
 from stanchion.ops.web.show.words import duration, plural
 from stanchion.ops.web.visit import Visit
-from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.records.queues import QueueSettings, Sizes
 
 DEPTH_MAX = 1000
 """Jobs up to which each lane is counted."""
+
+PARTITIONS_SHOWN = 64
 
 
 class Bar(NamedTuple):
@@ -30,10 +34,11 @@ class Bar(NamedTuple):
 
 
 def show(visit: Visit) -> Response:
-    """Show one queue."""
-    queue = _known(visit)
-    (found,) = figures(visit.store, [queue], visit.store.workers(), visit.now)
-    depths = visit.store.lane_depths(queue.name, at_most=DEPTH_MAX) if queue.uses_lanes else {}
+    """Show one queue: its settings as they are now, its figures as the last reading saw them."""
+    queue, store = known_queue(visit), visit.store
+    found = _figures(visit, queue)
+    depths = store.lane_depths(queue.name, at_most=DEPTH_MAX) if queue.uses_lanes else {}
+    partitions = partitions_of(store, queue.name)
     return visit.page(
         "queue.html",
         found.sentence,
@@ -44,13 +49,37 @@ def show(visit: Visit) -> Response:
         depth_max=DEPTH_MAX,
         plots=_plots(visit, queue.name),
         settings=_settings(queue),
+        changes={} if queue.paused else changes_of(visit, queue.name),
+        changeable=HELP,
         sides=_sides(found),
+        tenants=tenants_of(store, queue.name) if found.sizes.ready and not (depths and partitions) else None,
+        errors=errors_of(visit.site.app.context, store, queue.name, visit.now) if found.totals.buried else None,
+        partitions=[] if len(partitions) < 2 else _of_partitions(visit, partitions),
+        redact=visit.site.redaction.text,
     )
+
+
+def _figures(visit: Visit, queue: QueueSettings) -> QueueFigures:
+    """Return the figures of a queue; one that is newer than the last reading has another one taken."""
+    sampler = visit.site.sampler
+    found = figures_seen(sampler.latest().seen, queue, visit.now)
+    if found is None:
+        found = figures_seen(sampler.renew().seen, queue, visit.now)
+    if found is None:
+        raise InvalidInput(f"there is no queue {queue.name!r}")
+    return found
+
+
+def _of_partitions(visit: Visit, names: tuple[str, ...]) -> list[tuple[str, Sizes]]:
+    """Return the sizes of the first partitions."""
+    shown = names[:PARTITIONS_SHOWN]
+    stats = visit.store.stats(shown, ["states"])
+    return [(name, stats[name].states) for name in shown]
 
 
 def ask_pause(visit: Visit) -> Response:
     """Ask before a queue is paused."""
-    queue = _known(visit)
+    queue = known_queue(visit)
     return visit.confirm(
         f"Pause {queue.name}?",
         f"Pause {queue.name}",
@@ -76,7 +105,7 @@ def pause(visit: Visit) -> Response:
 
 def ask_resume(visit: Visit) -> Response:
     """Ask before a queue is resumed."""
-    queue = _known(visit)
+    queue = known_queue(visit)
     ready = visit.store.stats([queue.name], ["states"])[queue.name].states.ready
     return visit.confirm(
         f"Resume {queue.name}?",
@@ -94,7 +123,8 @@ def resume(visit: Visit) -> Response:
 
 
 def _set(visit: Visit, *, paused: bool, note: str) -> Response:
-    set_paused(visit, _known(visit).name, paused=paused, note=note)
+    set_paused(visit, known_queue(visit).name, paused=paused, note=note)
+    visit.site.sampler.renew()
     return visit.to(f"/queues/{visit.segment}")
 
 
@@ -105,7 +135,7 @@ def _plots(visit: Visit, name: str) -> list[Plot]:
     return [] if track is None else [plot for plot in plots_of(track) if not plot.empty]
 
 
-def _known(visit: Visit) -> QueueSettings:
+def known_queue(visit: Visit) -> QueueSettings:
     """Return the settings of the queue in the path. Raises InvalidInput if it is unknown."""
     name = checked_name(visit.name, "queue")
     for settings in visit.store.queues([name]):
@@ -144,7 +174,8 @@ def _settings(queue: QueueSettings) -> list[tuple[str, str]]:
             "max_running",
             "1, in order" if queue.ordered else optional(queue.max_running, f"{queue.max_running}", "no limit"),
         ),
-        ("lanes", f"{queue.lanes}, {queue.lanes_per_tenant} for each tenant" if queue.lanes > 1 else "none"),
+        ("lanes", f"{queue.lanes}" if queue.lanes > 1 else "none"),
+        *([("lanes_per_tenant", f"{queue.lanes_per_tenant}")] if queue.lanes > 1 else []),
         ("lease", duration(queue.lease)),
         ("timeout", optional(queue.timeout, duration(queue.timeout), "none of its own")),
         ("dead_letter", optional(queue.dead_letter, str(queue.dead_letter), "none: kept as dead")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from stanchion.alerts.snapshot import Snapshot
 from stanchion.core.partition_names import logical_name
 from stanchion.ops.web.show.words import duration, listed, number, plural, seconds_since
 from stanchion.stores.protocol import Store
@@ -81,6 +82,16 @@ def figures(
     live = [worker for worker in workers if worker.state not in (HOLDER, CONSUMER) and not is_late(worker, now)]
     found = [_figures(one, stats[one.name], live, now) for one in settings]
     return sorted(found, key=lambda one: (not one.trouble, -(one.lag or 0.0), one.name))
+
+
+def figures_seen(seen: Snapshot, settings: QueueSettings, now: int) -> QueueFigures | None:
+    """Return the figures of a queue from the last reading, which its settings may be newer than; None without it."""
+    sample = next((one for one in seen.queues if one.settings.name == settings.name), None)
+    if sample is None:
+        return None
+    due = min((head.run_at for head in sample.stats.heads), default=None)
+    live = [worker for worker in seen.workers if worker.state not in (HOLDER, CONSUMER) and not is_late(worker, now)]
+    return _figures(settings, sample.stats._replace(next_due=due), live, now)
 
 
 def _figures(settings: QueueSettings, stats: QueueStats, live: Sequence[WorkerRow], now: int) -> QueueFigures:

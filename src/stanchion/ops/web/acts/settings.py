@@ -1,0 +1,88 @@
+"""Changing one setting of a queue, with a note of who did it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from stanchion.core.durations import duration
+from stanchion.errors import InvalidInput
+from stanchion.ops.web.visit import Visit
+from stanchion.stores.records.queues import QueueSettings
+
+KIND: Final = "web-settings"
+"""Kind of the versioned values that say who changed settings of a queue last, by its name."""
+
+HELP: Final[Mapping[str, str]] = {
+    "max_rate": "Jobs started a second, by all processes together. Jobs that are due wait for their second.",
+    "max_running": "Jobs that run at the same time, in all processes. Running ones finish.",
+    "lanes": "Lines of jobs by tenant, from which workers take one after the other.",
+    "lanes_per_tenant": "Lanes over which the jobs of one tenant are spread.",
+    "lease": "Time for which a consumer without heartbeats holds a job, from the next reservation on.",
+    "timeout": "Longest run of an attempt, for jobs whose task names none.",
+    "dead_letter": "The queue to which dead jobs go from now on; without one they stay in history.",
+    "history_ttl": "Time for which finished jobs are kept. A shorter one deletes what is older soon, for good.",
+    "expires": "Time without use after which the queue is deleted, with its history.",
+}
+"""The settings that can be changed here, and what each does."""
+
+_DURATIONS: Final = ("lease", "timeout", "history_ttl", "expires")
+_NEVER_NONE: Final = ("lanes", "lanes_per_tenant", "lease", "history_ttl")
+
+
+class Change(NamedTuple):
+    """Who changed a setting last on the page, when, and what it was before."""
+
+    who: str
+    at: int
+    before: str
+
+
+def changes_of(visit: Visit, queue: str) -> dict[str, Change]:
+    """Return who changed the settings of a queue last on the page, by setting."""
+    return _changes(next((value.text for value in visit.store.values(KIND, [queue])), "{}"))
+
+
+def change(visit: Visit, queue: QueueSettings, name: str, text: str, note: str) -> None:
+    """Change one setting. Raises InvalidInput for a wrong value, and then changes nothing."""
+    value, before = value_of(name, text), text_of(name, getattr(queue, name))
+    handle = visit.site.app.queue(queue.name)
+    visit.audit(f"set {name}", queue.name, 0, f"{before} → {text_of(name, value)}{f': {note}' if note else ''}")
+    handle.configure(**{name: value})
+    stored = next(iter(visit.store.values(KIND, [queue.name])), None)
+    known = {} if stored is None else json.loads(stored.text)
+    known[name] = Change(visit.session.caller.name, visit.now, before)
+    visit.store.compare_and_set(KIND, queue.name, json.dumps(known), 0 if stored is None else stored.version)
+
+
+def value_of(name: str, text: str) -> Any:
+    """Return the value of a setting as a person writes it. Raises InvalidInput."""
+    if name not in HELP:
+        raise InvalidInput(f"the setting {name[:40]!r} can't be changed here")
+    given = text.strip()
+    if given.lower() in ("", "none"):
+        if name in _NEVER_NONE:
+            raise InvalidInput(f"{name} needs a value")
+        return None
+    if name in _DURATIONS:
+        return duration(given, name)
+    if name == "dead_letter":
+        return given
+    try:
+        return float(given) if name == "max_rate" else int(given)
+    except ValueError:
+        raise InvalidInput(f"{name} is a number, not {given[:40]!r}") from None
+
+
+def text_of(name: str, value: Any) -> str:
+    """Return the value of a setting as it is written into the form."""
+    if value is None:
+        return "none"
+    if isinstance(value, float):
+        return f"{value:g}s" if name in _DURATIONS else f"{value:g}"
+    return str(value)
+
+
+def _changes(text: str) -> dict[str, Change]:
+    return {name: Change(*row) for name, row in json.loads(text).items()}

@@ -1,0 +1,71 @@
+"""Parts of the page of one queue: tenants, errors, partitions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final, NamedTuple
+
+from stanchion.context.context import Context
+from stanchion.ops.web.reads.errors import Group, groups_of
+from stanchion.ops.web.reads.lists import page_of
+from stanchion.partitions.store import PartitionedStore
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.query import Condition, Query
+
+READY: Final = 5000
+"""Ready jobs that are looked at for tenants, those that are due first."""
+
+DEAD: Final = 500
+"""Dead jobs of a queue that are looked at for errors, the newest."""
+
+SHOWN: Final = 8
+
+
+class Tenant(NamedTuple):
+    """A tenant, its ready jobs, and their share in percent; the name is None for all others together."""
+
+    name: str | None
+    jobs: int
+    share: float
+
+
+class Tenants(NamedTuple):
+    """The tenants with most ready jobs; `others`: tenants besides; `whole`: all ready jobs were looked at."""
+
+    rows: list[Tenant]
+    others: int
+    whole: bool
+
+
+class Errors(NamedTuple):
+    """The errors that ended most jobs; `jobs`: those looked at; `whole`: these are all."""
+
+    groups: list[Group]
+    jobs: int
+    whole: bool
+
+
+def tenants_of(store: Store, queue: str) -> Tenants:
+    """Return who has ready jobs in a queue; no rows where no job has a tenant."""
+    where = (Condition("queue", "=", queue), Condition("state", "=", "ready"))
+    page = store.select(Query("live", where, order="due", columns=("tenant",), limit=READY))
+    counts = Counter(name for (name,) in page.rows if name is not None)
+    total, top = len(page.rows), counts.most_common(SHOWN)
+    rows = [Tenant(name, jobs, 100 * jobs / total) for name, jobs in top]
+    rest = total - sum(jobs for _, jobs in top)
+    if rows and rest:
+        rows.append(Tenant(None, rest, 100 * rest / total))
+    return Tenants(rows, len(counts) - len(top), page.next is None)
+
+
+def errors_of(context: Context, store: Store, queue: str, now: int) -> Errors:
+    """Return what ended the newest dead jobs of a queue."""
+    where = (Condition("queue", "=", queue), Condition("state", "=", "dead"))
+    found = page_of(context, store, Query("history", where), now, None, DEAD)
+    groups = groups_of(found.jobs)
+    return Errors(groups[:SHOWN], len(found.jobs), found.next is None)
+
+
+def partitions_of(store: Store, queue: str) -> tuple[str, ...]:
+    """Return the physical queues of a partitioned queue; none of another one. Reads nothing."""
+    return store.partitions_of(queue) if isinstance(store, PartitionedStore) else ()

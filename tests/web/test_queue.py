@@ -1,0 +1,125 @@
+"""The parts of the page of one queue: errors, tenants, partitions, settings, a push by hand."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from stanchion import Push, Stanchion
+from stanchion.errors import InvalidInput
+from stanchion.ops.web.acts.settings import value_of
+from stanchion.ops.web.reads import queue_parts
+from stanchion.ops.web.site import Site
+from stanchion.stores.registry import open_store
+from tests.web.attacks import SECRET
+from tests.web.conftest import READ, Browser, site_of
+
+
+class TestParts:
+    def test_its_errors_are_grouped_and_lead_to_a_retry(self, browser: Browser) -> None:
+        text = browser.get("/queues/payments").text
+        assert "Of all dead jobs in history" in text
+        assert "/bulk?act=retry&amp;state=dead&amp;queue=payments&amp;task=payments.capture&amp;error=" in text
+        assert SECRET not in text
+
+    def test_tenants_are_shown_with_their_share(self, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+        text = browser.get("/queues/orders").text
+        assert "Ready jobs by tenant" in text
+        assert re.search(r">t0</a>.*?15 %</td><td class=\"num\">9</td>", text, re.DOTALL)
+        monkeypatch.setattr(queue_parts, "SHOWN", 2)
+        text = browser.get("/queues/orders").text
+        assert "all others" in text
+        assert "5 other tenants · of all ready jobs" in text
+        monkeypatch.setattr(queue_parts, "READY", 10)
+        assert "of the first 5,000 ready jobs" in browser.get("/queues/orders").text
+        assert "Ready jobs by tenant" not in browser.get("/queues/mail").text
+
+    def test_partitions_are_listed(self) -> None:
+        app = Stanchion(store=open_store("memory://"))
+        app.queue("wide", partitions=4).push_many([Push({"n": number}) for number in range(40)])
+        site = site_of(app)
+        text = Browser(site).get("/queues/wide").text
+        assert text.count('<th scope="row">wide') == 5  # itself among them
+        assert "wide has 40 ready jobs and no worker" in text
+        site.close()
+        app.close()
+
+    def test_a_queue_that_has_just_been_made_has_a_page(self, browser: Browser, app: Stanchion) -> None:
+        browser.get("/queues/mail")
+        app.queue("new").push({})
+        assert "new has 1 ready job and no worker" in browser.get("/queues/new").text
+
+
+class TestSettings:
+    def test_one_is_changed_with_who_changed_it(self, browser: Browser, app: Stanchion) -> None:
+        assert 'value="none"' in browser.get("/set/orders?setting=max_rate").text
+        assert (
+            browser.submit("/set/orders", setting="max_rate", value="30", note="the <provider> asks").status_code == 303
+        )
+        assert app.queue("orders").settings.max_rate == 30
+        text = browser.get("/queues/orders").text
+        assert '<b>30 a second</b> <small class="soft">local,' in text
+        assert "before: none" in text
+        assert "none → 30: the &lt;provider&gt; asks" in browser.get("/audit").text
+        browser.submit("/set/orders", setting="max_rate", value="none")
+        assert app.queue("orders").settings.max_rate is None
+
+    @pytest.mark.parametrize(
+        ("setting", "value"),
+        [("max_rate", "fast"), ("max_running", "1.5"), ("lease", "none"), ("history_ttl", "soon"), ("paused", "true"),
+         ("lanes", "-4"), ("name", "x")],
+    )  # fmt: skip
+    def test_a_wrong_value_changes_nothing(self, browser: Browser, app: Stanchion, setting: str, value: str) -> None:
+        before = app.queue("orders").settings
+        assert browser.submit("/set/orders", setting=setting, value=value).status_code == 400
+        assert app.queue("orders").settings == before
+
+    def test_values_are_as_people_write_them(self) -> None:
+        assert value_of("history_ttl", "7d") == 7 * 86_400
+        assert value_of("max_running", " 4 ") == 4
+        assert value_of("dead_letter", "none") is None
+        assert value_of("dead_letter", "letters") == "letters"
+        with pytest.raises(InvalidInput):
+            value_of("partitions", "4")
+
+    def test_who_reads_changes_and_pushes_nothing(self, guarded: Site) -> None:
+        browser = Browser(guarded)
+        browser.log_in(READ)
+        assert "change…" not in browser.get("/queues/orders").text
+        assert "Push a job" not in browser.get("/queues/orders").text
+        assert browser.get("/push/orders").status_code == 400
+        assert browser.submit("/set/orders", setting="max_rate", value="1").status_code == 403
+        assert browser.submit("/push/orders", payload="{}").status_code == 403
+
+
+class TestPush:
+    def pushed(self, browser: Browser, **fields: Any) -> str:
+        answer = browser.submit("/push/orders", **fields)
+        assert answer.status_code == 303, answer.text
+        return str(answer.headers["location"].rpartition("/")[2])
+
+    def test_a_payload_becomes_a_job(self, browser: Browser, app: Stanchion) -> None:
+        job = app.get(
+            self.pushed(browser, payload='{"n": [1, "<b>"]}', priority="interactive", tenant="t1", delay="5m")
+        )
+        assert job is not None
+        assert (job.queue, job.payload, job.tenant, job.state) == ("orders", {"n": [1, "<b>"]}, "t1", "scheduled")
+        assert job.priority >= 50
+        other = app.get(self.pushed(browser, payload="null", priority="-3", key="once"))
+        assert other is not None
+        assert (other.payload, other.priority, other.key) == (None, -3, "once")
+        assert ">push</td>" in browser.get("/audit").text
+
+    @pytest.mark.parametrize(
+        "fields", [{"payload": "{"}, {"payload": "1", "priority": "high"}, {"payload": "1", "delay": "soon"},
+                   {"payload": "1" * 40_000}, {"payload": "[" * 20_000}],
+    )  # fmt: skip
+    def test_a_wrong_one_is_shown_again(self, browser: Browser, app: Stanchion, fields: dict[str, str]) -> None:
+        before = app.queue("orders").size()
+        answer = browser.submit("/push/orders", note="a <note>", **fields)
+        assert answer.status_code == 400
+        assert 'value="a &lt;note&gt;"' in answer.text
+        assert 'role="alert"' in answer.text
+        assert app.queue("orders").size() == before
