@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
+from stanchion.core.durations import duration
 from stanchion.core.times import iso
 from stanchion.errors import InvalidInput
-from stanchion.ops.cli.console import given, human
+from stanchion.ops.cli.console import human
 from stanchion.ops.cli.console.output import Column, fitted, plain, state_cell
 
 
@@ -24,13 +25,13 @@ from stanchion.ops.cli.console.output import Column, fitted, plain, state_cell
     ],
 )
 def test_durations(text: str, seconds: float) -> None:
-    assert given.duration(text, "x") == seconds
+    assert duration(text, "x") == seconds
 
 
 @pytest.mark.parametrize("text", ["", " ", "soon", "5 parsecs", "-5", "1h30", "h", "1e3", "nan", "inf"])
 def test_bad_durations(text: str) -> None:
     with pytest.raises(InvalidInput, match="must be a duration"):
-        given.duration(text, "x")
+        duration(text, "x")
 
 
 @pytest.mark.parametrize(

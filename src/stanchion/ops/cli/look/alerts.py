@@ -15,8 +15,9 @@ from stanchion.alerts.verdict import shown
 from stanchion.alerts.watching.changes import Change, Changes
 from stanchion.alerts.watching.webhook import Webhook
 from stanchion.core.checks import whole
+from stanchion.core.durations import duration
 from stanchion.errors import InvalidInput
-from stanchion.ops.cli.console.given import duration, pairs
+from stanchion.ops.cli.console.given import pairs
 from stanchion.ops.cli.console.human import safe
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.session import Exit, Session, command

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
+from stanchion.core.durations import duration
 from stanchion.errors import InvalidInput, StanchionError
-from stanchion.ops.cli.console.given import duration
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.cli.look.frame import frame, snapshot_json

@@ -9,8 +9,9 @@ from typing import Annotated, Never
 import typer
 
 from stanchion.context.upkeep import Maintained
+from stanchion.core.durations import duration
 from stanchion.errors import StoreUnavailable
-from stanchion.ops.cli.console.given import duration, optional_duration
+from stanchion.ops.cli.console.given import optional_duration
 from stanchion.ops.cli.console.root import OPERATE, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
+from stanchion.core.durations import duration
 from stanchion.errors import InvalidInput
-from stanchion.ops.cli.console.given import duration
 from stanchion.ops.cli.console.human import age
 from stanchion.ops.cli.console.root import STORE, cli
 from stanchion.ops.cli.console.session import Exit, Session, command

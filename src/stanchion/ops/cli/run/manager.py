@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stanchion.core.checks import whole
+from stanchion.core.durations import duration
 from stanchion.errors import InvalidInput, MissingExtra
 from stanchion.manager.server.address import advertised_address, listen_address
 from stanchion.manager.server.settings import Limits, ServerSettings, tls_of
 from stanchion.manager.server.tokens import Caller, Tokens, token_of, tokens_in
-from stanchion.ops.cli.console.given import duration
 from stanchion.ops.cli.console.root import RUN, cli
 from stanchion.ops.cli.console.session import Session, command
 from stanchion.ops.cli.run.worker import HealthHost, HealthPort, Metrics, StoreMetrics, refuse_level

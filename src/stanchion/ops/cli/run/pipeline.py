@@ -11,11 +11,12 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from stanchion.core.durations import duration
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput, MissingExtra, StanchionError
 from stanchion.jobs.job import JobState
 from stanchion.ops.cli.console.drawing import GraphFormat, checked_format, print_graph
-from stanchion.ops.cli.console.given import duration, optional_duration
+from stanchion.ops.cli.console.given import optional_duration
 from stanchion.ops.cli.console.human import age, one_line, rate
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell, fitted
 from stanchion.ops.cli.console.root import RUN, cli

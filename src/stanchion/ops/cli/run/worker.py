@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from stanchion.core.durations import duration
 from stanchion.errors import InvalidInput
-from stanchion.ops.cli.console.given import duration, names, optional_duration
+from stanchion.ops.cli.console.given import names, optional_duration
 from stanchion.ops.cli.console.root import RUN, cli
 from stanchion.ops.cli.console.session import Exit, Session, command, load_app
 

@@ -13,8 +13,8 @@ from rich.text import Text
 from stanchion.app import Stanchion
 from stanchion.copying.transfer import SETTLE, Copied, Transfer, Watcher
 from stanchion.core.checks import checked_name
+from stanchion.core.durations import duration
 from stanchion.errors import InvalidInput, SchemaMismatch
-from stanchion.ops.cli.console.given import duration
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, Output, count_cell
 from stanchion.ops.cli.console.root import STORE, cli
 from stanchion.ops.cli.console.session import Exit, Session, command, refuse_missing_file

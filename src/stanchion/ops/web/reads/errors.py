@@ -111,6 +111,13 @@ def read_errors(context: Context, store: Store, wanted: JobFilter, now: int) -> 
     return Errors(ordered, len(dead.jobs), dead.next is None, bool(by_queue))
 
 
+def dead_groups(jobs: Iterable[Job]) -> list[Group]:
+    """Return the groups of these dead jobs, the largest first."""
+    found: dict[str, Group] = {}
+    _add_dead(found, jobs)
+    return sorted(found.values(), key=lambda one: (-one.dead, one.key))
+
+
 def _beyond_tallies(wanted: JobFilter) -> bool:
     return any((wanted.tenant, wanted.band, wanted.since, wanted.until, wanted.text))
 

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from stanchion.context.context import Context
-from stanchion.ops.web.reads.errors import Group, groups_of
+from stanchion.ops.web.reads.errors import Group, dead_groups
 from stanchion.ops.web.reads.lists import page_of
 from stanchion.partitions.store import PartitionedStore
 from stanchion.stores.protocol import Store
@@ -62,7 +62,7 @@ def errors_of(context: Context, store: Store, queue: str, now: int) -> Errors:
     """Return what ended the newest dead jobs of a queue."""
     where = (Condition("queue", "=", queue), Condition("state", "=", "dead"))
     found = page_of(context, store, Query("history", where), now, None, DEAD)
-    groups = groups_of(found.jobs)
+    groups = dead_groups(found.jobs)
     return Errors(groups[:SHOWN], len(found.jobs), found.next is None)
 
 
