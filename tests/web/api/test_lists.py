@@ -269,7 +269,8 @@ def test_flows_and_pipelines_are_shown(client: Client, fresh: Stanchion) -> None
 
     handle = chain(one.s(), group([one.s(), one.s()]), one.s()).enqueue()
     flow = client.asks("getFlow", f"flows/{handle.id}")
-    assert (flow["state"], flow["flow"]["kind"]) == ("running", "chain")
+    assert (flow["state"], flow["flow"]["kind"], flow["size"]) == ("running", "chain", 4)
+    assert [one["id"] for one in client.asks("listFlows", "flows")["items"]] == [handle.id]
     pipeline = fresh.pipeline("etl")
 
     @pipeline.station("load")
@@ -277,7 +278,10 @@ def test_flows_and_pipelines_are_shown(client: Client, fresh: Stanchion) -> None
         return item
 
     assert [one["name"] for one in client.asks("listPipelines", "pipelines")["items"]] == ["etl"]
-    assert client.asks("getPipeline", "pipelines/etl")["stations"][0]["station"] == "load"
+    client.asks("pushJobs", "queues/etl.load/jobs", {"jobs": [{"payload": 1}]})
+    assert client.asks("getPipeline", "pipelines/etl")["stations"][0]["name"] == "load"
+    client.asks("pausePipeline", "pipelines/etl/pause", {"note": "why"})
+    assert fresh.queue("etl.load").settings.paused
 
 
 def test_a_token_may_do_what_its_role_says(guarded: Site, app: Stanchion) -> None:

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from stanchion.app import Stanchion
 from stanchion.ops.web.access.callers import Token, Tokens
 from stanchion.ops.web.access.headers import SECURITY, policy
-from stanchion.ops.web.api.asgi import api
+from stanchion.ops.web.api.asgi import api, missing
 from stanchion.ops.web.door import Door
 from stanchion.ops.web.events import Events
 from stanchion.ops.web.pages import (
@@ -126,7 +126,10 @@ def _routes(door: Door) -> list[Route]:
     ]
 
 
-def _missing(_: Request, error: Exception) -> Response:
+def _missing(request: Request, error: Exception) -> Response:
+    base = str(request.scope.get("root_path", "")).rstrip("/")
+    if str(request.scope["path"]).removeprefix(base).startswith("/api/"):  # such as with a line feed in its path
+        return missing(request, error, f"{base}/api/v1")
     return PlainTextResponse("there is no such page\n", getattr(error, "status_code", 404))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -20,7 +19,7 @@ from stanchion.ops.web.api.document import document
 from stanchion.ops.web.api.entry import Entry, base_of
 from stanchion.ops.web.api.operation import Answer, Call, Operation, Shared
 from stanchion.ops.web.api.problems import Problem, answer_of
-from stanchion.ops.web.api.routes import about, bulk, jobs, outcomes, parts, push, queues, watch
+from stanchion.ops.web.api.routes import about, bulk, graphs, jobs, outcomes, parts, push, queues, watch
 from stanchion.ops.web.api.schemas.answers import ANSWERS
 from stanchion.ops.web.api.schemas.filters import FILTERS
 from stanchion.ops.web.api.schemas.requests import BODIES
@@ -43,6 +42,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
     *bulk.OPERATIONS,
     *watch.OPERATIONS,
     *parts.OPERATIONS,
+    *graphs.OPERATIONS,
     *about.OPERATIONS,
     Operation("GET", "/openapi.json", "getDocument", "about", "This document.", "Document", described),
 )
@@ -62,10 +62,14 @@ def api(site: Site) -> ASGIApp:
 
 
 def _missing(request: Request, error: Exception) -> Response:
+    return missing(request, error, base_of(request))
+
+
+def missing(request: Request, error: Exception, base: str) -> Response:
+    """Answer a request below /api that no operation is for. `base`: the path of the API."""
     assert isinstance(error, HTTPException)  # noqa: S101 - the only kind that this is for
-    path = re.sub(r"[^\x20-\x7e]", "?", request.url.path)[:200]
     if error.status_code == 405:
         problem = Problem("method-not-allowed", headers=error.headers)
     else:
-        problem = Problem("not-found", f"there is no {path}; see openapi.json for what there is")
-    return answer_of(problem, base_of(request), request.url.path)
+        problem = Problem("not-found", "there is no such address; see openapi.json for those that there are")
+    return answer_of(problem, base, request.url.path)

@@ -67,6 +67,8 @@ class JobFilter:
             chosen = tuple(dict.fromkeys(JobState(state) for state in states if state))
         except ValueError:
             raise InvalidInput(f"a state is one of {', '.join(JobState)}") from None
+        if "\0" in known["text"]:
+            raise InvalidInput("a text to search for has no NUL")
         if known["text"] and not known["since"]:
             known["since"] = TEXT_SPAN
         return cls(states=chosen, **known)

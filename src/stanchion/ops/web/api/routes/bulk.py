@@ -32,7 +32,7 @@ def begin(call: Call) -> Answer:
     if ids:
         count, kind = len(ids), "exact"
     else:
-        wanted = filter_of(body["where"]).for_act(act)
+        wanted = filter_of(body["where"], "/where").for_act(act)
         where, matching = wanted.where, acts.matching(call.visit, wanted)
         count, kind = _counted(matching)
     if call.dry_run:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from stanchion.core.checks import checked_id
-from stanchion.errors import JobNotFound
+from stanchion.errors import InvalidInput, JobNotFound
 from stanchion.jobs import lookup
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.web.api.operation import Answer, Call, Operation
 from stanchion.ops.web.api.paging import limit_of, page, scope_of
-from stanchion.ops.web.api.problems import Problem
+from stanchion.ops.web.api.problems import Problem, Wrong
 from stanchion.ops.web.api.schemas.filters import DRY_RUN, FILTER, PAGING
 from stanchion.ops.web.api.shapes import job_shape, summary_shape
 from stanchion.ops.web.reads.filters import CANCELLED, RETRIED, JobFilter
@@ -21,8 +21,14 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.query import Query
 
 
-def filter_of(given: Mapping[str, Any]) -> JobFilter:
-    """Return the filter of a request. Raises InvalidInput."""
+def filter_of(given: Mapping[str, Any], at: str | None = None) -> JobFilter:
+    """Return the filter of a request. `at`: where it is in the body; None: in the URL. Raises Problem, InvalidInput."""
+    for name in ("since", "until"):
+        try:
+            JobFilter.of({name: given.get(name, "")})
+        except InvalidInput as error:
+            place = {"parameter": name} if at is None else {"pointer": f"{at}/{name}"}
+            raise Problem("invalid", f"{name}: {error}", [Wrong(str(error), **place)]) from None
     names = {name: value for name, value in given.items() if name in FILTER and name != "state"}
     return JobFilter.of(names, given.get("state", ()))
 

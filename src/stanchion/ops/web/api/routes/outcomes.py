@@ -25,7 +25,7 @@ from stanchion.ops.web.site import Site
 WAITING_MAX: Final = 2000
 """Requests of a process that wait for jobs."""
 
-LOOKS: Final = 0.5
+LOOKS: Final = 2.0
 """Seconds between looks whether the server stops."""
 
 

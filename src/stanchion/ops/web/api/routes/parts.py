@@ -1,4 +1,4 @@
-"""Parts of the system: workers, managers, semaphores, schedules, streams, pipelines and flows."""
+"""Parts of the system: workers, managers, semaphores and schedules."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from stanchion.core.checks import checked_id, checked_name
+from stanchion.core.checks import checked_name
 from stanchion.core.partition_names import logical_name
 from stanchion.core.times import iso
 from stanchion.cron.schedule import Schedule
-from stanchion.flows.tree import FlowPart
 from stanchion.ops.web.api.operation import Answer, Call, Operation, time_text
 from stanchion.ops.web.api.paging import named_page
 from stanchion.ops.web.api.problems import Problem
@@ -24,13 +23,6 @@ from stanchion.stores.records.query import Condition, Order, Query
 from stanchion.stores.records.queues import SemaphoreRow
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.slots import semaphore_slot
-from stanchion.streams.operate import StreamInfo, streams
-
-DEEPEST = 30
-"""Parts within parts of a flow that are shown."""
-
-MEMBERS_MAX = 1000
-"""Jobs of a flow that are shown."""
 
 
 def workers(call: Call) -> Answer:
@@ -140,54 +132,6 @@ def _utc(at: datetime | None) -> str | None:
     return None if at is None else iso(at.astimezone(UTC))
 
 
-def all_streams(call: Call) -> Answer:
-    """Answer with a page of streams."""
-
-    def shape(one: StreamInfo) -> dict[str, Any]:
-        error = None if one.error is None else call.visit.site.redaction.text(one.error)
-        return {**one._asdict(), "last_beat": time_text(one.last_beat), "error": error}
-
-    return named_page(call, "streams", streams(call.visit.store), lambda one: one.name, shape)
-
-
-def pipelines(call: Call) -> Answer:
-    """Answer with the pipelines of the app that this server was started with."""
-    known = call.visit.site.app.pipelines
-    return named_page(
-        call, "pipelines", [*known], lambda name: name, lambda name: {"name": name, "stations": [*known[name].stations]}
-    )
-
-
-def pipeline(call: Call) -> Answer:
-    """Answer with a pipeline and its stations."""
-    found = call.visit.site.app.pipelines.get(call.path("name"))
-    if found is None:
-        raise Problem("not-found", "this server knows no such pipeline: start it with --app module:app")
-    status = found.status()
-    stations = [one.as_json() for one in status.stations]
-    for one in stations:
-        del one["rate"]
-    content = {"name": found.name, "dead_letters": status.dead_letters, "stations": stations}
-    return Answer({**content, "as_of": time_text(status.at)})
-
-
-def flow(call: Call) -> Answer:
-    """Answer with a flow as a tree."""
-    handle = call.visit.site.app.flow(checked_id(call.path("id"), "the id of a flow"))
-    tree = handle.graph(MEMBERS_MAX)
-    return Answer({"id": handle.id, "state": str(handle.state), "flow": _part(tree, DEEPEST), "as_of": call.as_of})
-
-
-def _part(part: FlowPart, depth: int) -> dict[str, Any]:
-    same = ("id", "kind", "state", "label", "ended", "size")
-    return {
-        **{name: getattr(part, name) for name in same},
-        "open": part.is_open,
-        "members": [_part(one, depth - 1) for one in part.members] if depth else [],
-        "on_failure": None if part.on_failure is None else _part(part.on_failure, 0),
-    }
-
-
 def _list(path: str, act: str, summary: str, result: str, run: Callable[[Call], Answer]) -> Operation:
     return Operation("GET", path, act, "parts", summary, result, run, query=PAGING, problems=("foreign-cursor",))
 
@@ -209,9 +153,4 @@ OPERATIONS = [
     _of_schedule("pause", "Skip the ticks of a schedule from now on.", Schedule.pause),
     _of_schedule("resume", "Fire the ticks of a schedule again.", Schedule.resume),
     _of_schedule("run", "Enqueue the job of a schedule now.", Schedule.trigger),
-    _list("/streams", "listStreams", "List streams of Spark.", "StreamPage", all_streams),
-    _list("/pipelines", "listPipelines", "List the pipelines that this server knows.", "PipelinePage", pipelines),
-    Operation("GET", "/pipelines/{name:path}", "getPipeline", "parts", "Show the stations of a pipeline.", "Pipeline",
-              pipeline),
-    Operation("GET", "/flows/{id}", "getFlow", "parts", "Show a flow as a tree of its parts.", "Flow", flow),
 ]  # fmt: skip

@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from stanchion.core.times import iso, micros
-from stanchion.errors import InvalidInput
 from stanchion.ops.web.acts import on_it
 from stanchion.ops.web.api.operation import Answer, Call, Operation, time_text
 from stanchion.ops.web.api.paging import limit_of, named_page, page, scope_of
+from stanchion.ops.web.api.problems import Problem, Wrong
 from stanchion.ops.web.api.routes.jobs import filter_of
 from stanchion.ops.web.api.schemas.filters import FILTER, PAGING
 from stanchion.ops.web.api.schemas.kinds import name, text, whole
@@ -73,9 +73,10 @@ def _time(query: Any, key: str, otherwise: int) -> int:
     try:
         found = datetime.fromisoformat(query[key])
     except ValueError:
-        raise InvalidInput(f"{key} is a time in ISO 8601, not {query[key][:40]!r}") from None
-    if found.utcoffset() is None:
-        raise InvalidInput(f"{key} needs a time zone, such as Z at its end")
+        found = None
+    if found is None or found.utcoffset() is None:
+        detail = f"is a time in ISO 8601 with a time zone, such as 2026-11-26T03:12:40Z, not {query[key][:40]!r}"
+        raise Problem("invalid", f"{key} {detail}", [Wrong(detail, parameter=key)])
     return micros(found)
 
 

@@ -49,6 +49,11 @@ def seconds(about: str = "", **more: Any) -> Schema:
     return of("number", about, **{"minimum": 0, "maximum": LONGEST_DELAY, **more})
 
 
+def decimal(about: str = "", least: float | None = 0) -> Schema:
+    """Return a schema of numbers."""
+    return of("number", about, **({} if least is None else {"minimum": least}))
+
+
 def flag(about: str = "") -> Schema:
     """Return a schema of booleans."""
     return of("boolean", about)
