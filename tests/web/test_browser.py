@@ -198,6 +198,35 @@ def test_keys_lead_to_pages(chromium: Browser, served: Served) -> None:
         expect(page).to_have_url(f"{served.url}/workers")
 
 
+def test_keys_tick_rows_and_are_explained_and_turned_off(chromium: Browser, served: Served) -> None:
+    with opened(chromium) as (page, said):
+        page.goto(served.url + "/jobs?queue=mail&state=ready")
+        page.keyboard.press("?")
+        expect(page.get_by_role("heading", name="Keys")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("heading", name="Keys")).to_be_hidden()
+        for key in ("j", "x", "j", "j", "Shift+X"):
+            page.keyboard.press(key)
+        expect(page.locator(".pick:checked")).to_have_count(3)
+        page.keyboard.press("c")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Cancel 3 jobs?")
+        page.goto(served.url + "/more")
+        page.get_by_role("button", name="Turn keys off").click()
+        expect(page.get_by_role("button", name="Turn keys on")).to_be_visible()
+        page.wait_for_load_state()
+        page.keyboard.press("?")
+        page.keyboard.press("g")
+        page.keyboard.press("w")
+        expect(page).to_have_url(f"{served.url}/more")
+        page.get_by_role("button", name="Turn keys on").click()
+        expect(page.get_by_role("button", name="Turn keys off")).to_be_visible()
+        page.wait_for_load_state()
+        page.keyboard.press("g")
+        page.keyboard.press("m")
+        expect(page).to_have_url(f"{served.url}/managers")
+        assert said == []
+
+
 def test_odd_names_have_pages(chromium: Browser, served: Served) -> None:
     name = "a/b c?d#e%f"
     served.app.queue(name).push({})

@@ -66,7 +66,17 @@ def pages_of(app: Stanchion) -> list[str]:
         *(f"/flows/{flow}" for flow in flows_of(app)),
         *("/pipelines", "/pipelines/flights", "/pause-pipeline/flights", "/resume-pipeline/flights"),
         *("/streams", f"/streams/release/{quote('flights.long <b>', safe='')}"),
-        *("/managers", "/workers", "/schedules", "/semaphores", "/semaphores/psp", "/report", "/audit", "/more"),
+        *(
+            "/managers",
+            "/workers",
+            "/schedules",
+            "/semaphores",
+            "/semaphores/psp",
+            "/report",
+            "/runbook",
+            "/audit",
+            "/more",
+        ),
         f"/schedules/run/{quote('<b>nightly</b>', safe='')}",
     ]
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import get_args
 
 import pytest
 
+from stanchion.alerts.records import Rule
+from stanchion.alerts.thresholds import RUNBOOK
 from stanchion.ops.web.asgi import STATIC
-from stanchion.ops.web.show import words
+from stanchion.ops.web.show import runbook, words
 from stanchion.ops.web.show.foreign import SHOWN, pretty, visible
 from stanchion.ops.web.show.redaction import HIDDEN, Redaction
 from stanchion.ops.web.show.templating import FOLDER, query
@@ -117,3 +120,20 @@ def test_vendored_scripts_are_those_of_the_registry() -> None:
     known = dict(line.split()[::-1] for line in (STATIC / "vendor" / "SHA256SUMS").read_text().splitlines())
     found = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in (STATIC / "vendor").glob("*.js")}
     assert found == known
+
+
+class TestRunbook:
+    def test_each_rule_has_a_section(self) -> None:
+        assert {section.name for section in runbook.sections()} == set(get_args(Rule))
+
+    def test_alerts_lead_to_it_or_to_an_address(self) -> None:
+        assert runbook.link_of(f"{RUNBOOK}#age") == "/runbook#age"
+        assert runbook.link_of("https://wiki.example/alerts#age") == "https://wiki.example/alerts#age"
+        assert runbook.link_of("javascript:alert(1)#age") == ""
+
+    def test_code_links_and_lists_are_marked_up(self) -> None:
+        (age,) = (section for section in runbook.sections() if section.name == "age")
+        text = str(age.parts)
+        assert "<code>stanchion top</code>" in text
+        assert '<a href="#run-time">run-time</a>' in text
+        assert len(age.parts[0][1]) == 3

@@ -84,6 +84,8 @@ def _routes(door: Door) -> list[Route]:
         Route("/logout", page(frame.log_out, open_to_all=True), methods=["POST"]),
         Route("/theme", page(frame.choose_theme, open_to_all=True), methods=["POST"]),
         Route("/more", page(frame.more)),
+        Route("/keys", page(frame.choose_keys, open_to_all=True), methods=["POST"]),
+        Route("/runbook", page(frame.runbook)),
         Route("/queues", page(queues.every)),
         Route("/pause/{name:path}", page(queue.ask_pause)),
         Route("/pause/{name:path}", page(queue.pause), methods=["POST"]),

@@ -14,7 +14,7 @@ from stanchion.errors import InvalidInput
 from stanchion.ops.web.access.guard import local_path
 from stanchion.ops.web.access.session import Session
 from stanchion.ops.web.record.audit import Entry
-from stanchion.ops.web.show.shell import THEME_COOKIE, THEMES, Shell
+from stanchion.ops.web.show.shell import KEYS_COOKIE, THEME_COOKIE, THEMES, Shell
 from stanchion.ops.web.show.templating import segment
 from stanchion.ops.web.site import Site
 from stanchion.stores.protocol import Store
@@ -106,6 +106,7 @@ class Visit:
             logged_in=bool(self.site.tokens),
             store="" if now is None else self.site.label,
             theme=theme if theme in THEMES else THEMES[0],
+            keys=self.request.cookies.get(KEYS_COOKIE, "") != "off",
         )
 
     def to(self, path: str) -> Response:

@@ -14,6 +14,7 @@ from stanchion.ops.web.live.sampler import Sample
 from stanchion.ops.web.live.track import Rates
 from stanchion.ops.web.reads.hour import plots_of
 from stanchion.ops.web.record.audit import Entry
+from stanchion.ops.web.show.runbook import link_of
 from stanchion.ops.web.show.templating import segment
 from stanchion.ops.web.show.words import plural
 from stanchion.ops.web.visit import Visit
@@ -80,6 +81,7 @@ def show(visit: Visit) -> Response:
         read_at=sample.monitor.at,
         changes=[one for one in changes if one.at > visit.now - DAY][:CHANGES_SHOWN],
         told=_told,
+        runbook_of=link_of,
     )
 
 
@@ -114,6 +116,9 @@ def _shown(alert: Alert, on_it: tuple[str, int] | None) -> Shown:
         "semaphore": (f"/semaphores/{name}", "See the semaphore"),
         "schedule": ("/schedules", "See the schedules"),
         "task": (f"/jobs?task={name}", "See its jobs"),
+        "stream": ("/streams", "See the streams"),
+        "pipeline": (f"/pipelines/{name}", "See the pipeline"),
+        "manager": ("/managers", "See the managers"),
     }
     link, text = links.get(alert.kind, ("", ""))
     if alert.kind == "queue" and alert.rule == "dead-letters":

@@ -50,6 +50,7 @@ TABS: Final = (
 
 THEMES: Final = ("auto", "light", "dark")
 THEME_COOKIE: Final = "stanchion-theme"
+KEYS_COOKIE: Final = "stanchion-keys"
 
 MARKS: Final = frozenset({*JobState, "needs", "risk"})
 
@@ -68,6 +69,7 @@ class Shell:
     logged_in: bool
     store: str
     theme: str
+    keys: bool
     navigation = NAVIGATION
     tabs = TABS
 

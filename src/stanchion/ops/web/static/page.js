@@ -8,8 +8,9 @@
   /* A page is fetched again, in place, while nobody is in the middle of something on it: after each sample of the
      server where it hears of them, else every 15 s. A hidden tab closes its stream. */
   const live = document.getElementById("live");
+  let paused = false;
   const held = () =>
-    main.querySelector(".pick:checked, form:focus-within input, details[open]") !== null ||
+    paused || main.querySelector(".pick:checked, form:focus-within :is(input, textarea), details[open]") !== null ||
     String(document.getSelection()) !== "";
   const say = (state, how) => {
     live.dataset.state = state;
@@ -49,24 +50,54 @@
     if (button) navigator.clipboard.writeText(button.dataset.copy).then(() => { button.textContent = "Copied"; });
   });
 
-  /* Keys: / search, g and a letter for a page, j and k for rows. */
-  const pages = { o: "/", e: "/errors", j: "/jobs", q: "/queues", w: "/workers", s: "/schedules", a: "/audit" };
+  /* Keys, unless they are turned off; see the dialog that ? shows. */
+  if (document.body.dataset.keys === "off") return;
+  const pages = {
+    o: "/", e: "/errors", j: "/jobs", q: "/queues", f: "/flows", p: "/pipelines", s: "/schedules", w: "/workers",
+    m: "/managers", t: "/streams", l: "/semaphores", r: "/report", a: "/audit",
+  };
+  const help = document.getElementById("keys");
+  const rows = () => [...main.querySelectorAll("tbody th a, .links a")];
+  const press = (selector) => main.querySelector(selector)?.click();
   let going = false;
+  let ticked = null;
+  const step = (by) => {
+    const links = rows();
+    const place = links.indexOf(document.activeElement) + by;
+    if (links[place]) links[place].focus();
+  };
+  const tick = (range) => {
+    const boxes = [...main.querySelectorAll(".pick")];
+    const box = document.activeElement.closest("tr")?.querySelector(".pick");
+    if (!box) return;
+    box.checked = !box.checked;
+    const [from, to] = [boxes.indexOf(ticked), boxes.indexOf(box)].sort((one, other) => one - other);
+    if (range && from >= 0) for (const each of boxes.slice(from, to + 1)) each.checked = true;
+    ticked = box;
+  };
+  const keys = {
+    "/": () => document.querySelector(".search input").focus(),
+    "?": () => help.showModal(),
+    g: () => { going = true; },
+    j: () => step(1), k: () => step(-1), x: () => tick(false), X: () => tick(true),
+    r: () => press('button[name="act"][value="retry"], .actions a[href$="/retry"], .actions a[href*="act=retry"]'),
+    c: () => press('button[name="act"][value="cancel"], .actions a[href$="/cancel"]'),
+    p: () => press('.actions a[href*="/pause/"], .actions a[href*="/resume/"], .actions a[href*="-pipeline/"]'),
+    "[": () => press("a.newer"), "]": () => press("a.older"),
+    l: () => { paused = !paused; if (paused) say("plain", "Held, as of"); else refresh(); },
+    t: () => document.querySelector(".topbar .theme")?.click(),
+  };
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || help.open) return;
+    const act = going ? undefined : keys[event.key];
     if (going) {
-      const link = document.querySelector(`.rail a[href$="${pages[event.key] ?? "-"}"]`);
       going = false;
-      if (link) link.click();
-    } else if (event.key === "g") {
-      going = true;
-    } else if (event.key === "/") {
+      document.querySelector(`.rail a[href$="${pages[event.key] ?? "-"}"]`)?.click();
+    } else if (act) {
       event.preventDefault();
-      document.querySelector(".search input").focus();
-    } else if (event.key === "j" || event.key === "k") {
-      const links = [...main.querySelectorAll("tbody th a")];
-      const place = links.indexOf(document.activeElement) + (event.key === "j" ? 1 : -1);
-      if (links[place]) links[place].focus();
+      act();
+    } else if (event.key === "Escape") {
+      document.activeElement.blur();
     }
   });
 })();
