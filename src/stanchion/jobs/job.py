@@ -16,6 +16,7 @@ from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob, Push
 from stanchion.stores.rules.dead_letters import DEAD_AT, DEAD_FROM, is_letter
 from stanchion.stores.rules.jobs import created
 from stanchion.stores.rules.limits import limits_in
+from stanchion.stores.rules.slots import promise_of
 from stanchion.stores.rules.trail import entry_payload, passed, stops_of
 
 __all__ = ["Job", "JobState"]
@@ -132,6 +133,16 @@ class Job:
         return moment(self._row.enqueued_at)
 
     @property
+    def waits_since(self) -> datetime | None:
+        """Since when it waits for a slot, an order key or another job of its flow; None if it does not wait."""
+        return moment(self._row.waits_since) if self.state is JobState.WAITING else None
+
+    @property
+    def is_deferred(self) -> bool:
+        """True for a scheduled job that its rate has put off until `run_at`."""
+        return self.state is JobState.SCHEDULED and promise_of(self._row) is not None
+
+    @property
     def started_at(self) -> datetime | None:
         """When the last attempt started."""
         return moment(self._row.started_at)
@@ -176,7 +187,8 @@ class Job:
 
     @property
     def errors(self) -> list[dict[str, Any]]:
-        """The last errors: `attempt`, `at` (seconds since 1970), `error`, `group`, `traceback`.
+        """The last errors: `attempt`, `at` (seconds since 1970), `error`, `group`, `traceback`, and where they are
+        known `worker`, `started`, and `until`, when the job was due again.
 
         While the job is put off because workers do not know its task, the last one also has `times` and `since`.
         """

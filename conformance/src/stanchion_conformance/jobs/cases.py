@@ -29,6 +29,7 @@ from stanchion_conformance.jobs.pushing import TestLargeBatches, TestPop, TestPu
 from stanchion_conformance.jobs.ranks import TestHeads, TestMinRank
 from stanchion_conformance.jobs.renewals import TestProgress, TestRenewals
 from stanchion_conformance.jobs.scheduling import TestAWrongClockOfTheClient, TestDue, TestNextDue, wrong_clock
+from stanchion_conformance.jobs.stories import TestStories
 from stanchion_conformance.jobs.strange_names import TestStrangeNames
 from stanchion_conformance.jobs.tasks import TestEvents, TestHandles, TestTasks
 from stanchion_conformance.jobs.together import TestBatch, TestEndedElsewhere, TestSettle, TestTogetherInTransactions
@@ -101,6 +102,7 @@ __all__ = [
     "TestReplayOfWhatHasChanged",
     "TestRollback",
     "TestSettle",
+    "TestStories",
     "TestStrangeNames",
     "TestSuspended",
     "TestTasks",

@@ -1,9 +1,10 @@
 """The errors stored with a job: the last ten entries, as JSON.
 
-An entry has `attempt`, `at` (seconds since 1970), `error`, `group` (the key of its group, see `core.error_kinds`), and
-optionally `traceback`. A job is put off when the worker's code does not know its work. The entry of a job that was put
-off also has `times` and `since`: how often, and since when. It is a single entry, and the last one. A later failure
-gets an entry of its own; any other end of an attempt removes it.
+An entry has `attempt`, `at` (seconds since 1970), `error`, `group` (the key of its group, see `core.error_kinds`), and,
+where they are known, `traceback`, `worker`, `started` (when the attempt began) and `until` (when the job is due again):
+they cost no write of their own. A job is put off when the worker's code does not know its work. The entry of a job that
+was put off also has `times` and `since`: how often, and since when. It is a single entry, and the last one. A later
+failure gets an entry of its own; any other end of an attempt removes it.
 """
 
 from __future__ import annotations
@@ -37,9 +38,19 @@ def with_error(
     if group is None or not KEY.fullmatch(group):
         group = group_of(error, row.task)
     entry: dict[str, Any] = {"attempt": row.attempts, "at": now / SECOND, "error": error, "group": group, **fields}
+    if row.worker is not None:
+        entry["worker"] = row.worker
+    if row.started_at is not None:
+        entry["started"] = row.started_at / SECOND
     if traceback:
         entry["traceback"] = traceback
     return with_entries(row, [*entries_of(row), entry])
+
+
+def waiting_until(row: JobRow, run_at: int) -> JobRow:
+    """Return the job due at a time, which its last error entry tells."""
+    *before, last = entries_of(row)
+    return with_entries(row, [*before, {**last, "until": run_at / SECOND}])._replace(run_at=run_at)
 
 
 def put_off(row: JobRow, error: str, now: int) -> JobRow:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from stanchion.core.partition_names import logical_name
 from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState, NewJob, Redriven
@@ -11,7 +12,7 @@ from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Continue, E
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import NODE
 from stanchion.stores.rules.dead_letters import DEAD_FROM, headers_of_letter, unmarked, without_story
-from stanchion.stores.rules.error_entries import not_put_off, put_off, with_error
+from stanchion.stores.rules.error_entries import not_put_off, put_off, waiting_until, with_error
 from stanchion.stores.rules.jobs import (
     _HOLDS_NOTHING,
     Transition,
@@ -111,7 +112,7 @@ def lease_lost(
         return _dead(failed, queue, now)
     back = _unreserved(failed if begun else failed._replace(attempts=row.attempts - 1))
     if is_alone(back):
-        back = back._replace(run_at=now + int(max(0.0, delay(row, losses.charged - ALONE_FROM + 1)) * SECOND))
+        back = waiting_until(back, now + int(max(0.0, delay(row, losses.charged - ALONE_FROM + 1)) * SECOND))
     return Transition(back, "expired")
 
 
@@ -158,7 +159,9 @@ def _given_back(row: JobRow, outcome: Rollback, queue: QueueSettings, now: int) 
         row = row._replace(attempts=row.attempts - 1)
     if outcome.error is not None:
         failed = not outcome.refund
-        row = _failed(row, outcome, outcome.error, now) if failed else put_off(row, outcome.error, now)
+        again = failed and row.attempts < row.max_attempts and not row.cancel_requested
+        until = {"until": (now + int(outcome.delay * SECOND)) / SECOND} if again else {}
+        row = _failed(row, outcome, outcome.error, now, **until) if failed else put_off(row, outcome.error, now)
     elif outcome.delay or not outcome.refund:
         row = forgiven(not_put_off(row))  # a job given back at once, unharmed, may not have begun
     if row.cancel_requested:
@@ -225,8 +228,8 @@ def _cancelled(row: JobRow, reason: str, now: int) -> JobRow:
     return _finished(row, JobState.CANCELLED, now)
 
 
-def _failed(row: JobRow, outcome: Rollback | Bury, error: str, now: int) -> JobRow:
-    failed = with_error(row, error, outcome.traceback, now, outcome.group)
+def _failed(row: JobRow, outcome: Rollback | Bury, error: str, now: int, **fields: Any) -> JobRow:
+    failed = with_error(row, error, outcome.traceback, now, outcome.group, **fields)
     return failed._replace(failures=row.failures + 1)
 
 

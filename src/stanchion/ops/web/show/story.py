@@ -12,6 +12,7 @@ from stanchion.jobs.job import Job, JobState
 from stanchion.ops.web.show.foreign import cut
 from stanchion.ops.web.show.redaction import Redaction
 from stanchion.ops.web.show.words import duration
+from stanchion.telemetry.failures import LOST
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -57,6 +58,8 @@ def sentence(job: Job, waits_for: str | None) -> str:
         case JobState.WAITING:
             return f"waits for {waits_for}" if waits_for else "waits"
         case JobState.SCHEDULED:
+            if job.is_deferred:
+                return "is put off by its rate"
             return "backs off after a failed attempt" if job.failures else "is scheduled"
         case _:
             return "is ready"
@@ -74,11 +77,29 @@ def steps(job: Job, redaction: Redaction, waits_for: str | None) -> list[Step]:
 
 def _failures(job: Job, redaction: Redaction) -> Iterator[Step]:
     for entry in job.errors:
-        at = datetime.fromtimestamp(float(entry["at"]), UTC)
-        times = entry.get("times")
-        title = f"Put off {times} times: no worker knows its task" if times else f"Attempt {entry['attempt']} failed"
+        at, began, until = (_time(entry, name) for name in ("at", "started", "until"))
+        assert at is not None  # noqa: S101 - each entry has it
         error, trace = (redaction.text(cut(str(entry.get(name) or ""))) for name in ("error", "traceback"))
-        yield Step(at, "risk", title, error=error, traceback=trace)
+        took = duration((at - began).total_seconds()) if began and at >= began else ""
+        said = [f"On {entry['worker']}."] if entry.get("worker") else []
+        if until is not None:
+            wait = (until - at).total_seconds()
+            said.append(
+                f"Backed off for {duration(wait)}, until {until:%H:%M:%S}." if wait > 0 else "Ready again at once."
+            )
+        yield Step(at, "risk", _title(entry), " ".join(said), error, trace, took)
+
+
+def _title(entry: dict[str, Any]) -> str:
+    if times := entry.get("times"):
+        return f"Put off {times} times: no worker knows its task"
+    if "lost" in entry or str(entry.get("error", "")).startswith(LOST):
+        return f"Attempt {entry['attempt']} lost its worker" if entry.get("worker") else "Lost its lease"
+    return f"Attempt {entry['attempt']} failed"
+
+
+def _time(entry: dict[str, Any], name: str) -> datetime | None:
+    return datetime.fromtimestamp(float(entry[name]), UTC) if name in entry else None
 
 
 def _way(job: Job) -> Iterator[Step]:
@@ -108,9 +129,9 @@ def _last(job: Job, waits_for: str | None) -> Step | None:
         case JobState.RUNNING if started is not None:
             return Step(started, "running", f"Attempt {job.attempts} runs", on)
         case JobState.WAITING:
-            return Step(job.run_at, "waiting", f"Waits for {waits_for or 'a slot'}")
+            return Step(job.waits_since or job.run_at, "waiting", f"Parked: waits for {waits_for or 'a slot'}")
         case JobState.SCHEDULED:
-            return Step(job.run_at, "scheduled", "Due then")
+            return Step(job.run_at, "scheduled", "Put off by its rate until then" if job.is_deferred else "Due then")
         case _:
             return Step(job.run_at, "ready", "Due since then, and not taken yet") if job.failures else None
 
@@ -130,8 +151,10 @@ def life(job: Job, now: int) -> tuple[str, list[Piece]]:
         label = f"attempt {job.attempts}"
         pieces.append(Piece("running", min(left, 99.3), max(0.7, right - left), job.attempts, label))
     for entry in job.errors:
-        left = place(datetime.fromtimestamp(float(entry["at"]), UTC))
-        pieces.append(Piece("risk", min(left, 99.3), 0.7, None, f"attempt {entry['attempt']} failed"))
+        ended = place(datetime.fromtimestamp(float(entry["at"]), UTC))
+        left = place(_time(entry, "started") or datetime.fromtimestamp(float(entry["at"]), UTC))
+        width = max(0.7, ended - left)
+        pieces.append(Piece("risk", min(left, 99.3), width, None, f"attempt {entry['attempt']} failed"))
     until = "to its end" if job.finished_at else "until now"
     return f"{duration(whole)} from enqueue {until}", pieces
 

@@ -1,0 +1,92 @@
+"""The story of a job: what is stored with its attempts, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from stanchion import Job, Retry, Stanchion
+from stanchion.context.testing import Clock
+from stanchion.ops.web.show.redaction import Redaction
+from stanchion.ops.web.show.story import Step, life, sentence, steps
+from stanchion.queues.waiting import waits_for
+from stanchion.stores.records.claims import Claim
+from stanchion_conformance.harness import worker
+
+QUEUE = "work"
+
+
+@pytest.fixture
+def app() -> Iterator[Stanchion]:
+    app = Stanchion("memory://")
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def clock(app: Stanchion) -> Iterator[Clock]:
+    with app.testing() as clock:
+        yield clock
+
+
+def told(app: Stanchion, job_id: str) -> list[Step]:
+    job = app.get(job_id)
+    assert job is not None
+    return steps(job, Redaction(), waits_for(app.context, job_id))
+
+
+def test_an_attempt_has_its_worker_its_time_and_its_back_off(app: Stanchion, clock: Clock) -> None:
+    pushed = app.queue(QUEUE).push({})
+    (job,) = app.queue(QUEUE).reserve(holder="billing:1")
+    clock.advance(5)
+    job.rollback(delay=90, error=ValueError("no stock"))
+    due, failed, enqueued = told(app, pushed.id)
+    assert (failed.title, failed.took, failed.error) == ("Attempt 1 failed", "5.0 s", "ValueError: no stock")
+    assert failed.text.startswith("On billing:1. Backed off for 1 min 30 s, until ")
+    assert (due.title, due.at) == ("Due then", app.get(pushed.id).run_at)  # type: ignore[union-attr]
+    assert enqueued.title == "Enqueued in work"
+    pieces = life(app.get(pushed.id), app.store.now())[1]  # type: ignore[arg-type]
+    assert pieces[-1].width > 90
+
+
+def test_an_attempt_that_lost_its_worker_names_it(app: Stanchion, clock: Clock) -> None:
+    pushed = app.queue(QUEUE).push({})
+    store = app.store
+    store.beat([worker("host-7")])
+    assert len(store.claim(Claim(QUEUE, 1, "t+", worker="host-7")).rows) == 1
+    clock.advance(31)
+    store.recover()
+    (lost,) = [step for step in told(app, pushed.id) if step.mark == "risk"]
+    assert (lost.title, lost.text) == ("Attempt 1 lost its worker", "On host-7.")
+
+
+def test_a_parked_job_tells_since_when(app: Stanchion, clock: Clock) -> None:
+    first, second = (app.queue(QUEUE).push({}, order_key="customer-5512") for _ in range(2))
+    held = app.queue(QUEUE).reserve(2, lease=600)
+    assert [job.id for job in held] == [first.id]
+    since = app.store.now()
+    clock.advance(60)
+    found = app.get(second.id)
+    assert found is not None
+    step = told(app, second.id)[0]
+    assert step.title.startswith("Parked: waits for ")
+    assert first.id in step.title
+    assert abs((step.at.timestamp() * 1_000_000) - since) < 30_000_000
+    assert found.waits_since == step.at
+    held[0].commit()
+    assert app.get(second.id).waits_since is None  # type: ignore[union-attr]
+
+
+def test_a_dead_job_backs_off_no_more(app: Stanchion) -> None:
+    @app.task(name="ship", queue=QUEUE, retry=Retry.constant(0, max_attempts=2))
+    def ship(job: Job) -> None:
+        raise ValueError(f"attempt {job.attempt}")
+
+    handle = ship.enqueue()
+    app.drain()
+    dead, second, first, *_ = told(app, handle.id)
+    assert dead.mark == "dead"
+    assert "until" not in second.text
+    assert "Ready again at once." in first.text
+    assert sentence(app.get(handle.id), None) == "is dead after two attempts"  # type: ignore[arg-type]
