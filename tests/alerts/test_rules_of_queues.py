@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 
 from stanchion.alerts.snapshot import Snapshot, Window
+from stanchion.queues.pauses import Pause
 from stanchion.stores.records.queues import Counts
 from stanchion.stores.records.workers import CONSUMER, LaneRange
 from stanchion.stores.rules.slots import HOLDER_BOOST
 from tests.alerts.samples import ago, alerts, head, queue, seen, told, worker
 
 served = worker("mail")
+
+NOTED = Pause("ana", 1, "why")
 
 CASES: dict[str, tuple[Snapshot, list[tuple[str, str, str]]]] = {
     "nothing": (seen(), []),
@@ -65,6 +68,18 @@ CASES: dict[str, tuple[Snapshot, list[tuple[str, str, str]]]] = {
         seen(queue("mail", head(0, 86_400), paused=True), arrivals={"mail": 1}),
         [("now", "paused", "mail")],
     ),
+    "paused for a day with a note, and grows": (
+        seen(
+            queue("mail", head(0, 86_400), paused=True), arrivals={"mail": 1}, pauses={"mail": Pause("ana", 1, "why")}
+        ),
+        [("soon", "paused", "mail")],
+    ),
+    "paused for a day without a note, and grows": (
+        seen(
+            queue("mail", head(0, 86_400), paused=True), arrivals={"mail": 1}, pauses={"mail": NOTED._replace(note="")}
+        ),
+        [("now", "paused", "mail")],
+    ),
 }
 
 
@@ -108,3 +123,10 @@ def test_failed_attempts_since_some_minutes(totals: dict[str, Any], expected: li
     recent = Window(ago(300), {"mail": before})
     assert told(seen(queue("mail", totals=after), recent=recent)) == expected
     assert told(seen(queue("mail", totals=after))) == []
+
+
+def test_a_paused_queue_says_who_paused_it_and_why() -> None:
+    pause = Pause("ana", ago(7200), "the provider is down")
+    grows = seen(queue("mail", head(80, 9000), paused=True), arrivals={"mail": 3}, pauses={"mail": pause})
+    (alert,) = alerts(grows)
+    assert alert.evidence[-1] == "ana paused it 2 h ago: “the provider is down”"

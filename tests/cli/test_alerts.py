@@ -2,6 +2,7 @@ import json
 import threading
 
 from stanchion import Stanchion
+from stanchion.queues.pauses import pauses_of
 from tests.alerts.test_webhook import Receiver
 from tests.cli.conftest import Run
 
@@ -84,3 +85,21 @@ def test_a_store_that_is_not_there(run: Run) -> None:
     answer = run("alerts", "--url", "postgresql://nobody@127.0.0.1:1/none?connect_timeout=1")
     assert answer.code == 1
     assert answer.out.startswith("NOW   The store can't be used")
+
+
+def test_who_is_on_it(run: Run, app: Stanchion) -> None:
+    app.queue("mail").push(1)
+    assert run("alerts", "set", "no_worker=0.000001").code == 0
+    assert run("alerts", "on-it", "mail", "--who", "ana").out == "ana is on it: queue:mail\n"
+    assert "      ana is on it for 0" in run("alerts").out
+    assert "no alert is about 'other'" in run("alerts", "on-it", "other").err
+
+
+def test_a_pause_keeps_who_and_why(run: Run, app: Stanchion) -> None:
+    app.queue("mail").push(1)
+    run("pause", "mail", "--note", "the provider is down")
+    assert app.queue("mail").settings.paused
+    assert pauses_of(app.store, ["mail"])["mail"].note == "the provider is down"
+    assert "at most 300 characters" in run("pause", "mail", "--note", "x" * 301).err
+    run("resume", "mail")
+    assert pauses_of(app.store, ["mail"]) == {}

@@ -83,7 +83,7 @@ def test_a_dead_job_backs_off_no_more(app: Stanchion) -> None:
     def ship(job: Job) -> None:
         raise ValueError(f"attempt {job.attempt}")
 
-    handle = ship.enqueue()
+    handle = ship.enqueue()  # type: ignore[call-arg]
     app.drain()
     dead, second, first, *_ = told(app, handle.id)
     assert dead.mark == "dead"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stanchion.core.service_levels import BANDS, Band
+from stanchion.queues.pauses import Pause
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.managers import ManagerStatus
 from stanchion.stores.records.queues import Counts, Head, QueueSettings, QueueStats, SemaphoreRow
@@ -131,9 +132,9 @@ class Snapshot:
 
     `trouble`: why it could not be read; all else is empty then. `seconds`: the time that a single call took. `live`:
     the oldest live jobs; `whole`: they are all. `running`: the oldest. `ended`: how many of the newest finished jobs
-    were looked at for `dead`. `arrivals`: jobs that came to paused queues in the last five minutes.
-    `recent`, `hour`: totals of some minutes, and of about an hour ago.
-    `limits`: those stored for all processes.
+    were looked at for `dead`. `pauses`: who paused queues, and why. `arrivals`: jobs that came to paused queues in the
+    last five minutes. `recent`, `hour`: totals of some minutes, and of about an hour ago. `limits`: those stored for
+    all processes.
     """
 
     at: int = 0
@@ -147,6 +148,7 @@ class Snapshot:
     dead: tuple[DeadJob, ...] = ()
     put_off: tuple[PutOff, ...] = ()
     arrivals: dict[str, int] = field(default_factory=dict)
+    pauses: dict[str, Pause] = field(default_factory=dict)
     semaphores: tuple[SemaphoreSample, ...] = ()
     streams: tuple[StreamSample, ...] = ()
     schedules: tuple[ScheduleSample, ...] = ()

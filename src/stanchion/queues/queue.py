@@ -33,6 +33,7 @@ from stanchion.jobs.job import FreshJob, Job, JobState
 from stanchion.jobs.options import Push, PushOptions, checked
 from stanchion.jobs.reservation import Reservation
 from stanchion.jobs.search import PageOptions
+from stanchion.queues import pauses
 from stanchion.queues.batch import Batch
 from stanchion.queues.consumer import Consumer
 from stanchion.queues.purging import purge
@@ -263,13 +264,13 @@ class Queue:
         seconds = None if older_than is None else seconds_of(older_than, "older_than")
         return purge(self.context.fresh_store, self.name, seconds)
 
-    def pause(self) -> None:
-        """Stop handing out jobs, in all processes; running jobs finish."""
-        self.context.fresh_store.configure(self.name, {"paused": True})
+    def pause(self, note: str = "", who: str = "") -> None:
+        """Stop handing out jobs, in all processes; running jobs finish. `note`: why, and until when; `who` says so."""
+        pauses.pause(self.context.fresh_store, self.name, note, who)
 
     def resume(self) -> None:
         """Hand out jobs again."""
-        self.context.fresh_store.configure(self.name, {"paused": False})
+        pauses.resume(self.context.fresh_store, self.name)
 
     def configure(self, **settings: Any) -> QueueSettings:
         """Store settings: max_rate, max_running, lanes, lanes_per_tenant, history_ttl, dead_letter, lease, paused,
@@ -279,6 +280,8 @@ class Queue:
             checked_partitioned(self.name)
             self.context.use_partitions()
         stored = store_settings(self.context.fresh_store, self.name, checked_settings(settings))
+        if settings.get("paused") is False:
+            pauses.forget(self.context.fresh_store, self.name)
         self.context.settings.forget()
         return stored
 

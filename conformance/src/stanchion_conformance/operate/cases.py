@@ -21,6 +21,7 @@ from stanchion_conformance.operate.expiring import (
     passing,
 )
 from stanchion_conformance.operate.failure_tallies import TestFailureTallies
+from stanchion_conformance.operate.notes import TestNotes
 from stanchion_conformance.operate.of_a_rank import TestOfOneRank
 from stanchion_conformance.operate.operating import TestCancel, TestReplay, TestRetry
 from stanchion_conformance.operate.repair import TestRepair
@@ -69,6 +70,7 @@ __all__ = [
     "TestMaxRunning",
     "TestMonitor",
     "TestNoSpinning",
+    "TestNotes",
     "TestOfOneRank",
     "TestOrderOfQueues",
     "TestOrders",

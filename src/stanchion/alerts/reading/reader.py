@@ -13,6 +13,7 @@ from stanchion.alerts.snapshot import QueueSample, Snapshot
 from stanchion.errors import SchemaMismatch, StoreUnavailable
 from stanchion.partitions.store import PartitionedStore
 from stanchion.pipelines import Pipeline
+from stanchion.queues.pauses import pauses_of
 from stanchion.stores.protocol import BehindManagers, Store
 from stanchion.stores.records.managers import ManagerStatus
 
@@ -52,6 +53,7 @@ def _read(store: Store, pipelines: Iterable[Pipeline]) -> Snapshot:
         dead=(*jobs.ended(), *jobs.letters()),
         put_off=jobs.put_off(live),
         arrivals=jobs.arrivals(),
+        pauses=pauses_of(store, paused) if (paused := [one.name for one in settings if one.paused]) else {},
         overdue=jobs.overdue(),
         semaphores=read_semaphores(store),
         streams=read_streams(store, workers, now),

@@ -12,6 +12,7 @@ from stanchion.alerts.words import command, number, spoken
 from stanchion.core.partition_names import logical_name
 from stanchion.core.service_levels import BANDS, Band
 from stanchion.core.times import moment
+from stanchion.queues.pauses import Pause
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import Head
 from stanchion.stores.rules.liveness import alive
@@ -84,11 +85,13 @@ def paused(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
         if not queue.settings.paused or not due or not came:
             continue
         band, oldest = _oldest(due)
-        age = _age(oldest)
+        age, pause = _age(oldest), seen.pauses.get(name)
+        said = () if pause is None else (_told(pause, seen.ago(pause.at)),)
+        urgent = age >= limits.paused_now and (pause is None or not pause.note)
         yield Found(
             of_queue(name),
             Alert(
-                *("now" if age >= limits.paused_now else "soon", "paused", "queue", name),
+                *("now" if urgent else "soon", "paused", "queue", name),
                 f"{name} is paused and grows: {number(queue.stats.states.ready, 'job')} can run, the oldest for "
                 f"{spoken(age)}.",
                 value=age,
@@ -96,10 +99,16 @@ def paused(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
                 unit="seconds",
                 band=band.name,
                 since=moment(oldest.run_at),
-                evidence=(f"{number(came, 'job')} came in the last 5 min.",),
+                evidence=(f"{number(came, 'job')} came in the last 5 min.", *said),
                 actions=(Action("Hand out its jobs again", command("resume", name)),),
             ),
         )
+
+
+def _told(pause: Pause, seconds: float) -> str:
+    """Return who paused a queue, and why, as a sentence."""
+    note = f": “{pause.note}”" if pause.note else ", without a note."
+    return f"{pause.who or 'Someone'} paused it {spoken(seconds)} ago{note}"
 
 
 def _worked(seen: Snapshot) -> Iterator[QueueSample]:

@@ -34,7 +34,7 @@ ROLES: Final[Mapping[str, Role | None]] = {
 """The role that each verb takes; None: any."""
 
 KINDS: Final[Mapping[str, Role]] = {
-    **dict.fromkeys(("partitions", "topic"), Role.ADMIN),
+    **dict.fromkeys(("partitions", "topic", "pause"), Role.ADMIN),
     **dict.fromkeys(("schedule", "stream", "upkeep", "failures"), Role.RECEIVE),
 }
 """The role that changes of values take, where it is not `push`."""
@@ -45,7 +45,7 @@ CLOSED: Final = "manager."
 SHARED: Final = frozenset({"topic", "topic-push", "upkeep"})
 """The kinds of values that callers limited to queues see too."""
 
-_OF_QUEUES: Final = frozenset({"partitions", "failures"})
+_OF_QUEUES: Final = frozenset({"partitions", "failures", "pause"})
 """The kinds of values that are named by queues."""
 
 

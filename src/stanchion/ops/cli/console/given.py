@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -107,3 +108,11 @@ def job_ids(given: Iterable[str]) -> list[str]:
         except ValueError:
             raise InvalidInput(f"{text!r} is not a job id; `stanchion jobs` lists them") from None
     return list(found)
+
+
+def account() -> str:
+    """Return the name of the account that runs this command."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # an id without a name, as in a container
+        return "someone"

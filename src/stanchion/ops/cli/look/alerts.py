@@ -9,18 +9,21 @@ from typing import Annotated
 import typer
 
 from stanchion.alerts.alerts import store_limits, stored_limits
+from stanchion.alerts.on_it import OnIt, be_on_it, who_is_on_it
 from stanchion.alerts.records import SHOWN, Alert, Monitor
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.verdict import shown
 from stanchion.alerts.watching.changes import Change, Changes
 from stanchion.alerts.watching.webhook import Webhook
+from stanchion.alerts.words import spoken
 from stanchion.core.checks import whole
 from stanchion.core.durations import duration
 from stanchion.errors import InvalidInput
-from stanchion.ops.cli.console.given import pairs
+from stanchion.ops.cli.console.given import account, pairs
 from stanchion.ops.cli.console.human import safe
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
+from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.registry import shown_url
 
 alerts_cli = typer.Typer(help="Show what needs a person; exit code 1 if something does.")
@@ -75,6 +78,26 @@ def alerts(
         if left == 0:
             return Exit.FAILED if changes.firing else Exit.OK
         time.sleep(seconds)
+
+
+@command(alerts_cli, "on-it")
+def on_it(
+    session: Session,
+    subject: Annotated[str, typer.Argument(help="What the alert is about, such as the name of a queue.")],
+    who: Annotated[str | None, typer.Option(help="Your name; by default that of your account.")] = None,
+) -> None:
+    """Say that you look after an alert, for 4 h; pages and other shells show it, and nothing is hidden.
+
+    stanchion alerts on-it payments
+    """
+    app = session.app
+    keys = sorted({one.key for one in app.monitor().alerts if subject in (one.key, one.subject)})
+    if not keys:
+        raise InvalidInput(f"no alert is about {subject!r}: `stanchion alerts --all` lists them")
+    name = account() if who is None else who
+    for key in keys:
+        be_on_it(app.store, key, name, app.store.now())
+    session.out.done(f"{name} is on it: {', '.join(keys)}", [{"key": key, "who": name} for key in keys])
 
 
 @command(alerts_cli, "limits")
@@ -132,8 +155,10 @@ def _once(session: Session, seen: Monitor, *, every: bool, figures: bool) -> Exi
             for line in _figures(seen):
                 print(safe(line))
         some, more = (list(seen.alerts), 0) if every else shown(seen.alerts)
+        now = session.app.store.now() if some and seen.at is not None else 0
+        looked_after = who_is_on_it(session.app.store, now) if now else {}
         for alert in some:
-            for line in lines_of(alert):
+            for line in lines_of(alert, now, looked_after.get(alert.key)):
                 print(safe(line))
         if more:
             out.line(f"and {more} more: --all shows them")
@@ -143,13 +168,14 @@ def _once(session: Session, seen: Monitor, *, every: bool, figures: bool) -> Exi
     return Exit.FAILED if seen.alerts else Exit.OK
 
 
-def lines_of(alert: Alert) -> list[str]:
-    """Return an alert as lines for a person."""
+def lines_of(alert: Alert, now: int = 0, on_it: OnIt | None = None) -> list[str]:
+    """Return an alert as lines for a person. `on_it`: who looks after it."""
     since = "" if alert.since is None else f"since {alert.since:%Y-%m-%d %H:%M:%S} UTC, "
     evidence = (f"      {line}" for line in alert.evidence)
     actions = (f"      {one.text}{f': {one.command}' if one.command else ''}" for one in alert.actions)
     runbook = f"      {since}{alert.percent:.0f} % of the limit, {alert.runbook}"
-    return [f"{alert.level.upper():<5} {alert.summary}", *evidence, *actions, runbook]
+    after = () if on_it is None else (f"      {on_it.who} is on it for {spoken((now - on_it.at) / SECOND)}",)
+    return [f"{alert.level.upper():<5} {alert.summary}", *after, *evidence, *actions, runbook]
 
 
 def _figures(seen: Monitor) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -11,7 +12,7 @@ import typer
 from stanchion.core.times import iso, moment
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import JobState
-from stanchion.ops.cli.console.given import optional_duration, queue_settings
+from stanchion.ops.cli.console.given import account, optional_duration, queue_settings
 from stanchion.ops.cli.console.human import age
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell
 from stanchion.ops.cli.console.root import LOOK, OPERATE, cli
@@ -132,10 +133,21 @@ def delete(
 
 
 @command(cli, "pause", panel=OPERATE)
-def pause(session: Session, names: Names) -> None:
-    """Stop handing out jobs of queues, in every process; running jobs finish."""
+def pause(
+    session: Session,
+    names: Names,
+    note: Annotated[
+        str | None, typer.Option("--note", "-m", help="Why, and until when: for who meets the queue next.")
+    ] = None,
+) -> None:
+    """Stop handing out jobs of queues, in every process; running jobs finish.
+
+    stanchion pause payments --note "the provider is down until 10:00"
+    """
+    if note is None and sys.stdin.isatty() and not session.out.as_json:
+        note = typer.prompt("Why, and until when?", default="", show_default=False)
     for queue in known_queues(session, names):
-        queue.pause()
+        queue.pause(note or "", account())
     session.out.done(f"paused: {', '.join(names)}", [{"queue": name, "paused": True} for name in names])
 
 

@@ -16,9 +16,6 @@ from stanchion.stores.records.workers import CONSUMER, HOLDER, WorkerRow
 MISSED_BEATS = 3
 """Missed heartbeats after which a worker counts as dead."""
 
-PAUSES = "web-pause"
-"""Kind of the versioned values that say who paused a queue, and why; by its name."""
-
 
 def is_late(worker: WorkerRow, now: int) -> bool:
     """Return whether a worker is so late that others take its jobs."""

@@ -1,0 +1,49 @@
+"""Notes for the next on call: who paused a queue and why, and who looks after an alert."""
+
+from __future__ import annotations
+
+import pytest
+
+from stanchion import Queue
+from stanchion.alerts.on_it import LASTS, be_on_it, who_is_on_it
+from stanchion.errors import InvalidInput
+from stanchion.queues.pauses import pauses_of
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import SECOND
+from stanchion_conformance.harness import QUEUE, StoreClock
+
+
+class TestNotes:
+    def test_a_pause_has_one_until_it_ends(self, q: Queue, store: Store) -> None:
+        before = store.now()
+        q.pause("the provider is down", "ana")
+        found = pauses_of(store, [QUEUE, "other"])
+        assert list(found) == [QUEUE]
+        assert (found[QUEUE].who, found[QUEUE].note) == ("ana", "the provider is down")
+        assert before <= found[QUEUE].at <= store.now()
+        q.pause()
+        assert pauses_of(store, [QUEUE])[QUEUE].note == ""
+        q.resume()
+        assert pauses_of(store, [QUEUE]) == {}
+        q.pause("again")
+        q.configure(paused=False)
+        assert pauses_of(store, [QUEUE]) == {}
+
+    def test_a_long_one_is_refused_and_pauses_nothing(self, q: Queue) -> None:
+        with pytest.raises(InvalidInput):
+            q.pause("x" * 301)
+        assert not q.settings.paused
+
+    def test_one_who_is_on_an_alert_is_so_for_some_hours(self, store: Store, clock: StoreClock) -> None:
+        be_on_it(store, "queue:mail", "ana", store.now())
+        clock.advance(LASTS / SECOND - 60)
+        be_on_it(store, "queue:other", "ben", store.now())
+        assert {key: one.who for key, one in who_is_on_it(store, store.now()).items()} == {
+            "queue:mail": "ana",
+            "queue:other": "ben",
+        }
+        clock.advance(120)
+        assert list(who_is_on_it(store, store.now())) == ["queue:other"]
+        be_on_it(store, "queue:other", "eva", store.now())
+        assert [value.name for value in store.values("on-it")] == ["queue:other"]
+        assert who_is_on_it(store, store.now())["queue:other"].who == "eva"
