@@ -245,6 +245,25 @@ class TestJobs:
         waiting = browser.get(f"/jobs/{app.find(state='waiting', limit=1)[0].id}").text
         assert "waits for a slot of psp" in waiting
 
+    def test_a_ready_one_is_moved_to_a_known_queue(self, browser: Browser, app: Stanchion) -> None:
+        job = app.find(state="ready", queue="mail", limit=1)[0].id
+        assert "To which queue?" in browser.get(f"/jobs/{job}/move").text
+        assert browser.submit(f"/jobs/{job}/move", value="nothing").status_code == 400
+        assert browser.submit(f"/jobs/{job}/move", value="mail").status_code == 400
+        assert browser.submit(f"/jobs/{job}/move", value="orders").status_code == 303
+        moved = app.get(job)
+        assert moved is not None
+        assert (moved.queue, moved.state, moved.attempts) == ("orders", "ready", 0)
+        assert "mail → orders" in browser.get("/audit").text
+
+    def test_one_of_a_paused_queue_stays(self, browser: Browser, app: Stanchion) -> None:
+        job = app.find(state="ready", queue="mail", limit=1)[0].id
+        app.queue("mail").pause()
+        answer = browser.submit(f"/jobs/{job}/move", value="orders")
+        assert answer.status_code == 400
+        assert "can’t be moved now" in answer.text or "can&#39;t be moved now" in answer.text
+        assert app.get(job).queue == "mail"  # type: ignore[union-attr]
+
     def test_an_unknown_one_is_not_found(self, browser: Browser) -> None:
         assert browser.get("/jobs/019f863a-9c1b-7d02-8f41-5e1f7f3e1c08").status_code == 404
 

@@ -116,6 +116,19 @@ class TestBulk:
         assert self.finish(site).done == 2
         assert [app.get(job).state for job in dead] == ["ready", "ready", "dead"]  # type: ignore[union-attr]
 
+    def test_all_that_match_are_copied_once_even_if_a_round_is_repeated(
+        self, browser: Browser, site: Site, app: Stanchion
+    ) -> None:
+        assert "Replay 10 jobs?" in browser.get("/bulk?act=replay&state=dead&queue=payments").text
+        browser.submit("/bulk", act="replay", where="state=dead&queue=payments", total="10", back="/jobs")
+        work = self.finish(site)
+        assert (work.done, work.left_out) == (10, 0)
+        copies = app.find(queue="payments", state="ready", limit=100)
+        assert len({job.origin for job in copies}) == len(copies) == 10
+        site.runner._act(work, [job.origin for job in copies if job.origin is not None])
+        assert len(app.find(queue="payments", state="ready", limit=100)) == 10
+        assert "10 copied" in browser.get("/jobs").text
+
     def test_a_filter_without_states_retries_the_dead_only(self, browser: Browser, site: Site) -> None:
         browser.submit("/bulk", act="retry", where="task=payments.capture", total="10")
         assert self.finish(site).where.startswith("state=dead&")

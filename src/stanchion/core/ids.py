@@ -6,6 +6,7 @@ import os
 import secrets
 import threading
 import time
+from hashlib import sha256
 from uuid import UUID
 
 _lock = threading.Lock()
@@ -32,6 +33,13 @@ def new_ids(count: int) -> list[str]:
 def new_id() -> str:
     """Return one id."""
     number = _first_of(1)
+    return f"{_head(number >> 48)}{number & _LAST_GROUP:012x}"
+
+
+def id_named(name: str, moment: int) -> str:
+    """Return the id that belongs to a name and a time in microseconds, so that a repeated push makes no second job."""
+    digest = int.from_bytes(sha256(name.encode()).digest()[:_RANDOM_BYTES]) >> (8 * _RANDOM_BYTES - _RANDOM_BITS + 1)
+    number = (moment // 1000 << _RANDOM_BITS) | digest
     return f"{_head(number >> 48)}{number & _LAST_GROUP:012x}"
 
 

@@ -84,6 +84,7 @@ class Visit:
             "fields": [],
             "rate": None,
             "value": None,
+            "value_label": "",
             "wants_note": "",
             "note_needed": False,
             "number": "",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from starlette.responses import Response
 
 from stanchion.core.checks import checked_id, refuse_unknown
@@ -21,6 +23,8 @@ _EFFECTS = {
     "retry": "They become ready at once, with their attempts from 0. Jobs in another state by then are left out.",
     "cancel": "They end now; running ones are asked to stop. Jobs that have ended by then are left out. A cancelled "
     "job can be retried.",
+    "replay": "A copy of each becomes ready at once, with a new id and the payload that it was enqueued with; the jobs "
+    "themselves stay in history.",
 }
 
 
@@ -49,7 +53,7 @@ def ask(visit: Visit) -> Response:
             f"Which jobs: {JobFilter.of_text(where).words}." if where else "The jobs that were ticked.",
         ],
         fields=[("act", act), ("where", where), ("total", str(total)), ("back", back), *(("id", one) for one in ids)],
-        rate="20" if act == "retry" and not 0 < total <= TYPED else "0",
+        rate="20" if act != "cancel" and not 0 < total <= TYPED else "0",
         number=number(total) if TYPED < total <= COUNTED else str(COUNTED) if total > COUNTED else "",
     )
 
@@ -77,7 +81,7 @@ def stop(visit: Visit) -> Response:
 
 def _act(text: str) -> Act:
     refuse_unknown([text], ACTS, "act")
-    return "retry" if text == "retry" else "cancel"
+    return cast("Act", text)
 
 
 def _number(text: str, most: int) -> int:

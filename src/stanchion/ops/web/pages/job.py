@@ -13,6 +13,7 @@ from stanchion.core.service_levels import BANDS
 from stanchion.errors import InvalidInput, JobNotFound, StanchionError
 from stanchion.jobs import lookup
 from stanchion.jobs.job import Job, JobState
+from stanchion.ops.web.acts.moves import move
 from stanchion.ops.web.reads.filters import CANCELLED, RETRIED
 from stanchion.ops.web.show import story
 from stanchion.ops.web.show.foreign import pretty
@@ -38,22 +39,32 @@ def ask(visit: Visit) -> Response:
     if act not in _acts(job):
         raise InvalidInput(f"job {job.id} {story.sentence(job, None)}: {act} is not for it")
     name = job.key or job.task or job.id
-    title = {"retry": f"Retry {name}?", "cancel": f"Cancel {name}?", "replay": f"Replay {name} as a copy?"}[act]
+    title = {
+        "retry": f"Retry {name}?",
+        "cancel": f"Cancel {name}?",
+        "replay": f"Replay {name} as a copy?",
+        "move": f"Move {name} to another queue?",
+    }[act]
     return visit.confirm(
         title,
         act.capitalize(),
         f"/jobs/{job.id}/{act}",
         f"/jobs/{job.id}",
         effects=[_EFFECTS[act]],
-        command=f"stanchion {act} {job.id}",
+        value="" if act == "move" else None,
+        value_label="To which queue?",
+        command="" if act == "move" else f"stanchion {act} {job.id}",
     )
 
 
 def act(visit: Visit) -> Response:
     """Retry, cancel or replay the job."""
     job, name = _job(visit), visit.request.path_params["act"]
-    if name not in _DONE:
-        raise InvalidInput(f"a job can be retried, cancelled and replayed, not {name!r}")
+    if name not in (*_DONE, "move"):
+        raise InvalidInput(f"a job can be retried, cancelled, replayed and moved, not {name!r}")
+    if name == "move":
+        move(visit, job, visit.form.get("value", ""))
+        return visit.to(f"/jobs/{job.id}")
     visit.audit(name, job.id)
     return visit.to(f"/jobs/{_DONE[name](visit, job.id)}")
 
@@ -80,6 +91,7 @@ _EFFECTS = {
     "retry": "It becomes ready at once, under the same id, with its attempts from 0.",
     "cancel": "It ends now. If it is running, its worker is asked to stop it.",
     "replay": "A copy with a new id becomes ready at once; this job stays in history.",
+    "move": "It becomes ready in that queue at once, under the same id, with its attempts from 0.",
 }
 
 
@@ -87,6 +99,7 @@ def _acts(job: Job) -> list[str]:
     """Return what may be done with the job, the likeliest first."""
     found = ["retry"] if job.state in RETRIED else []
     found += ["cancel"] if job.state in CANCELLED else []
+    found += ["move"] if job.state is JobState.READY else []
     return [*found, "replay"] if job.finished_at is not None else found
 
 

@@ -81,7 +81,7 @@ def counted(matching: int | None, shown: int) -> str:
 
 def told(work: BulkWork) -> str:
     """Return how far bulk work is, as a sentence."""
-    verb = {"retry": "retried", "cancel": "cancelled"}[work.act]
+    verb = {"retry": "retried", "cancel": "cancelled", "replay": "copied"}[work.act]
     parts = [f"{number(work.done)} {verb}"]
     if work.left_out:
         parts.append(f"{number(work.left_out)} left out, as their state had changed")

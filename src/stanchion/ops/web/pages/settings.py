@@ -34,6 +34,7 @@ def ask(visit: Visit) -> Response:
         effects=[HELP[name], f"It is {now} now. Every process follows the new value within seconds."],
         fields=[("setting", name)],
         value=now,
+        value_label="New value; none lifts a limit",
         wants_note="Why? (for the audit log)",
         command=f"stanchion queues set {queue.name} {name}=VALUE",
     )

@@ -24,7 +24,8 @@ TEXT_SPAN: Final = "24h"
 
 RETRIED: Final = (JobState.DEAD, JobState.CANCELLED, JobState.SCHEDULED)
 CANCELLED: Final = tuple(state for state in JobState if not state.final)
-ACTS: Final[dict[str, tuple[JobState, ...]]] = {"retry": RETRIED, "cancel": CANCELLED}
+REPLAYED: Final = tuple(state for state in JobState if state.final)
+ACTS: Final[dict[str, tuple[JobState, ...]]] = {"retry": RETRIED, "cancel": CANCELLED, "replay": REPLAYED}
 """The states that each act of bulk work changes."""
 
 _KEY: Final = re.compile(r"[0-9a-f]{8}")
@@ -100,7 +101,7 @@ class JobFilter:
         """Return the filter of the jobs that an act may change. Raises InvalidInput if it can change none."""
         fitting = ACTS[act]
         if not self.states:
-            return self.with_states(*(fitting if act == "cancel" else fitting[:1]))
+            return self.with_states(*(fitting[:1] if act == "retry" else fitting))
         chosen = tuple(state for state in self.states if state in fitting)
         if not chosen:
             raise InvalidInput(f"{act} is for jobs that are {', '.join(fitting)}")

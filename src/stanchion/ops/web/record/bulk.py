@@ -6,7 +6,7 @@ running ──a round──► running ──no more jobs──► finished
 
 A work is one versioned value. A process owns it while it renews `beat`; after OWNED without a beat another one goes on
 from the cursor. A round is done first and recorded then: a death between the two repeats it, which changes nothing,
-as each act leaves out a job that is no longer in the state that it acts on.
+as an act leaves out a job that is no longer in the state that it acts on, and copies have ids that belong to the work.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KEPT: Final = 24 * 3600 * SECOND
 MOST: Final = 20
 """Works under way at a time."""
 
-Act = Literal["retry", "cancel"]
+Act = Literal["retry", "cancel", "replay"]
 State = Literal["running", "finished", "stopped"]
 
 

@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from stanchion.context.context import Context
+from stanchion.core.ids import id_named
 from stanchion.errors import InvalidInput, StanchionError
+from stanchion.jobs.lookup import push_copies
 from stanchion.ops.web.reads.filters import JobFilter
 from stanchion.ops.web.reads.lists import page_of
 from stanchion.ops.web.record.audit import AuditLog, Entry
@@ -122,6 +124,9 @@ class Runner:
         store = self._store()
         if work.act == "retry":
             return sum(one is Redriven.READY for one in store.retry(ids))
+        if work.act == "replay":  # a repeated round makes no second copy
+            copies = [id_named(f"{work.id}:{one}", work.at) for one in ids]
+            return sum(one is not None for one in push_copies(store, ids, copies))
         return sum(one in (JobState.CANCELLED, JobState.RUNNING) for one in store.cancel(ids))
 
     def _tell(self, work: BulkWork, now: int) -> None:

@@ -135,7 +135,7 @@ BODIES: Final[dict[str, Schema]] = {
                          capacity=whole("Jobs that may hold it at once; 0: closed.", 0, 1_000_000)),
     "BulkBody": body(
         "Which jobs, and what to do with them: `ids`, or a filter as of the list of jobs.", "act",
-        act=choice(["retry", "cancel"]),
+        act=choice(["retry", "cancel", "replay"]),
         ids=several(name(), "Jobs chosen one by one.", minItems=1, maxItems=CHOSEN_MAX),
         where=ref("JobFilter"),
         rate=whole("Jobs a second; 0: no limit, which is the default.", 0, 10_000),
