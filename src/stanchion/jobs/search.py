@@ -96,7 +96,8 @@ def _limit(limit: Any) -> int:
         raise InvalidInput(f"{error}; page with after=<last id>") from None
 
 
-def _text(text: Any) -> str:
+def checked_text(text: Any) -> str:
+    """Return a text to search for, if a database can hold it."""
     if not isinstance(text, str) or "\0" in text or (not text.isascii() and _has_surrogates(text)):
         raise InvalidInput(f"text must be the text to find in payloads and errors, without NUL, not {shown(text)}")
     return text
@@ -129,7 +130,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "finished_until": lambda value: micros(aware(value, "finished_until")),
     "payload": checked_payload,
     "headers": checked_headers,
-    "text": _text,
+    "text": checked_text,
     "limit": _limit,
     "after": _after,
 }

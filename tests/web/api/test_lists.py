@@ -193,7 +193,7 @@ class TestQueues:
         assert {name: found[name] for name in body} == body
         client.asks("configureQueue", "queues/mail", {"max_rate": None}, params={"dry_run": "true"})
         assert fresh.queue("mail").settings.max_rate == 5.5
-        assert [one["act"] for one in client.asks("listAudit", "audit")["items"]] == ["configure"]
+        assert [one["act"] for one in client.asks("listAudit", "audit")["items"]] == ["set settings"]
         for wrong in ({}, {"lanes": 0}, {"max_rate": "x"}, {"unheard": 1}, {"paused": True}, {"lease": 0}):
             client.refused(422, "invalid", "PATCH", "queues/mail", wrong)
 
@@ -258,6 +258,9 @@ def test_what_the_figures_say(shop_client: Client, app: Stanchion) -> None:
         == app.queue("mail").size().ready
     )
     shop_client.refused(422, "invalid", "GET", "samples", params={"from": "noon"})
+    report = shop_client.asks("getReport", "report", params={"since": "1h"})
+    assert report["made_at"] or report["counted"] is not None
+    assert SECRET not in str(report)
 
 
 def test_flows_and_pipelines_are_shown(client: Client, fresh: Stanchion) -> None:

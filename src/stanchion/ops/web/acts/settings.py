@@ -46,14 +46,24 @@ def changes_of(visit: Visit, queue: str) -> dict[str, Change]:
 
 def change(visit: Visit, queue: QueueSettings, name: str, text: str, note: str) -> None:
     """Change one setting. Raises InvalidInput for a wrong value, and then changes nothing."""
-    value, before = value_of(name, text), text_of(name, getattr(queue, name))
+    change_all(visit, queue, {name: value_of(name, text)}, note)
+
+
+def change_all(visit: Visit, queue: QueueSettings, values: Mapping[str, Any], note: str = "") -> QueueSettings:
+    """Change settings together; return all of them. Raises InvalidInput for a wrong value, and then changes nothing."""
+    before = {name: text_of(name, getattr(queue, name)) for name in values}
     handle = visit.site.app.queue(queue.name)
-    visit.audit(f"set {name}", queue.name, 0, f"{before} → {text_of(name, value)}{f': {note}' if note else ''}")
-    handle.configure(**{name: value})
+    said = ", ".join(f"{name} {before[name]} → {text_of(name, value)}" for name, value in values.items())
+    first = next(iter(values))
+    text = said.removeprefix(f"{first} ") if len(values) == 1 else said
+    act = f"set {first}" if len(values) == 1 else "set settings"
+    visit.audit(act, queue.name, 0, f"{text}{f': {note}' if note else ''}")
+    after = handle.configure(**values)
     stored = next(iter(visit.store.values(KIND, [queue.name])), None)
     known = {} if stored is None else json.loads(stored.text)
-    known[name] = Change(visit.session.caller.name, visit.now, before)
+    known |= {name: Change(visit.session.caller.name, visit.now, one) for name, one in before.items()}
     visit.store.compare_and_set(KIND, queue.name, json.dumps(known), 0 if stored is None else stored.version)
+    return after
 
 
 def value_of(name: str, text: str) -> Any:

@@ -33,7 +33,7 @@ def job_shape(job: Job, redaction: Redaction | None) -> dict[str, Any]:
     if redaction is None:
         return found
     try:
-        found |= {name: _masked(redaction.value(found[name])) for name in _VALUES}
+        found |= {name: masked(redaction.value(found[name])) for name in _VALUES}
     except RecursionError:
         found |= dict.fromkeys(_VALUES) | {"headers": {}, "unreadable": "nested too deeply to be shown"}
     for error in found["errors"]:
@@ -72,9 +72,10 @@ def settings_shape(settings: QueueSettings) -> dict[str, Any]:
     return {name: values[name] for name in _SETTINGS}
 
 
-def _masked(value: Any) -> Any:
+def masked(value: Any) -> Any:
+    """Return a redacted value with a mask in place of hidden ones."""
     if value is HIDDEN:
         return MASK
     if isinstance(value, dict):
-        return {key: _masked(one) for key, one in value.items()}
-    return [_masked(one) for one in value] if isinstance(value, list) else value
+        return {key: masked(one) for key, one in value.items()}
+    return [masked(one) for one in value] if isinstance(value, list) else value

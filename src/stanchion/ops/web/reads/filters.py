@@ -13,6 +13,7 @@ from stanchion.core.checks import checked_id, checked_name, refuse_unknown
 from stanchion.core.service_levels import BANDS
 from stanchion.core.times import micros
 from stanchion.errors import InvalidInput
+from stanchion.jobs.search import checked_text
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.query import Condition, Of, Query
 
@@ -68,8 +69,7 @@ class JobFilter:
             chosen = tuple(dict.fromkeys(JobState(state) for state in states if state))
         except ValueError:
             raise InvalidInput(f"a state is one of {', '.join(JobState)}") from None
-        if "\0" in known["text"]:
-            raise InvalidInput("a text to search for has no NUL")
+        checked_text(known["text"])
         if known["text"] and not known["since"]:
             known["since"] = TEXT_SPAN
         return cls(states=chosen, **known)

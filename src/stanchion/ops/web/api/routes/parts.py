@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
 from stanchion.core.checks import checked_name
 from stanchion.core.partition_names import logical_name
@@ -16,9 +16,8 @@ from stanchion.ops.web.api.problems import Problem
 from stanchion.ops.web.api.schemas.filters import DRY_RUN, PAGING
 from stanchion.ops.web.api.shapes import summary_shape
 from stanchion.ops.web.reads.lists import page_of
+from stanchion.ops.web.reads.managers import ManagerFigures, manager_figures
 from stanchion.ops.web.reads.queues import is_late
-from stanchion.stores.protocol import BehindManagers
-from stanchion.stores.records.managers import ManagerStatus
 from stanchion.stores.records.query import Condition, Order, Query
 from stanchion.stores.records.queues import SemaphoreRow
 from stanchion.stores.records.workers import WorkerRow
@@ -45,18 +44,27 @@ def workers(call: Call) -> Answer:
 
 def managers(call: Call) -> Answer:
     """Answer with the managers; none if the store is used without."""
-    store: Any = call.visit.store
-    found = cast("BehindManagers", store).manager_status() if hasattr(store, "manager_status") else []
+    sample = call.visit.site.sampler.latest()
+    found = manager_figures(call.visit.store, sample.seen, call.visit.now, sample.limits.manager)
+    places = {id(one): f"{one.address} {place:06d}" for place, one in enumerate(found)}
+    return named_page(call, "managers", found, lambda one: places[id(one)], _manager_shape)
 
-    def shape(status: ManagerStatus) -> dict[str, Any]:
-        same = ("address", "answered", "draining", "store_answers", "statements", "pushes", "outcomes")
-        return {
-            **{name: getattr(status, name) for name in same},
-            "queues": [one._asdict() for one in status.queues],
-            "receivers": [one._asdict() for one in status.receivers],
-        }
 
-    return named_page(call, "managers", found, lambda one: one.address, shape)
+def _manager_shape(one: ManagerFigures) -> dict[str, Any]:
+    status = one.status
+    return {
+        "address": one.address,
+        "state": one.state,
+        "lag": one.lag,
+        "until": time_text(one.until),
+        "queues": [
+            {"queue": owned.queue, "slices": owned.slices, "figures": owned.figures and owned.figures._asdict()}
+            for owned in one.queues
+        ],
+        "pushes": None if status is None else status.pushes,
+        "outcomes": None if status is None else status.outcomes,
+        "receivers": [] if status is None else [each._asdict() for each in status.receivers],
+    }
 
 
 def semaphores(call: Call) -> Answer:

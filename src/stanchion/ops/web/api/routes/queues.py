@@ -5,12 +5,14 @@ from __future__ import annotations
 from stanchion.context.settings import checked_settings
 from stanchion.core.partition_names import checked_queue, logical_name
 from stanchion.ops.web.acts.pauses import pause_of, set_paused
+from stanchion.ops.web.acts.settings import change_all
 from stanchion.ops.web.api.operation import Answer, Call, Operation, time_text
 from stanchion.ops.web.api.paging import named_page
 from stanchion.ops.web.api.problems import Problem
 from stanchion.ops.web.api.schemas.filters import DRY_RUN, PAGING
 from stanchion.ops.web.api.schemas.kinds import name
 from stanchion.ops.web.api.shapes import queue_shape, settings_shape
+from stanchion.ops.web.reads.queue_parts import partitions_of, tenants_of
 from stanchion.ops.web.reads.queues import figures
 from stanchion.stores.records.queues import QueueSettings
 
@@ -35,9 +37,12 @@ def shown(call: Call) -> Answer:
     (found,) = figures(store, [queue], store.workers(), call.visit.now)
     depths = store.lane_depths(queue.name, at_most=DEPTH_MAX) if queue.uses_lanes else {}
     pause = pause_of(call.visit, queue.name) if queue.paused else None
+    tenants = tenants_of(store, queue.name) if found.sizes.ready else None
     return Answer({
         "queue": queue_shape(found),
         "lanes": {str(lane): depths[lane] for lane in sorted(depths)},
+        "tenants": [] if tenants is None else [{"name": one.name, "jobs": one.jobs} for one in tenants.rows],
+        "partitions": list(partitions_of(store, queue.name)),
         "pause": pause and {"who": pause.who, "at": time_text(pause.at), "note": pause.note},
         "as_of": call.as_of,
     })  # fmt: skip
@@ -79,12 +84,9 @@ def configure(call: Call) -> Answer:
     queue, body = queue_name(call), {**call.body}
     for setting in _WHOLE & body.keys():
         body[setting] = None if body[setting] is None else int(body[setting])
-    changes = checked_settings(body)
-    if call.dry_run:
-        return _effect(call, next(iter(call.visit.store.queues([queue])), QueueSettings(queue)))
-    said = ", ".join(f"{setting}={value}" for setting, value in sorted(changes.items()))
-    call.visit.audit("configure", queue, 0, said)
-    return _effect(call, call.visit.site.app.queue(queue).configure(**changes))
+    changes, stored = checked_settings(body), call.visit.store.queues([queue])
+    current = stored[0] if stored else QueueSettings(queue)
+    return _effect(call, current if call.dry_run else change_all(call.visit, current, changes))
 
 
 _WHOLE = frozenset({"max_running", "lanes", "lanes_per_tenant", "partitions"})

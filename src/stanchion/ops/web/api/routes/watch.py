@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any
 
@@ -12,10 +13,14 @@ from stanchion.ops.web.api.paging import limit_of, named_page, page, scope_of
 from stanchion.ops.web.api.problems import Problem, Wrong
 from stanchion.ops.web.api.routes.jobs import filter_of
 from stanchion.ops.web.api.schemas.filters import FILTER, PAGING
-from stanchion.ops.web.api.schemas.kinds import name, text, whole
+from stanchion.ops.web.api.schemas.kinds import choice, name, text, whole
+from stanchion.ops.web.api.shapes import masked
+from stanchion.ops.web.live.reports import Key
 from stanchion.ops.web.live.track import HOUR, STEP, Point, Track
 from stanchion.ops.web.reads.errors import Group, read_errors
+from stanchion.ops.web.reads.filters import SPANS
 from stanchion.ops.web.record.audit import CHUNK, KEPT, Entry
+from stanchion.reporting.verdict import verdict_of
 from stanchion.stores.records.jobs import SECOND
 
 
@@ -107,6 +112,25 @@ def errors(call: Call) -> Answer:
     return answer
 
 
+def report(call: Call) -> Answer:
+    """Answer with the report of a period, as it was counted last."""
+    visit, span = call.visit, call.query.get("since", "24h")
+    made, counted = visit.site.reports.ask(Key(SPANS[span], call.query.get("queue", "")), visit.now)
+    found = None if made is None else made.report
+    figures = found.figures if found is not None and found.jobs else None
+    verdict, redact = None if figures is None else verdict_of(figures), visit.site.redaction.text
+    values = json.loads(found.json()) if figures is not None and found is not None else None
+    return Answer({
+        "made_at": None if made is None else time_text(made.at),
+        "counted": counted,
+        "sentence": None if verdict is None else redact(verdict.sentence),
+        "facts": [] if verdict is None else [redact(f"{fact.name}: {fact.text}") for fact in verdict.facts],
+        "figures": masked(visit.site.redaction.value(values)),
+        "error": None if made is None or not made.error else redact(made.error),
+        "as_of": call.as_of,
+    })  # fmt: skip
+
+
 def audit(call: Call) -> Answer:
     """Answer with who did what, newest first."""
     visit, scope, limit = call.visit, scope_of(call, "audit"), limit_of(call)
@@ -145,6 +169,9 @@ OPERATIONS = [
                      "step": whole("Seconds between two.", 30, 3600), **PAGING}, problems=("foreign-cursor",)),
     Operation("GET", "/errors", "listErrors", "watch", "Group failures by their error and task.",
               "ErrorPage", errors, query={**_OF_DEAD, **PAGING}, problems=("foreign-cursor",)),
+    Operation("GET", "/report", "getReport", "watch", "Show what finished in a period.", "Report", report,
+              query={"since": choice(SPANS, "The period before now; by default 24h."),
+                     "queue": name("Of this queue.")}),
     Operation("GET", "/audit", "listAudit", "watch", "List who did what.", "AuditPage", audit, query=PAGING,
               problems=("foreign-cursor",)),
 ]  # fmt: skip

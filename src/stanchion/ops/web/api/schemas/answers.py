@@ -127,6 +127,11 @@ _QUEUES: Final[dict[str, Schema]] = {
         "A queue, its lanes, and who paused it.",
         queue=ref("Queue"),
         lanes=table(whole("Queued jobs, counted up to 1000."), "By lane; -1: jobs in no lane."),
+        tenants=several(
+            answer("A tenant.", name=maybe(text("null: all others.")), jobs=_COUNT),
+            "Those with most ready jobs, of the 5,000 that are due first.",
+        ),
+        partitions=several(text(), "Its physical queues, if it is partitioned."),
         pause=maybe(answer("Who paused it.", who=text(), at=time(), note=text())),
         as_of=time(),
     ),
@@ -191,6 +196,16 @@ _WATCH: Final[dict[str, Schema]] = {
         ready=_COUNT,
         lag=decimal("Seconds for which the oldest ready job has waited."),
         **dict.fromkeys(("pushed", "done", "failed", "dead"), _COUNT),
+    ),
+    "Report": answer(
+        "A report of what finished. It is made in the background: ask again until `made_at` is there.",
+        made_at=maybe(time("When it was made; null: it is being made.")),
+        counted=maybe(whole("Jobs counted so far for the next one; null: none is being made.")),
+        sentence=maybe(text("The verdict.")),
+        facts=several(text()),
+        figures=maybe(table(anything("A figure."))),
+        error=maybe(text("Why it could not be made.")),
+        as_of=time(),
     ),
     "OnIt": answer("Who looks after an alert.", key=text(), who=text(), at=time()),
     "AuditEntry": answer(

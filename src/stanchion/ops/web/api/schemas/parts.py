@@ -65,13 +65,14 @@ PARTS: Final[dict[str, Schema]] = {
     "Manager": answer(
         "A manager.",
         address=text(),
-        answered=flag(),
-        draining=flag(),
-        store_answers=flag(),
-        statements=_COUNT,
-        pushes=_COUNT,
-        outcomes=_COUNT,
-        queues=several(table(anything("A figure."))),
+        state=text("silent, store silent, late, gone, ending or alive."),
+        lag=decimal("Seconds that it is behind, in the queue where it is most."),
+        until=maybe(time("To when its session lasts.")),
+        queues=several(
+            answer("A queue at it.", queue=text(), slices=whole(), figures=maybe(table(anything("A figure."))))
+        ),
+        pushes=maybe(whole("Pushes that wait to be stored; null: it was not asked.")),
+        outcomes=maybe(whole("Outcomes that wait to be stored.")),
         receivers=several(table(anything("A figure."))),
     ),
     "Schedule": answer(
