@@ -1,6 +1,6 @@
 """Managers beside clients of the database, in one run.
 
-    python -m benchmarks.managers [--servers postgresql,mariadb] [--parts pushes,jobs,delays,takeover,several]
+    python -m benchmarks.managers [--servers postgresql,mariadb] [--parts pushes,jobs,delays,takeover,several,databases]
                                   [--jobs 5000] [--rounds 3]
 
 The sides take turns; each line is the median of the rounds, and ratios are of the same round. Rates differ from machine
@@ -10,24 +10,34 @@ to machine: compare the ratios, and the work for each job.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from statistics import median
 from typing import Any
 
 from benchmarks.managers.measurements import Cost, delays, end_to_end, plain_insert, pushes, take_over
-from benchmarks.managers.sides import SERVERS, Server, Side, side
+from benchmarks.managers.sides import SERVERS, Server, Side, sharded, side
 
 LEASE_SECONDS = 5.0
 
 
+Opened = Callable[[], AbstractContextManager[Side]]
+
+
 def _sides(server: Server, measure: Callable[[Side], Cost], rounds: int, sides: tuple[tuple[int, int], ...]) -> None:
-    """Measure each side in each round; print their costs, and their ratios to the first one."""
+    """Measure each side, of so many managers and lanes, and print it."""
+    _measured(measure, rounds, [partial(side, server, managers, lanes) for managers, lanes in sides])
+
+
+def _measured(measure: Callable[[Side], Cost], rounds: int, sides: Sequence[Opened]) -> None:
+    """Measure each side in each round; print their costs, and their ratios to the direct or the first one."""
     found: dict[str, list[Cost]] = {}
     for number in range(rounds):
-        for managers, lanes in sides if number % 2 else sides[::-1]:
-            with side(server, managers, lanes) as one:
+        for opened in sides if number % 2 else sides[::-1]:
+            with opened() as one:
                 found.setdefault(one.name, []).append(measure(one))
-    first = found["direct" if (0, 1) in sides else next(iter(sorted(found)))]
+    first = found.get("direct") or found[min(found)]
     for name, costs in sorted(found.items()):
         middle = Cost(*(median(column) for column in zip(*costs, strict=True)))
         ratios = [
@@ -85,8 +95,23 @@ def _take_over(server: Server, _jobs: int, rounds: int) -> None:
 
 
 def _several(server: Server, jobs: int, rounds: int) -> None:
-    print("  1, 2 and 4 managers, a queue of 16 lanes, empty jobs", flush=True)
-    _sides(server, lambda one: end_to_end(one, 4, 8, jobs, 0.0), rounds, ((1, 16), (2, 16), (4, 16)))
+    print("  1, 2 and 4 managers, a queue of 16 lanes, empty jobs, as many more workers", flush=True)
+    _sides(server, partial(_growing, jobs=jobs), rounds, ((1, 16), (2, 16), (4, 16)))
+
+
+def _databases(server: Server, jobs: int, rounds: int) -> None:
+    print(
+        "  1, 2 and 4 databases with a manager each, a queue of 4 partitions, empty jobs, as many more workers",
+        flush=True,
+    )
+    sides = [partial(sharded, server, count) for count in (1, 2, 4)]
+    _measured(partial(_growing, jobs=jobs), rounds, sides)
+
+
+def _growing(one: Side, jobs: int) -> Cost:
+    """Work off as many jobs, by as many workers, for each manager."""
+    count = len(one.managers)
+    return end_to_end(one, 4 * count, 8, jobs * count, 0.0)
 
 
 PARTS: dict[str, Callable[[Server, int, int], None]] = {
@@ -95,6 +120,7 @@ PARTS: dict[str, Callable[[Server, int, int], None]] = {
     "delays": _delays,
     "takeover": _take_over,
     "several": _several,
+    "databases": _databases,
 }
 
 

@@ -7,8 +7,9 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import psutil
@@ -97,19 +98,50 @@ def side(server: Server, managers: int, lanes: int = 1) -> Iterator[Side]:
     with closing(Stanchion(url)) as app:
         app.setup()
         app.queue("measured").configure(lanes=lanes)
-    started = [_manager(url) for _ in range(managers)]
+    with ExitStack() as stack:
+        started = [stack.enter_context(_running(url)) for _ in range(managers)]
+        addresses = ",".join(_addresses(started)).replace(",grpc://", ",")
+        name, client = (f"{managers} managers", addresses) if managers else ("direct", url)
+        yield Side(name, client, url, server, started)
+
+
+@contextmanager
+def sharded(server: Server, databases: int) -> Iterator[Side]:
+    """Set up so many databases with the four partitions of a queue, and a manager in front of each."""
+    names = [f"shard{number}" for number in range(databases)]
+    urls = [server.empty() for _ in names]
+    each = 4 // databases
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+
+        def mapped(file: str, addresses: list[str]) -> str:
+            lines = [f'default = "{names[0]}"', "[shards]"]
+            lines += [f'{name} = "{address}"' for name, address in zip(names, addresses, strict=True)]
+            lines += ["[partitions.measured]"]
+            lines += [f'{name} = "{n * each}-{n * each + each - 1}"' for n, name in enumerate(names) if n]
+            path = Path(folder, file)
+            path.write_text("\n".join(lines))
+            return f"shards:///{path}"
+
+        direct = mapped("direct.toml", urls)
+        with closing(Stanchion(direct)) as app:
+            app.queue("measured", partitions=4)
+            app.setup()
+        started = [stack.enter_context(_running(url)) for url in urls]
+        yield Side(f"{databases} databases", mapped("managed.toml", _addresses(started)), direct, server, started)
+
+
+def _addresses(managers: list[subprocess.Popen[str]]) -> list[str]:
+    return [f"grpc://{json.loads(one.stdout.readline())['listening']}" for one in managers if one.stdout]
+
+
+@contextmanager
+def _running(url: str) -> Iterator[subprocess.Popen[str]]:
+    manager = _manager(url)
     try:
-        addresses = [json.loads(one.stdout.readline())["listening"] for one in started if one.stdout]
-        yield Side(
-            f"{managers} managers" if managers else "direct",
-            f"grpc://{','.join(addresses)}" if managers else url,
-            *(url, server, started),
-        )
+        yield manager
     finally:
-        for one in started:
-            one.terminate()
-        for one in started:
-            one.wait()
+        manager.terminate()
+        manager.wait()
 
 
 def _manager(url: str) -> subprocess.Popen[str]:
