@@ -16,10 +16,12 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from benchmarks.managers.measurements import Cost, delays, end_to_end, plain_insert, pushes, take_over
+from benchmarks.managers.measurements import Cost, delays, end_to_end, paced, plain_insert, pushes, take_over
 from benchmarks.managers.sides import SERVERS, Server, Side, sharded, side
 
 LEASE_SECONDS = 5.0
+PACE = 100.0
+"""Jobs per second for each manager."""
 
 
 Opened = Callable[[], AbstractContextManager[Side]]
@@ -95,13 +97,13 @@ def _take_over(server: Server, _jobs: int, rounds: int) -> None:
 
 
 def _several(server: Server, jobs: int, rounds: int) -> None:
-    print("  1, 2 and 4 managers, a queue of 16 lanes, empty jobs, as many more workers", flush=True)
+    print("  1, 2 and 4 managers, a queue of 16 lanes, the same pace for each", flush=True)
     _sides(server, partial(_growing, jobs=jobs), rounds, ((1, 16), (2, 16), (4, 16)))
 
 
 def _databases(server: Server, jobs: int, rounds: int) -> None:
     print(
-        "  1, 2 and 4 databases with a manager each, a queue of 4 partitions, empty jobs, as many more workers",
+        "  1, 2 and 4 databases with a manager each, a queue of 4 partitions, the same pace for each",
         flush=True,
     )
     sides = [partial(sharded, server, count) for count in (1, 2, 4)]
@@ -109,9 +111,9 @@ def _databases(server: Server, jobs: int, rounds: int) -> None:
 
 
 def _growing(one: Side, jobs: int) -> Cost:
-    """Work off as many jobs, by as many workers, for each manager."""
+    """Push at the same pace for each manager, below what the machine can do: at its limit all would do less at once."""
     count = len(one.managers)
-    return end_to_end(one, 4 * count, 8, jobs * count, 0.0)
+    return paced(one, 4, 8, jobs * count // 5, PACE * count)
 
 
 PARTS: dict[str, Callable[[Server, int, int], None]] = {

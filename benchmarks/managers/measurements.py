@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -55,11 +56,28 @@ def pushes(side: Side, processes: int, threads: int, jobs: int) -> Cost:
 
 def end_to_end(side: Side, workers: int, threads: int, jobs: int, nap: float) -> Cost:
     """Push jobs and work them off, from the first push to the last outcome; four threads push batches of 100."""
-    with (
-        closing(Stanchion(side.url)) as app,
-        closing(Stanchion(side.database_url)) as watching,
-        ThreadPoolExecutor(4) as pool,
-    ):
+
+    def push(app: Stanchion) -> None:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda _: app.tasks["nap"].enqueue_many([(nap,)] * 100), range(jobs // 100)))
+
+    return _worked_off(side, workers, threads, jobs, push)
+
+
+def paced(side: Side, workers: int, threads: int, jobs: int, rate: float) -> Cost:
+    """Push jobs singly at a rate, in jobs per second, and work them off."""
+
+    def push(app: Stanchion) -> None:
+        began = time.perf_counter()
+        for number in range(jobs):
+            time.sleep(max(0.0, began + number / rate - time.perf_counter()))
+            app.tasks["nap"].enqueue(0.0)
+
+    return _worked_off(side, workers, threads, jobs, push)
+
+
+def _worked_off(side: Side, workers: int, threads: int, jobs: int, push: Callable[[Stanchion], None]) -> Cost:
+    with closing(Stanchion(side.url)) as app, closing(Stanchion(side.database_url)) as watching:
         tasks(app)
         with programs(workers, "work", side.url, threads) as running:
             while len(watching.workers()) < workers:
@@ -67,7 +85,7 @@ def end_to_end(side: Side, workers: int, threads: int, jobs: int, nap: float) ->
             time.sleep(1.0)  # for the first claims
             before, began, used = side.work(), time.perf_counter(), time.process_time()
             worked = sum(processor_time(one.pid) for one in running)
-            list(pool.map(lambda _: app.tasks["nap"].enqueue_many([(nap,)] * 100), range(jobs // 100)))
+            push(app)
             used = time.process_time() - used
             while watching.queue(QUEUE).size().total:
                 time.sleep(max(0.02, 0.02 * (time.perf_counter() - began)))  # looks cost the database work, too
