@@ -11,7 +11,8 @@ import time
 from stanchion.core.checks import whole
 from stanchion.errors import InvalidInput
 from stanchion.service.loading import load
-from stanchion.service.settings import EXIT_OK, EXIT_UNUSABLE, LOG_FORMAT, WorkerSettings
+from stanchion.service.logs import log_to_stderr
+from stanchion.service.settings import EXIT_OK, EXIT_UNUSABLE, WorkerSettings
 from stanchion.worker.status import checked_port
 from stanchion.worker.worker import Worker
 
@@ -30,7 +31,7 @@ def run_worker_process(settings: WorkerSettings, processes: int = 1) -> int:
     """
     from stanchion.service.supervisor import Supervisor
 
-    logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
+    log_to_stderr(settings.log_level, settings.log_format)
     whole(processes, "processes", 1, MOST_PROCESSES)
     if checked_port(settings.health_port) is None and (settings.metrics or settings.store_metrics):
         raise InvalidInput("metrics are served on the port of health: give --health-port, such as 8017")
@@ -86,7 +87,7 @@ def _watch_parent(parent: int, worker: Worker) -> None:
 def main(text: str, parent: str) -> int:
     """Run as the child of a supervisor."""
     settings = WorkerSettings.from_json(text)
-    logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
+    log_to_stderr(settings.log_level, settings.log_format)
     try:
         return work(settings, int(parent))
     except InvalidInput as error:

@@ -11,9 +11,6 @@ from stanchion.worker.order import Order
 EXIT_OK, EXIT_UNUSABLE = 0, 2
 """Exit codes of a worker process: stopped as asked, and unusable settings."""
 
-LOG_FORMAT = "%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"
-"""The lines that worker and manager processes log."""
-
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
@@ -31,6 +28,7 @@ class WorkerSettings:
     health_port: int | None = None
     health_host: str = LOOPBACK
     log_level: str = "INFO"
+    log_format: str = "text"
     until_finished: bool = False
     name: str | None = None
     timeout: float | None = None

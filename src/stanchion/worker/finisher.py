@@ -23,6 +23,7 @@ from stanchion.stores.rules.unanswered import ShardUnavailable
 from stanchion.tasks.execution import report, unstorable
 from stanchion.telemetry.counts import JobCounts
 from stanchion.telemetry.failures import FailureTally
+from stanchion.telemetry.lines import JobLines
 from stanchion.worker.attempt import Finished
 from stanchion.worker.health import Health
 
@@ -67,9 +68,10 @@ class Finisher:
         settled: Callable[[Collection[str]], None],
         metrics: JobCounts | None = None,
         failures: FailureTally | None = None,
+        lines: JobLines | None = None,
     ) -> None:
         self._context, self._health, self._settled, self._metrics = context, health, settled, metrics
-        self._failures = failures
+        self._failures, self._lines = failures, lines
         self._pending: deque[Finished] = deque()
         self._idle = False
         self._sign = threading.Event()
@@ -257,12 +259,15 @@ class Finisher:
             if state is None:
                 lost.append(outcome.lease.id if outcome else "?")
                 continue
+            failure = None if isinstance(error, Outcome) else error
+            if self._lines is not None and (ended := outcome.lease if outcome else job) is not None:
+                self._lines.stored(ended.id, outcome, failed=failure is not None)
             if job is None:
                 continue
-            if error is not None and not isinstance(error, Outcome):
+            if failure is not None:
                 log.warning(
                     "job %s (%s): attempt %d failed, now %s: %s",
-                    *(job.id, job.task, job.attempt, state, described(error)[0]),
+                    *(job.id, job.task, job.attempt, state, described(failure)[0]),
                 )
             if self._failures is not None and isinstance(outcome, (Rollback, Bury)) and outcome.error is not None:
                 key = outcome.group or group_of(outcome.error, job.task)

@@ -17,10 +17,9 @@ from stanchion.context.context import Context
 from stanchion.context.unknown_work import Unknown
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.records.outcomes import Abandon
+from stanchion.stores.records.outcomes import Abandon, Outcome
 from stanchion.stores.rules.lost_leases import start_of
 from stanchion.tasks.execution import Unrunnable, not_begun
-from stanchion.telemetry.counts import JobCounts
 from stanchion.worker.attempt import Attempt, Finished, Running, interrupted, not_started, raised, returned, timed_out
 from stanchion.worker.default_timeouts import DefaultTimeouts
 from stanchion.worker.loop import Loops
@@ -30,13 +29,16 @@ log = logging.getLogger("stanchion.worker")
 
 NEVER = -1
 
+Ended = Callable[[JobRow, float, Outcome | None], None]
+"""Gets the job of an attempt, the seconds that it ran, and its outcome; None: the task settled its job itself."""
+
 
 class Runners:
     """The runner threads of one worker, started as needed.
 
-    `finish` gets the end of every added job, exactly once. `room` is called when a job has ended and at most
-    `low_water` jobs are left in the buffer. `stuck` is called after an attempt was given up whose thread can't be
-    stopped.
+    `finish` gets the end of every added job, exactly once; before that, `ends` that of every attempt. `room` is called
+    when a job has ended and at most `low_water` jobs are left in the buffer. `stuck` is called after an attempt was
+    given up whose thread can't be stopped.
     """
 
     def __init__(
@@ -47,9 +49,9 @@ class Runners:
         room: Callable[[], None],
         stuck: Callable[[], None],
         defaults: DefaultTimeouts,
-        metrics: JobCounts | None = None,
+        ends: Sequence[Ended] = (),
     ) -> None:
-        self._context, self._most, self._metrics = context, threads, metrics
+        self._context, self._most, self._ends = context, threads, ends
         self._finish, self._room, self._stuck = finish, room, stuck
         self.defaults = defaults
         self._buffer: SimpleQueue[JobRow | None] = SimpleQueue()
@@ -131,7 +133,7 @@ class Runners:
         threading.Thread(target=self._work, name="stanchion-runner", daemon=True).start()
 
     def _work(self) -> None:
-        buffer, running, finish, metrics = self._buffer, self.running, self._finish, self._metrics
+        buffer, running, finish, ends = self._buffer, self.running, self._finish, self._ends
         slot = self._slots.get()
         while (row := buffer.get()) is not None:
             attempt = self._prepared(row)
@@ -145,8 +147,8 @@ class Runners:
                 finished = self._run(slot, attempt, seconds)
                 if running.pop(slot, None) is None:
                     return  # given up meanwhile: another thread has replaced this one
-                if metrics is not None:
-                    metrics.ended(row, time.monotonic() - attempt.began, finished[0])
+                if ends:
+                    self._tell_ends(attempt, finished)
                 finish(finished)
                 del attempt, finished  # free them while the runner is idle
             if buffer.qsize() <= self.low_water:
@@ -199,9 +201,13 @@ class Runners:
             self._context.events.fire("start", attempt.job)
 
     def _end(self, attempt: Attempt, finished: Finished) -> None:
-        if self._metrics is not None:
-            self._metrics.ended(attempt.row, time.monotonic() - attempt.began, finished[0])
+        self._tell_ends(attempt, finished)
         self._finish(finished)
+
+    def _tell_ends(self, attempt: Attempt, finished: Finished) -> None:
+        seconds = time.monotonic() - attempt.began
+        for ended in self._ends:
+            ended(attempt.row, seconds, finished[0])
 
     def _ended(self, slot: int, finished: Finished) -> None:
         """Handle the end of an async attempt; called in the loop's thread."""

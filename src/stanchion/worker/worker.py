@@ -25,6 +25,7 @@ from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.telemetry.counts import JobCounts, Sums
 from stanchion.telemetry.failures import FailureTally
 from stanchion.telemetry.jobs import WorkerCollector
+from stanchion.telemetry.lines import SUM_SECONDS, JobLines
 from stanchion.telemetry.prometheus import exposed, new_registry
 from stanchion.telemetry.server import LOOPBACK, Route, probes
 from stanchion.worker.alone import Alone
@@ -117,6 +118,7 @@ class Worker:
         self._defaults = DefaultTimeouts(context, own_timeout, self._every)
         self._until_empty, self._until_finished = until_empty or until_finished, until_finished
         self._failures = FailureTally()
+        self._lines: JobLines | None = None
         self._health = Health(silence=2 * self._every)
         self._health_file, self._health_port = health_file, checked_port(health_port)
         self._health_host = health_host
@@ -149,9 +151,13 @@ class Worker:
                 {} if self._metrics_file is None else {self._metrics_file: lambda: self._sums().text()},
             )
             self._started = True
-            self._finisher = Finisher(self.context, self._health, self._settled, self._metrics, self._failures)
+            self._lines = JobLines() if JobLines.wanted() else None
+            ends = [one.ended for one in (self._metrics, self._lines) if one is not None]
+            self._finisher = Finisher(
+                self.context, self._health, self._settled, self._metrics, self._failures, self._lines
+            )
             self._runners = Runners(
-                self.context, self._threads, self._finisher.put, self._room, self._stuck, self._defaults, self._metrics
+                self.context, self._threads, self._finisher.put, self._room, self._stuck, self._defaults, ends
             )
             self._claimer = Claimer(
                 *(self.context, self.id, self._served, self._order, self._threads, self._poll),
@@ -232,6 +238,8 @@ class Worker:
             stored = self._finisher.close(STEP_SECONDS_MAX)
             if not stored:
                 log.warning("%d outcomes could not be stored; their jobs run again", self._finisher.backlog)
+            if self._lines is not None:
+                self._lines.sum_up()
             self._heartbeat.stop(STEP_SECONDS_MAX, leave=stored and not self._claimer.reserved)
             self._state = "stopped"
             self._health.stopped()
@@ -272,6 +280,8 @@ class Worker:
         self._runners.cancel(beat.cancelled)
         self._defaults.refresh()
         self._tell_failures(self._every)
+        if self._lines is not None:
+            self._lines.sum_up(SUM_SECONDS)
 
     def _tell_failures(self, every: float = 0.0) -> None:
         """Merge what has failed into the store, unless that was done within `every` seconds; what it can't waits."""

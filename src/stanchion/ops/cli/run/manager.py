@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,8 +17,8 @@ from stanchion.manager.server.settings import Limits, ServerSettings, tls_of
 from stanchion.manager.server.tokens import Caller, Tokens, token_of, tokens_in
 from stanchion.ops.cli.console.root import RUN, cli
 from stanchion.ops.cli.console.session import Session, command
-from stanchion.ops.cli.run.worker import HealthHost, HealthPort, Metrics, StoreMetrics, refuse_level
-from stanchion.service.settings import LOG_FORMAT
+from stanchion.ops.cli.run.worker import HealthHost, HealthPort, LogFormat, Metrics, StoreMetrics, refuse_level
+from stanchion.service.logs import log_to_stderr
 from stanchion.stores.registry import open_store, shown_url
 from stanchion.stores.wire.transport import TOKEN_VARIABLE
 from stanchion.worker.status import checked_port
@@ -76,6 +75,7 @@ def manager(
     metrics: Metrics = False,
     store_metrics: StoreMetrics = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_format: LogFormat = "text",
 ) -> None:
     """Serve the store to clients without a database connection, until SIGTERM or Ctrl-C.
 
@@ -89,7 +89,7 @@ def manager(
     if advertise is not None:
         settings = replace(settings, advertise=advertised_address(advertise))
     probes = _probes(health_port, health_host, metrics=metrics, store_metrics=store_metrics)
-    logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
+    log_to_stderr(log_level, log_format)
     store = open_store(url)
 
     def started(one: Manager) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from types import ModuleType
 from typing import Annotated
@@ -12,8 +11,8 @@ import typer
 from stanchion.errors import InvalidInput, MissingExtra
 from stanchion.ops.cli.console.root import RUN, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
-from stanchion.ops.cli.run.worker import refuse_level
-from stanchion.service.settings import LOG_FORMAT
+from stanchion.ops.cli.run.worker import LogFormat, refuse_level
+from stanchion.service.logs import log_to_stderr
 
 Certificate = Annotated[str | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate (PEM), for TLS.")]
 Key = Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="Its key (PEM).")]
@@ -42,6 +41,7 @@ def web(
     tls_cert: Certificate = None,
     tls_key: Key = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_format: LogFormat = "text",
 ) -> Exit:
     """Serve the page: queues, jobs and workers in a browser, until SIGTERM or Ctrl-C.
 
@@ -60,7 +60,7 @@ def web(
         known.append(token_of(secret, Caller(TOKEN_VARIABLE)))
     tls = (tls_cert, tls_key) if tls_cert and tls_key else None
     settings = serving.ServingSettings(serving.listen_address(listen), root_path, proxy, tls)
-    logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
+    log_to_stderr(log_level, log_format)
 
     def started(port: int) -> None:
         scheme = "http" if tls is None else "https"

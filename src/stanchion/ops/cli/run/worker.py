@@ -55,6 +55,7 @@ OrderOfQueues = Annotated[
     typer.Option(help="Which queue goes first: priority (the best job of all), strict (as named), fair (in turn)."),
 ]
 LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
+LogFormat = Annotated[str, typer.Option(help="text, or json for programs: a line of JSON for each record.")]
 
 
 @command(cli, "worker", panel=RUN, makes_store=True)
@@ -78,6 +79,7 @@ def worker(
     metrics: Metrics = False,
     store_metrics: StoreMetrics = False,
     log_level: LogLevel = "info",
+    log_format: LogFormat = "text",
 ) -> Exit:
     """Run jobs until SIGTERM or Ctrl-C; a second one stops at once.
 
@@ -104,6 +106,7 @@ def worker(
         health_port=health_port,
         health_host=health_host,
         log_level=log_level,
+        log_format=log_format,
         name=name,
         timeout=optional_duration(timeout, "--timeout"),
         lanes=tuple(lanes or ()),
