@@ -151,14 +151,7 @@ class Worker:
                 {} if self._metrics_file is None else {self._metrics_file: lambda: self._sums().text()},
             )
             self._started = True
-            self._lines = JobLines() if JobLines.wanted() else None
-            ends = [one.ended for one in (self._metrics, self._lines) if one is not None]
-            self._finisher = Finisher(
-                self.context, self._health, self._settled, self._metrics, self._failures, self._lines
-            )
-            self._runners = Runners(
-                self.context, self._threads, self._finisher.put, self._room, self._stuck, self._defaults, ends
-            )
+            self._open_runners()
             self._claimer = Claimer(
                 *(self.context, self.id, self._served, self._order, self._threads, self._poll),
                 *(self._runners, self._finisher, self._health),
@@ -188,6 +181,14 @@ class Worker:
                 role.start()
             if self._scheduler is not None:
                 self._scheduler.start()
+
+    def _open_runners(self) -> None:
+        self._lines = JobLines() if JobLines.wanted() else None
+        ends = [one.ended for one in (self._metrics, self._lines) if one is not None]
+        self._finisher = Finisher(self.context, self._health, self._settled, self._metrics, self._failures, self._lines)
+        self._runners = Runners(
+            self.context, self._threads, self._finisher.put, self._room, self._stuck, self._defaults, ends
+        )
 
     def run(self) -> None:
         """Work until SIGTERM, SIGINT, `stop`, or, if so configured, until the queues are empty.
