@@ -185,8 +185,10 @@ class Worker:
     def _open_runners(self) -> None:
         self._lines = JobLines() if JobLines.wanted() else None
         ends = [one.ended for one in (self._metrics, self._lines) if one is not None]
-        self._finisher = Finisher(self.context, self._health, self._settled, self._metrics, self._failures, self._lines)
-        self._runners = Runners(
+        self._finisher: Finisher = Finisher(
+            self.context, self._health, self._settled, self._metrics, self._failures, self._lines
+        )
+        self._runners: Runners = Runners(
             self.context, self._threads, self._finisher.put, self._room, self._stuck, self._defaults, ends
         )
 

@@ -86,8 +86,7 @@ def manager(
     url = session.app.url
     _refuse_other_than_databases(url)
     settings = _settings(listen, tokens, (tls_cert, tls_key, tls_client_ca), threads, compress=compress)
-    if advertise is not None:
-        settings = replace(settings, advertise=advertised_address(advertise))
+    settings = settings if advertise is None else replace(settings, advertise=advertised_address(advertise))
     probes = _probes(health_port, health_host, metrics=metrics, store_metrics=store_metrics)
     log_to_stderr(log_level, log_format)
     store = open_store(url)
