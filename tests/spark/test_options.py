@@ -46,6 +46,7 @@ class TestValues:
             ("read", "of", "archive", "option of must be jobs or history, not 'archive'"),
             ("read", "by", "queue", "option by must be id or lane"),
             ("read", "queue", "", "option queue must be 1 to 200 printable characters"),
+            ("readStream", "ui", "javascript:alert(1)", "ui must be an address such as http://etl-1:4040"),
             ("readStream", "lanes", "5-2", "lanes must be a range within 0 to 1023, such as 0-15"),
             ("readStream", "maxRecordsPerBatch", "-1", "option maxRecordsPerBatch must be"),
             ("write", "priority", "high", "priority must be a whole number from -100 to 100, or interactive or"),

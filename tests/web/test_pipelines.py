@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from markupsafe import escape
 
 from stanchion import Push, Stanchion
 from stanchion.core.ids import new_id
@@ -19,6 +20,7 @@ from stanchion.pipelines.record import PipelineRecord, StationRecord
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.registry import open_store
+from stanchion.streams import StreamSource
 from tests.web.attacks import ATTACKS
 from tests.web.conftest import READ, Browser, site_of
 from tests.web.seed_parts import flights
@@ -167,6 +169,18 @@ class TestStreams:
         assert "<h1>flights.long &lt;b&gt; has work and no live driver</h1>" in text
         assert "#1 is reserved and not acknowledged. It goes out again" in text
         assert "9 ready jobs" in text
+
+    @pytest.mark.parametrize(
+        ("address", "shown"),
+        [("http://etl-1:4040/?a=1&b", True), ("https://etl", True), ("javascript:alert(1)", False), ("", False)],
+    )
+    def test_only_addresses_of_the_web_are_links(self, app: Stanchion, site: Site, address: str, shown: bool) -> None:
+        StreamSource(app.store, "with-ui", "flights.short", ui=address).initial()
+        site.sampler.take()
+        text = Browser(site).get("/streams").text
+        assert ("Spark UI ↗" in text) == shown
+        assert "javascript:" not in text
+        assert (f'href="{escape(address)}" rel="noreferrer noopener"' in text) == shown
 
     def test_its_jobs_are_given_back(self, app: Stanchion, browser: Browser) -> None:
         name = "flights.long%20%3Cb%3E"

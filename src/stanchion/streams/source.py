@@ -38,7 +38,7 @@ class StreamSource:
 
     After that, every call raises StreamTaken. Positions of another stream, or impossible ones, raise ForeignCheckpoint.
     `heartbeat`: seconds between calls of `beat`, which the caller makes. `how_ended`: returns how earlier runs of the
-    query ended. `lanes`: read only these lanes, from the first to the last.
+    query ended. `lanes`: read only these lanes, from the first to the last. `ui`: the address of the driver's own page.
     """
 
     def __init__(
@@ -49,10 +49,12 @@ class StreamSource:
         heartbeat: float = HEARTBEAT,
         how_ended: poison.HowEnded = poison.unknown,
         lanes: tuple[int, int] | None = None,
+        ui: str = "",
     ) -> None:
         self._store, self._name, self._queue, self._heartbeat = store, name, queue, heartbeat
         self._how_ended = how_ended
         self._lanes = lanes
+        self._ui = ui
         self._driver = uuid4().hex
         self._epoch: int | None = None
         self._left: int | None = None
@@ -234,7 +236,7 @@ class StreamSource:
                     f"use another stream name for another queue, by the option stream"
                 )
             fresh = before or StreamState(str(uuid4()), self._queue, self._driver)
-            opened = compare_and_set(self._store, self._name, fresh.taken_over(self._driver))
+            opened = compare_and_set(self._store, self._name, fresh.taken_over(self._driver, self._ui))
         self._epoch = opened.epoch
         self.beat()
         if before is not None:

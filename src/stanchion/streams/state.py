@@ -80,7 +80,7 @@ class StreamState:
     `failure`: why the run in `begun` failed, if its sink recorded it. `replays`: how often the last batch was retried
     after a failure of the query; `alone`: how often it was a single job then. `error`: the last of these failures;
     `buried`: the failure for which a job was buried, until another job is finished; `stopped`: the next job failed
-    in the same way.
+    in the same way. `ui`: the address of the current driver's own page, if it told one.
     """
 
     id: str
@@ -101,6 +101,7 @@ class StreamState:
     error: str | None = None
     buried: str | None = None
     stopped: bool = False
+    ui: str = ""
     version: int = 0
 
     @classmethod
@@ -120,10 +121,10 @@ class StreamState:
 
     # -- transitions
 
-    def taken_over(self, driver: str) -> Self:
+    def taken_over(self, driver: str, ui: str = "") -> Self:
         """Return the state with a new driver; the previous one is refused."""
         past = self.past if self.run is None else (*self.past, self.run.name)[-_PAST:]
-        return replace(self, driver=driver, epoch=self.epoch + 1, run=None, past=past)
+        return replace(self, driver=driver, epoch=self.epoch + 1, run=None, past=past, ui=ui)
 
     def with_batch(self) -> Self:
         """Return the state with one more batch, reserved by the current driver."""

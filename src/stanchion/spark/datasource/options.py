@@ -98,6 +98,12 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def _address(text: str) -> str:
+    if not text.startswith(("https://", "http://")) or len(text) > 500 or not text.isprintable():
+        raise InvalidInput(f"must be an address such as http://etl-1:4040, not {text[:60]!r}")
+    return text
+
+
 def _lanes(text: str) -> tuple[int, int]:
     return stored_range(range_in(text))
 
@@ -149,6 +155,7 @@ OPTIONS: dict[str, Option] = {
     "heartbeat": Option(frozenset({"readStream"}), _seconds, 10.0),
     "poll": Option(frozenset({"readStream"}), _seconds),
     "lanes": Option(frozenset({"readStream"}), _lanes),
+    "ui": Option(frozenset({"readStream"}), _address, ""),
     "maxRecordsPerBatch": Option(frozenset({"readStream"}), _whole(1, 10_000_000), 10_000),
     "mode": Option(frozenset({"writeStream"}), _one_of("append", "move", "finish"), "append"),
     **{name: Option(_WRITES, value) for name, value in _FOR_JOBS.items()},

@@ -66,6 +66,7 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
         heartbeat=options["heartbeat"],
         poll=options["poll"] or IDLE,
         lanes=options["lanes"],
+        ui=options["ui"],
     )
 
 
@@ -94,10 +95,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         heartbeat: float,
         poll: float,
         lanes: tuple[int, int] | None,
+        ui: str,
     ) -> None:
         self.place, self.stream, self.queue, self.names = place, stream, queue, names
         self.most, self.parts, self.heartbeat, self.poll = most, parts, heartbeat, poll
-        self.lanes = lanes
+        self.lanes, self.ui = lanes, ui
         self._ends_when_done = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -114,7 +116,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @cached_property
     def _source(self) -> StreamSource:
         """The stream, taken over from its previous driver at first use."""
-        source = StreamSource(self._app.store, self.stream, self.queue, self.heartbeat, how_ended, self.lanes)
+        source = StreamSource(self._app.store, self.stream, self.queue, self.heartbeat, how_ended, self.lanes, self.ui)
         source.initial()
         Heart(source, self._app.store, self.heartbeat).start()
         return source

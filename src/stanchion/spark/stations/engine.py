@@ -180,6 +180,8 @@ class _Engine:
             .option("partitions", self.partitions)
             .option("maxRecordsPerBatch", station.frame.max_per_batch if station.frame else PER_BATCH)
         )
+        if (ui := self.spark.sparkContext.uiWebUrl) is not None:
+            stream = stream.option("ui", ui)
         source = stream.schema("id string").load()
         writer = source.writeStream.queryName(station.name).foreachBatch(self._processor(station))
         if trigger:

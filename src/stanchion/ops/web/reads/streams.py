@@ -87,7 +87,7 @@ def stream_figures(store: Store, seen: Snapshot) -> list[StreamFigures]:
                 state.replays,
                 state.epoch,
                 state.error or "",
-                "",
+                state.ui if state.ui.startswith(("https://", "http://")) else "",
             )
         )
     return sorted(found, key=lambda one: (_ORDER.index(one.state), one.name))
