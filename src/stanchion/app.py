@@ -57,11 +57,11 @@ class Stanchion:
     """One store, its queues and its tasks.
 
     `url`: the store, such as `sqlite:///jobs.db`, `postgresql://user@host/db` or `memory://`; by default STANCHION_URL.
-    Nothing connects before the first use. `keys`: Fernet keys, newest first, to encrypt payloads and results.
-    `max_payload`: the largest payload in bytes. `poll`: seconds between polls of all live workers together, the
-    fallback for lost signals. `bury_unknown_after`: seconds for which a job is put off, before it is dead, if no worker
-    knows its task. `timeout`: seconds that an attempt may run if neither its job, its task nor its queue says so.
-    `database`: with a URL of managers, that of the database behind them, for `tx=`.
+    It connects at first use. `keys`: Fernet keys, newest first, to encrypt payloads and results. `max_payload`: the
+    largest payload in bytes. `poll`: seconds between polls of all live workers together, the fallback for lost signals.
+    `bury_unknown_after`: seconds for which a job of an unknown task is put off before it is dead. `timeout`: seconds
+    that an attempt may run if neither its job, its task nor its queue says so. `database`: with a URL of managers, that
+    of their database, for `tx=`. `traces`: make OpenTelemetry spans.
     """
 
     def __init__(
@@ -75,9 +75,10 @@ class Stanchion:
         bury_unknown_after: float | timedelta = A_DAY,
         timeout: float | timedelta | None = None,
         database: str | None = None,
+        traces: bool = False,
     ) -> None:
         codec, unknown_work = Codec(keys, max_payload), UnknownWork(bury_unknown_after)
-        self.context = Context(url, store, codec, poll, unknown_work, lookup.job_of, database)
+        self.context = Context(url, store, codec, poll, unknown_work, lookup.job_of, database, traces)
         self.context.timeout = checked_timeout(timeout)
         self.context.registry.built_in[COLLECT] = Task(self.context, collected, COLLECT, self.context.retry, {})
         self._ticker = Ticker(self.context)
@@ -393,8 +394,7 @@ class Stanchion:
 
     def assert_enqueued(self, task: Task[..., Any] | str, *args: Any, **kwargs: Any) -> Job:
         """Return a live job that calls the task with these arguments. Raises AssertionError if there is none."""
-        name = task.name if isinstance(task, Task) else checked_name(task, "task name")
-        return enqueued(self.context, name, arguments(args, kwargs))
+        return enqueued(self.context, task, arguments(args, kwargs))
 
     def __repr__(self) -> str:
         return repr(self.context)

@@ -27,9 +27,10 @@ from stanchion.partitions.store import PartitionedStore, with_partitions
 from stanchion.stores.protocol import Store, Transactions
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.registry import absolute_url, open_store, shown_url
+from stanchion.telemetry.traces import traces_if
 from stanchion.waits import Waits
 
-_KEPT = ("retry", "timeout", "events", "registry", "declared", "_partitions")
+_KEPT = ("retry", "timeout", "traces", "events", "registry", "declared", "_partitions")
 """The attributes that a pickled context keeps, besides what it was made with."""
 
 JobOf = Callable[["Context", JobRow], Any]
@@ -47,6 +48,7 @@ class Context:
 
     `url`: of the store, which is opened and checked at first use; None: STANCHION_URL. `store`: an open one.
     `job_of`: turns a stored row into the job that listeners get. `database`: URL of the database behind managers.
+    `traces`: make spans of OpenTelemetry.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Context:
         unknown_work: UnknownWork,
         job_of: JobOf,
         database: str | None = None,
+        traces: bool = False,
     ) -> None:
         if url is not None and not isinstance(url, str):
             raise InvalidInput(f"the URL of a store is text, such as 'sqlite:///jobs.db', not {shown(url)}")
@@ -76,6 +79,7 @@ class Context:
         """The default retry policy."""
         self.timeout: float | None = None
         """The default time-out of an attempt, in seconds."""
+        self.traces = traces_if(traces)
         self.events = Listeners()
         self.registry = Registry()
         self.declared = DeclaredQueues()

@@ -7,6 +7,7 @@ No job may finish before the jobs that wait for it are stored. So the order is: 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -27,6 +28,16 @@ _ONCE = UUID("4f0e3f52-6c0c-4a0c-9a53-0e6b6f3b3c1d")
 
 def store_flow(context: Context, plan: Plan, tx: Any = None) -> None:
     """Store a plan; with `tx`, in that transaction."""
+    with _pushing(context, plan):
+        _store_plan(context, plan, tx)
+
+
+def _pushing(context: Context, plan: Plan) -> AbstractContextManager[Any]:
+    """Return the span of storing a plan, if there are traces."""
+    return nullcontext() if context.traces is None else context.traces.pushing(plan.jobs, plan.root)
+
+
+def _store_plan(context: Context, plan: Plan, tx: Any) -> None:
     nodes = ready_nodes(context, plan.nodes, tx)
     if not plan.streams and len(plan.jobs) <= LARGE:
         _open(context, nodes, plan.jobs, tx)
@@ -46,7 +57,8 @@ def store_flow(context: Context, plan: Plan, tx: Any = None) -> None:
 def extend(context: Context, node: FlowNode, parts: Iterable[Part], ids: Iterator[str], tx: Any = None) -> None:
     """Store further members of an open node. Raises FlowClosed if it is closed."""
     plan = Plan(context, node.root, ids)
-    _Filled(context, node, tx, stored=True).add(plan, Stream(node.id, iter(parts), After()))
+    with _pushing(context, plan):
+        _Filled(context, node, tx, stored=True).add(plan, Stream(node.id, iter(parts), After()))
 
 
 def extend_once(context: Context, node: FlowNode, parts: Sequence[Part], once: str, tx: Any = None) -> None:
@@ -64,11 +76,12 @@ def extend_once(context: Context, node: FlowNode, parts: Sequence[Part], once: s
             f"once= adds in one step: at most {LARGE:,} jobs, with payloads of {ONCE_CHARACTERS:,} characters in all; "
             f"add them by several calls, each with a name of its own"
         )
-    nodes = ready_nodes(context, plan.nodes, tx)
-    store = make_ready(context, jobs, tx)
-    (added,) = store.change_flows(
-        [ExtendFlow(node.id, jobs[:count], OpenFlow(nodes, jobs[count:]), str(uuid5(_ONCE, once)))], tx
-    )
+    with _pushing(context, plan):
+        nodes = ready_nodes(context, plan.nodes, tx)
+        store = make_ready(context, jobs, tx)
+        (added,) = store.change_flows(
+            [ExtendFlow(node.id, jobs[:count], OpenFlow(nodes, jobs[count:]), str(uuid5(_ONCE, once)))], tx
+        )
     if not added:
         raise FlowClosed(node.root)
     if context.events.hears("enqueue"):
@@ -100,7 +113,7 @@ class _Filled:
             for portion in portions(jobs):
                 self._store(portion)
             if inner.nodes:  # nested flows: the jobs just stored wait for their values
-                store_flow(self._context, inner, self._tx)
+                _store_plan(self._context, inner, self._tx)
 
     def _store(self, jobs: list[NewJob]) -> None:
         if not self._stored:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from itertools import chain, islice
 from typing import Any, TypeVar
 
@@ -39,10 +40,11 @@ def store_batches(
         yield from ((batch, insert(context, batch, tx)) for batch in chain([first] if first else [], batches))
         return
     assert first is not None  # noqa: S101 - it came before the second
+    here = copy_context()  # of the caller, with the trace that it is in
     with ThreadPoolExecutor(1, "stanchion-push") as storing:
-        under_way = storing.submit(insert, context, first)
+        under_way = storing.submit(here.run, insert, context, first)
         for batch in chain([second], batches):
-            stored, under_way = under_way.result(), storing.submit(insert, context, batch)
+            stored, under_way = under_way.result(), storing.submit(here.run, insert, context, batch)
             yield first, stored
             first = batch
         yield first, under_way.result()

@@ -1,7 +1,8 @@
 """Inserting new jobs: the one function through which they enter the store.
 
 Steps: (1) store the declared settings of their queues, (2) apply the options of stations to their items, (3) check that
-their semaphores are known, (4) choose partitions and lanes, (5) store the jobs, (6) fire the event.
+their semaphores are known, (4) choose partitions and lanes, (5) store the jobs, (6) fire the event. With traces, a span
+covers all of it, and the jobs get its context in step 2.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ def make_ready(context: Context, jobs: list[NewJob], tx: Any = None) -> Store:
             context.keep_declared()
     if stations := context.registry.stations:
         jobs[:] = [stations[job.queue].fitted(job) if job.queue in stations else job for job in jobs]
+    if context.traces is not None:
+        jobs[:] = context.traces.stamped(jobs)
     for job in jobs:
         if job.limits is not None:
             context.semaphores.check(jobs, store, tx)
@@ -62,6 +65,16 @@ _KEY_TTL, _NONE = attrgetter("key_ttl"), {None}
 
 def insert(context: Context, jobs: list[NewJob], tx: Any = None) -> list[Pushed]:
     """Store new jobs, changing the list in place; fire the event for all but duplicates."""
+    if context.traces is None:
+        return _inserted(context, jobs, tx)
+    with context.traces.pushing(jobs) as span:
+        pushed = _inserted(context, jobs, tx)
+        if len(pushed) == 1:
+            context.traces.pushed(span, pushed[0].id)
+        return pushed
+
+
+def _inserted(context: Context, jobs: list[NewJob], tx: Any) -> list[Pushed]:
     store = make_ready(context, jobs, tx)
     if isinstance(store, PartitionedStore):
         jobs[:] = store.placed(jobs)  # by layouts that were noticed just now: the caller sees the partitions

@@ -17,6 +17,7 @@ from stanchion.jobs.reservation import Reservation, described, failure_of
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.rules.outcomes import commit_of
+from stanchion.tasks.traced import TracedAttempt
 
 _MAKING = threading.Lock()
 
@@ -32,11 +33,12 @@ class Execution:
     StoreUnavailable if the values from its flow can't be read now.
     """
 
-    __slots__ = ("_context", "_job", "args", "kwargs", "payload", "row", "work")
+    __slots__ = ("_context", "_job", "args", "kwargs", "payload", "row", "traced", "work")
 
     def __init__(self, context: Context, row: JobRow) -> None:
         self._context, self.row = context, row
         self._job: Reservation | None = None
+        self.traced: TracedAttempt | None = None
         try:
             self.work = context.registry.known_work_of(row)
             if refusal := self.work.refused(row):
@@ -84,6 +86,12 @@ class Execution:
 
     def call(self) -> Any:
         """Run the function; for an async one, return the coroutine."""
+        if (traces := self._context.traces) is None:
+            return self._called()
+        self.traced = TracedAttempt(traces, self.row, self.work.name)
+        return self.traced.run_async(self._called) if self.work.is_async else self.traced.run(self._called)
+
+    def _called(self) -> Any:
         try:
             return self.work.function(*self.args, **self.kwargs)
         except TypeError as error:
@@ -102,6 +110,8 @@ def outcome_of_value(execution: Execution, value: Any) -> outcomes.Outcome | Non
     if isinstance(value, Outcome):
         return outcome_of_error(execution, value)
     try:
+        if execution.traced is not None:
+            return execution.traced.outcome(lambda: execution.work.outcome(execution.row, execution.payload, value))
         return execution.work.outcome(execution.row, execution.payload, value)
     except InvalidInput as error:
         return outcomes.Bury(execution.row.lease, *failure_of(error, execution.row.task))

@@ -6,24 +6,27 @@ from collections.abc import Sequence
 from typing import Any
 
 from stanchion.context.context import Context
+from stanchion.core.checks import checked_name
 from stanchion.core.ids import new_token
 from stanchion.jobs.job import Job
 from stanchion.jobs.lookup import find
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.tasks.execution import attempted, report, settled
+from stanchion.tasks.task import Task
 
 
-def enqueued(context: Context, task: str, call: dict[str, Any]) -> Job:
+def enqueued(context: Context, task: Task[..., Any] | str, call: dict[str, Any]) -> Job:
     """Return a live job of this call. Raises AssertionError if there is none."""
+    name = task.name if isinstance(task, Task) else checked_name(task, "task name")
     wanted = context.codec.decode(context.codec.encode(call, "arguments"))
     live = [state for state in JobState if not state.final]
-    jobs = find(context, task=task, state=live, limit=1000)
+    jobs = find(context, task=name, state=live, limit=1000)
     for job in jobs:
         if job.payload == wanted:
             return job
     seen = "; ".join(str(job.payload) for job in jobs[:10]) or "none"
-    raise AssertionError(f"no live job calls {task} with {wanted}; live jobs of it: {seen}")
+    raise AssertionError(f"no live job calls {name} with {wanted}; live jobs of it: {seen}")
 
 
 def run_here(context: Context, row: JobRow) -> bool:

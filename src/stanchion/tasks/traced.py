@@ -1,0 +1,84 @@
+"""An attempt inside its span, and the trace context of what it goes on as."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
+
+from stanchion.jobs.outcome import Cancel, Outcome, Snooze
+from stanchion.stores.records import outcomes
+from stanchion.stores.records.jobs import JobRow
+from stanchion.telemetry.traces import Traces, trace_headers, with_trace
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+
+class TracedAttempt:
+    """One attempt at a job, with its span. `name`: of its task or station."""
+
+    __slots__ = ("_row", "_span", "_traces")
+
+    def __init__(self, traces: Traces, row: JobRow, name: str) -> None:
+        self._traces, self._row = traces, row
+        self._span: Span = traces.processing(row, name)
+
+    def run(self, call: Callable[[], Any]) -> Any:
+        """Call a function inside the span.
+
+        In a copy of the thread's context: a time-out can interrupt any step, and the span must not stay current.
+        """
+        return copy_context().run(self._run, call)
+
+    def _run(self, call: Callable[[], Any]) -> Any:
+        try:
+            self._traces.enter(self._span)
+            return self._returned(call())
+        except BaseException as error:
+            self._raised(error)
+            raise
+        finally:
+            self._span.end()
+
+    async def run_async(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Await a call inside the span; for a task of an event loop, which has a context of its own."""
+        try:
+            self._traces.enter(self._span)
+            return self._returned(await call())
+        except BaseException as error:
+            self._raised(error)
+            raise
+        finally:
+            self._span.end()
+
+    def _returned(self, value: Any) -> Any:
+        if isinstance(value, Outcome):
+            self._raised(value)
+        return value
+
+    def _raised(self, error: BaseException) -> None:
+        if not isinstance(error, Snooze | Cancel):
+            self._traces.failed(self._span, error)
+
+    def outcome(self, make: Callable[[], outcomes.Outcome]) -> outcomes.Outcome:
+        """Return the outcome that a call makes, with what the job goes on as under the span of this attempt."""
+        return self._continued(copy_context().run(self._made, make))
+
+    def _made(self, make: Callable[[], outcomes.Outcome]) -> outcomes.Outcome:
+        self._traces.enter(self._span)
+        return make()
+
+    def _continued(self, outcome: outcomes.Outcome) -> outcomes.Outcome:
+        headers, inherited = self._traces.of(self._span), trace_headers(self._row.headers)
+        if not headers:
+            return outcome
+        match outcome:
+            case outcomes.Move(headers=str(text)):
+                return outcome._replace(headers=with_trace(text, headers))
+            case outcomes.Continue(job=job, jobs=jobs):
+                under = tuple(self._traces.under(headers, one, inherited) for one in (job, *jobs))
+                return outcome._replace(job=under[0], jobs=under[1:])
+            case outcomes.Commit(jobs=jobs) if jobs:
+                return outcome._replace(jobs=tuple(self._traces.under(headers, one, inherited) for one in jobs))
+        return outcome
