@@ -57,7 +57,7 @@ def test_each_attempt_is_a_child_of_the_push(app: Stanchion, timeout: float | No
         if job.attempts == 1:
             raise ValueError("no")
 
-    job = task.enqueue()
+    job = app.enqueue("t")
     with working(app):
         ended(app, job.id)
     push, (first, second) = span("push q"), spans("process t")
@@ -142,7 +142,7 @@ def test_a_move_keeps_the_context(app: Stanchion) -> None:
         if job.queue == "q":
             job.move("r")  # type: ignore[attr-defined]
 
-    task.enqueue()
+    app.enqueue("t")
     app.drain(["q", "r"])
     assert [parent(one) for one in spans("process t")] == [identity(span("push q"))] * 2
     assert [attributes(one)["messaging.destination.name"] for one in spans("process t")] == ["q", "r"]
@@ -173,12 +173,15 @@ with trace.get_tracer("web").start_as_current_span("request") as span:
     app.close()
 
 
-@pytest.mark.parametrize("strange", ["", "x", "00-0-0-01", "00-" + "0" * 32 + "-" + "0" * 16 + "-01", 7, None, {"a": 1}])
+@pytest.mark.parametrize(
+    "strange", ["", "x", "00-0-0-01", "00-" + "0" * 32 + "-" + "0" * 16 + "-01", 7, None, {"a": 1}]
+)
 def test_a_strange_context_is_none(local: Stanchion, strange: Any) -> None:
     local.task(name="t", queue="q")(lambda: None)
     plain = Stanchion(store=local.store)
     plain.enqueue("t", queue="q", headers={"traceparent": strange, "tracestate": strange, "a": 1})
-    local.drain()
+    with trace.get_tracer("mine").start_as_current_span("of the drainer"):
+        local.drain()
     assert parent(span("process t")) is None
     assert links(span("process t")) == []
     job = local.enqueue("t", queue="q", headers={"traceparent": strange, "tracestate": [strange], "a": 1})
