@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import cache
 
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -18,11 +19,15 @@ _EXPORTER = InMemorySpanExporter()
 
 def recording() -> None:
     """Record from here on. A process has one provider."""
-    if not isinstance(trace.get_tracer_provider(), TracerProvider):
-        provider = TracerProvider()
-        provider.add_span_processor(SimpleSpanProcessor(_EXPORTER))
-        trace.set_tracer_provider(provider)
+    _provide()
     _EXPORTER.clear()
+
+
+@cache
+def _provide() -> None:
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(_EXPORTER))
+    trace.set_tracer_provider(provider)
 
 
 def spans(name: str) -> list[ReadableSpan]:
