@@ -188,6 +188,28 @@ class TestReserve:
         assert again is not None
         assert (again.state, again.attempts) == ("ready", 0)
 
+    def test_payloads_too_deep_for_an_answer_go_back(
+        self, client: Client, fresh: Stanchion, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def too_deep(_: Any) -> bytes:
+            raise RecursionError
+
+        job = fresh.queue("mail").push([[]])
+        monkeypatch.setattr("stanchion.ops.web.api.routes.outcomes.encoded", too_deep)
+        client.refused(409, "conflict", "POST", RESERVE, {})
+        again = fresh.get(job.id)
+        assert again is not None
+        assert (again.state, again.attempts) == ("ready", 0)
+
+    @pytest.mark.parametrize("depth", [300, 900, 940, 960, 980, 990])
+    def test_a_deep_payload_is_no_fault(self, client: Client, depth: int) -> None:
+        text = json.dumps({"jobs": [{"payload": 0}]}).replace("0", "[" * depth + "]" * depth)
+        pushed = client.post(PUSH, content=text, headers={"Content-Type": "application/json"})
+        assert pushed.status_code in (201, 400, 422)
+        for path in ("jobs", *(f"jobs/{one['id']}" for one in pushed.json().get("jobs", ()))):
+            assert client.get(path).status_code in (200, 409)
+        assert client.post(RESERVE).status_code in (200, 409)
+
     @pytest.mark.parametrize(
         "body", [{"limit": 0}, {"limit": 101}, {"limit": -1}, {"wait": 21}, {"lease": 0}, {"limit": "1"}, [], {"n": 1}]
     )

@@ -18,7 +18,7 @@ from stanchion.ops.web.access.callers import LOCAL, Caller
 from stanchion.ops.web.access.guard import csrf_fits, from_another_site, refuses_without_token
 from stanchion.ops.web.access.session import PLAIN_COOKIE, SECURE_COOKIE, Session
 from stanchion.ops.web.api.checking import Checks
-from stanchion.ops.web.api.operation import Answer, Call, Operation, Shared
+from stanchion.ops.web.api.operation import Answer, Call, Operation, Shared, encoded
 from stanchion.ops.web.api.problems import Problem, answer_of, problem_of
 from stanchion.ops.web.site import Site
 from stanchion.ops.web.visit import Visit
@@ -167,4 +167,9 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _json(content: Any) -> bytes:
-    return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+    if isinstance(content, bytes):
+        return content
+    try:
+        return encoded(content)
+    except RecursionError:
+        raise Problem("conflict", "the answer is nested too deeply to be JSON") from None

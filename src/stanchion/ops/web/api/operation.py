@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -48,7 +49,10 @@ class Call:
 
 
 class Answer(NamedTuple):
-    """What an operation answers: its content, as JSON values, and headers. `status`: None for the usual one."""
+    """What an operation answers: its content, as JSON values or as JSON, and headers.
+
+    `status`: None for the usual one.
+    """
 
     content: Any
     headers: Mapping[str, str] = {}
@@ -96,3 +100,8 @@ class Operation:
 def time_text(stored: int | None) -> str | None:
     """Return a stored time as ISO 8601 in UTC."""
     return iso(moment(stored))
+
+
+def encoded(content: Any) -> bytes:
+    """Return JSON values as JSON. Raises RecursionError for those that are nested too deeply."""
+    return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()

@@ -16,7 +16,7 @@ from stanchion.jobs.job import JobState
 from stanchion.jobs.outcome import UNCHANGED
 from stanchion.jobs.reservation import Reservation, Settlement
 from stanchion.jobs.settling import reservation, settle
-from stanchion.ops.web.api.operation import Answer, Call, Operation
+from stanchion.ops.web.api.operation import Answer, Call, Operation, encoded
 from stanchion.ops.web.api.problems import Problem
 from stanchion.ops.web.api.routes.queues import queue_name
 from stanchion.ops.web.api.shapes import job_shape
@@ -88,11 +88,16 @@ def _give_back(site: Site, jobs: list[Reservation]) -> None:
 
 def _reserved(call: Call, jobs: list[Reservation]) -> Answer:
     site = call.visit.site
-    shown = [_shape(job) for job in jobs]
-    if sealed := [one["unreadable"] for one in shown if one["unreadable"]]:
+    try:
+        shown = [_shape(job) for job in jobs]
+        sealed = next((one["unreadable"] for one in shown if one["unreadable"]), None)
+        content = encoded({"jobs": shown, "as_of": call.as_of})
+    except RecursionError:
+        sealed = "a payload is nested too deeply to be JSON here"
+    if sealed is not None:
         _give_back(site, jobs)
-        raise Problem("conflict", f"{sealed[0]}; the jobs were given back")
-    return Answer({"jobs": shown, "as_of": call.as_of})
+        raise Problem("conflict", f"{sealed}; the jobs were given back")
+    return Answer(content)
 
 
 def _shape(job: Reservation) -> dict[str, Any]:
