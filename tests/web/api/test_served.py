@@ -18,6 +18,7 @@ from stanchion import Stanchion
 from stanchion.ops.web.api.routes import outcomes
 from stanchion.ops.web.asgi import site_app
 from stanchion.ops.web.site import Site
+from stanchion.queues.queue import Queue
 from stanchion.stores.registry import open_store
 from tests.web.conftest import Served, site_of
 
@@ -76,28 +77,47 @@ def test_who_hangs_up_gets_no_job(served_empty: Served) -> None:
     assert found["jobs"][0]["attempts"] == 1
 
 
+def test_a_wait_ends_as_the_client_hangs_up(served_empty: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, ended = threading.Event(), threading.Event()
+
+    async def endless(*_: Any, **__: Any) -> Any:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.set()
+            raise
+
+    monkeypatch.setattr(Queue, "areserve", endless)
+    connection = http.client.HTTPConnection(served_empty.url, timeout=60)
+    connection.request("POST", "/api/v1/queues/mail/reserve")
+    assert began.wait(60)
+    connection.sock.shutdown(socket.SHUT_RDWR)
+    assert ended.wait(60)
+    connection.close()
+
+
 def test_a_job_that_comes_as_the_client_hangs_up_goes_back(
     served_empty: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app, queue = served_empty.app, served_empty.app.queue("mail")
-    late = threading.Event()
-    original = type(queue).areserve
+    original, came = Queue.areserve, asyncio.Event()
 
-    async def slow(self: Any, *args: Any, **options: Any) -> Any:
+    async def reserving(self: Queue, *args: Any, **options: Any) -> Any:
         jobs = await original(self, *args, **options)
-        while not late.is_set():
-            await asyncio.sleep(0.01)
+        came.set()  # the client hangs up in the same round of the loop
         return jobs
 
     async def gone(_: Any) -> None:
-        late.set()  # both end in the same round of the loop
+        await came.wait()
 
-    monkeypatch.setattr(type(queue), "areserve", slow)
+    monkeypatch.setattr(Queue, "areserve", reserving)
     monkeypatch.setattr(outcomes, "_disconnected", gone)
-    job = queue.push(1)
+    job = served_empty.app.queue("mail").push(1)
     status, found = ask(served_empty, "POST", "/queues/mail/reserve", {})
     assert (status, found["jobs"]) == (200, [])
-    wait_until(lambda: (now := app.get(job.id)) is not None and (now.state, now.attempts) == ("ready", 0))
+    now = served_empty.app.get(job.id)
+    assert now is not None
+    assert (str(now.state), now.attempts) == ("ready", 0)
 
 
 def test_a_server_that_stops_ends_the_waits(served_empty: Served) -> None:
