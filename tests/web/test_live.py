@@ -12,13 +12,15 @@ import pytest
 from stanchion import Stanchion
 from stanchion.ops.web.live import sampler as sampling
 from stanchion.ops.web.live.sampler import Sampler
-from stanchion.ops.web.live.track import HOUR, STEP, Point, Track, between
+from stanchion.ops.web.live.track import HOUR, STEP, Track, between
 from stanchion.ops.web.pages.overview import headline
 from stanchion.ops.web.show.plots import Line, Plot, round_step
 from stanchion.ops.web.show.words import duration, number
 from stanchion.ops.web.site import Site
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.registry import open_store
+from stanchion.telemetry import rollups
+from stanchion.telemetry.rollups import Point
 from tests.web.conftest import Browser, site_of
 
 
@@ -211,3 +213,20 @@ class TestEvents:
         answer = browser.get("/events")
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert answer.text.startswith("retry: 3000\nevent: hello")
+
+
+def test_a_page_that_starts_knows_the_past() -> None:
+    app = Stanchion(store=open_store("memory://"))
+    with app.testing() as clock:
+        for _ in range(3):
+            app.queue("mail").push({})
+            assert rollups.take(app.store)
+            clock.advance(60)
+        sampler = Sampler(lambda: app.context)
+        sampler.take()
+        assert [one.ready for one in sampler.all.points] == [1, 2, 3, 3]
+        assert [one.ready for one in sampler.queues["mail"].points] == [1, 2, 3, 3]
+        found = rollups.past(app.store, ["mail"], 1, app.store.now())["mail"]
+        assert [one.ready for one in found] == [1, 2, 3, 3]  # it has kept this minute itself
+        sampler.close()
+    app.close()

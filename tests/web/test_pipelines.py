@@ -11,7 +11,7 @@ from markupsafe import escape
 
 from stanchion import Push, Stanchion
 from stanchion.core.ids import new_id
-from stanchion.ops.web.live.track import Point, Track
+from stanchion.ops.web.live.track import Track
 from stanchion.ops.web.reads import pipelines as reads
 from stanchion.ops.web.reads.pipelines import Known
 from stanchion.ops.web.show.graph import Box, Drawing, Wire
@@ -21,6 +21,7 @@ from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.registry import open_store
 from stanchion.streams import StreamSource
+from stanchion.telemetry.rollups import Point
 from tests.web.attacks import ATTACKS
 from tests.web.conftest import READ, Browser, site_of
 from tests.web.seed_parts import flights

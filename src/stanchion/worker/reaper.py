@@ -10,11 +10,17 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from stanchion.context.upkeep import Host, Lag, Upkeep
+from stanchion.errors import StanchionError
+from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
+from stanchion.telemetry import rollups
 
 log = logging.getLogger("stanchion.worker")
 
 MAINTAIN_EVERY = 10.0
+
+ROLL_EVERY, ROLL_SHARE = 60.0, 200.0
+"""Seconds between two readings of the figures that plots show later, and a multiple of the time that one takes."""
 
 
 class ReaperHost(Host, Protocol):
@@ -60,6 +66,7 @@ class Reaper:
         maintained_at = time.monotonic()
         behind = False
         lag = Lag()
+        roll_at = maintained_at
         while not self._stopping.wait(0 if behind else self._every * random.uniform(0.8, 1.2)):  # noqa: S311 - spreading load
             try:
                 store = self._context.store_semaphores()
@@ -74,7 +81,19 @@ class Reaper:
                     behind = bool(left)
                     self._context.keep_declared()
                     self._context.notice_partitions()
+                if time.monotonic() >= roll_at:
+                    roll_at = time.monotonic() + _roll(store)
             except Exception as error:
                 behind = False
                 if not self._stopping.is_set():
                     log.warning("maintaining the store failed: %s: %s", type(error).__name__, error)
+
+
+def _roll(store: Store) -> float:
+    """Keep the figures of this minute for plots; return the seconds until the next time."""
+    began = time.monotonic()
+    try:
+        rollups.take(store)
+    except StanchionError as error:  # as where a token is limited to some queues
+        log.debug("the figures of this minute are not kept: %s", error)
+    return max(ROLL_EVERY, ROLL_SHARE * (time.monotonic() - began))

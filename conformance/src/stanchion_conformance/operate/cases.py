@@ -25,6 +25,7 @@ from stanchion_conformance.operate.notes import TestNotes
 from stanchion_conformance.operate.of_a_rank import TestOfOneRank
 from stanchion_conformance.operate.operating import TestCancel, TestReplay, TestRetry
 from stanchion_conformance.operate.repair import TestRepair
+from stanchion_conformance.operate.rollups import TestRollups
 from stanchion_conformance.operate.searching_inside import TestSearchByContents, TestSearchByTheEnd
 from stanchion_conformance.operate.selecting import TestColumns, TestOrders, TestPages, TestPartition, TestSelect
 from stanchion_conformance.operate.settings import TestDelete, TestMaxRate, TestMaxRunning, TestPause, TestSettings
@@ -86,6 +87,7 @@ __all__ = [
     "TestRepair",
     "TestReplay",
     "TestRetry",
+    "TestRollups",
     "TestSearchByContents",
     "TestSearchByTheEnd",
     "TestSelect",

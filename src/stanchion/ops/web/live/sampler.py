@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from stanchion.alerts.alerts import reading
@@ -19,7 +19,10 @@ from stanchion.alerts.watching.changes import BEGINS, Changes
 from stanchion.context.context import Context
 from stanchion.core.times import micros
 from stanchion.errors import StanchionError
-from stanchion.ops.web.live.track import Track, point_of, sum_of
+from stanchion.ops.web.live.track import Track
+from stanchion.stores.protocol import Store
+from stanchion.telemetry import rollups
+from stanchion.telemetry.rollups import point_of, sum_of
 
 SHORTEST: Final = 5.0
 """Seconds between two samples at least."""
@@ -60,6 +63,7 @@ class Sampler:
         self._asked = self._taken = -ASKED
         self._wake = threading.Event()
         self._closed = False
+        self._minute = -1
         self._thread: threading.Thread | None = None
         self.sample: Sample | None = None
         """The last sample, if there is one."""
@@ -119,12 +123,27 @@ class Sampler:
             one.queue: point_of(at, one.size, one.totals, max((b.max_age for b in one.bands), default=0.0))
             for one in read.queues
         }
+        store = self._context().fresh_store
+        if self.sample is None:
+            self._recall(store, at, [one.queue for one in read.queues])
+        if at // rollups.MINUTE != self._minute:
+            self._minute = at // rollups.MINUTE
+            if rollups.take_minute(store, at):
+                rollups.keep(store, points, at)
         self.all.add(sum_of([*points.values()], at))
         for gone in self.queues.keys() - points.keys():
             del self.queues[gone]
         for name, point in points.items():
             if name in self.queues or len(self.queues) < QUEUES_MAX:
                 self.queues.setdefault(name, Track()).add(point)
+
+    def _recall(self, store: Store, now: int, queues: Sequence[str]) -> None:
+        """Fill the last hour with what processes have kept of it."""
+        known = rollups.past(store, [rollups.ALL, *queues[:QUEUES_MAX]], 1, now)
+        for name, points in known.items():
+            track = self.all if name == rollups.ALL else self.queues.setdefault(name, Track())
+            for point in points:
+                track.add(point)
 
     def _run(self) -> None:
         while not self._closed and time.monotonic() - self._asked < ASKED:

@@ -6,23 +6,11 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.records.queues import Counts, Sizes
+from stanchion.telemetry.rollups import Point
 
 HOUR: Final = 3600 * SECOND
 STEP: Final = 30 * SECOND
 """Microseconds between two points that are kept: 120 of an hour."""
-
-
-class Point(NamedTuple):
-    """Figures at a time of the store's clock; counts since the queue was made. `lag`: of the oldest ready job, in s."""
-
-    at: int
-    ready: int
-    lag: float
-    pushed: int
-    done: int
-    failed: int
-    dead: int
 
 
 class Rates(NamedTuple):
@@ -32,25 +20,6 @@ class Rates(NamedTuple):
     done: float
     failed: float
     dead: float
-
-
-def point_of(at: int, sizes: Sizes, totals: Counts, lag: float) -> Point:
-    """Return the figures of a queue as a point."""
-    done = totals.committed + totals.popped + totals.moved
-    failed = totals.rolled_back + totals.expired
-    return Point(at, sizes.ready, lag, totals.pushed, done, failed, totals.buried)
-
-
-def sum_of(points: list[Point], at: int) -> Point:
-    """Return the figures of several queues together."""
-    if not points:
-        return Point(at, 0, 0.0, 0, 0, 0, 0)
-    return Point(
-        at,
-        sum(one.ready for one in points),
-        max(one.lag for one in points),
-        *(sum(column) for column in zip(*(one[3:] for one in points), strict=True)),
-    )
 
 
 class Track:

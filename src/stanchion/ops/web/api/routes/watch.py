@@ -16,12 +16,13 @@ from stanchion.ops.web.api.schemas.filters import FILTER, PAGING
 from stanchion.ops.web.api.schemas.kinds import choice, name, text, whole
 from stanchion.ops.web.api.shapes import masked
 from stanchion.ops.web.live.reports import Key
-from stanchion.ops.web.live.track import HOUR, STEP, Point, Track
+from stanchion.ops.web.live.track import HOUR, STEP, Track
 from stanchion.ops.web.reads.errors import Group, read_errors
 from stanchion.ops.web.reads.filters import SPANS
 from stanchion.ops.web.record.audit import CHUNK, KEPT, Entry
 from stanchion.reporting.verdict import verdict_of
 from stanchion.stores.records.jobs import SECOND
+from stanchion.telemetry.rollups import Point
 
 
 def alerts(call: Call) -> Answer:

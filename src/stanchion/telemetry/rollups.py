@@ -1,0 +1,123 @@
+"""The figures of queues by the minute, kept in the store for two days: what plots know of the past.
+
+One small value for each queue and hour has up to 60 points; one with an empty name has the sums of all. A point of a
+minute is written by one process: the first that moves the value `last` to this minute, by compare-and-set. If it dies
+before it has written, the minute is missing, which is a gap in a plot. Workers, managers and the page take part.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.records.queues import Counts, Sizes
+
+KIND: Final = "rollup"
+LAST: Final = "last"
+"""The name of the value that has the last minute that was taken."""
+
+ALL: Final = ""
+"""What stands for all queues together."""
+
+MINUTE: Final = 60 * SECOND
+HOUR: Final = 60 * MINUTE
+HOURS_KEPT: Final = 48
+QUEUES_MAX: Final = 100
+"""Queues of which figures are kept, those with most jobs so far."""
+
+
+class Point(NamedTuple):
+    """Figures at a time of the store's clock; counts since the queue was made. `lag`: of the oldest ready job, in s."""
+
+    at: int
+    ready: int
+    lag: float
+    pushed: int
+    done: int
+    failed: int
+    dead: int
+
+
+def point_of(at: int, sizes: Sizes, totals: Counts, lag: float) -> Point:
+    """Return the figures of a queue as a point."""
+    done = totals.committed + totals.popped + totals.moved
+    failed = totals.rolled_back + totals.expired
+    return Point(at, sizes.ready, lag, totals.pushed, done, failed, totals.buried)
+
+
+def sum_of(points: Sequence[Point], at: int) -> Point:
+    """Return the figures of several queues together."""
+    if not points:
+        return Point(at, 0, 0.0, 0, 0, 0, 0)
+    return Point(
+        at,
+        sum(one.ready for one in points),
+        max(one.lag for one in points),
+        *(sum(column) for column in zip(*(one[3:] for one in points), strict=True)),
+    )
+
+
+def take(store: Store) -> bool:
+    """Read all queues, and keep their figures of this minute; False, after one small read, if they are kept already."""
+    now = store.now()
+    if not take_minute(store, now):
+        return False
+    names = [one.name for one in store.queues()]
+    stats = store.stats(names, ["states", "totals", "next_due"]) if names else {}
+    points = {}
+    for name, one in stats.items():
+        lag = 0.0 if one.next_due is None else max(0.0, (now - one.next_due) / SECOND)
+        points[name] = point_of(now, one.states, one.totals, lag)
+    keep(store, points, now)
+    return True
+
+
+def take_minute(store: Store, now: int) -> bool:
+    """Return whether this process is to keep the figures of this minute."""
+    minute = now // MINUTE
+    last = next(iter(store.values(KIND, [LAST])), None)
+    if last is not None and int(last.text) >= minute:
+        return False
+    return store.compare_and_set(KIND, LAST, str(minute), 0 if last is None else last.version)
+
+
+def keep(store: Store, points: Mapping[str, Point], now: int) -> None:
+    """Keep the points of one minute."""
+    busiest = sorted(points, key=lambda name: -points[name].pushed)[:QUEUES_MAX]
+    wanted = {_name(name, now): points[name] for name in busiest}
+    wanted[_name(ALL, now)] = sum_of([*points.values()], now)
+    known = {value.name: value for value in store.values(KIND, list(wanted))}
+    for name, point in wanted.items():
+        value = known.get(name)
+        stored = [] if value is None else json.loads(value.text)
+        text = json.dumps([*stored[-59:], [*point[:2], round(point.lag, 1), *point[3:]]], separators=(",", ":"))
+        store.compare_and_set(KIND, name, text, 0 if value is None else value.version)
+    if _name(ALL, now) not in known:
+        _forget_old(store, now)
+
+
+def past(store: Store, queues: Sequence[str], hours: int, now: int) -> dict[str, list[Point]]:
+    """Return the points of these queues in the last hours, oldest first."""
+    first = now // HOUR - hours
+    names = [_name(queue, hour * HOUR) for queue in queues for hour in range(first, now // HOUR + 1)]
+    found: dict[str, list[Point]] = {queue: [] for queue in queues}
+    for value in store.values(KIND, names):
+        found[value.name.rpartition("@")[0]] += [Point(*point) for point in json.loads(value.text)]
+    begin = now - hours * HOUR
+    return {queue: sorted(point for point in points if begin <= point.at <= now) for queue, points in found.items()}
+
+
+def _name(queue: str, at: int) -> str:
+    return f"{queue}@{at // HOUR}"
+
+
+def _forget_old(store: Store, now: int) -> None:
+    """Delete the values of hours long past; done by the first write of an hour."""
+    oldest = now // HOUR - HOURS_KEPT
+    for value in store.values(KIND):
+        hour = value.name.rpartition("@")[2]
+        if hour.isdecimal() and int(hour) < oldest:
+            store.compare_and_set(KIND, value.name, None, value.version)
