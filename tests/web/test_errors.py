@@ -105,7 +105,8 @@ class TestPages:
         assert f"newest {FAILED:,} of these and of jobs that back off" in listed
         assert f'href="/errors/{group}"' in listed
         page = browser.get(f"/errors/{group}").text
-        assert "<b>3</b> jobs are dead by it, and 3 attempts failed by it in the last hour" in page
+        assert "<h1>ship dies of ValueError</h1>" in page
+        assert "<b>3</b> jobs are dead by it now, and 3 attempts failed by it in the last hour" in page
         assert f"stanchion retry --queue ship --task ship --error {group} --dry-run" in page
         assert "no stock for ‹n› &lt;script&gt;" in page
 
@@ -118,7 +119,10 @@ class TestPages:
         listed = browser.get("/errors").text
         assert "as the workers tally them" in listed
         assert "hunter2" not in listed
-        assert "OSError: no route" in browser.get("/errors/00000007").text
+        page = browser.get("/errors/00000007").text
+        assert "<h1>mail.send fails with OSError</h1>" in page
+        assert "no job is dead by it now" in page
+        assert "OSError: no route" in page
 
     def test_an_unknown_group(self, browser: Browser) -> None:
         assert browser.get("/errors/00000000").status_code == 400

@@ -52,7 +52,7 @@ def show(visit: Visit) -> Response:
     )
     return visit.page(
         "error.html",
-        group.error,
+        verdict(group),
         group=group,
         plot=plot,
         failed=failed,
@@ -60,6 +60,14 @@ def show(visit: Visit) -> Response:
         exact=found.whole,
         tallied=found.tallied,
     )
+
+
+def verdict(group: Group) -> str:
+    """Return what a group does as a sentence: `payments.capture fails with TimeoutError`."""
+    kind = group.error.partition(":")[0]
+    name = kind if kind.replace(".", "").isidentifier() else "this error"
+    who = group.task or "A job without a task"
+    return f"{who} {'dies of' if group.dead else 'fails with'} {name}"
 
 
 def headline(found: Errors) -> str:
