@@ -92,6 +92,15 @@ class TestPipeline:
         assert "<h1>late falls behind at one</h1>" in text
         assert "<b>one</b> falls behind. <b>2 items</b> wait there, the oldest for 1 min 15 s." in text
 
+    def test_a_driver_is_no_worker_of_its_station(self, app: Stanchion, site: Site) -> None:
+        app.pipeline("read").station("one")(lambda item: item)
+        app.pipeline("read").push(1)
+        StreamSource(app.store, "reader", "read.one").initial()
+        site.sampler.take()
+        text = Browser(site).get("/pipelines/read").text
+        assert "<h1>read keeps up</h1>" in text
+        assert "<td>Spark</td>" in text
+
     def test_the_last_error_and_the_dead_are_those_of_the_station(self, browser: Browser) -> None:
         text = browser.get("/pipelines/flights").text
         row = next(row for row in text.split("<tr>") if '/queues/flights.clean"' in row)
