@@ -35,8 +35,11 @@ CHECKS: Any = [
     response_headers_conformance,
     response_schema_conformance,
 ]
-EXAMPLES = int(os.environ.get("STANCHION_FUZZ_EXAMPLES", "30"))
+EXAMPLES = int(os.environ.get("STANCHION_FUZZ_EXAMPLES", "8"))
 """Requests of each operation to each server."""
+
+WAIT = 600
+"""Seconds: a machine under load is no fault."""
 
 HEADERS = {"Authorization": f"Bearer {OPERATE}"}
 URLS = {"postgresql": "pg_url", "mariadb": "mariadb_url", "redis": "redis_url", "mongodb": "mongo_url"}
@@ -59,7 +62,7 @@ def served(url: str) -> Iterator[Site]:
 
 def fuzz(site: Site, operation: str, examples: int) -> None:
     """Send requests of one operation, valid by the document and not, with names and ids that are known and others."""
-    schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", site_app(site), headers=HEADERS)
+    schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", site_app(site), headers=HEADERS, timeout=WAIT)
     found = schema.find_operation_by_id(operation)
     jobs = site.app.find(limit=30)
     reserved = site.app.queue("limited").find(state="running")
@@ -90,7 +93,7 @@ def fuzz(site: Site, operation: str, examples: int) -> None:
             if isinstance(case.body, dict) and "token" in case.body and tokens:
                 case.body["token"] = data.draw(st.sampled_from(tokens))
         checks = CHECKS if valid else [*CHECKS, negative_data_rejection]
-        case.call_and_validate(headers=HEADERS, checks=checks)
+        case.call_and_validate(headers=HEADERS, checks=checks, timeout=WAIT)
 
     run()
 
@@ -102,7 +105,7 @@ DAILY = ("pushJobs", "reserveJobs", "rollbackJob", "listJobs", "configureQueue",
     "operation", [pytest.param(one.id, marks=[] if one.id in DAILY else [pytest.mark.nightly]) for one in OPERATIONS]
 )
 def test_no_request_breaks_it(on_sqlite: Site, operation: str) -> None:
-    fuzz(on_sqlite, operation, examples=6 if operation in DAILY else 40)
+    fuzz(on_sqlite, operation, examples=6 if operation in DAILY else 25)
 
 
 @pytest.mark.nightly
