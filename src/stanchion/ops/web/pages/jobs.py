@@ -48,6 +48,7 @@ def every(visit: Visit) -> Response:
         matching=matching,
         matching_text=counted(matching, len(found.jobs)),
         next=found.next,
+        looked_at=found.looked_at if found.next else None,
         after=visit.asked("after"),
         states=[*JobState],
         bands=[band.name for band in BANDS],

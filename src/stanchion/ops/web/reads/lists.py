@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -31,16 +32,31 @@ COLUMNS: Final = (
 )
 """What a list shows of a job: no payload."""
 
+_ERRORS: Final = COLUMNS.index("errors")
+
+
+SEARCHED: Final = 200_000
+"""Jobs that one page of a search for text looks at, at most."""
+
+SEARCH_SECONDS: Final = 2.0
+"""Seconds after which a page of a search looks at no more."""
+
+_AT_ONCE: Final = 2000
+"""Jobs that a search reads together, once few of them match."""
+
 
 class JobPage(NamedTuple):
-    """Some jobs, and the cursor of those after them."""
+    """Some jobs, and the cursor of those after them. `looked_at`: the jobs that a search for text has read."""
 
     jobs: list[Job]
     next: str | None
+    looked_at: int | None = None
 
 
 def page_of(context: Context, store: Store, query: Query, now: int, after: str | None, limit: int = SHOWN) -> JobPage:
     """Read one page of a query."""
+    if query.text is not None:
+        return _page_of_text(context, store, query, now, after, limit)
     found = store.select(replace(query, columns=COLUMNS, limit=limit, after=after))
     rows = [_row(values) for values in found.rows]
     return JobPage([Job(context, row, state_of(row, now)) for row in rows], found.next)
@@ -58,6 +74,33 @@ def page_of_error(context: Context, store: Store, query: Query, now: int, after:
     return JobPage(jobs, after)
 
 
+def _page_of_text(context: Context, store: Store, query: Query, now: int, after: str | None, limit: int) -> JobPage:
+    """Search newest first, up to SEARCHED jobs or SEARCH_SECONDS: the cursor goes on from there.
+
+    A store would read on until it has found enough, through the whole history for a text that is not there.
+    """
+    plain = replace(query, text=None, columns=(*COLUMNS, "payload"))
+    deadline, looked, size = time.monotonic() + SEARCH_SECONDS, 0, limit
+    jobs: list[Job] = []
+    text = query.text or ""
+    while True:
+        found = store.select(replace(plain, limit=size, after=after))
+        hits = [place for place, row in enumerate(found.rows) if text in row[-1] or text in _errors_of(row)]
+        if len(jobs) + len(hits) > limit:  # the cursor is to be behind the last one shown
+            size = hits[limit - len(jobs) - 1] + 1
+            continue
+        rows = [_row(found.rows[place]) for place in hits]
+        jobs += [Job(context, row, state_of(row, now)) for row in rows]
+        looked, after = looked + len(found.rows), found.next
+        if after is None or len(jobs) >= limit or looked >= SEARCHED or time.monotonic() >= deadline:
+            return JobPage(jobs, after, looked)
+        size = min(_AT_ONCE, 2 * size)
+
+
+def _errors_of(row: Sequence[Any]) -> str:
+    return row[_ERRORS] or ""
+
+
 def count(store: Store, query: Query) -> int | None:
     """Count the jobs of a query: exactly up to COUNTED, one more if there are more; None for a search of text.
 
@@ -69,4 +112,4 @@ def count(store: Store, query: Query) -> int | None:
 
 
 def _row(values: Sequence[Any]) -> JobRow:
-    return JobRow(**{**dict(zip(COLUMNS, values, strict=True)), "payload": ""})
+    return JobRow(**{**dict(zip(COLUMNS, values, strict=False)), "payload": ""})

@@ -7,11 +7,15 @@ from dataclasses import dataclass
 
 from stanchion.alerts.snapshot import Snapshot
 from stanchion.core.partition_names import logical_name
+from stanchion.ops.web.live.sampler import Sample
 from stanchion.ops.web.show.words import duration, listed, number, plural, seconds_since
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import Counts, QueueSettings, QueueStats, Sizes
 from stanchion.stores.records.workers import CONSUMER, HOLDER, WorkerRow
+
+QUICK = 0.2
+"""Seconds of a reading up to which pages read the figures of queues anew."""
 
 MISSED_BEATS = 3
 """Missed heartbeats after which a worker counts as dead."""
@@ -78,7 +82,28 @@ def figures(
     stats = store.stats([one.name for one in settings], ["states", "totals", "next_due"]) if settings else {}
     live = [worker for worker in workers if worker.state not in (HOLDER, CONSUMER) and not is_late(worker, now)]
     found = [_figures(one, stats[one.name], live, now) for one in settings]
-    return sorted(found, key=lambda one: (not one.trouble, -(one.lag or 0.0), one.name))
+    return sorted(found, key=_by_trouble)
+
+
+def _by_trouble(one: QueueFigures) -> tuple[bool, float, str]:
+    return not one.trouble, -(one.lag or 0.0), one.name
+
+
+def is_quick(sample: Sample) -> bool:
+    """Return whether the figures of queues can be read for each page."""
+    return sample.seconds <= QUICK
+
+
+def figures_of(store: Store, sample: Sample, settings: Sequence[QueueSettings], now: int) -> list[QueueFigures]:
+    """Return the figures of these queues, as `figures`; from the last reading if that took long.
+
+    Stores count live jobs one by one. Queues that are newer than the reading are read now.
+    """
+    if is_quick(sample):
+        return figures(store, settings, store.workers(), now)
+    seen = {one.name: figures_seen(sample.seen, one, now) for one in settings}
+    new = figures(store, [one for one in settings if seen[one.name] is None], sample.seen.workers, now)
+    return sorted([*(one for one in seen.values() if one is not None), *new], key=_by_trouble)
 
 
 def figures_seen(seen: Snapshot, settings: QueueSettings, now: int) -> QueueFigures | None:

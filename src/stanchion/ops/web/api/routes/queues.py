@@ -13,7 +13,7 @@ from stanchion.ops.web.api.schemas.filters import DRY_RUN, PAGING
 from stanchion.ops.web.api.schemas.kinds import name
 from stanchion.ops.web.api.shapes import queue_shape, settings_shape
 from stanchion.ops.web.reads.queue_parts import partitions_of, tenants_of
-from stanchion.ops.web.reads.queues import figures
+from stanchion.ops.web.reads.queues import figures, figures_of
 from stanchion.stores.records.queues import QueueSettings
 
 DEPTH_MAX = 1000
@@ -25,7 +25,7 @@ def listed(call: Call) -> Answer:
     store, part = call.visit.store, call.query.get("name", "")
     known = [one for one in store.queues() if logical_name(one.name) == one.name and part in one.name]
     answer = named_page(call, "queues", known, lambda one: one.name, lambda one: one)
-    found = figures(store, answer.content["items"], store.workers(), call.visit.now)
+    found = figures_of(store, call.visit.site.sampler.latest(), answer.content["items"], call.visit.now)
     shown = {one.name: queue_shape(one) for one in found}
     answer.content["items"] = [shown[one.name] for one in answer.content["items"]]
     return answer

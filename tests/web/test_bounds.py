@@ -1,0 +1,83 @@
+"""What pages read of a large store is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from stanchion import Stanchion
+from stanchion.ops.web.reads import lists, queues
+from stanchion.ops.web.reads.lists import page_of
+from stanchion.stores.records.query import Query
+from stanchion.stores.registry import open_store
+from tests.web.conftest import Browser, site_of
+
+
+@pytest.fixture
+def many():
+    app = Stanchion(store=open_store("memory://"))
+    app.setup()
+    app.queue("orders").push_many([{"n": number, "odd": "yes" if number % 2 else "no"} for number in range(1000)])
+    yield app
+    app.close()
+
+
+def walked(app: Stanchion, query: Query, limit: int) -> list[list[str]]:
+    pages, after = [], None
+    while True:
+        page = page_of(app.context, app.store, query, app.store.now(), after, limit)
+        pages.append([job.id for job in page.jobs])
+        after = page.next
+        if after is None:
+            return pages
+
+
+@pytest.mark.parametrize(("text", "found"), [('"odd":"yes"', 500), ('"n":7,', 1), ("nowhere", 0), ("{", 1000)])
+def test_a_search_for_text_finds_each_job_once_in_pages(many, text, found):
+    pages = walked(many, Query(text=text), 30)
+    together = [job for page in pages for job in page]
+    assert len(together) == len(set(together)) == found
+    assert together == sorted(together, reverse=True)
+    assert all(len(page) <= 30 for page in pages)
+
+
+def test_a_search_stops_after_a_number_of_jobs_and_goes_on_from_there(many, monkeypatch):
+    monkeypatch.setattr(lists, "SEARCHED", 100)
+    page = page_of(many.context, many.store, Query(text='"n":7,'), many.store.now(), None, 30)
+    assert page.jobs == []
+    assert page.next is not None
+    assert page.looked_at is not None
+    assert 100 <= page.looked_at < 1000
+    assert sum(map(len, walked(many, Query(text='"n":7,'), 30))) == 1
+
+
+def test_a_search_stops_when_its_time_is_over_and_the_page_says_so(many, monkeypatch):
+    monkeypatch.setattr(lists, "SEARCH_SECONDS", 0.0)
+    with Browser(site_of(many)) as browser:
+        text = browser.get("/jobs?text=nowhere").text
+    assert "None of the next 50 has this text" in text
+    assert "after=" in text
+
+
+def test_a_slow_count_of_queues_is_not_repeated_for_each_page(many, monkeypatch):
+    monkeypatch.setattr(queues, "QUICK", -1.0)
+    with Browser(site_of(many)) as browser:
+        browser.get("/")
+        asked: list[object] = []
+        stats = many.store.stats
+
+        def noted(names: Sequence[str], *rest: Any) -> Any:
+            asked.extend(names)
+            return stats(names, *rest)
+
+        monkeypatch.setattr(many.store, "stats", noted)
+        text = browser.get("/queues").text
+        assert "Counted at" in text
+        assert "1,000" in text
+        assert browser.get("/api/v1/queues").json()["items"][0]["size"]["ready"] == 1000
+        assert asked == []
+        many.queue("fresh").push(1)
+        assert "fresh" in browser.get("/queues").text
+        assert set(asked) == {"fresh"}
