@@ -35,6 +35,7 @@ ROLES: Final[Mapping[str, Role | None]] = {
 
 KINDS: Final[Mapping[str, Role]] = {
     **dict.fromkeys(("partitions", "topic", "pause"), Role.ADMIN),
+    **dict.fromkeys(("web-audit", "web-bulk", "web-settings"), Role.ADMIN),  # a page acts by them, and answers for it
     **dict.fromkeys(("schedule", "stream", "upkeep", "failures", "rollup"), Role.RECEIVE),
 }
 """The role that changes of values take, where it is not `push`."""
