@@ -70,9 +70,7 @@ class Traces:
 
     def processing(self, row: JobRow, name: str) -> Span:
         """Start the span of an attempt: a child of the push, whatever runs in this thread, and linked to it."""
-        from opentelemetry.context import Context
-
-        given = self._propagator.extract(trace_headers(row.headers), Context())
+        given = self._propagator.extract(trace_headers(row.headers))
         pushed = self._trace.get_current_span(given).get_span_context()
         attributes = _operation("process", "process", logical_name(row.queue), row.flow_root)
         attributes |= {_MESSAGE_ID: row.id, "stanchion.job.attempt": row.attempts, "stanchion.job.task": name}
@@ -116,9 +114,7 @@ class Traces:
         return job._replace(headers=with_trace(job.headers, headers))
 
     def _is_valid(self, headers: Headers) -> bool:
-        from opentelemetry.context import Context
-
-        context = self._propagator.extract(headers, Context())
+        context = self._propagator.extract(headers)
         return self._trace.get_current_span(context).get_span_context().is_valid
 
 
