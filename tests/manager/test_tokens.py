@@ -132,7 +132,10 @@ class TestRoles:
         for refused in (
             Publication("w", value=ValueChange("partitions", "orders", "{}", 0)),
             Publication("w", value=ValueChange("stream", "s", "{}", 0)),
-            *(Publication("w", value=ValueChange(f"web-{kind}", "x", "{}", 0)) for kind in ("audit", "bulk", "settings")),
+            *(
+                Publication("w", value=ValueChange(f"web-{kind}", "x", "{}", 0))
+                for kind in ("audit", "bulk", "settings")
+            ),
             Publication("w", finish=Finish("orders", row.token, 1)),
         ):
             with pytest.raises(NotPermitted, match="takes the role"):
