@@ -243,9 +243,9 @@ def test_the_first_page_is_live(chromium: Browser, served: Served) -> None:
     with opened(chromium) as (page, said):
         page.goto(served.url + "/")
         expect(page.locator("#live")).to_have_attribute("data-state", "live")
-        row = page.locator("tr", has_text="webhooks")
+        row = page.locator("tr", has_text="limited")
         before = int(row.locator("td.num").nth(4).inner_text())
-        served.app.queue("webhooks").push({"more": 1}, delay=3600)
+        served.app.queue("limited").push({"more": 1}, delay=3600)
         served.site.sampler.take()
         expect(row.locator("td.num").nth(4)).to_have_text(str(before + 1))
         page.evaluate("getSelection().selectAllChildren(document.querySelector('h1'))")

@@ -57,15 +57,16 @@ def report(
     queues: Sequence[str] = (),
     title: str = "Stanchion report",
     counted: Callable[[int], None] = lambda _jobs: None,
-    most: int = MOST,
+    most: int | None = None,
 ) -> Report:
     """Report on the finished jobs of a store.
 
     `since`, `until`: bounds of the finish time; with `since`, the report compares with as long a period before.
     `queues`: only jobs of these. `counted`: called with the number of jobs counted so far. Raises TooManyJobs for more
-    than `most`; `stanchion.spark.report` takes any number, and archives.
+    than `most`, by default 2 million; `stanchion.spark.report` takes any number, and archives.
     """
     names = checked_bounds(since, until, queues)
+    most = MOST if most is None else most
     tally = Tally()
     for jobs in finished_jobs(app.store, since, until, names):
         tally.add(jobs)
