@@ -15,7 +15,7 @@ from stanchion.stores.records.queues import Counts, QueueSettings, QueueStats, S
 from stanchion.stores.records.workers import CONSUMER, HOLDER, WorkerRow
 
 QUICK = 0.2
-"""Seconds of a reading up to which pages read the figures of queues anew."""
+"""Seconds of a reading up to which each page reads the figures of queues again."""
 
 MISSED_BEATS = 3
 """Missed heartbeats after which a worker counts as dead."""
