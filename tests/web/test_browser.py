@@ -252,3 +252,32 @@ def test_the_first_page_is_live(chromium: Browser, served: Served) -> None:
         served.site.sampler.take()
         expect(page.locator("#live .how")).to_have_text("Held, as of")
         assert said == []
+
+
+def test_a_page_that_has_not_changed_is_not_sent_again(chromium: Browser, served: Served) -> None:
+    with opened(chromium) as (page, said):
+        answers: list[int] = []
+        page.on("response", lambda one: answers.append(one.status) if one.url.endswith("/queues/calm") else None)
+        served.app.queue("calm").push({}, delay=3600)
+        page.goto(served.url + "/queues/calm")
+        stale = "document.getElementById('main').dispatchEvent(new Event('stale'))"
+        for status in (200, 304):
+            with page.expect_response(lambda one: one.url.endswith("/queues/calm")) as answer:
+                page.evaluate(stale)
+            assert answer.value.status == status
+        assert answers[0] == 200
+        assert said == []
+
+
+def test_a_tab_that_gets_no_stream_fetches_its_page_itself(
+    chromium: Browser, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stanchion.ops.web.events.STREAMS_MAX", 0)
+    with opened(chromium) as (page, _):
+        page.clock.install()
+        with page.expect_response(lambda one: "/events" in one.url) as refused:
+            page.goto(served.url + "/queues")
+        assert refused.value.status == 503
+        expect(page.locator("#live .how")).to_have_text("Not live, as of")
+        with page.expect_response(lambda one: one.url.endswith("/queues")):
+            page.clock.run_for(15_000)

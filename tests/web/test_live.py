@@ -197,24 +197,6 @@ class TestOverview:
         ]
 
 
-class TestEvents:
-    def test_they_need_a_session(self, guarded: Site) -> None:
-        assert Browser(guarded).get("/events").status_code == 403
-
-    def test_they_are_bounded(self, browser: Browser, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("stanchion.ops.web.events.STREAMS_MAX", 0)
-        site.closed = True
-        answer = browser.get("/events")
-        assert (answer.status_code, answer.headers["retry-after"]) == (503, "60")
-
-    def test_they_end_with_the_site(self, browser: Browser, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("stanchion.ops.web.events.LOOKS", 0.0)
-        site.closed = True
-        answer = browser.get("/events")
-        assert answer.headers["content-type"].startswith("text/event-stream")
-        assert answer.text.startswith("retry: 3000\nevent: hello")
-
-
 def test_a_page_that_starts_knows_the_past() -> None:
     app = Stanchion(store=open_store("memory://"))
     with app.testing() as clock:

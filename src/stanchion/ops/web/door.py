@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -16,6 +18,9 @@ from stanchion.errors import InvalidInput, JobNotFound, StanchionError, StoreUna
 from stanchion.ops.web.access.callers import Caller
 from stanchion.ops.web.access.guard import SAFE_METHODS, csrf_fits, from_another_site, local_path, refuses_without_token
 from stanchion.ops.web.access.session import LASTS, PLAIN_COOKIE, SECURE_COOKIE, Session
+from stanchion.ops.web.live.fragments import Key
+from stanchion.ops.web.live.sampler import Sampler
+from stanchion.ops.web.show.shell import KEYS_COOKIE, THEME_COOKIE
 from stanchion.ops.web.site import Site
 from stanchion.ops.web.visit import Visit
 
@@ -23,6 +28,9 @@ Page = Callable[[Visit], Response]
 
 FORM_BYTES: Final = 64 * 1024
 """The largest form."""
+
+POLLED: Final = 5.0
+"""Seconds for which all tabs get the same page, if it does not hear of news."""
 
 _log = logging.getLogger("stanchion.web")
 
@@ -41,8 +49,11 @@ class Door:
     def __init__(self, site: Site) -> None:
         self.site = site
 
-    def page(self, page: Page, *, open_to_all: bool = False) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a page. Its forms need the role operate, unless they are `open_to_all`."""
+    def page(self, page: Page, *topics: str, open_to_all: bool = False) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of a page. Its forms need the role operate, unless they are `open_to_all`.
+
+        `topics`: what it is new by, such as `queue:{name}`; a page without any is new for POLLED seconds.
+        """
 
         async def endpoint(request: Request) -> Response:
             session = None
@@ -50,10 +61,15 @@ class Door:
                 session = self._session(request)
                 if session is None:
                     return self._to_login(request)
-                visit = Visit(self.site, request, session, str(request.scope["stanchion.nonce"]))
+                visit = self._visit(request, session, topics)
                 if request.method not in SAFE_METHODS:
                     await self._check_form(visit, open_to_all=open_to_all)
-                response = await run_in_threadpool(_answer, page, visit)
+                if request.method == "GET" and "hx-request" in request.headers:
+                    response = await self._again(visit, page)
+                else:
+                    response = await run_in_threadpool(_answer, page, visit)
+                if visit.audited:
+                    self.site.board.touch()
             except Refused as refused:
                 response = PlainTextResponse(f"{refused.reason}\n", refused.status)
             if session is not None and request.cookies.get(cookie_name(request)) != session.cookie:
@@ -61,6 +77,30 @@ class Door:
             return response
 
         return endpoint
+
+    def _visit(self, request: Request, session: Session, topics: Iterable[str]) -> Visit:
+        own = tuple(one.format_map(request.path_params) for one in topics)
+        return Visit(self.site, request, session, str(request.scope["stanchion.nonce"]), topics=own)
+
+    async def _again(self, visit: Visit, page: Page) -> Response:
+        """Answer a tab that has the page already, and wants what is new of it."""
+        site, request = self.site, visit.request
+        version: tuple[int, ...] = (site.board.version_of(()), int(time.monotonic() / POLLED))
+        if visit.topics:
+            site.sampler.ask()
+            if not site.sampler.awake:
+                await run_in_threadpool(_wake, site.sampler)
+            version = (site.board.version_of(visit.topics),)
+        look = tuple(request.cookies.get(name, "") for name in (THEME_COOKIE, KEYS_COOKIE))
+        path, role = str(request.scope["path"]), str(visit.session.caller.role)
+        key = Key(path, request.url.query, visit.base, look, role, version)
+
+        async def render(shared: Session) -> Response:
+            wanted = Visit(site, request, shared, "", topics=visit.topics, fragment=True)
+            return await run_in_threadpool(_answer, page, wanted)
+
+        known = request.headers.get("if-none-match", "")
+        return await site.fragments.answer(key, visit.session, site.board.epoch, known, render)
 
     def refusal(self, request: Request) -> str | None:
         """Return why a request that needs a session gets nothing; None if it has one."""
@@ -129,6 +169,12 @@ class Door:
     def _login_page(self, request: Request, back: str, error: str = "", status: int = 200) -> Response:
         visit = Visit(self.site, request, Session(Caller(""), "", ""), str(request.scope["stanchion.nonce"]))
         return visit.bare("login.html", "Log in", status, back=back, error=error, text="", form=True)
+
+
+def _wake(sampler: Sampler) -> None:
+    """Have the sampler read again; the page tells if it can't."""
+    with suppress(StanchionError):
+        sampler.latest()
 
 
 def _answer(page: Page, visit: Visit) -> Response:

@@ -61,7 +61,7 @@ class _Server(uvicorn.Server):
         self._site, self._started = site, started
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._site.closed = True  # ends the streams of open tabs, for which it would wait
+        self._site.end_streams()
         super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket] | None = None) -> None:

@@ -13,8 +13,10 @@ from stanchion.errors import InvalidInput
 from stanchion.ops.web.access.attempts import Attempts
 from stanchion.ops.web.access.callers import Tokens
 from stanchion.ops.web.access.session import Sessions
+from stanchion.ops.web.live.fragments import Fragments
 from stanchion.ops.web.live.reports import Reports
 from stanchion.ops.web.live.sampler import Sampler
+from stanchion.ops.web.live.topics import Board, parts_of
 from stanchion.ops.web.record.audit import AuditLog
 from stanchion.ops.web.record.bulk import BulkWorks
 from stanchion.ops.web.record.runner import Runner
@@ -45,7 +47,10 @@ class Site:
         self.audit = AuditLog(lambda: self.store)
         self.bulk = BulkWorks(lambda: self.store)
         self.runner = Runner(lambda: self.app.context, self.bulk, self.audit)
-        self.sampler = Sampler(lambda: self.app.context)
+        self.board, self.fragments = Board(), Fragments()
+        self.sampler = Sampler(
+            lambda: self.app.context, lambda sample: self.board.read(parts_of(sample), time.monotonic())
+        )
         self.reports = Reports(self.app)
         self.closed = False
         self._label: str | None = None
@@ -66,9 +71,14 @@ class Site:
             self._label = f"{place.rpartition('@')[2]} · {self.store.capabilities.name}".removeprefix(" · ")
         return self._label
 
+    def end_streams(self) -> None:
+        """End the streams of open tabs, for which a server would wait."""
+        self.closed = True
+        self.board.wake()
+
     def close(self) -> None:
         """Stop the bulk work of this process, which another one goes on with, its reader and its streams."""
-        self.closed = True
+        self.end_streams()
         self.sampler.close()
         self.reports.close()
         self.runner.close()

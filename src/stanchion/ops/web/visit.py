@@ -15,14 +15,17 @@ from stanchion.ops.web.access.guard import local_path
 from stanchion.ops.web.access.session import Session
 from stanchion.ops.web.record.audit import Entry
 from stanchion.ops.web.show.shell import KEYS_COOKIE, THEME_COOKIE, THEMES, Shell
-from stanchion.ops.web.show.templating import segment
+from stanchion.ops.web.show.templating import query, segment
 from stanchion.ops.web.site import Site
 from stanchion.stores.protocol import Store
 
 
 @dataclass
 class Visit:
-    """A request that passed the checks. `form`: the fields of a form, the last of each name, and all `ids`."""
+    """A request that passed the checks. `form`: the fields of a form, the last of each name, and all `ids`.
+
+    `topics`: what its page is new by; `fragment`: only what is new of the page is wanted. `audited`: it has acted.
+    """
 
     site: Site
     request: Request
@@ -30,6 +33,9 @@ class Visit:
     nonce: str
     form: Mapping[str, str] = field(default_factory=dict)
     ids: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    fragment: bool = False
+    audited: bool = False
 
     @property
     def store(self) -> Store:
@@ -108,7 +114,13 @@ class Visit:
             store="" if now is None else self.site.label,
             theme=theme if theme in THEMES else THEMES[0],
             keys=self.request.cookies.get(KEYS_COOKIE, "") != "off",
+            events=self._events() if self.topics else "",
+            outer="fragment.html" if self.fragment else "frame.html",
         )
+
+    def _events(self) -> str:
+        place = self.site.board.place(self.site.board.version_of(self.topics))
+        return f"/events{query(topics=self.topics, since=place)}"
 
     def to(self, path: str) -> Response:
         """Return an answer to a form: see that page, by GET."""
@@ -129,7 +141,7 @@ class Visit:
 
     def audit(self, act: str, subject: str, number: int = 1, note: str = "") -> None:
         """Record what is about to be done. Raises StoreUnavailable: then it must not be done."""
-        who = self.session.caller.name
+        who, self.audited = self.session.caller.name, True
         self.site.audit.add(Entry(self.now, who, act, subject, number, note, self.address))
 
     def note(self) -> str:

@@ -73,6 +73,8 @@ class Entry:
             answer = await operation.wait(call)
         else:
             answer = await run_in_threadpool(self._run, operation, call, text)
+        if visit.audited:
+            self._site.board.touch()
         content = await run_in_threadpool(_json, answer.content)
         return Response(content, answer.status or operation.status, answer.headers, "application/json")
 

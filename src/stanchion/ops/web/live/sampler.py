@@ -54,10 +54,10 @@ class Sample(NamedTuple):
 
 
 class Sampler:
-    """Reads the alerts and figures of an app, and keeps those of the last hour."""
+    """Reads the alerts and figures of an app, and keeps those of the last hour; `taken` is called with each sample."""
 
-    def __init__(self, context: Callable[[], Context]) -> None:
-        self._context = context
+    def __init__(self, context: Callable[[], Context], taken: Callable[[Sample], None] | None = None) -> None:
+        self._context, self._told = context, taken
         self._changes = Changes()
         self._lock = threading.Lock()
         self._asked = self._taken = -ASKED
@@ -73,10 +73,10 @@ class Sampler:
     def latest(self) -> Sample:
         """Return the last sample, which is at most a pause old; the first question takes one."""
         self._asked = time.monotonic()
-        if self.sample is not None and self._alive:  # without the lock, which a slow reading holds
+        if self.sample is not None and self.awake:  # without the lock, which a slow reading holds
             return self.sample
         with self._lock:
-            if not self._alive:
+            if not self.awake:
                 if self.sample is None or self._asked - self._taken >= SHORTEST:
                     self.take()
                 self._closed = False
@@ -86,7 +86,8 @@ class Sampler:
         return self.sample
 
     @property
-    def _alive(self) -> bool:
+    def awake(self) -> bool:
+        """Whether it reads from time to time."""
         return self._thread is not None and self._thread.is_alive()
 
     def renew(self) -> Sample:
@@ -114,6 +115,8 @@ class Sampler:
         number = 1 if self.sample is None else self.sample.number + 1
         limits = Thresholds().changed(seen.limits)
         self.sample = Sample(number, seen, read, tuple(firing), limits, self._taken - began)
+        if self._told is not None:
+            self._told(self.sample)
         return self.sample
 
     def _track(self, read: Monitor) -> None:

@@ -57,7 +57,10 @@ MARKS: Final = frozenset({*JobState, "needs", "risk"})
 
 @dataclass(frozen=True)
 class Shell:
-    """What the frame of a page shows; `page` in the templates. `now`: by the store's clock, in microseconds."""
+    """What the frame of a page shows; `page` in the templates. `now`: by the store's clock, in microseconds.
+
+    `events`: where the page hears that it is not new any more. `outer`: the template around the shell.
+    """
 
     title: str
     path: str
@@ -70,6 +73,8 @@ class Shell:
     store: str
     theme: str
     keys: bool
+    events: str = ""
+    outer: str = "frame.html"
     navigation = NAVIGATION
     tabs = TABS
 

@@ -5,8 +5,8 @@
   const main = document.getElementById("main");
   const typing = (target) => target.closest("input, select, textarea") !== null;
 
-  /* A page is fetched again, in place, while nobody is in the middle of something on it: after each sample of the
-     server where it hears of them, else every 15 s. A hidden tab closes its stream. */
+  /* A page is fetched again, in place, while nobody is in the middle of something on it: when it hears that one of its
+     topics is stale, else every 15 s. A hidden tab closes its stream. */
   const live = document.getElementById("live");
   let paused = false;
   const held = () =>
@@ -24,18 +24,32 @@
   };
   let events = null;
   const listen = () => {
-    if (events || document.hidden || main.dataset.every !== "events") return;
+    if (events || document.hidden || !main.dataset.events) return;
     events = new EventSource(main.dataset.events);
     events.addEventListener("hello", () => say("live", "Live ·"));
     events.addEventListener("stale", () => { say("live", "Live ·"); refresh(); });
     events.addEventListener("error", () => say("stale", "Not live, as of"));
   };
+  const poll = () => {
+    if (events?.readyState === EventSource.CLOSED) events = null; /* refused: there are too many streams */
+    if (!events) refresh();
+    polls += 1;
+    if (polls % 4 === 0) listen();
+  };
+  let polls = 0;
+  let tag = null;
   if (main.hasAttribute("hx-get")) {
+    document.addEventListener("htmx:config:request", ({ detail: { ctx } }) => {
+      if (tag) ctx.request.headers["If-None-Match"] = tag;
+    });
+    document.addEventListener("htmx:after:request", ({ detail: { ctx } }) => {
+      if (ctx.response.status === 200) tag = ctx.response.headers.get("ETag");
+    });
     document.addEventListener("htmx:after:swap", fetched);
     document.addEventListener("visibilitychange", () => {
       if (document.hidden) { events?.close(); events = null; } else { listen(); refresh(); }
     });
-    setInterval(() => { if (!events || events.readyState === EventSource.CLOSED) refresh(); }, REFRESH);
+    setInterval(poll, REFRESH);
     listen();
   }
 
