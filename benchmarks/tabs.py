@@ -94,7 +94,7 @@ def main() -> None:
         stop = spawn.Event()
         server = spawn.Process(target=serve, args=(listening, stop))
         server.start()
-        assert server.pid is not None  # noqa: S101 - it was started
+        assert server.pid is not None
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         asyncio.run(measure(url, server.pid, given.tabs, given.seconds))
         stop.set()
