@@ -164,8 +164,8 @@ def test_power_law() -> None:
     assert exact["exponent"] == pytest.approx(1.5, abs=0.01)
     assert exact["top"] == pytest.approx(1e6, rel=0.01)
     assert exact["r_squared"] == pytest.approx(1, abs=0.001)
-    assert power_law([5, 3]) is None
-    assert power_law([5, 5, 5]) is None
+    assert power_law([64, 32, 16, 8, 4, 2, 1]) is None
+    assert power_law([5] * 8) is None
 
 
 @pytest.mark.parametrize("highest", [0, 0.2, 1, 3, 7, 10, 99, 100, 101, 12_345, 9_999_999])

@@ -177,6 +177,20 @@ class TestOverview:
         assert "local is on it" not in browser.get("/").text
         assert browser.submit("/on-it", key="").status_code == 400
 
+    def test_the_page_of_its_queue_has_the_same_alert(self, app: Stanchion, site: Site) -> None:
+        app.queue("<b>mail</b>").push({})
+        app.queue("calm").push({}, delay=3600)
+        late(app, 300)
+        browser = Browser(site)
+        text = browser.get("/queues/%3Cb%3Email%3C%2Fb%3E").text
+        assert "<h1>&lt;b&gt;mail&lt;/b&gt; needs a person</h1>" in text
+        assert "&lt;b&gt;mail&lt;/b&gt; has no live worker" in text
+        assert "See the queue" not in text
+        told = browser.submit("/on-it", key="queue:<b>mail</b>", back="/queues/%3Cb%3Email%3C%2Fb%3E")
+        assert told.headers["location"] == "/queues/%3Cb%3Email%3C%2Fb%3E"
+        assert "local is on it" in browser.get("/queues/%3Cb%3Email%3C%2Fb%3E").text
+        assert 'class="alert"' not in browser.get("/queues/calm").text
+
     def test_plots_begin_with_the_second_reading(self, app: Stanchion, site: Site) -> None:
         browser = Browser(site)
         app.queue("mail").push({})

@@ -37,14 +37,20 @@ def steps(first: float, last: float, step: int) -> range:
     return range(math.floor(first / step) * step, math.floor(last / step) * step + 1, step)
 
 
+FEWEST_RANKS = 8
+
+
 def jain(values_sum: float, squares_sum: float, count: int) -> float | None:
     """Return Jain's fairness index: 1 if all are equal, 1/n if one has everything; None if there is nothing."""
     return None if not count or not squares_sum else values_sum**2 / (count * squares_sum)
 
 
 def power_law(counts: Sequence[int]) -> Figures | None:
-    """Fit count = top * rank ** -exponent to descending counts, on log-log axes; None for fewer than three."""
-    if len(counts) < 3 or counts[0] == counts[-1]:
+    """Fit count = top * rank ** -exponent to descending counts, on log-log axes; None for fewer than FEWEST_RANKS.
+
+    Least squares; a line through few points fits nearly always, and tells nothing.
+    """
+    if len(counts) < FEWEST_RANKS or counts[0] == counts[-1]:
         return None
     xs = [math.log(rank) for rank in range(1, len(counts) + 1)]
     ys = [math.log(count) for count in counts]

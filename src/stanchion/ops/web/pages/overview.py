@@ -14,8 +14,8 @@ from stanchion.ops.web.live.sampler import Sample
 from stanchion.ops.web.live.track import Rates
 from stanchion.ops.web.reads.hour import plots_of
 from stanchion.ops.web.record.audit import Entry
+from stanchion.ops.web.show.alerts import shown
 from stanchion.ops.web.show.runbook import link_of
-from stanchion.ops.web.show.templating import segment
 from stanchion.ops.web.show.words import plural
 from stanchion.ops.web.visit import Visit
 from stanchion.stores.records.jobs import SECOND
@@ -27,16 +27,6 @@ DAY = 86_400 * SECOND
 
 _MANY = ("Two", "Three", "Four", "Five", "Six", "Seven")
 _WORDS = ("Nothing needs", "One thing needs", *(f"{one} things need" for one in _MANY))
-
-
-class Shown(NamedTuple):
-    """An alert as the page shows it: where it leads, and who is on it since when."""
-
-    alert: Alert
-    link: str
-    link_text: str
-    pause: str
-    on_it: tuple[str, int] | None
 
 
 class BandRow(NamedTuple):
@@ -71,7 +61,7 @@ def show(visit: Visit) -> Response:
         "overview.html",
         headline(len(sample.firing)),
         lede=_lede(sample),
-        alerts=[_shown(alert, on_it.get(alert.key)) for alert in sample.firing[:SHOWN]],
+        alerts=[shown(alert, on_it.get(alert.key)) for alert in sample.firing[:SHOWN]],
         more=max(0, len(sample.firing) - SHOWN),
         bands=_bands(sample),
         plots=[plot for plot in plots_of(sampler.all) if not plot.empty],
@@ -94,7 +84,7 @@ def headline(alerts: int) -> str:
 def be_on_it(visit: Visit) -> Response:
     """Write down who looks after an alert; it hides nothing."""
     acts.be_on_it(visit, visit.form.get("key", ""))
-    return visit.to("/")
+    return visit.to(visit.back())
 
 
 def _lede(sample: Sample) -> str:
@@ -107,24 +97,6 @@ def _lede(sample: Sample) -> str:
     if rest == 1:
         return f"{other}queue keeps its service levels." if other else "The queue keeps its service levels."
     return f"{other}{plural(rest, 'queue')} keep their service levels." if rest else ""
-
-
-def _shown(alert: Alert, on_it: tuple[str, int] | None) -> Shown:
-    name = segment(alert.subject)
-    links = {
-        "queue": (f"/queues/{name}", "See the queue"),
-        "semaphore": (f"/semaphores/{name}", "See the semaphore"),
-        "schedule": ("/schedules", "See the schedules"),
-        "task": (f"/jobs?task={name}", "See its jobs"),
-        "stream": ("/streams", "See the streams"),
-        "pipeline": (f"/pipelines/{name}", "See the pipeline"),
-        "manager": ("/managers", "See the managers"),
-    }
-    link, text = links.get(alert.kind, ("", ""))
-    if alert.kind == "queue" and alert.rule == "dead-letters":
-        link, text = f"/jobs?state=dead&queue={name}", "See the dead jobs"
-    act = "resume" if alert.rule == "paused" else "pause"
-    return Shown(alert, link, text, f"/{act}/{name}" if alert.kind == "queue" else "", on_it)
 
 
 def _bands(sample: Sample) -> list[BandRow]:

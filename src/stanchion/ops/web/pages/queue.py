@@ -8,12 +8,15 @@ from starlette.responses import Response
 
 from stanchion.core.checks import checked_name
 from stanchion.errors import InvalidInput
+from stanchion.ops.web.acts.on_it import who_is_on_it
 from stanchion.ops.web.acts.pauses import pause_of, set_paused
 from stanchion.ops.web.acts.settings import HELP, changes_of
 from stanchion.ops.web.reads.hour import plots_of
 from stanchion.ops.web.reads.queue_parts import errors_of, partitions_of, tenants_of
 from stanchion.ops.web.reads.queues import QueueFigures, figures_seen
+from stanchion.ops.web.show.alerts import Shown, shown
 from stanchion.ops.web.show.plots import Plot
+from stanchion.ops.web.show.runbook import link_of
 from stanchion.ops.web.show.words import duration, plural
 from stanchion.ops.web.visit import Visit
 from stanchion.stores.records.queues import QueueSettings, Sizes
@@ -39,9 +42,12 @@ def show(visit: Visit) -> Response:
     found = _figures(visit, queue)
     depths = store.lane_depths(queue.name, at_most=DEPTH_MAX) if queue.uses_lanes else {}
     partitions = partitions_of(store, queue.name)
+    alerts = _alerts(visit, queue)
     return visit.page(
         "queue.html",
-        found.sentence,
+        f"{queue.name} needs a person" if alerts else found.sentence,
+        alerts=alerts,
+        runbook_of=link_of,
         queue=found,
         pause=pause_of(visit, queue.name) if queue.paused else None,
         lanes=_bars(queue.lanes, depths),
@@ -68,6 +74,16 @@ def _figures(visit: Visit, queue: QueueSettings) -> QueueFigures:
     if found is None:
         raise InvalidInput(f"there is no queue {queue.name!r}")
     return found
+
+
+def _alerts(visit: Visit, queue: QueueSettings) -> list[Shown]:
+    """Return the alerts of a queue that hold, without links to its own page."""
+    firing = [one for one in visit.site.sampler.latest().firing if (one.kind, one.subject) == ("queue", queue.name)]
+    if not queue.paused:  # an alert clears some readings after its cause, and the pause has just been ended
+        firing = [one for one in firing if one.rule != "paused"]
+    on_it = who_is_on_it(visit) if firing else {}
+    alerts = [shown(one, on_it.get(one.key)) for one in firing]
+    return [one._replace(link="") if one.link == f"/queues/{visit.segment}" else one for one in alerts]
 
 
 def _of_partitions(visit: Visit, names: tuple[str, ...]) -> list[tuple[str, Sizes]]:

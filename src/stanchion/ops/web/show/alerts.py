@@ -1,0 +1,37 @@
+"""An alert as pages show it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stanchion.alerts.records import Alert
+from stanchion.ops.web.show.templating import segment
+
+
+class Shown(NamedTuple):
+    """An alert as the page shows it: where it leads, and who is on it since when."""
+
+    alert: Alert
+    link: str
+    link_text: str
+    pause: str
+    on_it: tuple[str, int] | None
+
+
+def shown(alert: Alert, on_it: tuple[str, int] | None) -> Shown:
+    """Return an alert with its links. `on_it`: who looks after it, since when."""
+    name = segment(alert.subject)
+    links = {
+        "queue": (f"/queues/{name}", "See the queue"),
+        "semaphore": (f"/semaphores/{name}", "See the semaphore"),
+        "schedule": ("/schedules", "See the schedules"),
+        "task": (f"/jobs?task={name}", "See its jobs"),
+        "stream": ("/streams", "See the streams"),
+        "pipeline": (f"/pipelines/{name}", "See the pipeline"),
+        "manager": ("/managers", "See the managers"),
+    }
+    link, text = links.get(alert.kind, ("", ""))
+    if alert.kind == "queue" and alert.rule == "dead-letters":
+        link, text = f"/jobs?state=dead&queue={name}", "See the dead jobs"
+    act = "resume" if alert.rule == "paused" else "pause"
+    return Shown(alert, link, text, f"/{act}/{name}" if alert.kind == "queue" else "", on_it)
