@@ -18,6 +18,7 @@ from starlette.testclient import TestClient
 from stanchion import Stanchion
 from stanchion.ops.web.access.callers import Caller, Role, Tokens, token_of
 from stanchion.ops.web.asgi import site_app
+from stanchion.ops.web.live.deadlines import Deadlines
 from stanchion.ops.web.site import Site
 from stanchion.stores.registry import open_store
 from tests.servers.process import ServerMissing, find_program
@@ -28,7 +29,7 @@ OPERATE, READ = "operate-token-0123456789", "read-token-0123456789abc"
 
 def site_of(app: Stanchion, *, tokens: bool = False, **options: Any) -> Site:
     known = [token_of(OPERATE, Caller("ana")), token_of(READ, Caller("ben", Role.READ))] if tokens else []
-    return Site(app, Tokens(known), login_delay=0, **options)
+    return Site(app, Tokens(known), **{"login_delay": 0, "deadlines": Deadlines(60), **options})
 
 
 class Browser(TestClient):

@@ -18,6 +18,7 @@ from stanchion.errors import InvalidInput, JobNotFound, StanchionError, StoreUna
 from stanchion.ops.web.access.callers import Caller
 from stanchion.ops.web.access.guard import SAFE_METHODS, csrf_fits, from_another_site, local_path, refuses_without_token
 from stanchion.ops.web.access.session import LASTS, PLAIN_COOKIE, SECURE_COOKIE, Session
+from stanchion.ops.web.live.deadlines import Missed
 from stanchion.ops.web.live.fragments import Key
 from stanchion.ops.web.live.sampler import Sampler
 from stanchion.ops.web.show.shell import KEYS_COOKIE, THEME_COOKIE
@@ -67,7 +68,7 @@ class Door:
                 if request.method == "GET" and "hx-request" in request.headers:
                     response = await self._again(visit, page)
                 else:
-                    response = await run_in_threadpool(_answer, page, visit)
+                    response = await run_in_threadpool(self._answer, page, visit)
                 if visit.audited:
                     self.site.board.touch()
             except Refused as refused:
@@ -97,10 +98,20 @@ class Door:
 
         async def render(shared: Session) -> Response:
             wanted = Visit(site, request, shared, "", topics=visit.topics, fragment=True)
-            return await run_in_threadpool(_answer, page, wanted)
+            return await run_in_threadpool(self._answer, page, wanted)
 
         known = request.headers.get("if-none-match", "")
         return await site.fragments.answer(key, visit.session, site.board.epoch, known, render)
+
+    def _answer(self, page: Page, visit: Visit) -> Response:
+        """Run a page, within the deadline if it only reads: an act is not left in its middle."""
+        if visit.request.method not in SAFE_METHODS:
+            return _answer(page, visit)
+        try:
+            kind = f"{page.__module__}.{page.__name__}"
+            return self.site.deadlines.read(kind, "This page", lambda: _answer(page, visit))
+        except Missed as error:
+            return _silent(visit, str(error))
 
     def refusal(self, request: Request) -> str | None:
         """Return why a request that needs a session gets nothing; None if it has one."""
@@ -179,6 +190,7 @@ def _wake(sampler: Sampler) -> None:
 
 def _answer(page: Page, visit: Visit) -> Response:
     """Run a page; answer what it can't do with a page that says so."""
+    visit.site.be_patient()
     try:
         return page(visit)
     except JobNotFound as error:
@@ -195,7 +207,7 @@ def _answer(page: Page, visit: Visit) -> Response:
 def _silent(visit: Visit, error: str) -> Response:
     text = f"Workers keep trying by themselves, and running jobs go on. {visit.site.redaction.text(error)}"
     response = visit.bare("login.html", "The store does not answer", 503, text=text, form=False, back="", error="")
-    response.headers["Retry-After"] = "5"
+    response.headers["Retry-After"] = response.headers["Refresh"] = "5"
     return response
 
 

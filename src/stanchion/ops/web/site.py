@@ -13,6 +13,7 @@ from stanchion.errors import InvalidInput
 from stanchion.ops.web.access.attempts import Attempts
 from stanchion.ops.web.access.callers import Tokens
 from stanchion.ops.web.access.session import Sessions
+from stanchion.ops.web.live.deadlines import Deadlines
 from stanchion.ops.web.live.fragments import Fragments
 from stanchion.ops.web.live.reports import Reports
 from stanchion.ops.web.live.sampler import Sampler
@@ -28,6 +29,9 @@ from stanchion.stores.registry import shown_url
 LOGIN_DELAY = 1.0
 """Seconds after which a failed login is answered."""
 
+FIRST_SECONDS = 8.0
+"""Seconds that a page may take longer as long as the first reading of its process is not there."""
+
 
 @dataclass
 class Site:
@@ -37,6 +41,7 @@ class Site:
     tokens: Tokens
     redaction: Redaction = field(default_factory=Redaction)
     login_delay: float = LOGIN_DELAY
+    deadlines: Deadlines = field(default_factory=Deadlines)
     clock: Callable[[], float] = time.time
     """The process's own clock, for sessions and attempts to log in."""
 
@@ -70,6 +75,11 @@ class Site:
                 place = ""
             self._label = f"{place.rpartition('@')[2]} · {self.store.capabilities.name}".removeprefix(" · ")
         return self._label
+
+    def be_patient(self) -> None:
+        """Give the page that is read more time as long as nothing has been read here: then it counts all live jobs."""
+        if self.sampler.sample is None:
+            self.deadlines.allow(FIRST_SECONDS)
 
     def end_streams(self) -> None:
         """End the streams of open tabs, for which a server would wait."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -13,11 +13,14 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from stanchion.errors import InvalidInput
 from stanchion.ops.web.access.guard import local_path
 from stanchion.ops.web.access.session import Session
+from stanchion.ops.web.live.deadlines import Missed
 from stanchion.ops.web.record.audit import Entry
 from stanchion.ops.web.show.shell import KEYS_COOKIE, THEME_COOKIE, THEMES, Shell
 from stanchion.ops.web.show.templating import query, segment
 from stanchion.ops.web.site import Site
 from stanchion.stores.protocol import Store
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -36,6 +39,8 @@ class Visit:
     topics: tuple[str, ...] = ()
     fragment: bool = False
     audited: bool = False
+    missed: list[str] = field(default_factory=list)
+    """Parts of the page that were not read in time, by name."""
 
     @property
     def store(self) -> Store:
@@ -66,9 +71,21 @@ class Visit:
         """Return a value of the URL's query."""
         return self.request.query_params.get(name, default)
 
+    def part(self, name: str, read: Callable[[], T]) -> T | None:
+        """Return a part of a page that can do without it; None if it was not read in time: the page says so.
+
+        `name`: of the part, as the template asks for it.
+        """
+        try:
+            return self.site.deadlines.read(name, name, read)
+        except Missed:
+            self.missed.append(name)
+            return None
+
     def page(self, template: str, title: str, status: int = 200, **values: Any) -> Response:
-        """Return a page within the shell."""
+        """Return a page within the shell. All of it has been read."""
         shell = self.shell(title, self.now)
+        self.site.deadlines.lift()
         text = self.site.templates.get_template(template).render(page=shell, at=self.base, **values)
         return HTMLResponse(text, status)
 
@@ -116,6 +133,8 @@ class Visit:
             keys=self.request.cookies.get(KEYS_COOKIE, "") != "off",
             events=self._events() if self.topics else "",
             outer="fragment.html" if self.fragment else "frame.html",
+            missed=tuple(self.missed),
+            seconds=self.site.deadlines.seconds,
         )
 
     def _events(self) -> str:

@@ -72,13 +72,20 @@ class Entry:
             await run_in_threadpool(self._read, operation, call, text)
             answer = await operation.wait(call)
         else:
-            answer = await run_in_threadpool(self._run, operation, call, text)
+            answer = await run_in_threadpool(self._in_time, operation, call, text)
         if visit.audited:
             self._site.board.touch()
         content = await run_in_threadpool(_json, answer.content)
         return Response(content, answer.status or operation.status, answer.headers, "application/json")
 
+    def _in_time(self, operation: Operation, call: Call, text: bytes) -> Answer:
+        """Run an operation, within the deadline if it only reads."""
+        if not operation.reads:
+            return self._run(operation, call, text)
+        return self._site.deadlines.read(operation.id, "It", lambda: self._run(operation, call, text))
+
     def _run(self, operation: Operation, call: Call, text: bytes) -> Answer:
+        self._site.be_patient()
         self._read(operation, call, text)
         assert operation.run is not None  # noqa: S101 - it has one of the two
         return operation.run(call)

@@ -105,7 +105,7 @@ def _acts(job: Job) -> list[str]:
 
 def _page(visit: Visit, job: Job, *, hidden: bool) -> Response:
     context = visit.site.app.context
-    waits = waits_for(context, job.id) if job.state is JobState.WAITING else None
+    waits = visit.part("waits", lambda: waits_for(context, job.id)) if job.state is JobState.WAITING else None
     length, pieces = story.life(job, visit.now)
     name = job.key or job.task or f"job {job.id[-6:]}"
     return visit.page(

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from stanchion.core.service_levels import BANDS
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.web.reads.filters import ACTS, SPANS, JobFilter
-from stanchion.ops.web.reads.lists import COUNTED, count, page_of, page_of_error
+from stanchion.ops.web.reads.lists import COUNTED, SEARCH_SECONDS, count, page_of, page_of_error
 from stanchion.ops.web.record.bulk import BulkWork
 from stanchion.ops.web.show.story import summary
 from stanchion.ops.web.show.words import SPAN_NAMES, number
@@ -33,12 +33,15 @@ def every(visit: Visit) -> Response:
     wanted = JobFilter.of(visit.request.query_params, visit.request.query_params.getlist("state"))
     query, store = wanted.query(visit.now), visit.store
     context, after = visit.site.app.context, visit.asked("after") or None
+    if wanted.text:
+        visit.site.deadlines.allow(SEARCH_SECONDS)
     if wanted.error:
         found = page_of_error(context, store, query, visit.now, after, wanted.error)
         matching = None if found.next or after else len(found.jobs)
     else:
         found = page_of(context, store, query, visit.now, after)
-        matching = count(store, query) if found.next or after else len(found.jobs)
+        more = found.next or after
+        matching = visit.part("matching", lambda: count(store, query)) if more else len(found.jobs)
     return visit.page(
         "jobs.html",
         headline(wanted, matching, len(found.jobs)),
@@ -54,7 +57,7 @@ def every(visit: Visit) -> Response:
         bands=[band.name for band in BANDS],
         spans=[(name, SPAN_NAMES[name]) for name in SPANS],
         acts=[act for act in ACTS if _fits(wanted, act)] if visit.session.caller.operates else [],
-        works=visit.site.bulk.shown(visit.now),
+        works=visit.part("bulk work", lambda: visit.site.bulk.shown(visit.now)) or [],
         told=told,
     )
 

@@ -55,8 +55,8 @@ class QueueRow(NamedTuple):
 def show(visit: Visit) -> Response:
     """Show the verdict, then what it rests on."""
     sample, sampler = visit.site.sampler.latest(), visit.site.sampler
-    on_it = acts.who_is_on_it(visit)
-    changes, _ = visit.site.audit.newest(CHANGES_SHOWN)
+    on_it = visit.part("on it", lambda: acts.who_is_on_it(visit)) or {}
+    changes, _ = visit.part("acts", lambda: visit.site.audit.newest(CHANGES_SHOWN)) or ([], None)
     return visit.page(
         "overview.html",
         headline(len(sample.firing)),

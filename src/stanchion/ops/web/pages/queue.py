@@ -40,27 +40,33 @@ def show(visit: Visit) -> Response:
     """Show one queue: its settings as they are now, its figures as the last reading saw them."""
     queue, store = known_queue(visit), visit.store
     found = _figures(visit, queue)
-    depths = store.lane_depths(queue.name, at_most=DEPTH_MAX) if queue.uses_lanes else {}
+    depths = (visit.part("lanes", lambda: _depths(visit, queue.name)) or {}) if queue.uses_lanes else {}
     partitions = partitions_of(store, queue.name)
     alerts = _alerts(visit, queue)
+    whose = found.sizes.ready and not (depths and partitions)
+    context = visit.site.app.context
     return visit.page(
         "queue.html",
         f"{queue.name} needs a person" if alerts else found.sentence,
         alerts=alerts,
         runbook_of=link_of,
         queue=found,
-        pause=pause_of(visit, queue.name) if queue.paused else None,
+        pause=visit.part("pause", lambda: pause_of(visit, queue.name)) if queue.paused else None,
         lanes=_bars(queue.lanes, depths),
         deepest=max(depths.values(), default=0),
         depth_max=DEPTH_MAX,
         plots=_plots(visit, queue.name),
         settings=_settings(queue),
-        changes={} if queue.paused else changes_of(visit, queue.name),
+        changes={} if queue.paused else visit.part("changes", lambda: changes_of(visit, queue.name)) or {},
         changeable=HELP,
         sides=_sides(found),
-        tenants=tenants_of(store, queue.name) if found.sizes.ready and not (depths and partitions) else None,
-        errors=errors_of(visit.site.app.context, store, queue.name, visit.now) if found.totals.buried else None,
-        partitions=[] if len(partitions) < 2 else _of_partitions(visit, partitions),
+        tenants=visit.part("tenants", lambda: tenants_of(store, queue.name)) if whose else None,
+        errors=visit.part("errors", lambda: errors_of(context, store, queue.name, visit.now))
+        if found.totals.buried
+        else None,
+        partitions=visit.part("partitions", lambda: _of_partitions(visit, partitions)) or []
+        if len(partitions) > 1
+        else [],
         redact=visit.site.redaction.text,
     )
 
@@ -81,9 +87,13 @@ def _alerts(visit: Visit, queue: QueueSettings) -> list[Shown]:
     firing = [one for one in visit.site.sampler.latest().firing if (one.kind, one.subject) == ("queue", queue.name)]
     if not queue.paused:  # an alert clears some readings after its cause, and the pause has just been ended
         firing = [one for one in firing if one.rule != "paused"]
-    on_it = who_is_on_it(visit) if firing else {}
+    on_it = (visit.part("on it", lambda: who_is_on_it(visit)) or {}) if firing else {}
     alerts = [shown(one, on_it.get(one.key)) for one in firing]
     return [one._replace(link="") if one.link == f"/queues/{visit.segment}" else one for one in alerts]
+
+
+def _depths(visit: Visit, name: str) -> dict[int, int]:
+    return visit.store.lane_depths(name, at_most=DEPTH_MAX)
 
 
 def _of_partitions(visit: Visit, names: tuple[str, ...]) -> list[tuple[str, Sizes]]:

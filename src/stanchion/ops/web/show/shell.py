@@ -59,7 +59,8 @@ MARKS: Final = frozenset({*JobState, "needs", "risk"})
 class Shell:
     """What the frame of a page shows; `page` in the templates. `now`: by the store's clock, in microseconds.
 
-    `events`: where the page hears that it is not new any more. `outer`: the template around the shell.
+    `events`: where the page hears that it is not new any more. `outer`: the template around the shell. `missed`: parts
+    that were not read within `seconds`.
     """
 
     title: str
@@ -75,6 +76,8 @@ class Shell:
     keys: bool
     events: str = ""
     outer: str = "frame.html"
+    missed: tuple[str, ...] = ()
+    seconds: float = 0.0
     navigation = NAVIGATION
     tabs = TABS
 

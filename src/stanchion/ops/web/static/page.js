@@ -42,8 +42,13 @@
     document.addEventListener("htmx:config:request", ({ detail: { ctx } }) => {
       if (tag) ctx.request.headers["If-None-Match"] = tag;
     });
-    document.addEventListener("htmx:after:request", ({ detail: { ctx } }) => {
+    document.addEventListener("htmx:after:request", (event) => {
+      const { ctx } = event.detail;
       if (ctx.response.status === 200) tag = ctx.response.headers.get("ETag");
+      if (ctx.response.status === 503) { /* the last figures stay */
+        event.preventDefault();
+        say("stale", "The store is slow, as of");
+      }
     });
     document.addEventListener("htmx:after:swap", fetched);
     document.addEventListener("visibilitychange", () => {

@@ -15,7 +15,7 @@ from stanchion.ops.web.api.problems import Problem, Wrong
 from stanchion.ops.web.api.schemas.filters import DRY_RUN, FILTER, PAGING
 from stanchion.ops.web.api.shapes import job_shape, summary_shape
 from stanchion.ops.web.reads.filters import CANCELLED, RETRIED, JobFilter
-from stanchion.ops.web.reads.lists import COUNTED, count, page_of, page_of_error
+from stanchion.ops.web.reads.lists import COUNTED, SEARCH_SECONDS, count, page_of, page_of_error
 from stanchion.queues.waiting import waits_for
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.query import Query
@@ -41,6 +41,8 @@ def listed(call: Call) -> Answer:
     if cursor := call.query.get("after"):
         after, began, counted, kind = cursors.read(scope, cursor)
     query, context, limit = wanted.query(began), visit.site.app.context, limit_of(call)
+    if wanted.text:
+        visit.site.deadlines.allow(SEARCH_SECONDS)
     if wanted.error:
         found = page_of_error(context, visit.store, query, visit.now, after, wanted.error)
     else:
