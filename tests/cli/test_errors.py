@@ -92,7 +92,7 @@ def test_an_unforeseen_error_is_one_line_too(run: Run, app: Stanchion, monkeypat
         raise RuntimeError("odd\nthing at postgresql://me:hush-hush@host/db password=hush-hush")
 
     monkeypatch.setattr(Stanchion, "find", fail)
-    answer = run("jobs")
+    answer = run("jobs", "--json")
     assert answer.code == 1
     assert answer.error.startswith("error: RuntimeError: odd thing at postgresql://me:***@host/db")
     assert "hush-hush" not in answer.err

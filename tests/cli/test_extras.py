@@ -116,3 +116,9 @@ def test_where_the_drivers_are_not_found(blocked: Core) -> None:
 @pytest.mark.nightly
 def test_with_the_core_only(installed: Core) -> None:
     check(installed)
+
+
+def test_the_command_line_needs_no_starlette() -> None:
+    loaded = "import sys, stanchion.ops.cli; print({'starlette', 'jinja2', 'uvicorn'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

@@ -1,10 +1,13 @@
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 
 import pytest
 
-from stanchion import Stanchion
+from stanchion import Stanchion, group
 from stanchion.core.ids import new_id
+from stanchion.ops.cli.console.output import fitted
+from stanchion.ops.cli.look.jobs import _columns, _row
+from stanchion.ops.reads.lists import COLUMNS
 from tests.cli.conftest import Run
 
 KEYS = {
@@ -200,3 +203,44 @@ def test_filters_by_contents_and_by_the_end(run: Run, app: Stanchion) -> None:
     assert ids("--finished-since", "1h") == [done]
     assert ids("--finished-until", "1h") == []
     assert "name=value" in run("jobs", "--payload", "user").error
+
+
+def test_dead_jobs_show_their_errors_on_80_columns(app: Stanchion) -> None:
+    error = "TimeoutError: no answer from psp-9.example.org within 30 s"
+    queue = app.queue("payments.europe")
+    queue.push({"args": [1]}, max_attempts=1)
+    queue.reserve()[0].bury(error)
+    rows = [_row(job, datetime.now(UTC)) for job in app.find()]
+    head, line = fitted(_columns(["dead"]), rows, 80).plain.splitlines()
+    assert head.split() == ["ID", "QUEUE", "TASK", "AGE", "ERROR"]
+    assert error[:35] in line
+    assert "STATE" in fitted(_columns(None), rows, 80).plain
+    assert "STATE" in fitted(_columns(["dead"]), rows, 120).plain
+
+
+def test_members_of_a_flow(run: Run, app: Stanchion) -> None:
+    @app.task(name="step", queue="mail")
+    def step() -> None: ...
+
+    flow = group([step.s(), step.s()]).enqueue()
+    app.queue("mail").push(1)
+    found = [job["id"] for job in run("jobs", "--flow", flow.id, "--json").json]
+    assert len(found) == 2
+    assert len(run("jobs", "--flow", flow.id).out.splitlines()) == 3
+    assert run("jobs", "--flow", found[0]).code == 1
+    assert (
+        [job.id for job in app.find(flow=flow.id)] == [job.id for job in app.queue("mail").find(flow=flow.id)] == found
+    )
+    assert "2 jobs" in run("cancel", "--flow", flow.id).out
+    assert app.queue("mail").size().total == 1
+
+
+def test_a_table_reads_no_payloads(run: Run, app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
+    app.queue("mail").push({"large": "x" * 1000})
+
+    def whole_rows(*_: object, **__: object) -> None:
+        raise AssertionError("a table needs no whole rows")
+
+    monkeypatch.setattr(Stanchion, "find", whole_rows)
+    assert run("jobs").code == run("top", "--once", "--interval", "0.1").code == 0
+    assert "payload" not in COLUMNS

@@ -111,3 +111,29 @@ def test_plain_is_whole_and_aligned() -> None:
 
 def test_states_have_colours() -> None:
     assert state_cell("dead").style == "bold red"
+
+
+def test_a_column_that_keeps_its_text_is_truncated_after_the_others() -> None:
+    columns = [Column("QUEUE", shrinks=True), Column("ERROR", shrinks=True, keeps=20)]
+    rows = [["a" * 30, "e" * 30]]
+    for width, shown in (
+        (62, (30, 30)),
+        (56, (30, 24)),
+        (52, (30, 20)),
+        (40, (18, 20)),
+        (32, (10, 20)),
+        (22, (10, 10)),
+    ):
+        line = fitted(columns, rows, width).plain.splitlines()[1]
+        assert tuple(map(len, line.split())) == shown, width
+        assert len(line) == width
+
+
+def test_a_column_for_wide_terminals_is_left_out_where_it_is_empty() -> None:
+    columns = [Column("ID"), Column("DUE", from_width=50), Column("ERROR")]
+    assert fitted(columns, [["1", "", ""], ["2", "", ""]], 80).plain.splitlines()[0].split() == ["ID", "ERROR"]
+    assert fitted(columns, [["1", "", ""], ["2", "5 s", ""]], 80).plain.splitlines()[0].split() == [
+        "ID",
+        "DUE",
+        "ERROR",
+    ]

@@ -39,6 +39,7 @@ def test_json_shape(run: Run, app: Stanchion) -> None:
             "counts",
             "next_due",
             "lag",
+            "trouble",
             "unserved_lanes",
         ),
     }
@@ -160,3 +161,19 @@ def test_delete_asks_for_yes(run: Run, app: Stanchion) -> None:
     assert "--yes" in run("queues", "delete", "mail").error
     assert run("queues", "delete", "mail", "--yes", "--json").json == {"queue": "mail", "deleted": 1}
     assert app.queues() == []
+
+
+def test_queues_in_trouble_come_first(run: Run, app: Stanchion) -> None:
+    app.queue("idle").configure(max_rate=1, dead_letter="letters")
+    app.queue("letters").push(1)
+    app.queue("work").push(1)
+    assert [line.split()[0] for line in run("queues").out.splitlines()[1:]] == ["work", "idle", "letters"]
+    assert "work" in next(line for line in run("queues").out.splitlines() if line.endswith("(no worker)"))
+    assert {
+        one["queue"]: one["trouble"] for one in run("top", "--once", "--json", "--interval", "0.1").json["queues"]
+    } == {
+        "work": "no worker",
+        "idle": "",
+        "letters": "",
+    }
+    assert [one["name"] for one in run("queues", "--json").json] == ["idle", "letters", "work"]

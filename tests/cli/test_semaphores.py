@@ -20,11 +20,11 @@ def ids(app: Stanchion) -> list[str]:
 def test_lists_them_with_what_is_held(run: Run) -> None:
     answer = run("semaphores")
     assert answer.code == 0
-    heading, api, smtp = answer.out.splitlines()
+    heading, smtp, api = answer.out.splitlines()
     assert heading.split() == ["SEMAPHORE", "CAPACITY", "HELD", "WAITING"]
     assert api.split() == ["api", "1,000", "0", "0"]
     assert smtp.split() == ["smtp", "1", "1", "3"]
-    assert run("semaphores", "--json").json[1] == {"name": "smtp", "capacity": 1, "held": 1, "waiting": 3}
+    assert run("semaphores", "--json").json[0] == {"name": "smtp", "capacity": 1, "held": 1, "waiting": 3}
 
 
 def test_none_is_nothing_found(run: Run) -> None:

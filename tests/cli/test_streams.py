@@ -23,10 +23,11 @@ def test_lists_them(run: Run, app: Stanchion) -> None:
     for words in (["streams"], ["streams", "list"]):
         heading, line = run(*words).out.splitlines()
         assert heading.split()[:4] == ["STREAM", "QUEUE", "RESERVED", "ACKED"]
-        assert line.split()[:5] == ["etl", "raw", "1", "0", "3"]
-        assert line.endswith("live")
+        assert line.split()[:5] == ["etl", "raw", "1", "0", "0"]
+        assert line.endswith("reading")
     (one,) = run("streams", "--json").json
     assert (one["name"], one["queue"], one["reserved"], one["acked"], one["reserved_jobs"]) == ("etl", "raw", 1, 0, 3)
+    assert (one["state"], one["behind"], one["live"]) == ("reading", 0, True)
 
 
 def test_release_of_a_live_one_wants_a_yes(run: Run, app: Stanchion) -> None:

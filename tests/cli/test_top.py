@@ -8,7 +8,7 @@ from rich.console import Console
 
 from stanchion import Stanchion
 from stanchion.ops.cli.look.frame import frame
-from stanchion.ops.cli.look.sample import Rates, sample
+from stanchion.ops.cli.look.sample import Samples, sample
 from tests.cli.conftest import Run
 
 
@@ -33,7 +33,7 @@ def test_once_json(run: Run, app: Stanchion) -> None:
     assert frame.keys() == {"at", "store", "queues", "workers", "running", "dead"}
     mail, orders = frame["queues"]
     assert (mail["queue"], mail["size"]["running"], orders["counts"]["buried"]) == ("mail", 1, 1)
-    assert mail["per_second"] == {"pushed": 0, "done": 0, "failed": 0}
+    assert mail["per_second"] == {"pushed": 0, "done": 0, "failed": 0, "dead": 0}
     assert (len(frame["running"]), len(frame["dead"])) == (1, 1)
 
 
@@ -69,11 +69,11 @@ def test_a_frame_fits_its_terminal(app: Stanchion) -> None:
     for number in range(40):
         app.queue(f"queue-{number}").push(1, max_attempts=1)
         app.queue(f"queue-{number}").reserve()[0].bury("no money " * 20)
-    rates = Rates()
-    rates.add(sample(app))
+    samples = Samples()
+    samples.add(sample(app))
     for width, height in ((80, 24), (80, 50), (200, 60)):
         console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-        console.print(frame(rates.latest, rates, width, height, trouble="can't reach the store"))
+        console.print(frame(samples, width, height, trouble="can't reach the store"))
         assert isinstance(console.file, io.StringIO)
         lines = console.file.getvalue().splitlines()
         assert len(lines) <= height

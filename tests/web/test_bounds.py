@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from stanchion import Stanchion
-from stanchion.ops.web.reads import lists, queues
-from stanchion.ops.web.reads.lists import page_of
+from stanchion.ops.reads import lists
+from stanchion.ops.reads.lists import page_of
+from stanchion.ops.web.live import figures
 from stanchion.stores.records.query import Query
 from stanchion.stores.registry import open_store
 from tests.web.conftest import Browser, site_of
@@ -62,7 +63,7 @@ def test_a_search_stops_when_its_time_is_over_and_the_page_says_so(many, monkeyp
 
 
 def test_a_slow_count_of_queues_is_not_repeated_for_each_page(many, monkeypatch):
-    monkeypatch.setattr(queues, "QUICK", -1.0)
+    monkeypatch.setattr(figures, "QUICK", -1.0)
     with Browser(site_of(many)) as browser:
         browser.get("/")
         asked: list[object] = []

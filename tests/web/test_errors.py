@@ -8,8 +8,8 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.core.ids import new_id
-from stanchion.ops.web.reads.errors import FAILED, Errors, read_errors
-from stanchion.ops.web.reads.filters import JobFilter
+from stanchion.ops.reads.errors import FAILED, Errors, read_errors
+from stanchion.ops.reads.filters import JobFilter
 from stanchion.stores.registry import open_store
 from stanchion.telemetry.failures import FailureTally
 from tests.web.conftest import Browser

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from stanchion import Stanchion, chain, group
+from stanchion.ops.reads import flows as reads
+from stanchion.ops.reads.flows import read_flow
 from stanchion.ops.web.pages import flowparts
-from stanchion.ops.web.reads import flows as reads
-from stanchion.ops.web.reads.flows import read_flow
 from stanchion.stores.registry import open_store
 from tests.web.attacks import SECRET
 from tests.web.conftest import Browser, site_of

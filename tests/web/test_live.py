@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from stanchion import Stanchion
+from stanchion.ops.reads.track import HOUR, STEP, Track, between
 from stanchion.ops.web.live import sampler as sampling
 from stanchion.ops.web.live.sampler import Sampler
-from stanchion.ops.web.live.track import HOUR, STEP, Track, between
 from stanchion.ops.web.pages.overview import headline
 from stanchion.ops.web.show.plots import Line, Plot, round_step
-from stanchion.ops.web.show.words import duration, number
 from stanchion.ops.web.site import Site
+from stanchion.ops.words import duration, number
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.registry import open_store
 from stanchion.telemetry import rollups

@@ -9,8 +9,8 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.alerts.snapshot import Snapshot
+from stanchion.ops.reads.managers import ManagerFigures, manager_figures
 from stanchion.ops.web.pages.managers import headline
-from stanchion.ops.web.reads.managers import ManagerFigures, manager_figures
 from stanchion.stores.records.managers import ManagerStatus, QueueFigures, ReceiverFigures
 from stanchion.stores.registry import open_store
 from tests.web.conftest import Browser, site_of

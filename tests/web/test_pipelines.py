@@ -11,9 +11,9 @@ from markupsafe import escape
 
 from stanchion import Push, Stanchion
 from stanchion.core.ids import new_id
-from stanchion.ops.web.live.track import Track
-from stanchion.ops.web.reads import pipelines as reads
-from stanchion.ops.web.reads.pipelines import Known
+from stanchion.ops.reads import pipelines as reads
+from stanchion.ops.reads.pipelines import Known
+from stanchion.ops.reads.track import Track
 from stanchion.ops.web.show.graph import Box, Drawing, Wire
 from stanchion.ops.web.site import Site
 from stanchion.pipelines.record import PipelineRecord, StationRecord

@@ -9,8 +9,8 @@ import pytest
 
 from stanchion import Push, Stanchion
 from stanchion.errors import InvalidInput
+from stanchion.ops.reads import queue_parts
 from stanchion.ops.web.acts.settings import value_of
-from stanchion.ops.web.reads import queue_parts
 from stanchion.ops.web.site import Site
 from stanchion.stores.registry import open_store
 from tests.web.attacks import SECRET

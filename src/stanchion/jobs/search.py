@@ -30,6 +30,7 @@ class PageOptions(TypedDict, total=False):
     finished_until: datetime | None
     payload: Mapping[str | tuple[str | int, ...], str | float | bool | None] | None
     headers: Mapping[str, str | float | bool | None] | None
+    flow: str | None
     text: str | None
     limit: int
     after: str | None
@@ -71,6 +72,7 @@ _CONDITIONS: dict[str, tuple[str, Op]] = {
     "passed": ("passed", "="),
     "task": ("task", "="),
     "tenant": ("tenant", "="),
+    "flow": ("flow_root", "="),
     "since": ("enqueued_at", ">="),
     "until": ("enqueued_at", "<"),
     "finished_since": ("finished_at", ">="),
@@ -124,6 +126,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "state": _states,
     "task": lambda value: checked_name(value, "task"),
     "tenant": lambda value: checked_name(value, "tenant"),
+    "flow": lambda value: checked_id(value, "the id of a flow"),
     "since": lambda value: micros(aware(value, "since")),
     "until": lambda value: micros(aware(value, "until")),
     "finished_since": lambda value: micros(aware(value, "finished_since")),

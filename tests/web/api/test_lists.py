@@ -62,7 +62,7 @@ class TestPages:
         assert of_mail["count"] == whole["count"] == {"value": len(whole["items"]), "kind": "exact"}
         following = shop_client.asks("listJobs", "jobs", params={"queue": "mail", "limit": 5, "after": of_mail["next"]})
         assert following["count"] == of_mail["count"]
-        monkeypatch.setattr("stanchion.ops.web.reads.lists.COUNTED", 20)
+        monkeypatch.setattr("stanchion.ops.reads.lists.COUNTED", 20)
         monkeypatch.setattr("stanchion.ops.web.api.routes.jobs.COUNTED", 20)
         many = shop_client.asks("listJobs", "jobs", params={"queue": "mail", "limit": 5})
         assert many["count"] == {"value": 20, "kind": "at_least"}
@@ -274,6 +274,9 @@ def test_flows_and_pipelines_are_shown(client: Client, fresh: Stanchion) -> None
     flow = client.asks("getFlow", f"flows/{handle.id}")
     assert (flow["state"], flow["flow"]["kind"], flow["size"]) == ("running", "chain", 4)
     assert [one["id"] for one in client.asks("listFlows", "flows")["items"]] == [handle.id]
+    fresh.queue("default").push(1)
+    members = client.asks("listJobs", "jobs", params={"flow": handle.id})
+    assert len(members["items"]) == members["count"]["value"] == 4
     pipeline = fresh.pipeline("etl")
 
     @pipeline.station("load")

@@ -32,7 +32,8 @@ Cell = str | Text
 
 _GAP = 2
 _PLENTY = 160
-_NARROWEST = 6
+_NARROW, _NARROWEST = 10, 6
+"""The widths to which a column is truncated before one that keeps its own, and after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +41,15 @@ class Column:
     """A column of a table.
 
     `right`: right-aligned, for numbers. `shrinks`: truncated if space is scarce; other columns keep their whole
-    text. `keeps_end`: truncated at the start. `short`: the width to which its middle is cut before others shrink; 0: it
-    is not. `from_width`: left out on narrower terminals.
+    text. `keeps`: the width to which it is truncated first, and below which last. `keeps_end`: truncated at the start.
+    `short`: the width to which its middle is cut before others shrink; 0: it is not. `from_width`: left out on narrower
+    terminals, and where it is empty.
     """
 
     title: str
     right: bool = False
     shrinks: bool = False
+    keeps: int = 0
     keeps_end: bool = False
     short: int = 0
     from_width: int = 0
@@ -126,7 +129,12 @@ class Output:
 
 def fitted(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> Text:
     """Return a styled table with the columns that fit a terminal of this width."""
-    shown = [number for number, column in enumerate(columns) if column.from_width <= width]
+    filled = [any(_text(row[number]).plain for row in rows) for number in range(len(columns))]
+    shown = [
+        number
+        for number, column in enumerate(columns)
+        if column.from_width <= width and (filled[number] or not column.from_width)
+    ]
     kept = [columns[number] for number in shown]
     cells = [[_text(row[number]) for number in shown] for row in rows]
     widths = _widths(kept, cells, width)
@@ -146,12 +154,16 @@ def _widths(columns: Sequence[Column], cells: Sequence[Sequence[Text]], width: i
             excess -= widths[number] - column.short
             widths[number] = column.short
     shrinking = [number for number, column in enumerate(columns) if column.shrinks]
-    while excess > 0 and shrinking:
-        widest = max(shrinking, key=widths.__getitem__)
-        if widths[widest] <= _NARROWEST:
-            break
-        widths[widest] -= 1
-        excess -= 1
+    kept = [number for number in shrinking if columns[number].keeps]
+    others = [number for number in shrinking if not columns[number].keeps]
+    steps = [*(([number], columns[number].keeps) for number in kept), (others, _NARROW), (shrinking, _NARROWEST)]
+    for some, least in steps:
+        while excess > 0 and some:
+            widest = max(some, key=widths.__getitem__)
+            if widths[widest] <= least:
+                break
+            widths[widest] -= 1
+            excess -= 1
     return widths
 
 

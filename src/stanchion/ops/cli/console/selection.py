@@ -34,6 +34,8 @@ ErrorGroup = Annotated[
     ),
 ]
 
+Flow = Annotated[str | None, typer.Option("--flow", metavar="ID", help="Only members of the flow of this id.")]
+
 FinishedSince = Annotated[
     str | None, typer.Option("--finished-since", metavar="WHEN", help="Finished since: 1h (ago) or an ISO 8601 time.")
 ]
@@ -62,6 +64,7 @@ def search(
     until: str | None,
     text: str | None,
     error: str | None = None,
+    flow: str | None = None,
 ) -> dict[str, Any]:
     """Return the arguments of `pages` for the options; without `error`, those of `app.find`."""
     now = moment(session.app.store.now())
@@ -74,6 +77,7 @@ def search(
         "since": past(since, now, "--since"),
         "until": past(until, now, "--until"),
         "text": text,
+        "flow": flow,
     }
 
 

@@ -19,8 +19,10 @@ from stanchion.alerts.words import spoken
 from stanchion.core.checks import whole
 from stanchion.core.durations import duration
 from stanchion.errors import InvalidInput
+from stanchion.jobs.job import JobState
 from stanchion.ops.cli.console.given import account, pairs
-from stanchion.ops.cli.console.human import safe
+from stanchion.ops.cli.console.human import age, safe
+from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.stores.records.jobs import SECOND
@@ -28,6 +30,16 @@ from stanchion.stores.registry import shown_url
 
 alerts_cli = typer.Typer(help="Show what needs a person; exit code 1 if something does.")
 cli.add_typer(alerts_cli, name="alerts", rich_help_panel=LOOK)
+
+_BANDS = [
+    Column("QUEUE", shrinks=True),
+    Column("BAND"),
+    Column("READY", right=True),
+    Column("RUNNING", right=True),
+    Column("ERRORING", right=True),
+    Column("MAX AGE", right=True),
+    Column("OF LIMIT", right=True),
+]
 
 TOKEN_VARIABLE = "STANCHION_WEBHOOK_TOKEN"  # noqa: S105 - a name
 
@@ -152,8 +164,7 @@ def _once(session: Session, seen: Monitor, *, every: bool, figures: bool) -> Exi
         out.json(seen.as_json() if figures else [alert.as_json() for alert in seen.alerts])
     else:
         if figures:
-            for line in _figures(seen):
-                print(safe(line))
+            out.table(_BANDS, _figures(seen))
         some, more = (list(seen.alerts), 0) if every else shown(seen.alerts)
         now = session.app.store.now() if some and seen.at is not None else 0
         looked_after = who_is_on_it(session.app.store, now) if now else {}
@@ -178,16 +189,20 @@ def lines_of(alert: Alert, now: int = 0, on_it: OnIt | None = None) -> list[str]
     return [f"{alert.level.upper():<5} {alert.summary}", *after, *evidence, *actions, runbook]
 
 
-def _figures(seen: Monitor) -> list[str]:
-    """Return the bands of all queues, and of each one, as lines."""
-    lines = [f"{'':<30} {'ready':>9} {'running':>9} {'erroring':>9} {'max age':>9} {'of limit':>9}"]
-    for name, bands in (("all", seen.bands), *((queue.queue, queue.bands) for queue in seen.queues)):
-        lines += [
-            f"{f'{name} {one.band}':<30} {one.ready:>9,} {one.running:>9,} {one.erroring:>9,} {one.max_age:>7,.0f} s "
-            f"{one.alert_percent:>7,.0f} %"
-            for one in bands
+def _figures(seen: Monitor) -> list[list[Cell]]:
+    """Return the bands of all queues, and of each one, as rows."""
+    return [
+        [
+            *(name, one.band),
+            count_cell(one.ready, STATE_STYLES[JobState.READY]),
+            count_cell(one.running, STATE_STYLES[JobState.RUNNING]),
+            count_cell(one.erroring, "red"),
+            age(one.max_age),
+            f"{one.alert_percent:,.0f} %",
         ]
-    return lines
+        for name, bands in (("all", seen.bands), *((queue.queue, queue.bands) for queue in seen.queues))
+        for one in bands
+    ]
 
 
 def _tell(session: Session, change: Change) -> None:

@@ -12,13 +12,14 @@ from stanchion.jobs.job import Job, JobState
 from stanchion.ops.cli.console.human import age, one_line, rate, sparkline
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell, fitted
 from stanchion.ops.cli.look import workers
-from stanchion.ops.cli.look.sample import QueueSample, Rates, Sample
+from stanchion.ops.cli.look.sample import Samples
+from stanchion.ops.reads.queues import QueueFigures
 from stanchion.stores.records.queues import Sizes
 
 _QUEUES = [
     Column("QUEUE", shrinks=True),
     Column("READY", right=True),
-    Column("SCHEDULED", right=True),
+    Column("SCHEDULED", right=True, from_width=90),
     Column("WAITING", right=True, from_width=100),
     Column("RUNNING", right=True),
     Column("IN/S", right=True),
@@ -26,10 +27,10 @@ _QUEUES = [
     Column("FAIL/S", right=True),
     Column("OLDEST", right=True),
     Column("DEAD", right=True),
-    Column("", shrinks=True),
+    Column(""),
 ]
 _RUNNING = [
-    Column("RUNNING JOB"),
+    Column("RUNNING JOB", short=13),
     Column("QUEUE", shrinks=True),
     Column("TASK", shrinks=True, keeps_end=True),
     Column("FOR", right=True),
@@ -37,22 +38,23 @@ _RUNNING = [
     Column("WORKER", shrinks=True, from_width=110),
 ]
 _DEAD = [
-    Column("DEAD JOB"),
+    Column("DEAD JOB", short=13),
     Column("QUEUE", shrinks=True),
     Column("AGO", right=True),
-    Column("ERROR", shrinks=True),
+    Column("ERROR", shrinks=True, keeps=48),
 ]
 _OVERHEAD = 12  # lines of the heading, table heads and gaps
 _FEWEST = 3
 
 
-def frame(latest: Sample, rates: Rates, width: int, height: int | None, trouble: str = "") -> RenderableType:
-    """Return the frame: `width` columns, at most `height` lines (None: unlimited)."""
-    parts: list[RenderableType] = [_heading(latest, rates, width, trouble)]
+def frame(samples: Samples, width: int, height: int | None, trouble: str = "") -> RenderableType:
+    """Return the last sample as a frame: `width` columns, at most `height` lines (None: unlimited)."""
+    latest = samples.latest
+    parts: list[RenderableType] = [_heading(samples, width, trouble)]
     room = None if height is None else max(4 * _FEWEST, height - _OVERHEAD)
     for columns, rows in (
-        (_QUEUES, [_queue_row(queue, rates) for queue in _busiest(latest)]),
-        (workers.COLUMNS, [workers.row(worker, latest.at) for worker in latest.workers]),
+        (_QUEUES, [_queue_row(queue, samples) for queue in latest.queues]),
+        (workers.COLUMNS, [workers.row(one, latest.at) for one in latest.workers]),
         (_RUNNING, [_running_row(job, latest.at) for job in latest.running]),
         (_DEAD, [_dead_row(job, latest.at) for job in latest.dead]),
     ):
@@ -66,37 +68,40 @@ def frame(latest: Sample, rates: Rates, width: int, height: int | None, trouble:
     return Group(*parts)
 
 
-def snapshot_json(latest: Sample, rates: Rates) -> dict[str, Any]:
+def snapshot_json(samples: Samples) -> dict[str, Any]:
     """Return a frame's figures, ready for JSON."""
+    latest = samples.latest
     return {
         "at": iso(moment(latest.at)),
         "store": latest.store,
         "queues": [
             {
-                "queue": queue.settings.name,
+                "queue": queue.name,
                 "paused": queue.settings.paused,
-                "size": queue.size._asdict(),
-                "counts": queue.counts._asdict(),
-                "lag": queue.lag,
-                "per_second": found._asdict() if (found := rates.of(queue)) else None,
+                "trouble": queue.trouble,
+                "size": queue.sizes._asdict(),
+                "counts": queue.totals._asdict(),
+                "lag": queue.lag or 0.0,
+                "per_second": found._asdict() if (found := samples.rates_of(queue.name)) else None,
             }
             for queue in latest.queues
         ],
-        "workers": [workers.worker_json(worker, latest.at) for worker in latest.workers],
+        "workers": [workers.worker_json(one) for one in latest.workers],
         "running": [job.id for job in latest.running],
         "dead": [job.id for job in latest.dead],
     }
 
 
-def _heading(latest: Sample, rates: Rates, width: int, trouble: str) -> Text:
-    total = Sizes(*map(sum, zip(*(queue.size for queue in latest.queues), strict=True))) if latest.queues else Sizes()
-    threads = sum(worker.threads for worker in latest.workers if not workers.late(worker, latest.at))
+def _heading(samples: Samples, width: int, trouble: str) -> Text:
+    latest = samples.latest
+    total = Sizes(*map(sum, zip(*(queue.sizes for queue in latest.queues), strict=True))) if latest.queues else Sizes()
+    threads = sum(one.worker.threads for one in latest.workers if one.state != "late")
     text = Text()
     text.append("stanchion", "bold").append(f"  {latest.store}  {moment(latest.at):%H:%M:%S} UTC\n", "bright_black")
     for name, count in (("ready", total.ready), ("scheduled", total.scheduled), ("running", total.running)):
         text.append(f"{count:,} ", f"bold {STATE_STYLES[JobState(name)]}").append(f"{name}   ")
     text.append(f"{threads:,} ", "bold").append("threads\n")
-    done = list(rates.done)
+    done = list(samples.done)
     text.append(f"{rate(done[-1] if done else None):>8} ", "bold green").append("done/s  ")
     text.append(sparkline(done[-max(1, width - 20) :]), "green")
     if trouble:
@@ -104,25 +109,21 @@ def _heading(latest: Sample, rates: Rates, width: int, trouble: str) -> Text:
     return text
 
 
-def _busiest(latest: Sample) -> list[QueueSample]:
-    return sorted(latest.queues, key=lambda queue: (-queue.size.running, -queue.size.total, queue.settings.name))
-
-
-def _queue_row(queue: QueueSample, rates: Rates) -> list[Cell]:
-    found = rates.of(queue)
-    size = queue.size
+def _queue_row(queue: QueueFigures, samples: Samples) -> list[Cell]:
+    found = samples.rates_of(queue.name)
+    size = queue.sizes
     return [
-        queue.settings.name,
+        queue.name,
         count_cell(size.ready, STATE_STYLES[JobState.READY]),
         count_cell(size.scheduled, STATE_STYLES[JobState.SCHEDULED]),
         count_cell(size.waiting, STATE_STYLES[JobState.WAITING]),
         count_cell(size.running, STATE_STYLES[JobState.RUNNING]),
         _rate_cell(found.pushed if found else None, ""),
         _rate_cell(found.done if found else None, "green"),
-        _rate_cell(found.failed if found else None, "red"),
+        _rate_cell(found.failed + found.dead if found else None, "red"),
         age(queue.lag) if queue.lag else "",
-        count_cell(queue.counts.buried, STATE_STYLES[JobState.DEAD]),
-        Text("paused", "yellow") if queue.settings.paused else "",
+        count_cell(queue.totals.buried, STATE_STYLES[JobState.DEAD]),
+        Text("paused", "yellow") if queue.settings.paused else Text(queue.trouble, "bold red"),
     ]
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from rich.text import Text
@@ -12,6 +13,7 @@ from rich.text import Text
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput, JobNotFound
 from stanchion.jobs.job import Job, JobState
+from stanchion.jobs.search import Search, query_of
 from stanchion.ops.cli.console.drawing import GraphFormat, checked_format
 from stanchion.ops.cli.console.given import job_ids
 from stanchion.ops.cli.console.human import age, duration, one_line, safe, until
@@ -22,6 +24,7 @@ from stanchion.ops.cli.console.selection import (
     ErrorGroup,
     FinishedSince,
     FinishedUntil,
+    Flow,
     Headers,
     Payload,
     Queue,
@@ -37,6 +40,7 @@ from stanchion.ops.cli.console.selection import (
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.cli.look.flows import show_flow
 from stanchion.ops.job_json import job_json, moment_of, readable, run_time
+from stanchion.ops.reads.lists import page_of
 from stanchion.pipelines.route import FORKED, ROUTE, Stop, route_of
 from stanchion.queues.waiting import waits_for
 
@@ -45,13 +49,13 @@ _COLUMNS = [
     Column("QUEUE", shrinks=True),
     Column("TASK", shrinks=True, keeps_end=True),
     Column("STATE"),
-    Column("TRIES", right=True),
+    Column("TRIES", right=True, from_width=90),
     Column("AGE", right=True),
     Column("PRIORITY", right=True, from_width=110),
     Column("DUE", right=True, from_width=110),
     Column("PICK-UP", right=True, from_width=130),
     Column("TENANT", shrinks=True, from_width=130),
-    Column("ERROR", shrinks=True),
+    Column("ERROR", shrinks=True, keeps=48),
 ]
 
 
@@ -70,6 +74,7 @@ def jobs(
     headers: Headers = None,
     text: Contains = None,
     error: ErrorGroup = None,
+    flow: Flow = None,
     passed: Annotated[
         str | None,
         typer.Option("--passed", metavar="QUEUE", help="Only jobs in this queue, or that have passed it."),
@@ -78,17 +83,23 @@ def jobs(
 ) -> Exit:
     """List jobs, live and finished, newest first."""
     app, out = session.app, session.out
-    wanted = search(session, queue, state, task, tenant, since, until, text, error)
-    inside = search_inside(session, finished_since, finished_until, payload, headers)
-    if error is None:
-        found = app.find(**wanted, **inside, passed=passed, limit=limit)
-    else:
-        found = [job for page in pages(app, {**wanted, **inside, "passed": passed}, limit) for job in page]
+    wanted = {
+        **search(session, queue, state, task, tenant, since, until, text, error, flow),
+        **search_inside(session, finished_since, finished_until, payload, headers),
+        "passed": passed,
+    }
+    if error is not None:
+        found = [job for page in pages(app, wanted, limit) for job in page]
+    elif out.as_json or any(wanted[name] for name in ("text", "payload", "headers")):
+        found = app.find(**wanted, limit=limit)
+    else:  # as the page reads: a table needs no payloads
+        query = query_of(cast(Search, {**wanted, "limit": limit}))
+        found = page_of(app.context, app.context.fresh_store, query, app.store.now(), None, limit).jobs
     if out.as_json:
         out.json_list(job_json(job) for job in found)
     elif found:
         now = moment(app.store.now())
-        out.table(_COLUMNS, [_row(job, now) for job in found])
+        out.table(_columns(wanted["state"]), [_row(job, now) for job in found])
         if len(found) == limit:
             out.say(f"the newest {limit}; --limit shows more")
     else:
@@ -191,6 +202,12 @@ def _trail(job: Job) -> list[str]:
         f"{safe(stop.queue):<{width}}  {stop.entered_at:%Y-%m-%d %H:%M:%S} UTC{times}"
         for stop, times in zip(stops, tried, strict=True)
     ]
+
+
+def _columns(states: list[str] | None) -> list[Column]:
+    """Return the columns of a list; the state that all its jobs have gives way to their errors."""
+    same = states is not None and len(states) == 1
+    return [replace(one, from_width=100) if same and one.title == "STATE" else one for one in _COLUMNS]
 
 
 def _row(job: Job, now: datetime) -> list[Cell]:

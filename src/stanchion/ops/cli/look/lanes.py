@@ -32,7 +32,3 @@ def lanes(
     else:
         out.say("no jobs are queued")
     return Exit.OK if depths else Exit.FAILED
-
-
-def _row(lane: int | None, depth: int) -> list[Cell]:
-    return ["none" if lane is None else str(lane), f"{depth:,}"]

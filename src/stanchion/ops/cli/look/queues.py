@@ -17,11 +17,12 @@ from stanchion.ops.cli.console.human import age
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell
 from stanchion.ops.cli.console.root import LOOK, OPERATE, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
+from stanchion.ops.reads.queues import QueueFigures, figures, letter_queues
 from stanchion.partitions.store import PartitionedStore
 from stanchion.queues.queue import Queue
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.records.queues import Counts, QueueSettings, QueueStats, Sizes
+from stanchion.stores.records.queues import Counts, QueueSettings, Sizes
+from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.serving import divided, unserved
 
 queues_cli = typer.Typer(help="List queues with their sizes and settings; set, purge and delete them.")
@@ -51,13 +52,18 @@ def queues(
 ) -> Exit:
     """List queues with their sizes and settings; set, purge and delete them."""
     app, out = session.app, session.out
-    settings = app.store.queues()
+    settings, workers = app.store.queues(), app.store.workers()
     if partitions:
         settings = [one for queue in settings for one in (queue, *_partitions_of(app.store, queue))]
-    stats = app.store.stats([one.name for one in settings], ["states", "totals", "next_due"])
     now = app.store.now()
-    lanes = unserved_lanes(app.store, settings, now)
-    found = [{**describe(one, stats[one.name], now), "unserved_lanes": lanes.get(one.name, [])} for one in settings]
+    lanes = unserved_lanes(app.store, settings, workers, now)
+    found = [
+        {**describe(one), "unserved_lanes": lanes.get(one.name, [])}
+        for one in figures(app.store, settings, workers, now, letter_queues(settings))
+    ]
+    if out.as_json or partitions:
+        order = {one.name: place for place, one in enumerate(settings)}
+        found.sort(key=lambda one: order[one["name"]])
     if out.as_json:
         out.json_list(found)
     elif found:
@@ -170,16 +176,16 @@ def known_queues(session: Session, names: list[str]) -> list[Queue]:
     return [session.app.queue(name) for name in names]
 
 
-def describe(settings: QueueSettings, stats: QueueStats, now: int) -> dict[str, Any]:
-    """Return the settings and statistics of a queue, ready for JSON. `lag`: seconds the oldest due job has waited."""
-    due = stats.next_due
+def describe(queue: QueueFigures) -> dict[str, Any]:
+    """Return the settings and figures of a queue, ready for JSON. `lag`: seconds the oldest due job has waited."""
     return {
-        **settings_json(settings),
-        "shape": settings.shape,
-        "size": stats.states._asdict(),
-        "counts": stats.totals._asdict(),
-        "next_due": None if due is None else iso(moment(due)),
-        "lag": 0.0 if due is None else max(0.0, (now - due) / SECOND),
+        **settings_json(queue.settings),
+        "shape": queue.settings.shape,
+        "size": queue.sizes._asdict(),
+        "counts": queue.totals._asdict(),
+        "next_due": None if queue.next_due is None else iso(moment(queue.next_due)),
+        "lag": queue.lag or 0.0,
+        "trouble": queue.trouble,
     }
 
 
@@ -203,17 +209,24 @@ def _row(queue: dict[str, Any]) -> list[Cell]:
         count_cell(counts.committed + counts.popped + counts.moved, STATE_STYLES[JobState.DONE]),
         count_cell(counts.buried, STATE_STYLES[JobState.DEAD]),
         age(queue["lag"]) if queue["lag"] else "",
-        " ".join(filter(None, (shown_settings(settings), _shown_lanes(queue["unserved_lanes"])))),
+        _shown_state(queue, settings),
     ]
 
 
-def unserved_lanes(store: Store, settings: Sequence[QueueSettings], now: int) -> dict[str, list[tuple[int, int]]]:
+def unserved_lanes(
+    store: Store, settings: Sequence[QueueSettings], workers: Sequence[WorkerRow], now: int
+) -> dict[str, list[tuple[int, int]]]:
     """Return, of the queues that workers divide by lanes, the ranges of lanes that no live worker serves."""
-    workers = store.workers()
     shared = {one.name: one for one in settings if divided(one.name, workers)}
     heads = store.stats(shared, ["heads"]) if shared else {}
     in_use = {queue: {head.lane for head in heads[queue].heads} for queue in shared}
     return {queue: unserved(one, in_use[queue], workers, now) for queue, one in shared.items()}
+
+
+def _shown_state(queue: dict[str, Any], settings: QueueSettings) -> str:
+    """Return what is wrong, unless the settings say it, and the settings."""
+    trouble = "" if queue["paused"] or not queue["trouble"] else f"({queue['trouble']})"
+    return " ".join(filter(None, (trouble, shown_settings(settings), _shown_lanes(queue["unserved_lanes"]))))
 
 
 def _shown_lanes(ranges: Sequence[tuple[int, int]]) -> str:

@@ -7,47 +7,34 @@ from typing import NamedTuple
 
 from stanchion.app import Stanchion
 from stanchion.jobs.job import Job, JobState
-from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.records.queues import Counts, QueueSettings, Sizes
-from stanchion.stores.records.workers import WorkerRow
+from stanchion.ops.reads.filters import JobFilter
+from stanchion.ops.reads.lists import page_of
+from stanchion.ops.reads.queues import QueueFigures, figures, letter_queues
+from stanchion.ops.reads.track import Rates, between
+from stanchion.ops.reads.workers import Item, items_of
+from stanchion.telemetry.rollups import Point, point_of, sum_of
 
 _SHOWN_JOBS = 20
 _REMEMBERED = 60
 
 
-class QueueSample(NamedTuple):
-    """One queue in a sample. `lag`: seconds that its oldest due job has waited."""
-
-    settings: QueueSettings
-    size: Sizes
-    counts: Counts
-    lag: float
-
-
 class Sample(NamedTuple):
-    """The state of a store. `at`: the time, by the store's clock."""
+    """The state of a store, with the queues and workers in trouble first. `at`: the time, by the store's clock."""
 
     at: int
     store: str
-    queues: list[QueueSample]
-    workers: list[WorkerRow]
+    queues: list[QueueFigures]
+    workers: list[Item]
     running: list[Job]
     dead: list[Job]
 
 
-class QueueRates(NamedTuple):
-    """Jobs per second. `failed` counts attempts: given back, lost or dead."""
-
-    pushed: float
-    done: float
-    failed: float
-
-
-class Rates:
-    """Rates per second, computed between samples."""
+class Samples:
+    """The last sample, and the rates a second between it and the one before."""
 
     def __init__(self) -> None:
-        self._before: Sample | None = None
+        self._before: dict[str, Point] = {}
+        self._points: dict[str, Point] = {}
         self._latest: Sample | None = None
         self.done: deque[float] = deque(maxlen=_REMEMBERED)
         """Total jobs done per second, oldest first."""
@@ -60,45 +47,33 @@ class Rates:
 
     def add(self, sample: Sample) -> None:
         """Add the next sample."""
-        self._before, self._latest = self._latest, sample
-        if self._before is not None:
-            self.done.append(sum(rates.done for rates in map(self.of, sample.queues) if rates))
+        before, self._latest = self._latest, sample
+        self._before = self._points
+        self._points = {one.name: point_of(sample.at, one.sizes, one.totals, one.lag or 0.0) for one in sample.queues}
+        if before is not None:
+            known = [name for name in self._points if name in self._before]
+            then = sum_of([self._before[name] for name in known], before.at)
+            self.done.append(between(then, sum_of([self._points[name] for name in known], sample.at)).done)
 
-    def of(self, queue: QueueSample) -> QueueRates | None:
+    def rates_of(self, queue: str) -> Rates | None:
         """Return the rates of a queue in the last sample; None if the sample before lacks it."""
-        if self._before is None:
-            return None
-        before = {one.settings.name: one.counts for one in self._before.queues}.get(queue.settings.name)
-        seconds = (self.latest.at - self._before.at) / SECOND
-        if before is None or seconds <= 0:
-            return None
-
-        def rate(*names: str) -> float:
-            more: int = sum(getattr(queue.counts, name) - getattr(before, name) for name in names)
-            return max(0, more) / seconds
-
-        return QueueRates(
-            pushed=rate("pushed"),
-            done=rate("committed", "popped", "moved"),
-            failed=rate("rolled_back", "buried", "expired"),
-        )
+        before = self._before.get(queue)
+        return None if before is None else between(before, self._points[queue])
 
 
 def sample(app: Stanchion) -> Sample:
     """Take a sample of the store."""
-    store = app.context.fresh_store
-    settings = store.queues()
-    stats = store.stats([one.name for one in settings], ["states", "totals", "next_due"])
-    now = store.now()
-    queues = []
-    for one in settings:
-        states, totals, due = stats[one.name][:3]
-        queues.append(QueueSample(one, states, totals, 0.0 if due is None else max(0.0, (now - due) / SECOND)))
+    context, store = app.context, app.context.fresh_store
+    settings, workers, now = store.queues(), store.workers(holders=True), store.now()
+
+    def jobs(state: JobState) -> list[Job]:
+        return page_of(context, store, JobFilter((state,)).query(now), now, None, _SHOWN_JOBS).jobs
+
     return Sample(
         at=now,
         store=store.capabilities.name,
-        queues=queues,
-        workers=store.workers(holders=True),
-        running=app.find(state=JobState.RUNNING, limit=_SHOWN_JOBS),
-        dead=app.find(state=JobState.DEAD, limit=_SHOWN_JOBS),
+        queues=figures(store, settings, workers, now, letter_queues(settings)),
+        workers=items_of(workers, now),
+        running=jobs(JobState.RUNNING),
+        dead=jobs(JobState.DEAD),
     )

@@ -8,13 +8,16 @@ import typer
 from typer.core import TyperGroup
 
 from stanchion.context.semaphores import checked_capacity
+from stanchion.core.checks import whole
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import Job, JobState
+from stanchion.jobs.search import MAX_PAGE
 from stanchion.ops.cli.console.human import age
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell, state_cell
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
+from stanchion.ops.reads.semaphores import read_line, read_semaphores
 from stanchion.queues.semaphore import Semaphore
 from stanchion.stores.records.queues import SemaphoreRow
 
@@ -40,7 +43,7 @@ _COLUMNS = [
 
 _JOB_COLUMNS = [
     Column("", right=True),
-    Column("ID"),
+    Column("ID", short=13),
     Column("QUEUE", shrinks=True),
     Column("TASK", shrinks=True, keeps_end=True),
     Column("STATE"),
@@ -51,7 +54,7 @@ _JOB_COLUMNS = [
 @command(semaphores_cli, group=True)
 def semaphores(session: Session) -> Exit:
     """List semaphores; show holders and waiting jobs; resize them."""
-    found, out = session.app.context.store_semaphores().semaphores(), session.out
+    found, out = read_semaphores(session.app.context.store_semaphores()), session.out
     if out.as_json:
         out.json_list(row._asdict() for row in found)
     elif found:
@@ -69,15 +72,16 @@ def show(
 ) -> None:
     """List the jobs that hold a semaphore, and those that wait for it, in order."""
     semaphore, out = _known(session, name), session.out
-    usage, holders, waiting = semaphore.usage(), semaphore.holders(limit), semaphore.waiting(limit)
+    store, now = session.app.context.fresh_store, session.app.store.now()
+    usage = semaphore.usage()
+    holders, waiting = read_line(session.app.context, store, name, now, whole(limit, "--limit", 1, MAX_PAGE))
     if out.as_json:
         out.json({**usage._asdict(), "holders": list(map(_brief, holders)), "waiters": list(map(_brief, waiting))})
         return
     out.line(f"{name}: {usage.held:,} of {usage.capacity:,} held, {usage.waiting:,} waiting")
     if holders or waiting:
-        now = moment(session.app.store.now())
-        rows = [_job_row("holds", job, now) for job in holders]
-        rows += [_job_row(str(position), job, now) for position, job in enumerate(waiting, 1)]
+        rows = [_job_row("holds", job, moment(now)) for job in holders]
+        rows += [_job_row(str(position), job, moment(now)) for position, job in enumerate(waiting, 1)]
         out.table(_JOB_COLUMNS, rows)
 
 

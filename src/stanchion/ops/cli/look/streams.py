@@ -7,12 +7,14 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from stanchion.alerts.alerts import reading
 from stanchion.core.times import iso, moment
-from stanchion.errors import InvalidInput
-from stanchion.ops.cli.console.human import age
+from stanchion.errors import InvalidInput, StoreUnavailable
+from stanchion.ops.cli.console.human import age, one_line
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
+from stanchion.ops.reads.streams import StreamFigures, stream_figures
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.streams import StreamInfo, release, streams
 
@@ -24,21 +26,27 @@ _COLUMNS = [
     Column("QUEUE", shrinks=True),
     Column("RESERVED", right=True),
     Column("ACKED", right=True),
-    Column("JOBS", right=True),
+    Column("BEHIND", right=True),
     Column("REPLAYS", right=True, from_width=100),
-    Column("EPOCH", right=True),
+    Column("EPOCH", right=True, from_width=100),
     Column("SEEN", right=True),
-    Column("DRIVER"),
+    Column("STATE"),
+    Column("ERROR", shrinks=True, keeps=48),
 ]
+_STYLES = {"fails": "bold red", "no driver": "bold red", "repeats": "yellow", "reading": "green"}
 
 
 def list_(session: Session) -> Exit:
-    """List streams: the last batches reserved and acknowledged, reserved jobs, drivers so far, the last heartbeat."""
-    found, out, now = streams(session.app.store), session.out, session.app.store.now()
+    """List streams: the last batches reserved and acknowledged, the ready jobs behind, the last heartbeat, errors."""
+    out, seen = session.out, reading(session.app.context)[0]
+    if seen.trouble is not None:
+        raise StoreUnavailable(seen.trouble)
+    found = stream_figures(session.app.store, seen)
     if out.as_json:
-        out.json_list(map(_json, found))
+        known = {one.name: one for one in streams(session.app.store)}
+        out.json_list(_json(known[one.name], one) for one in found if one.name in known)
     elif found:
-        out.table(_COLUMNS, [_row(one, now) for one in found])
+        out.table(_COLUMNS, [_row(one, seen.at) for one in found])
     else:
         out.say('no streams: spark.readStream.format("stanchion") creates one')
     return Exit.OK if found else Exit.FAILED
@@ -62,26 +70,21 @@ def release_(
     session.out.done(f"{name}: released, with {released:,} reserved jobs", {"stream": name, "released": released})
 
 
-def _json(one: StreamInfo) -> dict[str, Any]:
-    last_beat = None if one.last_beat is None else iso(moment(one.last_beat))
-    return {**one._asdict(), "last_beat": last_beat}
+def _json(info: StreamInfo, one: StreamFigures) -> dict[str, Any]:
+    last_beat = None if info.last_beat is None else iso(moment(info.last_beat))
+    return {**info._asdict(), "last_beat": last_beat, "state": one.state, "behind": one.behind, "lag": one.lag}
 
 
-def _row(one: StreamInfo, now: int) -> list[Cell]:
+def _row(one: StreamFigures, now: int) -> list[Cell]:
     return [
         one.name,
         one.queue,
         f"{one.reserved:,}",
         f"{one.acked:,}",
-        count_cell(one.reserved_jobs, STATE_STYLES[JobState.RUNNING]),
+        count_cell(one.behind, STATE_STYLES[JobState.READY]),
         count_cell(one.replays, "yellow"),
         f"{one.epoch:,}",
-        "" if one.last_beat is None else age((now - one.last_beat) / SECOND),
-        _driver(one),
+        "" if one.beat is None else age((now - one.beat) / SECOND),
+        Text(one.state, _STYLES.get(one.state, "")),
+        Text(one_line(one.error), "red"),
     ]
-
-
-def _driver(one: StreamInfo) -> Text:
-    if one.stopped:
-        return Text("fails", "red")
-    return Text("live", "green") if one.live else Text("gone", "bright_black")

@@ -15,7 +15,7 @@ from stanchion.errors import InvalidInput, StanchionError
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.cli.look.frame import frame, snapshot_json
-from stanchion.ops.cli.look.sample import Rates, sample
+from stanchion.ops.cli.look.sample import Samples, sample
 
 _SHORTEST = 0.1
 _LONGEST = 86_400.0
@@ -34,37 +34,36 @@ def top(
     seconds = min(duration(interval, "--interval"), _LONGEST)
     if seconds < _SHORTEST:
         raise InvalidInput(f"--interval must be at least {_SHORTEST:g} s, not {interval!r}")
-    out, rates = session.out, Rates()
-    rates.add(sample(session.app))
+    out, samples = session.out, Samples()
+    samples.add(sample(session.app))
     if not once and not out.as_json and out.console.is_terminal:
-        return _live(session, rates, seconds)
+        return _live(session, samples, seconds)
     while True:
         time.sleep(seconds)
-        latest = sample(session.app)
-        rates.add(latest)
+        samples.add(sample(session.app))
         if out.as_json:
-            out.json_line(snapshot_json(latest, rates))
+            out.json_line(snapshot_json(samples))
         else:
-            out.show(frame(latest, rates, out.width, None))
+            out.show(frame(samples, out.width, None))
         if once:
             return None
 
 
-def _live(session: Session, rates: Rates, seconds: float) -> Exit | None:
+def _live(session: Session, samples: Samples, seconds: float) -> Exit | None:
     """Draw full screen until q is pressed; if the store is unavailable, show that and keep trying."""
     from rich.live import Live
 
     console = session.out.console
-    latest, trouble = rates.latest, ""
+    trouble = ""
     with Live(console=console, screen=True, auto_refresh=False) as screen, keys() as key_within:
         while True:
             size = console.size
-            screen.update(frame(latest, rates, size.width, size.height, trouble), refresh=True)
+            screen.update(frame(samples, size.width, size.height, trouble), refresh=True)
             if key_within(seconds) in ("q", "Q", "\x1b"):
                 return None
             try:
-                latest, trouble = sample(session.app), ""
-                rates.add(latest)
+                samples.add(sample(session.app))
+                trouble = ""
             except StanchionError as error:
                 trouble = str(error)
 

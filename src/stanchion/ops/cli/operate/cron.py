@@ -16,6 +16,7 @@ from stanchion.errors import InvalidInput
 from stanchion.ops.cli.console.output import Cell, Column
 from stanchion.ops.cli.console.root import OPERATE, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
+from stanchion.ops.reads.schedules import Item, read_schedules
 
 cron_cli = typer.Typer(help="List schedules; pause, resume, trigger and remove them; try out expressions.")
 cli.add_typer(cron_cli, name="cron", rich_help_panel=OPERATE)
@@ -37,16 +38,16 @@ _COLUMNS = [
 
 def list_(session: Session) -> Exit:
     """List schedules, with their next three ticks."""
-    found, out = session.app.schedules(), session.out
+    found, out = read_schedules(session.app), session.out
     if out.as_json:
-        out.json_list(map(_schedule_json, found))
+        out.json_list(_schedule_json(one.schedule) for one in found)
     elif found:
-        out.table(_COLUMNS, [_row(schedule) for schedule in found])
-        for schedule in found:
-            if not schedule.declared:
+        out.table(_COLUMNS, [_row(one) for one in found])
+        for one in found:
+            if one.state == "undeclared":
                 out.say(
-                    f"{schedule.name} is not declared by any live worker, so it does not fire: start a worker that "
-                    f"declares it, or: stanchion cron remove {schedule.name}"
+                    f"{one.schedule.name} is not declared by any live worker, so it does not fire: start a worker that "
+                    f"declares it, or: stanchion cron remove {one.schedule.name}"
                 )
     else:
         out.say("no schedules: the first worker whose app has an @app.cron creates one")
@@ -120,12 +121,6 @@ def _known(session: Session, names: list[str]) -> list[Schedule]:
     return [session.app.schedule(name) for name in names]
 
 
-def _state(schedule: Schedule) -> str:
-    if schedule.paused:
-        return "paused"
-    return "active" if schedule.declared else "undeclared"
-
-
 def _schedule_json(schedule: Schedule) -> dict[str, Any]:
     return {
         "name": schedule.name,
@@ -141,8 +136,8 @@ def _schedule_json(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def _row(schedule: Schedule) -> list[Cell]:
-    state = _state(schedule)
+def _row(one: Item) -> list[Cell]:
+    schedule, state = one.schedule, one.state
     styles = {"active": "green", "paused": "yellow", "undeclared": "bold red"}
     return [
         schedule.name,

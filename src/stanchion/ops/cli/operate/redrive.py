@@ -21,6 +21,7 @@ from stanchion.ops.cli.console.selection import (
     PAGE,
     Contains,
     ErrorGroup,
+    Flow,
     Queue,
     Since,
     States,
@@ -63,6 +64,7 @@ def retry(
     until: Until = None,
     text: Contains = None,
     error: ErrorGroup = None,
+    flow: Flow = None,
     limit: Limit = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the jobs.")] = False,
 ) -> Exit:
@@ -86,7 +88,7 @@ def retry(
     states = [JobState.DEAD]
     if queue is not None and _takes_letters(session, queue):
         states += [JobState.READY, JobState.SCHEDULED]
-    filters = (queue, state, task, tenant, since, until, text, error)
+    filters = (queue, state, task, tenant, since, until, text, error, flow)
     return _each("would retry" if dry_run else "retried", session, chosen(session, ids, filters, states, limit), act)
 
 
@@ -102,6 +104,7 @@ def cancel(
     until: Until = None,
     text: Contains = None,
     error: ErrorGroup = None,
+    flow: Flow = None,
     limit: Limit = None,
 ) -> Exit:
     """Cancel live jobs, or flows by their ids; running jobs are asked to stop."""
@@ -118,7 +121,7 @@ def cancel(
     live = [one for one in JobState if not one.final]
     if queue is not None and _takes_letters(session, queue):
         live.append(JobState.DEAD)
-    filters = (queue, state, task, tenant, since, until, text, error)
+    filters = (queue, state, task, tenant, since, until, text, error, flow)
     return _each("cancelled", session, chosen(session, ids, filters, live, limit), act)
 
 
@@ -158,6 +161,7 @@ def replay(
     since: Since = None,
     until: Until = None,
     text: Contains = None,
+    flow: Flow = None,
     limit: Limit = None,
     archive: Archive = None,
     where: Where = None,
@@ -172,14 +176,14 @@ def replay(
     stanchion replay --pipeline etl:etl --from raw --state dead
     """
     if pipeline is not None:
-        if any((archive, where, to, queue, task)):
+        if any((archive, where, to, queue, task, flow)):
             raise InvalidInput("with --pipeline, select items by ids, --state, --tenant, --since, --until and --text")
         of_items = (None, state, None, tenant, since, until, text)
         return _replay_items(session, pipeline, ids, of_items, from_, limit, dry_run=dry_run, write_id=write_id)
     if from_ is not None:
         raise InvalidInput("--from names a station: give --pipeline MODULE:PIPELINE too")
     if archive is not None:
-        if ids or any((state, task, tenant, since, until, text, limit)):
+        if ids or any((state, task, tenant, since, until, text, flow, limit)):
             raise InvalidInput("select archived jobs by --where, which covers all these options, and by --queue")
         return replay_archived(session, archive, where, queue=queue, to=to, dry_run=dry_run, write_id=write_id)
     if where is not None or to is not None or dry_run or write_id is not None:
@@ -196,7 +200,7 @@ def replay(
                 yield Verdict(job_id, True, JobState.READY, copy=copy.id)
 
     finished = [one for one in JobState if one.final]
-    filters = (queue, state, task, tenant, since, until, text)
+    filters = (queue, state, task, tenant, since, until, text, None, flow)
     return _each("replayed", session, chosen(session, ids, filters, finished, limit), act)
 
 

@@ -21,9 +21,9 @@ _COLUMNS = [
     Column("IN FLIGHT", right=True),
     Column("SENT", right=True),
     Column("DONE", right=True),
-    Column("POSTPONED", right=True),
-    Column("EXPIRED", right=True),
-    Column("CALLS/JOB", right=True),
+    Column("POSTPONED", right=True, from_width=110),
+    Column("EXPIRED", right=True, from_width=110),
+    Column("CALLS/JOB", right=True, from_width=90),
 ]
 
 

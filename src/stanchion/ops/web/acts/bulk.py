@@ -8,12 +8,12 @@ from typing import Final
 
 from stanchion.core.checks import checked_id
 from stanchion.errors import InvalidInput
-from stanchion.ops.web.reads.errors import READ
-from stanchion.ops.web.reads.filters import JobFilter
-from stanchion.ops.web.reads.lists import count, page_of
+from stanchion.ops.reads.errors import READ
+from stanchion.ops.reads.filters import JobFilter
+from stanchion.ops.reads.lists import count, page_of
 from stanchion.ops.web.record.bulk import MOST, Act, BulkWork
-from stanchion.ops.web.show.words import plural
 from stanchion.ops.web.visit import Visit
+from stanchion.ops.words import plural
 
 CHOSEN_MAX: Final = 500
 """Jobs that may be chosen one by one."""

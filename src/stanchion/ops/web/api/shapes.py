@@ -8,9 +8,9 @@ from typing import Any, Final
 from stanchion.core.times import iso
 from stanchion.jobs.job import Job
 from stanchion.ops.job_json import job_json
-from stanchion.ops.web.reads.queues import QueueFigures
+from stanchion.ops.reads.queues import QueueFigures
 from stanchion.ops.web.show.redaction import HIDDEN, Redaction
-from stanchion.ops.web.show.story import summary
+from stanchion.ops.web.show.story import last_error
 from stanchion.stores.records.queues import QueueSettings
 
 MASK: Final = "•••"
@@ -47,7 +47,7 @@ def summary_shape(job: Job, redaction: Redaction) -> dict[str, Any]:
         **{name: getattr(job, name) for name in _SUMMARY},
         "state": str(job.state),
         **{name: iso(getattr(job, name)) for name in ("run_at", "enqueued_at", "started_at", "finished_at")},
-        "error": summary(job.errors[-1], redaction) if job.errors else None,
+        "error": last_error(job, redaction) or None,
     }
 
 

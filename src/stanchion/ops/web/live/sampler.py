@@ -19,7 +19,7 @@ from stanchion.alerts.watching.changes import BEGINS, Changes
 from stanchion.context.context import Context
 from stanchion.core.times import micros
 from stanchion.errors import StanchionError
-from stanchion.ops.web.live.track import Track
+from stanchion.ops.reads.track import Track
 from stanchion.stores.protocol import Store
 from stanchion.telemetry import rollups
 from stanchion.telemetry.rollups import point_of, sum_of

@@ -6,8 +6,8 @@ from starlette.responses import Response
 
 from stanchion.errors import InvalidInput
 from stanchion.ops.web.record.audit import KEPT
-from stanchion.ops.web.show.words import plural
 from stanchion.ops.web.visit import Visit
+from stanchion.ops.words import plural
 
 SHOWN = 100
 

@@ -8,13 +8,13 @@ from starlette.responses import Response
 
 from stanchion.core.checks import checked_id, refuse_unknown
 from stanchion.errors import InvalidInput
+from stanchion.ops.reads.filters import ACTS, JobFilter
+from stanchion.ops.reads.lists import COUNTED
 from stanchion.ops.web.acts import bulk as acts
 from stanchion.ops.web.pages.jobs import counted
-from stanchion.ops.web.reads.filters import ACTS, JobFilter
-from stanchion.ops.web.reads.lists import COUNTED
 from stanchion.ops.web.record.bulk import Act
-from stanchion.ops.web.show.words import number
 from stanchion.ops.web.visit import Visit
+from stanchion.ops.words import number
 
 TYPED = 1000
 """Jobs above which their number must be typed."""

@@ -9,11 +9,11 @@ from starlette.responses import Response
 
 from stanchion.core.error_kinds import KEY
 from stanchion.errors import InvalidInput
-from stanchion.ops.web.reads.errors import FAILED, READ, Errors, Group, read_errors
-from stanchion.ops.web.reads.filters import JobFilter
+from stanchion.ops.reads.errors import FAILED, READ, Errors, Group, read_errors
+from stanchion.ops.reads.filters import JobFilter
 from stanchion.ops.web.show.plots import Line, Plot, spark
-from stanchion.ops.web.show.words import number, plural, rate
 from stanchion.ops.web.visit import Visit
+from stanchion.ops.words import number, plural, rate
 
 SHOWN = 100
 

@@ -8,9 +8,9 @@ from typing import Final
 
 from stanchion.core.graph.model import Link
 from stanchion.flows.tree import FlowPart
-from stanchion.ops.web.reads.flows import Flow, parts_of
+from stanchion.ops.reads.flows import Flow, parts_of
 from stanchion.ops.web.show.graph import Box, Drawing, Kind, Wire
-from stanchion.ops.web.show.words import listed, number, plural
+from stanchion.ops.words import listed, number, plural
 
 FOLDED: Final = 60
 """Nodes above which members are folded."""

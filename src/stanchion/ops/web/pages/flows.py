@@ -10,12 +10,12 @@ from starlette.responses import Response
 from stanchion.core.checks import checked_id
 from stanchion.errors import StanchionError
 from stanchion.jobs.job import Job, JobState
+from stanchion.ops.reads.flows import NEWEST, Flow, FlowSeen, flows_seen, read_flow
 from stanchion.ops.web.pages import flowparts
-from stanchion.ops.web.reads.flows import NEWEST, Flow, FlowSeen, flows_seen, read_flow
 from stanchion.ops.web.show.foreign import one_line
-from stanchion.ops.web.show.story import summary
-from stanchion.ops.web.show.words import duration, number, plural
+from stanchion.ops.web.show.story import last_error
 from stanchion.ops.web.visit import Visit
+from stanchion.ops.words import duration, number, plural
 from stanchion.stores.records.jobs import SECOND
 
 SHOWN = 100
@@ -102,7 +102,7 @@ def _member(visit: Visit, job: Job, *, has_result: bool) -> Member:
     took = duration((ended - started).total_seconds()) if started and ended and ended >= started else ""
     if job.state is JobState.DONE:
         return Member(job, _result(visit, job) if has_result else "", False, took)
-    said = summary(job.errors[-1], visit.site.redaction) if job.errors else ""
+    said = last_error(job, visit.site.redaction)
     return Member(job, said, bool(said), took)
 
 

@@ -13,8 +13,8 @@ from stanchion.core.service_levels import BANDS
 from stanchion.errors import InvalidInput, JobNotFound, StanchionError
 from stanchion.jobs import lookup
 from stanchion.jobs.job import Job, JobState
+from stanchion.ops.reads.filters import CANCELLED, RETRIED
 from stanchion.ops.web.acts.moves import move
-from stanchion.ops.web.reads.filters import CANCELLED, RETRIED
 from stanchion.ops.web.show import story
 from stanchion.ops.web.show.foreign import pretty
 from stanchion.ops.web.visit import Visit
@@ -113,7 +113,7 @@ def _page(visit: Visit, job: Job, *, hidden: bool) -> Response:
         f"{name} {story.sentence(job, waits)}",
         job=job,
         waits=waits,
-        last=story.summary(job.errors[-1], visit.site.redaction) if job.errors else "",
+        last=story.last_error(job, visit.site.redaction),
         steps=story.steps(job, visit.site.redaction, waits),
         length=length,
         pieces=pieces,

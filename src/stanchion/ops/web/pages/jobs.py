@@ -9,12 +9,12 @@ from starlette.responses import Response
 
 from stanchion.core.service_levels import BANDS
 from stanchion.jobs.job import Job, JobState
-from stanchion.ops.web.reads.filters import ACTS, SPANS, JobFilter
-from stanchion.ops.web.reads.lists import COUNTED, SEARCH_SECONDS, count, page_of, page_of_error
+from stanchion.ops.reads.filters import ACTS, SPANS, JobFilter
+from stanchion.ops.reads.lists import COUNTED, SEARCH_SECONDS, count, page_of, page_of_error
 from stanchion.ops.web.record.bulk import BulkWork
-from stanchion.ops.web.show.story import summary
-from stanchion.ops.web.show.words import SPAN_NAMES, number
+from stanchion.ops.web.show.story import last_error
 from stanchion.ops.web.visit import Visit
+from stanchion.ops.words import SPAN_NAMES, number
 
 
 class Item(NamedTuple):
@@ -101,7 +101,7 @@ def _fits(wanted: JobFilter, act: str) -> bool:
 
 
 def _item(visit: Visit, job: Job) -> Item:
-    error = summary(job.errors[-1], visit.site.redaction) if job.errors else ""
+    error = last_error(job, visit.site.redaction)
     return Item(job, error, job.finished_at or job.started_at or job.run_at)
 
 

@@ -6,9 +6,9 @@ from typing import Final
 
 from starlette.responses import Response
 
-from stanchion.ops.web.reads.managers import ManagerFigures, manager_figures
-from stanchion.ops.web.show.words import duration, listed
+from stanchion.ops.reads.managers import ManagerFigures, manager_figures
 from stanchion.ops.web.visit import Visit
+from stanchion.ops.words import duration, listed
 
 SHOWN: Final = 100
 QUEUES_SHOWN: Final = 50

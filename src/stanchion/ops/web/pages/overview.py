@@ -9,15 +9,15 @@ from starlette.responses import Response
 from stanchion.alerts.records import SHOWN, Alert, BandFigures
 from stanchion.alerts.thresholds import Levels
 from stanchion.core.service_levels import BANDS
+from stanchion.ops.reads.track import Rates
 from stanchion.ops.web.acts import on_it as acts
 from stanchion.ops.web.live.sampler import Sample
-from stanchion.ops.web.live.track import Rates
-from stanchion.ops.web.reads.hour import plots_of
 from stanchion.ops.web.record.audit import Entry
 from stanchion.ops.web.show.alerts import shown
+from stanchion.ops.web.show.hour import plots_of
 from stanchion.ops.web.show.runbook import link_of
-from stanchion.ops.web.show.words import plural
 from stanchion.ops.web.visit import Visit
+from stanchion.ops.words import plural
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import Sizes
 

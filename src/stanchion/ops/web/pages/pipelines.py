@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from starlette.responses import Response
 
 from stanchion.errors import InvalidInput
+from stanchion.ops.reads.pipelines import Known, Letters, Station, known_pipelines, read_letters, stations
+from stanchion.ops.reads.streams import stream_figures
 from stanchion.ops.web.acts.pauses import set_paused
 from stanchion.ops.web.pages import stations as words
-from stanchion.ops.web.reads.pipelines import Known, Letters, Station, known_pipelines, read_letters, stations
-from stanchion.ops.web.reads.streams import stream_figures
 from stanchion.ops.web.show.plots import spark
+from stanchion.ops.web.show.story import last_error
 from stanchion.ops.web.show.templating import segment
-from stanchion.ops.web.show.words import listed, plural
 from stanchion.ops.web.visit import Visit
+from stanchion.ops.words import listed, plural
 
 SHOWN = 200
 
@@ -68,7 +70,9 @@ def show(visit: Visit) -> Response:
     sampler = visit.site.sampler
     seen = sampler.latest().seen
     known = _known(visit)
-    letters = read_letters(visit.site.app, visit.store, known, seen, visit.site.redaction)
+    letters = read_letters(
+        visit.site.app, visit.store, known, seen, partial(last_error, redaction=visit.site.redaction)
+    )
     found = stations(known, seen, sampler.queues, letters)
     paused = {one.settings.name for one in seen.queues if one.settings.paused}
     queues = [one.queue for one in found]

@@ -8,17 +8,17 @@ from starlette.responses import Response
 
 from stanchion.core.checks import checked_name
 from stanchion.errors import InvalidInput
+from stanchion.ops.reads.queue_parts import errors_of, partitions_of, tenants_of
+from stanchion.ops.reads.queues import QueueFigures, figures_seen
 from stanchion.ops.web.acts.on_it import who_is_on_it
 from stanchion.ops.web.acts.pauses import pause_of, set_paused
 from stanchion.ops.web.acts.settings import HELP, changes_of
-from stanchion.ops.web.reads.hour import plots_of
-from stanchion.ops.web.reads.queue_parts import errors_of, partitions_of, tenants_of
-from stanchion.ops.web.reads.queues import QueueFigures, figures_seen
 from stanchion.ops.web.show.alerts import Shown, shown
+from stanchion.ops.web.show.hour import plots_of
 from stanchion.ops.web.show.plots import Plot
 from stanchion.ops.web.show.runbook import link_of
-from stanchion.ops.web.show.words import duration, plural
 from stanchion.ops.web.visit import Visit
+from stanchion.ops.words import duration, plural
 from stanchion.stores.records.queues import QueueSettings, Sizes
 
 DEPTH_MAX = 1000

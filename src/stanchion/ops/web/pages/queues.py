@@ -5,7 +5,8 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from stanchion.core.partition_names import logical_name
-from stanchion.ops.web.reads.queues import figures_of, headline, is_quick
+from stanchion.ops.reads.queues import headline
+from stanchion.ops.web.live.figures import figures_of, is_quick
 from stanchion.ops.web.visit import Visit
 
 SHOWN = 200

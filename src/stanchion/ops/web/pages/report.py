@@ -5,10 +5,10 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from stanchion.core.checks import checked_name, refuse_unknown
+from stanchion.ops.reads.filters import SPANS
 from stanchion.ops.web.live.reports import MOST, Key
-from stanchion.ops.web.reads.filters import SPANS
-from stanchion.ops.web.show.words import SPAN_NAMES, number
 from stanchion.ops.web.visit import Visit
+from stanchion.ops.words import SPAN_NAMES, number
 from stanchion.reporting.page import period_of, sections_of
 from stanchion.reporting.verdict import verdict_of
 

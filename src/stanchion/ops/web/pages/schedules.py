@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
-from typing import NamedTuple
 
 from starlette.responses import Response
 
 from stanchion.cron.schedule import Schedule
 from stanchion.errors import InvalidInput
-from stanchion.ops.web.show.words import listed, plural
+from stanchion.ops.reads.schedules import read_schedules
 from stanchion.ops.web.visit import Visit
+from stanchion.ops.words import listed, plural
 
 SHOWN = 500
 
 
-class Item(NamedTuple):
-    """A schedule, and its next tick; None if it fires no more, or not at present."""
-
-    schedule: Schedule
-    next: datetime | None
-
-
 def every(visit: Visit) -> Response:
     """List the schedules, those that do not fire first."""
-    found = visit.site.app.schedules()
-    items = sorted((_item(one) for one in found), key=lambda one: (_fires(one.schedule), one.schedule.name))
-    orphaned = [one.name for one in found if not one.declared]
-    if not found:
+    items = read_schedules(visit.site.app)
+    orphaned = [one.schedule.name for one in items if one.state == "undeclared"]
+    if not items:
         title = "No schedule"
     elif orphaned:
         title = f"{listed(orphaned[:3])} {'does' if len(orphaned) == 1 else 'do'} not fire: no worker declares it"
     else:
-        active = sum(_fires(one) for one in found)
+        active = sum(one.state == "active" for one in items)
         title = f"{plural(active, 'schedule')} active" + (
-            f", {len(found) - active} paused" if active < len(found) else ""
+            f", {len(items) - active} paused" if active < len(items) else ""
         )
     return visit.page("schedules.html", title, items=items[:SHOWN], total=len(items))
 
@@ -80,11 +71,3 @@ _EFFECTS = {
 
 def _schedule(visit: Visit) -> Schedule:
     return visit.site.app.schedule(visit.name)
-
-
-def _fires(schedule: Schedule) -> bool:
-    return schedule.declared and not schedule.paused
-
-
-def _item(schedule: Schedule) -> Item:
-    return Item(schedule, next(iter(schedule.next()), None) if _fires(schedule) else None)

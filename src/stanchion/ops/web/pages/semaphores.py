@@ -5,14 +5,11 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from stanchion.errors import InvalidInput
-from stanchion.jobs.job import Job
-from stanchion.ops.web.reads.lists import SHOWN as SHOWN_JOBS
-from stanchion.ops.web.reads.lists import page_of
-from stanchion.ops.web.show.words import listed
+from stanchion.ops.reads.lists import SHOWN as SHOWN_JOBS
+from stanchion.ops.reads.semaphores import read_line, read_semaphores
 from stanchion.ops.web.visit import Visit
-from stanchion.stores.records.query import Condition, Order, Query
+from stanchion.ops.words import listed
 from stanchion.stores.records.queues import SemaphoreRow
-from stanchion.stores.rules.slots import semaphore_slot
 
 SHOWN = 500
 CAPACITY_MAX = 1_000_000
@@ -20,7 +17,7 @@ CAPACITY_MAX = 1_000_000
 
 def every(visit: Visit) -> Response:
     """List the semaphores, the longest lines first."""
-    found = sorted(visit.store.semaphores(), key=lambda one: (-one.waiting, one.name))
+    found = read_semaphores(visit.store)
     return visit.page("semaphores.html", _headline(found), items=found[:SHOWN], total=len(found))
 
 
@@ -28,8 +25,8 @@ def show(visit: Visit) -> Response:
     """Show one semaphore: who holds it, and who waits, in order."""
     row = _row(visit)
     title = f"{row.name}: {row.held:,} of {row.capacity:,} held, {row.waiting or 'nobody'} waiting"
-    holders, waiting = _jobs(visit, "holds", "id"), _jobs(visit, "waits_for", "arrival")
-    return visit.page("semaphore.html", title, row=row, holders=holders, waiting=waiting, most=SHOWN_JOBS)
+    line = read_line(visit.site.app.context, visit.store, row.name, visit.now)
+    return visit.page("semaphore.html", title, row=row, **line._asdict(), most=SHOWN_JOBS)
 
 
 def resize(visit: Visit) -> Response:
@@ -40,11 +37,6 @@ def resize(visit: Visit) -> Response:
     visit.audit("resize semaphore", row.name, 0, f"{row.capacity} → {text}")
     visit.site.app.semaphore(row.name).resize(int(text))
     return visit.to(f"/semaphores/{visit.segment}")
-
-
-def _jobs(visit: Visit, field: str, order: Order) -> list[Job]:
-    query = Query("live", (Condition(field, "=", semaphore_slot(visit.name)),), order=order)
-    return page_of(visit.site.app.context, visit.store, query, visit.now, None).jobs
 
 
 def _row(visit: Visit) -> SemaphoreRow:

@@ -8,10 +8,10 @@ from typing import Final
 from markupsafe import Markup
 
 from stanchion.core.graph.model import Link
-from stanchion.ops.web.reads.pipelines import Known, Station
+from stanchion.ops.reads.pipelines import Known, Station
 from stanchion.ops.web.show.foreign import strong
 from stanchion.ops.web.show.graph import Box, Drawing, Kind, Tone, Wire
-from stanchion.ops.web.show.words import duration, listed, number, plural, rate
+from stanchion.ops.words import duration, listed, number, plural, rate
 
 _WHY: Final = {
     "paused": "is paused",

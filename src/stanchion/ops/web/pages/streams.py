@@ -6,9 +6,9 @@ from starlette.responses import Response
 
 from stanchion import streams
 from stanchion.errors import InvalidInput
-from stanchion.ops.web.reads.streams import StreamFigures, stream_figures
-from stanchion.ops.web.show.words import listed
+from stanchion.ops.reads.streams import StreamFigures, stream_figures
 from stanchion.ops.web.visit import Visit
+from stanchion.ops.words import listed
 
 SHOWN = 200
 

@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
 
-from stanchion.ops.web.reads.filters import JobFilter
+from stanchion.ops.reads.filters import JobFilter
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 

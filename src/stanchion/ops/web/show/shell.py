@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 from markupsafe import Markup, escape
 
 from stanchion.core.times import moment
+from stanchion.ops import words
 from stanchion.ops.web.access.callers import Caller
-from stanchion.ops.web.show import words
 from stanchion.stores.records.jobs import JobState
 
 

@@ -11,7 +11,7 @@ from stanchion.core.times import moment
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.web.show.foreign import cut
 from stanchion.ops.web.show.redaction import Redaction
-from stanchion.ops.web.show.words import duration
+from stanchion.ops.words import duration
 from stanchion.telemetry.failures import LOST
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -159,7 +159,7 @@ def life(job: Job, now: int) -> tuple[str, list[Piece]]:
     return f"{duration(whole)} from enqueue {until}", pieces
 
 
-def summary(last: dict[str, Any], redaction: Redaction) -> str:
-    """Return the first line of an error entry, redacted."""
-    lines = redaction.text(str(last.get("error", ""))).splitlines()
+def last_error(job: Job, redaction: Redaction) -> str:
+    """Return the first line of a job's last error, redacted; empty without one."""
+    lines = redaction.text(str(job.errors[-1].get("error", ""))).splitlines() if job.errors else []
     return lines[0][:300] if lines else ""

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from stanchion.ops.web.show import words
+from stanchion.ops import words
 from stanchion.ops.web.show.foreign import visible
 
 FOLDER: Final = Path(__file__).parents[1] / "templates"

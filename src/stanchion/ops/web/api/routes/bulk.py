@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from stanchion.errors import InvalidInput
+from stanchion.ops.reads.lists import COUNTED
 from stanchion.ops.web.acts import bulk as acts
 from stanchion.ops.web.api.entry import base_of
 from stanchion.ops.web.api.operation import Answer, Call, Operation, time_text
@@ -12,7 +13,6 @@ from stanchion.ops.web.api.paging import named_page
 from stanchion.ops.web.api.problems import Problem
 from stanchion.ops.web.api.routes.jobs import filter_of
 from stanchion.ops.web.api.schemas.filters import DRY_RUN, PAGING
-from stanchion.ops.web.reads.lists import COUNTED
 from stanchion.ops.web.record.bulk import BulkWork
 
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from stanchion import streams
 from stanchion.core.checks import checked_id
 from stanchion.errors import FlowNotFound
 from stanchion.flows.tree import FlowPart
+from stanchion.ops.reads.flows import flows_seen, read_flow
+from stanchion.ops.reads.pipelines import Known, known_pipelines, read_letters, stations
+from stanchion.ops.reads.streams import StreamFigures, stream_figures
 from stanchion.ops.web.acts.pauses import set_paused
 from stanchion.ops.web.api.operation import Answer, Call, Operation, time_text
 from stanchion.ops.web.api.paging import named_page
 from stanchion.ops.web.api.problems import Problem
 from stanchion.ops.web.api.schemas.filters import DRY_RUN, PAGING
 from stanchion.ops.web.api.shapes import summary_shape
-from stanchion.ops.web.reads.flows import flows_seen, read_flow
-from stanchion.ops.web.reads.pipelines import Known, known_pipelines, read_letters, stations
-from stanchion.ops.web.reads.streams import StreamFigures, stream_figures
+from stanchion.ops.web.show.story import last_error
 
 DEEPEST: Final = 30
 """Parts within parts of a flow that are shown."""
@@ -74,7 +76,9 @@ def pipeline(call: Call) -> Answer:
     """Answer with a pipeline and its stations."""
     visit, known = call.visit, _pipeline(call)
     seen = visit.site.sampler.latest().seen
-    letters = read_letters(visit.site.app, visit.store, known, seen, visit.site.redaction)
+    letters = read_letters(
+        visit.site.app, visit.store, known, seen, partial(last_error, redaction=visit.site.redaction)
+    )
     same = ("name", "queue", "engine", "lag", "came", "out", "idle", "trouble", "silent", "starved", "dead")
     found = [
         {

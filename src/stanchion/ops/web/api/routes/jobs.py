@@ -9,13 +9,13 @@ from stanchion.core.checks import checked_id
 from stanchion.errors import InvalidInput, JobNotFound
 from stanchion.jobs import lookup
 from stanchion.jobs.job import Job, JobState
+from stanchion.ops.reads.filters import CANCELLED, RETRIED, JobFilter
+from stanchion.ops.reads.lists import COUNTED, SEARCH_SECONDS, count, page_of, page_of_error
 from stanchion.ops.web.api.operation import Answer, Call, Operation
 from stanchion.ops.web.api.paging import limit_of, page, scope_of
 from stanchion.ops.web.api.problems import Problem, Wrong
 from stanchion.ops.web.api.schemas.filters import DRY_RUN, FILTER, PAGING
 from stanchion.ops.web.api.shapes import job_shape, summary_shape
-from stanchion.ops.web.reads.filters import CANCELLED, RETRIED, JobFilter
-from stanchion.ops.web.reads.lists import COUNTED, SEARCH_SECONDS, count, page_of, page_of_error
 from stanchion.queues.waiting import waits_for
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.query import Query

@@ -10,18 +10,17 @@ from stanchion.core.checks import checked_name
 from stanchion.core.partition_names import logical_name
 from stanchion.core.times import iso
 from stanchion.cron.schedule import Schedule
+from stanchion.ops.reads.managers import ManagerFigures, manager_figures
+from stanchion.ops.reads.schedules import item_of
+from stanchion.ops.reads.semaphores import read_line
+from stanchion.ops.reads.workers import is_late
 from stanchion.ops.web.api.operation import Answer, Call, Operation, time_text
 from stanchion.ops.web.api.paging import named_page
 from stanchion.ops.web.api.problems import Problem
 from stanchion.ops.web.api.schemas.filters import DRY_RUN, PAGING
 from stanchion.ops.web.api.shapes import summary_shape
-from stanchion.ops.web.reads.lists import page_of
-from stanchion.ops.web.reads.managers import ManagerFigures, manager_figures
-from stanchion.ops.web.reads.queues import is_late
-from stanchion.stores.records.query import Condition, Order, Query
 from stanchion.stores.records.queues import SemaphoreRow
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules.slots import semaphore_slot
 
 
 def workers(call: Call) -> Answer:
@@ -77,14 +76,11 @@ def semaphores(call: Call) -> Answer:
 def semaphore(call: Call) -> Answer:
     """Answer with a semaphore, its holders and its line."""
     row = _semaphore(call)
-
-    def jobs(field: str, order: Order) -> list[dict[str, Any]]:
-        query = Query("live", (Condition(field, "=", semaphore_slot(row.name)),), order=order)
-        found = page_of(call.visit.site.app.context, call.visit.store, query, call.visit.now, None)
-        return [summary_shape(job, call.visit.site.redaction) for job in found.jobs]
-
-    holders, waiting = jobs("holds", "id"), jobs("waits_for", "arrival")
-    return Answer({"semaphore": row._asdict(), "holders": holders, "waiting": waiting, "as_of": call.as_of})
+    line = read_line(call.visit.site.app.context, call.visit.store, row.name, call.visit.now)
+    shown = {
+        name: [summary_shape(job, call.visit.site.redaction) for job in jobs] for name, jobs in line._asdict().items()
+    }
+    return Answer({"semaphore": row._asdict(), **shown, "as_of": call.as_of})
 
 
 def resize(call: Call) -> Answer:
@@ -128,11 +124,10 @@ def _acts_on_schedule(act: str, run: Callable[[Schedule], Any]) -> Callable[[Cal
 
 def _schedule_shape(one: Schedule) -> dict[str, Any]:
     same = ("name", "expression", "tz", "missed", "task", "queue", "paused", "declared")
-    coming = next(iter(one.next()), None) if one.declared and not one.paused else None
     return {
         **{name: getattr(one, name) for name in same},
         "last": _utc(one.last),
-        "next": _utc(coming),
+        "next": _utc(item_of(one).next),
     }
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from stanchion.context.settings import checked_settings
 from stanchion.core.partition_names import checked_queue, logical_name
+from stanchion.ops.reads.queue_parts import partitions_of, tenants_of
+from stanchion.ops.reads.queues import figures
 from stanchion.ops.web.acts.pauses import pause_of, set_paused
 from stanchion.ops.web.acts.settings import change_all
 from stanchion.ops.web.api.operation import Answer, Call, Operation, time_text
@@ -12,8 +14,7 @@ from stanchion.ops.web.api.problems import Problem
 from stanchion.ops.web.api.schemas.filters import DRY_RUN, PAGING
 from stanchion.ops.web.api.schemas.kinds import name
 from stanchion.ops.web.api.shapes import queue_shape, settings_shape
-from stanchion.ops.web.reads.queue_parts import partitions_of, tenants_of
-from stanchion.ops.web.reads.queues import figures, figures_of
+from stanchion.ops.web.live.figures import figures_of
 from stanchion.stores.records.queues import QueueSettings
 
 DEPTH_MAX = 1000
@@ -34,7 +35,8 @@ def listed(call: Call) -> Answer:
 def shown(call: Call) -> Answer:
     """Answer with one queue."""
     queue, store = known_queue(call), call.visit.store
-    (found,) = figures(store, [queue], store.workers(), call.visit.now)
+    letters = call.visit.site.sampler.latest().seen.letter_queues
+    (found,) = figures(store, [queue], store.workers(), call.visit.now, letters)
     depths = store.lane_depths(queue.name, at_most=DEPTH_MAX) if queue.uses_lanes else {}
     pause = pause_of(call.visit, queue.name) if queue.paused else None
     tenants = tenants_of(store, queue.name) if found.sizes.ready else None

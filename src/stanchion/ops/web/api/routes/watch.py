@@ -7,6 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from stanchion.core.times import iso, micros
+from stanchion.ops.reads.errors import Group, read_errors
+from stanchion.ops.reads.filters import SPANS
+from stanchion.ops.reads.track import HOUR, STEP, Track
 from stanchion.ops.web.acts import on_it
 from stanchion.ops.web.api.operation import Answer, Call, Operation, time_text
 from stanchion.ops.web.api.paging import limit_of, named_page, page, scope_of
@@ -16,9 +19,6 @@ from stanchion.ops.web.api.schemas.filters import FILTER, PAGING
 from stanchion.ops.web.api.schemas.kinds import choice, name, text, whole
 from stanchion.ops.web.api.shapes import masked
 from stanchion.ops.web.live.reports import Key
-from stanchion.ops.web.live.track import HOUR, STEP, Track
-from stanchion.ops.web.reads.errors import Group, read_errors
-from stanchion.ops.web.reads.filters import SPANS
 from stanchion.ops.web.record.audit import CHUNK, KEPT, Entry
 from stanchion.reporting.verdict import verdict_of
 from stanchion.stores.records.jobs import SECOND

@@ -17,6 +17,7 @@ FILTER: Final[dict[str, Schema]] = {
     "band": choice((band.name for band in BANDS), "Jobs whose priority is in this band."),
     "since": text("Jobs enqueued from then on: 1h, 24h, 7d, 30d, or a time in ISO 8601.", maxLength=40),
     "until": text("Jobs enqueued before then.", maxLength=40),
+    "flow": text("Members of the flow of this id.", maxLength=100),
     "error": text("Jobs that ended by this error: `key` of a group of errors. A page may then have no items, and still "
                   "a `next`.", pattern="^[0-9a-f]{8}$"),
     "text": text("Jobs with this text in their payload or in an error, of the last 24 h unless `since` is given.",

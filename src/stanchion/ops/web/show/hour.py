@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
-from stanchion.ops.web.live.track import Track, between
+from stanchion.ops.reads.track import Track, between
 from stanchion.ops.web.show.plots import Line, Plot
-from stanchion.ops.web.show.words import duration, number, rate
+from stanchion.ops.words import duration, number, rate
 
 
 def plots_of(track: Track, limit: float | None = None) -> list[Plot]:

@@ -12,8 +12,8 @@ from stanchion.context.context import Context
 from stanchion.core.error_kinds import group_in, kind_of
 from stanchion.core.times import moment
 from stanchion.jobs.job import Job, JobState
-from stanchion.ops.web.reads.filters import JobFilter
-from stanchion.ops.web.reads.lists import page_of
+from stanchion.ops.reads.filters import JobFilter
+from stanchion.ops.reads.lists import page_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 from stanchion.telemetry.failures import IDS, MINUTE, Failures, tallied

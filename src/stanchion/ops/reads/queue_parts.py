@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from stanchion.context.context import Context
-from stanchion.ops.web.reads.errors import Group, dead_groups
-from stanchion.ops.web.reads.lists import page_of
+from stanchion.ops.reads.errors import Group, dead_groups
+from stanchion.ops.reads.lists import page_of
 from stanchion.partitions.store import PartitionedStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.query import Condition, Query

@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from stanchion.alerts.snapshot import Snapshot
 from stanchion.core.partition_names import logical_name
-from stanchion.ops.web.live.sampler import Sample
-from stanchion.ops.web.show.words import duration, listed, number, plural, seconds_since
+from stanchion.ops.reads.workers import live_workers
+from stanchion.ops.words import duration, listed, number, plural, seconds_since
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import Counts, QueueSettings, QueueStats, Sizes
-from stanchion.stores.records.workers import CONSUMER, HOLDER, WorkerRow
-
-QUICK = 0.2
-"""Seconds of a reading up to which each page reads the figures of queues again."""
-
-MISSED_BEATS = 3
-"""Missed heartbeats after which a worker counts as dead."""
-
-
-def is_late(worker: WorkerRow, now: int) -> bool:
-    """Return whether a worker is so late that others take its jobs."""
-    return worker.state != HOLDER and now - worker.last_seen_at > MISSED_BEATS * worker.heartbeat * SECOND
+from stanchion.stores.records.workers import WorkerRow
 
 
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
-    """One queue. `lag`: seconds that its oldest due job has waited; None if no job is due. `workers`: live ones."""
+    """One queue. `lag`: seconds that its oldest due job has waited; None if no job is due. `workers`: live ones.
+
+    `next_due`: when its first queued job is due, by the store's clock. `letters`: dead letters of others go there.
+    """
 
     settings: QueueSettings
     sizes: Sizes
     totals: Counts
     lag: float | None
     workers: tuple[WorkerRow, ...]
+    next_due: int | None = None
+    letters: bool = False
 
     @property
     def name(self) -> str:
@@ -56,7 +49,7 @@ class QueueFigures:
         """What is wrong in a few words; empty if nothing is."""
         if self.settings.paused and self.sizes.ready:
             return "paused"
-        if self.sizes.ready and not self.workers:
+        if self.sizes.ready and not self.workers and not self.letters:
             return "no worker"
         return ""
 
@@ -67,7 +60,8 @@ class QueueFigures:
         if self.settings.paused:
             return f"{self.name} is paused" + (f" with {ready}" if self.sizes.ready else "")
         if self.sizes.ready and not self.workers:
-            return f"{self.name} has {ready} and no worker"
+            kept = plural(self.sizes.ready, "dead letter")
+            return f"{self.name} keeps {kept}" if self.letters else f"{self.name} has {ready} and no worker"
         if self.sizes.ready:
             return f"{self.name} has {ready}, the oldest for {duration(self.lag)}"
         if self.sizes.total:
@@ -75,35 +69,41 @@ class QueueFigures:
         return f"{self.name} is empty"
 
 
+def letter_queues(settings: Iterable[QueueSettings]) -> frozenset[str]:
+    """Return the queues that take dead letters of these: nobody need work on them."""
+    return frozenset(one.dead_letter for one in settings if one.dead_letter is not None)
+
+
 def figures(
-    store: Store, settings: Sequence[QueueSettings], workers: Sequence[WorkerRow], now: int
+    store: Store,
+    settings: Sequence[QueueSettings],
+    workers: Sequence[WorkerRow],
+    now: int,
+    letters: Container[str],
 ) -> list[QueueFigures]:
-    """Return the figures of these queues, those in trouble first, then by the age of their oldest due job."""
+    """Return the figures of these queues, those in trouble first, then by the age of their oldest due job.
+
+    `letters`: the names of queues that take dead letters.
+    """
     stats = store.stats([one.name for one in settings], ["states", "totals", "next_due"]) if settings else {}
-    live = [worker for worker in workers if worker.state not in (HOLDER, CONSUMER) and not is_late(worker, now)]
-    found = [_figures(one, stats[one.name], live, now) for one in settings]
+    live = live_workers(workers, now)
+    found = [_figures(one, stats[one.name], live, now, letters) for one in settings]
     return sorted(found, key=_by_trouble)
 
 
 def _by_trouble(one: QueueFigures) -> tuple[bool, float, str]:
-    return not one.trouble, -(one.lag or 0.0), one.name
+    return not one.trouble, -(0.0 if one.letters else one.lag or 0.0), one.name
 
 
-def is_quick(sample: Sample) -> bool:
-    """Return whether the figures of queues can be read for each page."""
-    return sample.seconds <= QUICK
+def figures_as_seen(store: Store, seen: Snapshot, settings: Sequence[QueueSettings], now: int) -> list[QueueFigures]:
+    """Return the figures of these queues, as `figures`, from the last reading: stores count live jobs one by one.
 
-
-def figures_of(store: Store, sample: Sample, settings: Sequence[QueueSettings], now: int) -> list[QueueFigures]:
-    """Return the figures of these queues, as `figures`; from the last reading if that took long.
-
-    Stores count live jobs one by one. Queues that are newer than the reading are read now.
+    Queues that are newer than the reading are read now.
     """
-    if is_quick(sample):
-        return figures(store, settings, store.workers(), now)
-    seen = {one.name: figures_seen(sample.seen, one, now) for one in settings}
-    new = figures(store, [one for one in settings if seen[one.name] is None], sample.seen.workers, now)
-    return sorted([*(one for one in seen.values() if one is not None), *new], key=_by_trouble)
+    found = {one.name: figures_seen(seen, one, now) for one in settings}
+    unseen = [one for one in settings if found[one.name] is None]
+    new = figures(store, unseen, seen.workers, now, seen.letter_queues)
+    return sorted([*(one for one in found.values() if one is not None), *new], key=_by_trouble)
 
 
 def figures_seen(seen: Snapshot, settings: QueueSettings, now: int) -> QueueFigures | None:
@@ -112,15 +112,17 @@ def figures_seen(seen: Snapshot, settings: QueueSettings, now: int) -> QueueFigu
     if sample is None:
         return None
     due = min((head.run_at for head in sample.stats.heads), default=None)
-    live = [worker for worker in seen.workers if worker.state not in (HOLDER, CONSUMER) and not is_late(worker, now)]
-    return _figures(settings, sample.stats._replace(next_due=due), live, now)
+    live = live_workers(seen.workers, now)
+    return _figures(settings, sample.stats._replace(next_due=due), live, now, seen.letter_queues)
 
 
-def _figures(settings: QueueSettings, stats: QueueStats, live: Sequence[WorkerRow], now: int) -> QueueFigures:
+def _figures(
+    settings: QueueSettings, stats: QueueStats, live: Sequence[WorkerRow], now: int, letters: Container[str]
+) -> QueueFigures:
     due = stats.next_due
     lag = None if due is None or due > now else seconds_since(due, now)
     own = tuple(worker for worker in live if settings.name in map(logical_name, worker.queues))
-    return QueueFigures(settings, stats.states, stats.totals, lag, own)
+    return QueueFigures(settings, stats.states, stats.totals, lag, own, due, settings.name in letters)
 
 
 def headline(found: Sequence[QueueFigures]) -> str:

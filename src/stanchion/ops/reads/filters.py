@@ -11,11 +11,11 @@ from urllib.parse import parse_qsl, urlencode
 
 from stanchion.core.checks import checked_id, checked_name, refuse_unknown
 from stanchion.core.service_levels import BANDS
-from stanchion.core.times import micros
+from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
-from stanchion.jobs.search import checked_text
+from stanchion.jobs.search import Search, checked_text, query_of
 from stanchion.stores.records.jobs import SECOND, JobState
-from stanchion.stores.records.query import Condition, Of, Query
+from stanchion.stores.records.query import Condition, Query
 
 SPANS: Final = {"1h": 3600, "24h": 86_400, "7d": 7 * 86_400, "30d": 30 * 86_400}
 """Spans of time that a filter may name, in seconds."""
@@ -109,21 +109,18 @@ class JobFilter:
 
     def query(self, now: int) -> Query:
         """Return the query of the store, newest jobs first; spans end `now`, and jobs enqueued later are left out."""
-        where = [Condition("enqueued_at", "<=", now)]
-        where += [Condition(name, "=", value) for name in ("queue", "task", "tenant") if (value := getattr(self, name))]
-        if self.flow:
-            where.append(Condition("flow_root", "=", self.flow))
-        if self.states:
-            where.append(Condition("state", "in", tuple(state.value for state in self.states)))
-        if self.band:
-            where += _priorities(self.band)
-        if self.since:
-            where.append(Condition("enqueued_at", ">=", _time(self.since, now)))
-        if self.until:
-            where.append(Condition("enqueued_at", "<", _time(self.until, now)))
-        live = bool(self.states) and not any(state.final for state in self.states)
-        of: Of = "live" if live else "all"
-        return Query(of, tuple(where), self.text or None)
+        search = Search(
+            queue=self.queue or None,
+            state=self.states or None,
+            task=self.task or None,
+            tenant=self.tenant or None,
+            since=_time(self.since, now) if self.since else None,
+            until=_time(self.until, now) if self.until else None,
+            flow=self.flow or None,
+            text=self.text or None,
+        )
+        band = _priorities(self.band) if self.band else []
+        return query_of(search).also(*band, Condition("enqueued_at", "<=", now))
 
 
 def _priorities(name: str) -> list[Condition]:
@@ -133,11 +130,11 @@ def _priorities(name: str) -> list[Condition]:
     return [*found, Condition("priority", "<", BANDS[place - 1].least)] if place else found
 
 
-def _time(text: str, now: int) -> int:
+def _time(text: str, now: int) -> datetime:
     if text in SPANS:
-        return now - SPANS[text] * SECOND
+        return moment(now - SPANS[text] * SECOND)
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidInput(f"a time is a span, such as 24h, or ISO 8601, not {text[:40]!r}") from None
-    return micros(found if found.tzinfo else found.replace(tzinfo=UTC))
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
@@ -11,18 +11,16 @@ from stanchion.alerts.snapshot import Snapshot, StreamSample
 from stanchion.app import Stanchion
 from stanchion.core.partition_names import logical_name
 from stanchion.jobs.job import Job, JobState
-from stanchion.ops.web.live.track import Track
-from stanchion.ops.web.reads.lists import page_of
-from stanchion.ops.web.reads.queues import is_late
-from stanchion.ops.web.show.redaction import Redaction
-from stanchion.ops.web.show.story import summary
+from stanchion.ops.reads.lists import page_of
+from stanchion.ops.reads.track import Track
+from stanchion.ops.reads.workers import live_workers
 from stanchion.pipelines.record import PipelineRecord, StationRecord, recorded
 from stanchion.pipelines.topology import DEAD
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, Sizes
-from stanchion.stores.records.workers import CONSUMER, HOLDER, WorkerRow
+from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.dead_letters import DEAD_FROM
 
 LETTERS: Final = 200
@@ -130,8 +128,8 @@ def _exists(one: PipelineRecord, queues: Mapping[str, object]) -> bool:
     return any(f"{one.name}.{station.name}" in queues for station in one.stations)
 
 
-def read_letters(app: Stanchion, store: Store, known: Known, seen: Snapshot, redaction: Redaction) -> Letters:
-    """Read the newest dead letters of a pipeline; nothing where none waits."""
+def read_letters(app: Stanchion, store: Store, known: Known, seen: Snapshot, told: Callable[[Job], str]) -> Letters:
+    """Read the newest dead letters of a pipeline; nothing where none waits. `told`: what is said of one's error."""
     queues = {known.queue(station.name) for station in known.record.stations}
     targets = {one.settings.dead_letter for one in seen.queues if one.settings.name in queues}
     sizes = {one.settings.name: one.stats.states.total for one in seen.queues}
@@ -146,19 +144,15 @@ def read_letters(app: Stanchion, store: Store, known: Known, seen: Snapshot, red
         queue = str(job.headers.get(DEAD_FROM, ""))
         if job.state is JobState.DEAD and queue in queues:
             counts[queue] = counts.get(queue, 0) + 1
-            errors.setdefault(queue, _error(job, redaction))
+            errors.setdefault(queue, told(job) if job.errors else "buried without an error")
     return Letters(counts, errors, found.next is None)
-
-
-def _error(job: Job, redaction: Redaction) -> str:
-    return summary(job.errors[-1], redaction) if job.errors else "buried without an error"
 
 
 def stations(known: Known, seen: Snapshot, tracks: Mapping[str, Track], letters: Letters) -> list[Station]:
     """Return the stations of a pipeline as they are now, in its order."""
     samples = {one.settings.name: one for one in seen.queues}
     streams = {one.queue: one for one in seen.streams}
-    live = [one for one in seen.workers if one.state not in (CONSUMER, HOLDER) and not is_late(one, seen.at)]
+    live = live_workers(seen.workers, seen.at)
     found = []
     for record in ordered(known.record):
         queue = known.queue(record.name)

@@ -28,7 +28,7 @@ PAGES: Final = 3
 
 COLUMNS: Final = (
     *("id", "queue", "lane", "state", "priority", "rank", "run_at", "enqueued_at", "task", "headers", "tenant", "key"),
-    *("attempts", "failures", "max_attempts", "errors", "worker", "started_at", "finished_at"),
+    *("attempts", "failures", "max_attempts", "errors", "worker", "started_at", "finished_at", "progress"),
 )
 """What a list shows of a job: no payload."""
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from stanchion.context.context import Context
 from stanchion.flows.tree import FlowPart, tree_of
 from stanchion.jobs.job import Job, JobState
-from stanchion.ops.web.reads.lists import COLUMNS
+from stanchion.ops.reads.lists import COLUMNS
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.flows import FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow

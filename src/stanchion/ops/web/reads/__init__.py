@@ -1,1 +1,0 @@
-"""Bounded queries for the pages."""
