@@ -9,8 +9,9 @@ import pytest
 
 from stanchion.alerts.records import Rule
 from stanchion.alerts.thresholds import RUNBOOK
+from stanchion.ops import words
 from stanchion.ops.web.asgi import STATIC
-from stanchion.ops.web.show import runbook, words
+from stanchion.ops.web.show import runbook
 from stanchion.ops.web.show.foreign import SHOWN, pretty, visible
 from stanchion.ops.web.show.redaction import HIDDEN, Redaction
 from stanchion.ops.web.show.templating import FOLDER, query
