@@ -14,6 +14,7 @@ from stanchion.errors import InvalidInput, NotPermitted, StoreUnavailable
 from stanchion.manager.server.address import Listen, listen_address
 from stanchion.manager.server.settings import ServerSettings, Tls
 from stanchion.manager.server.tokens import Caller, Role, Tokens, token_of, tokens_in
+from stanchion.pipelines.record import recorded
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import FlowNode, OpenFlow
@@ -88,7 +89,7 @@ class TestRoles:
     def test_push(self, start: Start, client: Client) -> None:
         store = client(url_of(start(limited(token("shop", "push"))), "shop"))
         store.push([new_job()])
-        assert store.compare_and_set("note", "x", "1", 0)
+        assert store.compare_and_set("write", "x", "1", 0)
         assert store.stats(["orders"], ["states"])["orders"].states.ready == 1
         for refused in (
             lambda: claim(store),
@@ -133,14 +134,18 @@ class TestRoles:
             Publication("w", value=ValueChange("partitions", "orders", "{}", 0)),
             Publication("w", value=ValueChange("stream", "s", "{}", 0)),
             *(
-                Publication("w", value=ValueChange(f"web-{kind}", "x", "{}", 0))
-                for kind in ("audit", "bulk", "settings")
+                Publication("w", value=ValueChange(kind, "x", "{}", 0))
+                for kind in ("web-audit", "web-bulk", "web-settings", "web-secret", "web-push")
+            ),
+            *(
+                Publication("w", value=ValueChange(kind, "x", "{}", 0))
+                for kind in ("on-it", "alerts", "pipeline", "a kind of later")
             ),
             Publication("w", finish=Finish("orders", row.token, 1)),
         ):
             with pytest.raises(NotPermitted, match="takes the role"):
                 shop.publish(refused)
-        assert shop.publish(Publication("w", value=ValueChange("mine", "x", "{}", 0)))
+        assert shop.publish(Publication("w", value=ValueChange("write", "x", "{}", 0)))
         assert shop.fetch([row.id])[row.id].state == "running"
 
     def test_admin_may_all_but_what_is_the_managers(self, start: Start, client: Client) -> None:
@@ -156,6 +161,25 @@ class TestRoles:
                 store.compare_and_set(kind, "x", None, 0)
             with pytest.raises(NotPermitted, match="managers' own"):
                 store.publish(Publication("w", value=ValueChange(kind, "x", "1", 0)))
+
+    @pytest.mark.parametrize("queues", [None, ("etl.*",)])
+    def test_who_pushes_into_a_pipeline_works_without_a_record_of_it(
+        self, start: Start, client: Client, queues: tuple[str, ...] | None
+    ) -> None:
+        manager = start(limited(token("root"), token("shop", "push", queues)))
+        shop = Stanchion(store=client(url_of(manager, "shop")))
+        root = Stanchion(store=client(url_of(manager, "root")))
+        etl = []
+        for app in (shop, root):
+            etl.append(app.pipeline("etl"))
+            etl[-1].station("load")(len)
+        root.setup()  # stores the settings of its queues, and the stations
+        (stored,) = root.store.values("pipeline")
+        assert root.store.compare_and_set("pipeline", "etl", None, stored.version)
+        etl[0].push("x", "load")
+        etl[0].push("y", "load")
+        assert recorded(root.store) == []
+        assert root.queue("etl.load").size().ready == 2
 
 
 def failing_into(queue: str) -> FlowNode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar, Unpack, overload
 
@@ -10,7 +11,7 @@ from stanchion.context.context import Context
 from stanchion.core.checks import checked_ids, checked_name
 from stanchion.core.graph.draw import GraphForm, drawn
 from stanchion.core.retry import Retry
-from stanchion.errors import InvalidInput
+from stanchion.errors import InvalidInput, NotPermitted
 from stanchion.jobs.job import Job
 from stanchion.jobs.options import PushOptions
 from stanchion.jobs.search import PageOptions
@@ -163,10 +164,14 @@ class Pipeline:
         return PipelineRecord(self.name, tuple(stations))
 
     def store_record(self, store: Store) -> None:
-        """Store the stations and links, once for each store, for those who have not this code."""
+        """Store the stations and links, once for each store, for those who have not this code.
+
+        A caller of a manager that may not change them works without: they are for people who look on.
+        """
         if self._recorded_in is not store:
             if self.stations:
-                record(store, self.record)
+                with suppress(NotPermitted):
+                    record(store, self.record)
             self._recorded_in = store
 
     # -- items in

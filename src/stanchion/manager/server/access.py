@@ -34,11 +34,10 @@ ROLES: Final[Mapping[str, Role | None]] = {
 """The role that each verb takes; None: any."""
 
 KINDS: Final[Mapping[str, Role]] = {
-    **dict.fromkeys(("partitions", "topic", "pause"), Role.ADMIN),
-    **dict.fromkeys(("web-audit", "web-bulk", "web-settings"), Role.ADMIN),  # a page acts by them, and answers for it
+    **dict.fromkeys(("topic-push", "write"), Role.PUSH),
     **dict.fromkeys(("schedule", "stream", "upkeep", "failures", "rollup"), Role.RECEIVE),
 }
-"""The role that changes of values take, where it is not `push`."""
+"""The role that changes of values take; `admin` for all other kinds, by which processes act, or which people read."""
 
 CLOSED: Final = "manager."
 """The values of these kinds are the managers' own."""
@@ -95,7 +94,7 @@ def _roles(verb: str, args: Args) -> Iterator[Role | None]:
     if verb == "push" and args.get("claim") is not None:
         yield ROLES["claim"]
     for kind, _ in _changed_values(verb, args):
-        yield KINDS.get(kind, Role.PUSH)
+        yield KINDS.get(kind, Role.ADMIN)
 
 
 def _changed_values(verb: str, args: Args) -> Iterator[tuple[str, str]]:
