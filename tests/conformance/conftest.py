@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.tiers import VARIANTS, is_left_to_the_night, is_one_of_many, of_the_day, one_in
+from tests.conformance.tiers import (
+    NIGHTS,
+    VARIANTS,
+    is_left_to_the_night,
+    is_of_another_night,
+    is_one_of_many,
+    night,
+    of_the_day,
+    one_in,
+)
 from tests.conformance.variants import OF_ONE_SHARD
 
 ONE_IN_A_CLASS = 3
@@ -24,8 +33,8 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is nightly, and leave out what shards refuse."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what is nightly, and leave out what shards refuse and what another night runs."""
     items[:] = [item for item in items if not _is_of_one_shard(item)]
     of_cases: defaultdict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
     of_classes: defaultdict[str, list[pytest.Item]] = defaultdict(list)
@@ -44,6 +53,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         _leave_others(cases, number)
     for cases in of_classes.values():
         _leave_others(cases, ONE_IN_A_CLASS)
+    tonight = night()
+    others = {item for item in items if _is_of_another_night(item, tonight)}
+    items[:] = [item for item in items if item not in others]
+    config.hook.pytest_deselected(items=list(others))
+
+
+def pytest_report_header() -> str:
+    """Name the night, so that it can be run again."""
+    return f"variants of stores: night {night()} of {NIGHTS}, from 0 (STANCHION_NIGHT)"
+
+
+def _is_of_another_night(item: pytest.Item, tonight: int) -> bool:
+    """Tell whether a nightly case of the suite runs in another night."""
+    if item.path.parent.name != "conformance" or item.get_closest_marker("nightly") is None:
+        return False
+    return is_of_another_night(item.path.stem, item.nodeid.partition("::")[2], tonight)
 
 
 def _leave_others(cases: Iterable[pytest.Item], one_in: int) -> None:

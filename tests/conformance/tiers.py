@@ -3,11 +3,26 @@
 On memory all run every day, and on SQLite all that reach the store. On servers those run whose statements or scripts
 are the store's own. Of a case with many parameters one in eight runs there, and of a class one in three on the variants
 of a server.
+
+At night all run that are left, but for the stores that differ from another one only in what is before or behind it: of
+their cases one in NIGHTS runs in a night, others in the next. STANCHION_NIGHT names the night, from 0; else it is the
+date's.
 """
 
 from __future__ import annotations
 
+import os
+from datetime import UTC, datetime
 from zlib import crc32
+
+NIGHTS = 4
+IN_ROTATION = frozenset(
+    (
+        *("test_redis_cluster", "test_redis_others", "test_mongo_standalone"),
+        *("test_grpc_postgres", "test_partitioned", "test_sharded"),
+    )
+)
+"""Stores whose own statements or scripts other stores try whole each night."""
 
 MODEL = frozenset(
     (
@@ -143,6 +158,17 @@ def is_one_of_many(module: str, case: str, name: str) -> bool:
         return not any(part in name for part in EACH_STATEMENT)
     slow = module in SERVERS or module in VARIANTS
     return slow and any(part in name for part in MANY)
+
+
+def night() -> int:
+    """Return which of the NIGHTS this is."""
+    given = os.environ.get("STANCHION_NIGHT")
+    return (datetime.now(UTC).toordinal() if given is None else int(given)) % NIGHTS
+
+
+def is_of_another_night(module: str, name: str, tonight: int) -> bool:
+    """Tell whether a case that is left to the night runs in another one. `name`: that of the case, and its class."""
+    return module in IN_ROTATION and crc32(name.encode()) % NIGHTS != tonight
 
 
 def one_in(module: str, case: str) -> int:
