@@ -22,6 +22,9 @@ from stanchion.alerts.collector import StoreCollector
 from stanchion.manager.dispatch.figures import EngineStatus
 from stanchion.manager.service.metrics import ManagerCollector
 from stanchion.ops.cli import cli
+from stanchion.ops.web.access.callers import Tokens
+from stanchion.ops.web.probes import WebCollector
+from stanchion.ops.web.site import Site
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.records.managers import QueueFigures
 from tests.telemetry.scrape import get
@@ -72,7 +75,7 @@ def exported() -> dict[str, set[str]]:
     until(lambda: "stanchion_jobs_died_total" in _samples(registry))
     of_worker = _samples(registry)
     worker.stop(0)
-    return {**of_worker, **_samples(_of_manager()), **_samples(_of_store(store))}
+    return {**of_worker, **_samples(_of_manager()), **_samples(_of_store(store)), **_samples(_of_page(app))}
 
 
 def _of_manager() -> CollectorRegistry:
@@ -85,6 +88,12 @@ def _of_manager() -> CollectorRegistry:
 def _of_store(store: MemoryStore) -> CollectorRegistry:
     registry = CollectorRegistry()
     StoreCollector(lambda: monitor_of_store(store)).register(registry)
+    return registry
+
+
+def _of_page(app: Stanchion) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    WebCollector(Site(app, Tokens([])), lambda: 0).register(registry)
     return registry
 
 

