@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from stanchion.alerts.snapshot import DeadJob, LiveJob, PutOff, RunningJob, Window
+from stanchion.alerts.reading.errors import failing
+from stanchion.alerts.snapshot import DeadJob, ErrorSample, LiveJob, PutOff, RunningJob, Window
 from stanchion.stores.records.queues import Counts
 from tests.alerts.samples import ago, alerts, queue, seen, told
 
@@ -74,3 +75,45 @@ def test_an_unknown_task() -> None:
     (alert,) = alerts(seen(put_off=jobs))
     assert (alert.level, alert.rule, alert.kind, alert.subject) == ("soon", "unknown-task", "task", "greet")
     assert alert.summary == "No worker knows greet: 2 jobs of mail are put off, the first for 2 min."
+
+
+SLOW = ErrorSample("9f2c41d0", "TimeoutError", "greet", 30, 0)
+BROKEN = ErrorSample("0badcafe", "", "", 7, 5)
+
+
+def test_alerts_about_failures_name_the_heaviest_error() -> None:
+    errors = {"mail": (SLOW, BROKEN)}
+    (alert,) = alerts(seen(queue("mail"), live=(live(0, 8),), errors=errors))
+    assert (alert.rule, alert.error) == ("attempts", "9f2c41d0")
+    assert alert.evidence == ("greet fails most, with TimeoutError: 30 attempts within the last hour, error 9f2c41d0.",)
+    assert [action.command for action in alert.actions] == ["stanchion show b", "stanchion errors --queue mail"]
+    then = Window(ago(300), {"mail": Counts()})
+    (alert,) = alerts(seen(queue("mail", totals=Counts(rolled_back=60)), recent=then, errors=errors))
+    assert (alert.rule, alert.error) == ("failed-attempts", "9f2c41d0")
+    assert alert.actions[0].command == "stanchion errors --queue mail"
+    (alert,) = alerts(seen(queue("mail"), live=(live(0, 8),), errors={"other": (SLOW,)}))
+    assert (alert.error, alert.evidence) == (None, ())
+
+
+def test_an_alert_about_dead_jobs_names_the_error_that_killed_most() -> None:
+    for letters, place in ((None, "mail"), ("mail dead", "'mail dead'")):
+        here = queue("mail", dead_letter=letters)
+        (alert,) = alerts(seen(here, dead=(dead(),), errors={"mail": (SLOW, BROKEN)}))
+        assert alert.error == "0badcafe"
+        assert alert.evidence[0].startswith("A job without a task fails most, with one error: 7 attempts")
+        assert alert.actions[1].command == f"stanchion retry --error 0badcafe --queue {place}"
+    (alert,) = alerts(seen(queue("mail"), dead=(dead(),), errors={"mail": (SLOW,)}))
+    assert alert.error is None
+
+
+def test_a_merged_alert_keeps_the_error_of_another_rule() -> None:
+    jobs = {"running": (running(0, 400),), "live": (live(0, 8),)}
+    (alert,) = alerts(seen(queue("mail"), errors={"mail": (SLOW,)}, **jobs))
+    assert (alert.rule, alert.merged, alert.error) == ("run-time", ("attempts",), "9f2c41d0")
+
+
+def test_tallies_are_read_of_the_queues_that_fail_most() -> None:
+    queues = [queue(f"q{number}", totals=Counts(buried=number)) for number in range(4)]
+    hour = Window(ago(3000), {"q3": Counts(buried=3), "q2": Counts(buried=1)})
+    assert failing(queues, [dead()], [live(0, 1), live(0, 1)], (None, hour)) == ["mail", "q1", "q2"]
+    assert failing(queues, [], [], (None, None)) == []

@@ -4,7 +4,7 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.stores.records.jobs import NewJob
-from stanchion.stores.records.workers import CONSUMER, LaneRange, WorkerRow
+from stanchion.stores.records.workers import CONSUMER, LaneRange, QueueTimes, WorkerRow
 from tests.cli.conftest import Run
 
 
@@ -41,11 +41,23 @@ def test_json_shape(run: Run, app: Stanchion) -> None:
             "lag",
             "trouble",
             "unserved_lanes",
+            "last_5_min",
         ),
     }
     assert queue["size"] == {"total": 1, "ready": 1, "scheduled": 0, "waiting": 0, "running": 0}
     assert queue["counts"]["pushed"] == 1
     assert queue["next_due"].endswith("Z")
+
+
+def test_percentiles_of_five_minutes(run: Run, app: Stanchion) -> None:
+    app.queue("mail").push("x")
+    assert run("queues", "--json").json[0]["last_5_min"] is None
+    app.store.beat(
+        [WorkerRow("w", "h", 1, ("mail",), 1, 10.0, times=(QueueTimes("mail", "eventual", (9, 0, 1), (0, 2)),))]
+    )
+    told = {"jobs": 10, "attempts": 2, "pickup_p50": 0.001, "pickup_p95": 0.001, "run_p50": 0.0011, "run_p95": 0.0011}
+    assert run("queues", "--json").json[0]["last_5_min"] == told
+    assert run("top", "--once", "--interval", "100ms", "--json").json["queues"][0]["last_5_min"] == told
 
 
 def test_lanes_that_no_worker_serves(run: Run, app: Stanchion) -> None:

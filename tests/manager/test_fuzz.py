@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,12 @@ from stanchion.manager.server.settings import Limits, ServerSettings
 from stanchion.manager.server.verbs import SERVED
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.flows import FlowNode, OpenFlow
+from stanchion.stores.records.workers import QueueTimes
 from stanchion.stores.registry import open_store
+from stanchion.stores.rules.times import BUCKETS, ENTRIES_MAX
 from stanchion.stores.wire.messages import pb
 from stanchion.stores.wire.methods import METHODS
-from stanchion_conformance.harness import claim, in_threads, new_job
+from stanchion_conformance.harness import claim, in_threads, new_job, worker
 from tests.manager.conftest import Start, ask, secret
 from tests.servers.manager import LOOPBACK, ManagerThread
 from tests.worker.conftest import until
@@ -207,6 +210,28 @@ def test_a_job_of_a_failure_that_no_store_could_keep(
     with pytest.raises(InvalidInput):
         store.change_flows([OpenFlow([FlowNode(node, node, on_failure=on_failure)], [member])])
     assert store.flow_nodes(node) == []
+
+
+TIMES = QueueTimes("q", "eventual", (1,), (2,))
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        (TIMES,) * (ENTRIES_MAX + 1),
+        (TIMES._replace(queue="x" * 500),),
+        (TIMES._replace(delays=(0,) * (BUCKETS + 1)),),
+        (TIMES._replace(runs=(0, -1)),),
+    ],
+    ids=("many", "long", "wide", "negative"),
+)
+def test_times_that_no_reader_could_use(
+    manager: ManagerThread, client: Callable[[str], Store], times: tuple[QueueTimes, ...]
+) -> None:
+    store = client(manager.url)
+    with pytest.raises(InvalidInput):
+        store.beat([replace(worker("w"), times=times)])
+    assert store.workers() == []
 
 
 @pytest.mark.parametrize("data", GARBAGE)

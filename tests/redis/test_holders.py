@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Commit, Extend, Rollback
-from stanchion.stores.records.workers import HOLDER, WorkerRow
+from stanchion.stores.records.workers import HOLDER, QueueTimes, WorkerRow
 from stanchion.stores.redis.store import RedisStore
 from stanchion_conformance.harness import sizes_of
 from tests.redis.conftest import QUEUE, Open, new_jobs
@@ -60,6 +61,13 @@ def busy(store: RedisStore) -> RedisStore:
     beat(store, "live")
     hold(store, "live", MANY)
     return store
+
+
+def test_times_leave_with_their_worker(store: RedisStore) -> None:
+    row = WorkerRow("w", "host", 1, (QUEUE,), 8, 10.0, times=(QueueTimes(QUEUE, "eventual", (1,), ()),))
+    store.beat([row, replace(row, id="other")])
+    store.leave("w")
+    assert [name.decode() for name in store.server.command("HKEYS", store.server.keys.own("times"))] == ["other"]
 
 
 class TestRecovery:

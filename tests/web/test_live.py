@@ -14,7 +14,8 @@ from stanchion.ops.reads.track import HOUR, STEP, Track, between
 from stanchion.ops.web.live import sampler as sampling
 from stanchion.ops.web.live.sampler import Sampler
 from stanchion.ops.web.pages.overview import headline
-from stanchion.ops.web.show.plots import Line, Plot, round_step
+from stanchion.ops.web.show.hour import plots_of
+from stanchion.ops.web.show.plots import POINTS, Line, Plot, round_step, thinned, unbroken
 from stanchion.ops.web.site import Site
 from stanchion.ops.words import duration, number
 from stanchion.stores.records.jobs import SECOND
@@ -82,6 +83,33 @@ class TestPlot:
 
     def test_ticks_of_durations_are_those_of_a_clock(self) -> None:
         assert [duration(round_step(one, seconds=True)) for one in (90, 130, 3600)] == ["30 s", "1 min", "20 min"]
+
+    def test_nothing_is_drawn_where_nothing_is_known(self) -> None:
+        known = [(minute * rollups.MINUTE, 1.0) for minute in (0, 1, 2, 8, 9, 14)]
+        assert [len(part) for part in unbroken(known)] == [3, 2, 1]
+        drawn = str(Plot("", [Line("now", "ready", known)], "", number).svg())
+        assert drawn.count("<polyline") == 2
+        points = [Point(at, 0, 0.0, 60 * place, 0, 0, 0) for place, (at, _) in enumerate(known)]
+        rates = next(plot for plot in plots_of(points) if plot.title == "Jobs per second").lines[0].values
+        assert rates == [(minute * rollups.MINUTE, 1.0) for minute in (1, 2, 9)]
+
+    def test_many_points_keep_the_least_and_the_greatest(self) -> None:
+        values = [(minute * rollups.MINUTE, 100.0 + minute % 7) for minute in range(2880)]
+        values[1000] = values[1000][0], 9e3
+        values[2000] = values[2000][0], 1.0
+        few = thinned(values, 0, 2880 * rollups.MINUTE)
+        assert len(few) <= POINTS + 2
+        assert few == sorted(few)
+        assert {values[1000], values[2000]} < set(few)
+        assert thinned(values[:60], 0, 60 * rollups.MINUTE) == values[:60]
+
+    def test_the_edges_are_those_of_the_time_asked_for(self) -> None:
+        day = 24 * rollups.HOUR
+        line = Line("now", "ready", [(day, 1.0), (day + rollups.MINUTE, 2.0)])
+        drawn = str(Plot("", [line], "", number, span=(0, 2 * day)).svg())
+        assert 'points="500,64.0 500,12.0"' in drawn
+        assert ">2 Jan</text>" in drawn
+        assert drawn.count("12:00</text>") == 2
 
     def test_one_point_is_no_plot(self) -> None:
         assert self.plot(1.0).empty

@@ -8,11 +8,17 @@ from typing import Any
 import pytest
 
 from stanchion import Push, Stanchion
+from stanchion.core.error_kinds import group_of
 from stanchion.errors import InvalidInput
 from stanchion.ops.reads import queue_parts
 from stanchion.ops.web.acts.settings import value_of
+from stanchion.ops.web.live.past import QUEUES_MAX, Past
 from stanchion.ops.web.site import Site
+from stanchion.stores.records.workers import QueueTimes, WorkerRow
 from stanchion.stores.registry import open_store
+from stanchion.telemetry import rollups
+from stanchion.telemetry.failures import FailureTally
+from stanchion.telemetry.rollups import MINUTE, Point
 from tests.web.attacks import SECRET
 from tests.web.conftest import READ, Browser, site_of
 
@@ -20,9 +26,26 @@ from tests.web.conftest import READ, Browser, site_of
 class TestParts:
     def test_its_errors_are_grouped_and_lead_to_a_retry(self, browser: Browser) -> None:
         text = browser.get("/queues/payments").text
-        assert "Of all dead jobs in history" in text
+        assert "From all dead jobs that are still in history" in text
         assert "/bulk?act=retry&amp;state=dead&amp;queue=payments&amp;task=payments.capture&amp;error=" in text
         assert SECRET not in text
+
+    def test_its_errors_are_those_that_the_workers_tallied(self, browser: Browser, app: Stanchion) -> None:
+        tally, error = FailureTally(), "TimeoutError: no answer in 5 s, password=hunter2"
+        key = group_of(error, "mail.send")
+        for number in range(4):
+            tally.add("mail", "mail.send", key, error, f"job {number}", new=True, dead=False)
+        tally.add("other", "mail.send", key, error, "job 5", new=True, dead=False)
+        tally.merge(app.store)
+        app.queue("mail").push("x")
+        app.queue("mail").reserve()[0].rollback(error="E: else")
+        browser.site.sampler.renew()
+        text = browser.get("/queues/mail").text
+        assert f'<a href="/errors/{key}?queue=mail">' in text
+        assert "as the workers tally them" in text
+        assert re.search(r">4</td><td><svg class=\"spark\"", text)
+        assert "hunter2" not in text
+        assert browser.get(f"/errors/{key}?queue=mail").status_code == 200
 
     def test_tenants_are_shown_with_their_share(self, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
         text = browser.get("/queues/orders").text
@@ -46,10 +69,59 @@ class TestParts:
         site.close()
         app.close()
 
+    def test_percentiles_are_shown_where_a_worker_tells_them(self, site: Site, app: Stanchion) -> None:
+        browser = Browser(site)
+        assert "p95" not in browser.get("/queues/mail").text
+        times = QueueTimes("mail", "interactive", (8, 0, 0, 4), (0,) * 30 + (9,))
+        app.store.beat([WorkerRow("w", "h", 1, ("mail",), 1, 600.0, times=(times,))])
+        site.sampler.renew()
+        text = browser.get("/queues/mail").text
+        assert "<dt>Pick-up, p95</dt><dd>2 ms<small" in text
+        assert '<dt>Run time, p95</dt><dd>0.4 s<small class="soft">p50 0.4 s, 5 min' in text
+        assert re.search(r"Interactive<br>.*?</td><td class=\"num\">2 ms</td>", browser.get("/").text, re.DOTALL)
+        assert "p95" not in browser.get("/queues/orders").text
+
     def test_a_queue_that_has_just_been_made_has_a_page(self, browser: Browser, app: Stanchion) -> None:
         browser.get("/queues/mail")
         app.queue("new").push({})
         assert "new has 1 ready job and no worker" in browser.get("/queues/new").text
+
+
+class TestSpans:
+    def test_two_days_are_shown_by_a_link(self, app: Stanchion) -> None:
+        with app.testing() as clock:
+            app.queue("late").push(1)
+            for _ in range(3):
+                assert rollups.take(app.store)
+                clock.advance(60)
+            clock.advance(7200)
+            site = site_of(app)
+            browser = Browser(site)
+            for page in ("/queues/late", "/"):
+                text = browser.get(page).text
+                assert f'<a href="{page}?span=2d">The last two days</a>' in text
+                text = browser.get(f"{page}?span=2d").text
+                assert f'<a href="{page}">The last hour</a>' in text
+                assert "The age of the oldest ready job rose from" in text
+            assert browser.get("/queues/late?span=1y").status_code == 400
+            site.close()
+
+    def test_they_are_read_once_in_a_minute(self, app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked: list[list[str]] = []
+
+        def noted(_store: Any, queues: list[str], hours: int, now: int) -> dict[str, list[Point]]:
+            asked.append([*queues, str(hours)])
+            return {queue: [Point(now, 1, 0.0, 1, 0, 0, 0)] for queue in queues}
+
+        monkeypatch.setattr(rollups, "past", noted)
+        past = Past(lambda: app.store)
+        assert past.of("mail", 5) == past.of("mail", MINUTE - 1)
+        assert [point.at for point in past.of("mail", MINUTE)] == [MINUTE]
+        assert asked == [["mail", "48"]] * 2
+        for number in range(QUEUES_MAX):
+            past.of(f"queue {number}", MINUTE)
+        past.of("mail", MINUTE)
+        assert len(asked) == 3 + QUEUES_MAX
 
 
 class TestSettings:

@@ -24,7 +24,7 @@ from stanchion.stores.records.queues import Head, QueueSettings, QueueStats, Sem
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange, VersionedValue
-from stanchion.stores.records.workers import Beat, LaneRange, WorkerRow
+from stanchion.stores.records.workers import Beat, LaneRange, QueueTimes, WorkerRow
 from stanchion.stores.wire import outcomes
 from stanchion.stores.wire.calls import CALLS
 from stanchion.stores.wire.messages import build, pb, read, written
@@ -39,7 +39,8 @@ CAPABILITIES = Capabilities(
     "memory", joins_transactions=False, push_wakeup=True, wakeup="w", atomic_batches=True, durable="d", processes=False
 )
 NODE = FlowNode("n", "r", size=0, closed=False)
-WORKER = WorkerRow("w", "h", 1, ("a", "b"), 4, 10.0, began=(), lanes=(LaneRange("a", -1, 3),))
+TIMES = QueueTimes("a", "eventual", (0, 300), ())
+WORKER = WorkerRow("w", "h", 1, ("a", "b"), 4, 10.0, began=(), lanes=(LaneRange("a", -1, 3),), times=(TIMES,))
 
 EXAMPLES: dict[str, list[tuple[dict[str, Any], Any]]] = {
     "push": [

@@ -30,7 +30,7 @@ def reading(context: Context) -> tuple[Snapshot, Monitor]:
 
 
 def monitor_of_store(store: Store) -> Monitor:
-    """Return the same of a store without an app; the stations of pipelines are not known then."""
+    """Return the same of a store without an app; the stations of pipelines are those that processes have stored."""
     return _monitor(lambda: with_partitions(store), (), {})
 
 

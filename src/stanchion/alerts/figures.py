@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import fields, replace
 
 from stanchion.alerts.records import BandFigures, Monitor, QueueFigures
-from stanchion.alerts.snapshot import QueueSample, Snapshot, band_of
+from stanchion.alerts.snapshot import QueueSample, Snapshot
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.verdict import alerts_of
-from stanchion.core.service_levels import BANDS, BandName
+from stanchion.core.service_levels import BANDS, BandName, band_of
 from stanchion.core.times import moment
 from stanchion.stores.records.jobs import SECOND, JobState
 

@@ -55,7 +55,7 @@ class Alert:
     `kind`, `subject`: what it is about, such as the queue `payments`. `band`: the most urgent band concerned. `since`:
     when it began; None if that is not known. `percent`: `value` in percent of `limit`. `summary`: a sentence.
     `evidence`: more sentences, of further rules too, which `merged` names. `runbook`: the page and section about the
-    rule.
+    rule. `error`: the key of the heaviest group of errors behind it; None if there is none.
     """
 
     level: Level
@@ -72,6 +72,7 @@ class Alert:
     actions: tuple[Action, ...] = ()
     merged: tuple[Rule, ...] = ()
     runbook: str = ""
+    error: str | None = None
 
     @property
     def percent(self) -> float:

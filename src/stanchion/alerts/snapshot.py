@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stanchion.core.service_levels import BANDS, Band
+from stanchion.core.service_levels import Band, band_of
 from stanchion.queues.pauses import Pause
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.managers import ManagerStatus
@@ -111,6 +111,19 @@ class Station(NamedTuple):
     before: tuple[str, ...]
 
 
+class ErrorSample(NamedTuple):
+    """A group of errors of a queue. `key`, `type`: of the group; `failed`: attempts within the last hour by it.
+
+    `dead`: jobs that died of it, as long as the workers have tallied it.
+    """
+
+    key: str
+    type: str
+    task: str
+    failed: int
+    dead: int
+
+
 class Overdue(NamedTuple):
     """The oldest job in the history of queues with the same retention, in seconds."""
 
@@ -132,9 +145,9 @@ class Snapshot:
 
     `trouble`: why it could not be read; all else is empty then. `seconds`: the time that a single call took. `live`:
     the oldest live jobs; `whole`: they are all. `running`: the oldest. `ended`: how many of the newest finished jobs
-    were looked at for `dead`. `pauses`: who paused queues, and why. `arrivals`: jobs that came to paused queues in the
-    last five minutes. `recent`, `hour`: totals of some minutes, and of about an hour ago. `limits`: those stored for
-    all processes.
+    were looked at for `dead`. `errors`: of the queues where something failed of late, the heaviest first. `pauses`: who
+    paused queues, and why. `arrivals`: jobs that came to paused queues in the last five minutes. `recent`, `hour`:
+    totals of some minutes, and of about an hour ago. `limits`: those stored for all processes.
     """
 
     at: int = 0
@@ -147,6 +160,7 @@ class Snapshot:
     running: tuple[RunningJob, ...] = ()
     dead: tuple[DeadJob, ...] = ()
     put_off: tuple[PutOff, ...] = ()
+    errors: dict[str, tuple[ErrorSample, ...]] = field(default_factory=dict)
     arrivals: dict[str, int] = field(default_factory=dict)
     pauses: dict[str, Pause] = field(default_factory=dict)
     semaphores: tuple[SemaphoreSample, ...] = ()
@@ -178,8 +192,3 @@ class Snapshot:
 def priority_of(rank: int) -> int:
     """Return the priority of a queued job by its rank."""
     return rank - HOLDER_BOOST if rank > HOLDER_BOOST // 2 else rank
-
-
-def band_of(priority: int) -> Band:
-    """Return the band of a priority."""
-    return next((band for band in BANDS if priority >= band.least), BANDS[-1])

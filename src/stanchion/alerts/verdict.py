@@ -56,6 +56,7 @@ def _one(alerts: list[Alert]) -> Alert:
         band=next((band.name for band in BANDS if band.name in bands), None),
         evidence=tuple(dict.fromkeys(lines)),
         actions=tuple(actions.values()),
+        error=next((one.error for one in (heaviest, *others) if one.error is not None), None),
         merged=tuple(dict.fromkeys(one.rule for one in others if one.rule != heaviest.rule)),
     )
 

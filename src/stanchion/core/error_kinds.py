@@ -68,6 +68,12 @@ def kind_of(error: str) -> str:
     return kind
 
 
+def type_of(kind: str) -> str:
+    """Return the type of a kind of error: what stands before its message; empty if it is none."""
+    name = kind.partition(":")[0]
+    return name if name.replace(".", "").isidentifier() else ""
+
+
 def group_of(error: str, task: str | None, fingerprint: str | None = None) -> str:
     """Return the key of the group of an error in a task, 8 hexadecimal digits.
 

@@ -29,3 +29,8 @@ BANDS = (
     Band("reporting", -100, -60, 14_400.0, 600.0, 8),
 )
 """From the most urgent to the least."""
+
+
+def band_of(priority: int) -> Band:
+    """Return the band of a priority."""
+    return next((band for band in BANDS if priority >= band.least), BANDS[-1])

@@ -31,6 +31,14 @@ class PipelineRecord(NamedTuple):
     name: str
     stations: tuple[StationRecord, ...]
 
+    def queue(self, station: str) -> str:
+        """Return the queue of a station."""
+        return f"{self.name}.{station}"
+
+    def before(self, station: str) -> list[str]:
+        """Return the stations that send to one."""
+        return [one.name for one in self.stations if station in one.to]
+
     @property
     def text(self) -> str:
         """The text of the value."""

@@ -17,6 +17,7 @@ from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.rules.lost_leases import AT_ONCE, is_alone
 from stanchion.stores.rules.lost_replies import LostReplies
+from stanchion.telemetry.times import JobTimes
 from stanchion.worker.alone import Alone
 from stanchion.worker.attempt import not_started
 from stanchion.worker.due_queues import DueQueues
@@ -59,6 +60,7 @@ class Claimer:
         runners: Runners,
         finisher: Finisher,
         health: Health,
+        times: JobTimes,
         emptied: Callable[[], None] | None,
         *,
         alone: Alone,
@@ -80,7 +82,7 @@ class Claimer:
         self._stopping = threading.Event()
         self._listener: Listener | None = None
         self._thread = threading.Thread(target=self._run, name="stanchion-claimer", daemon=True)
-        self.delays = PickupDelays()
+        self.delays, self._times = PickupDelays(), times
         self.live = 1
         """Live workers of the store, including this one."""
 
@@ -237,6 +239,7 @@ class Claimer:
         self._prefetch.claimed(rows[-1].lane)
         queue = rows[0].queue
         self.delays.add(logical_name(queue), rows)
+        self._times.claimed(rows)
         self._runners.defaults.meet(queue)
         if self._stopping.is_set():
             self._give_back(rows)

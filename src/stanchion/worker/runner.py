@@ -36,9 +36,9 @@ Ended = Callable[[JobRow, float, Outcome | None], None]
 class Runners:
     """The runner threads of one worker, started as needed.
 
-    `finish` gets the end of every added job, exactly once; before that, `ends` that of every attempt. `room` is called
-    when a job has ended and at most `low_water` jobs are left in the buffer. `stuck` is called after an attempt was
-    given up whose thread can't be stopped.
+    `finish` gets the end of every added job, exactly once; before that, `ends` that of every attempt, and `ran` its
+    queue, its priority and the seconds that it ran. `room` is called when a job has ended and at most `low_water` jobs
+    are left in the buffer. `stuck` is called after an attempt was given up whose thread can't be stopped.
     """
 
     def __init__(
@@ -50,8 +50,9 @@ class Runners:
         stuck: Callable[[], None],
         defaults: DefaultTimeouts,
         ends: Sequence[Ended] = (),
+        ran: Callable[[tuple[str, int, float]], None] = lambda _: None,
     ) -> None:
-        self._context, self._most, self._ends = context, threads, ends
+        self._context, self._most, self._ran, self._ends = context, threads, ran, ends
         self._finish, self._room, self._stuck = finish, room, stuck
         self.defaults = defaults
         self._buffer: SimpleQueue[JobRow | None] = SimpleQueue()
@@ -133,7 +134,7 @@ class Runners:
         threading.Thread(target=self._work, name="stanchion-runner", daemon=True).start()
 
     def _work(self) -> None:
-        buffer, running, finish, ends = self._buffer, self.running, self._finish, self._ends
+        buffer, running, finish, tell_ends = self._buffer, self.running, self._finish, self._tell_ends
         slot = self._slots.get()
         while (row := buffer.get()) is not None:
             attempt = self._prepared(row)
@@ -147,8 +148,7 @@ class Runners:
                 finished = self._run(slot, attempt, seconds)
                 if running.pop(slot, None) is None:
                     return  # given up meanwhile: another thread has replaced this one
-                if ends:
-                    self._tell_ends(attempt, finished)
+                tell_ends(attempt, finished)
                 finish(finished)
                 del attempt, finished  # free them while the runner is idle
             if buffer.qsize() <= self.low_water:
@@ -205,9 +205,10 @@ class Runners:
         self._finish(finished)
 
     def _tell_ends(self, attempt: Attempt, finished: Finished) -> None:
-        seconds = time.monotonic() - attempt.began
+        row, seconds = attempt.row, time.monotonic() - attempt.began
+        self._ran((row.queue, row.priority, seconds))
         for ended in self._ends:
-            ended(attempt.row, seconds, finished[0])
+            ended(row, seconds, finished[0])
 
     def _ended(self, slot: int, finished: Finished) -> None:
         """Handle the end of an async attempt; called in the loop's thread."""

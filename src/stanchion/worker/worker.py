@@ -28,6 +28,7 @@ from stanchion.telemetry.jobs import WorkerCollector
 from stanchion.telemetry.lines import SUM_SECONDS, JobLines
 from stanchion.telemetry.prometheus import exposed, new_registry
 from stanchion.telemetry.server import LOOPBACK, Route, probes
+from stanchion.telemetry.times import JobTimes
 from stanchion.worker.alone import Alone
 from stanchion.worker.attempt import not_started
 from stanchion.worker.claimer import Claimer
@@ -117,7 +118,7 @@ class Worker:
         own_timeout = None if timeout is None else positive_seconds(timeout, "timeout")
         self._defaults = DefaultTimeouts(context, own_timeout, self._every)
         self._until_empty, self._until_finished = until_empty or until_finished, until_finished
-        self._failures = FailureTally()
+        self._failures, self._times = FailureTally(), JobTimes()
         self._lines: JobLines | None = None
         self._health = Health(silence=2 * self._every)
         self._health_file, self._health_port = health_file, checked_port(health_port)
@@ -154,7 +155,7 @@ class Worker:
             self._open_runners()
             self._claimer = Claimer(
                 *(self.context, self.id, self._served, self._order, self._threads, self._poll),
-                *(self._runners, self._finisher, self._health),
+                *(self._runners, self._finisher, self._health, self._times),
                 self.finish if self._until_empty else None,
                 all_jobs=self._until_finished,
                 alone=Alone(self._runners, lambda: self._claimer.outstanding, lambda: self._heartbeat.beat()),
@@ -167,7 +168,7 @@ class Worker:
                     self._row,
                     self._runners.longest,
                     self._answered,
-                    self._runners.loops.check,
+                    self._each_second,
                     self._tell_failures,
                 )
             )
@@ -189,7 +190,8 @@ class Worker:
             self.context, self._health, self._settled, self._metrics, self._failures, self._lines
         )
         self._runners: Runners = Runners(
-            self.context, self._threads, self._finisher.put, self._room, self._stuck, self._defaults, ends
+            *(self.context, self._threads, self._finisher.put, self._room, self._stuck, self._defaults),
+            *(ends, self._times.ended),
         )
 
     def run(self) -> None:
@@ -272,6 +274,10 @@ class Worker:
     def _room(self) -> None:
         self._claimer.room()
 
+    def _each_second(self) -> None:
+        self._runners.loops.check()
+        self._times.fold()
+
     def _stuck(self) -> None:
         if self.on_stuck is not None:
             self.on_stuck()
@@ -317,6 +323,7 @@ class Worker:
             lanes=self._served.ranges,
             order=self._order,
             began=self._runners.began() + self._claimer.alone.starting if self._started else None,
+            times=self._times.told(),
         )
 
     def _trouble(self) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -10,7 +11,9 @@ import pytest
 
 from stanchion import Push, Stanchion
 from stanchion.ops.web.api.asgi import OPERATIONS
+from stanchion.ops.web.api.operation import time_text
 from stanchion.ops.web.site import Site
+from stanchion.telemetry import rollups
 from tests.web.api.conftest import Client
 from tests.web.attacks import SECRET
 from tests.web.conftest import OPERATE, READ
@@ -258,6 +261,16 @@ def test_what_the_figures_say(shop_client: Client, app: Stanchion) -> None:
         == app.queue("mail").size().ready
     )
     shop_client.refused(422, "invalid", "GET", "samples", params={"from": "noon"})
+    at = rollups.past(app.store, ["mail"], 1, app.store.now())["mail"][-1].at
+    for hour in (30, 60):  # as if this one had been kept then
+        name = f"mail@{at // rollups.HOUR - hour}"
+        point = [at - hour * rollups.HOUR, 77, 0.0, 1, 0, 0, 0]
+        assert app.store.compare_and_set(rollups.KIND, name, json.dumps([point]), 0)
+    span = {"queue": "mail", "from": "2001-01-01T00:00:00Z"}
+    found = shop_client.asks("listSamples", "samples", params=span)["items"]
+    assert [one["ready"] for one in found if one["ready"] == 77] == [77]
+    until = {**span, "to": time_text(at - 2 * rollups.HOUR)}
+    assert len(shop_client.asks("listSamples", "samples", params=until)["items"]) == 1
     report = shop_client.asks("getReport", "report", params={"since": "1h"})
     assert report["made_at"] or report["counted"] is not None
     assert SECRET not in str(report)

@@ -12,8 +12,10 @@ import pytest
 from stanchion import Push, Queue, Stanchion
 from stanchion.alerts.alerts import store_limits
 from stanchion.alerts.records import Alert, BandFigures
+from stanchion.core.error_kinds import group_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.outcomes import Bury, Rollback
+from stanchion.telemetry.failures import FailureTally
 from stanchion_conformance.harness import QUEUE, SLACK, StoreClock, claim, worker
 
 VERBS = (
@@ -145,6 +147,36 @@ class TestAlerts:
         }
         clock.advance(3700)
         assert "dead-letters" not in by_rule(app)
+
+    def test_the_heaviest_error_is_named(self, app: Stanchion, q: Queue, store: Store) -> None:
+        tally = FailureTally()
+        for number, error in enumerate(("E: timed out", "E: timed out", "F: broken")):
+            q.push(number)
+            (row,) = claim(store)
+            store.settle([Bury(row.lease, error)])
+            tally.add(QUEUE, None, group_of(error, None), error, row.id, new=True, dead=True)
+        tally.merge(store)
+        alert, key = by_rule(app)["dead-letters"], group_of("E: timed out", None)
+        assert alert.error == key
+        assert any(f"error {key}." in line for line in alert.evidence)
+        assert f"stanchion retry --error {key} --queue {QUEUE}" in [action.command for action in alert.actions]
+        assert {job.error_group for job in q.find(state="dead")} == {key, group_of("F: broken", None)}
+
+    def test_an_idle_station_is_known_without_its_code(
+        self, app: Stanchion, other_app: Stanchion, clock: StoreClock
+    ) -> None:
+        etl = app.pipeline("etl")
+        etl.station("raw", to=["clean"])(lambda item: item)
+        etl.station("clean")(lambda item: item)
+        etl.push(1)
+        clock.advance(200)
+        assert "idle-station" not in by_rule(other_app)
+        clock.advance(200)
+        assert not other_app.context.registry.pipelines
+        assert "idle-station" in by_rule(other_app)
+        assert "clean of etl is idle" in " ".join(
+            line for alert in told(other_app) for line in (alert.summary, *alert.evidence)
+        )
 
     def test_a_paused_queue_that_grows(self, app: Stanchion, q: Queue, clock: StoreClock) -> None:
         q.push({})

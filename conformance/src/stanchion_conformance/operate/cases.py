@@ -31,6 +31,7 @@ from stanchion_conformance.operate.selecting import TestColumns, TestOrders, Tes
 from stanchion_conformance.operate.settings import TestDelete, TestMaxRate, TestMaxRunning, TestPause, TestSettings
 from stanchion_conformance.operate.shapes import TestEachWayForEachShape, TestShapes
 from stanchion_conformance.operate.signalled_ends import TestSignalledEnds
+from stanchion_conformance.operate.times import TestTimes
 from stanchion_conformance.operate.transferring import TestAdopting, TestThereAndBack
 from stanchion_conformance.operate.upkeep import TestMaintain, TestSetup, TestShares
 from stanchion_conformance.operate.values import TestValues
@@ -100,6 +101,7 @@ __all__ = [
     "TestSizes",
     "TestStats",
     "TestThereAndBack",
+    "TestTimes",
     "TestTogether",
     "TestValues",
     "TestWaiting",

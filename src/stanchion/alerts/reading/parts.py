@@ -9,6 +9,7 @@ from stanchion.cron.plan import KIND as SCHEDULE
 from stanchion.cron.plan import Plan
 from stanchion.cron.schedule import UNDECLARED
 from stanchion.pipelines import Pipeline
+from stanchion.pipelines.record import recorded
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.workers import WorkerRow
@@ -70,9 +71,9 @@ def read_schedules(store: Store, now: int) -> tuple[ScheduleSample, ...]:
     )
 
 
-def stations_of(pipelines: Iterable[Pipeline]) -> tuple[Station, ...]:
-    """Return the stations that the code of this process declares."""
-    return tuple(
+def read_stations(store: Store, pipelines: Iterable[Pipeline]) -> tuple[Station, ...]:
+    """Return the stations that the code of this process declares, and those of other pipelines as stored."""
+    declared = tuple(
         Station(
             pipeline.name,
             station.station,
@@ -82,3 +83,11 @@ def stations_of(pipelines: Iterable[Pipeline]) -> tuple[Station, ...]:
         for pipeline in pipelines
         for station in pipeline.stations.values()
     )
+    known = {station.pipeline for station in declared}
+    stored = (
+        Station(one.name, station.name, one.queue(station.name), tuple(map(one.queue, one.before(station.name))))
+        for one in recorded(store)
+        if one.name not in known
+        for station in one.stations
+    )
+    return (*declared, *stored)

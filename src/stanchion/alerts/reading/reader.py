@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import cast
 
+from stanchion.alerts.reading.errors import failing, read_errors
 from stanchion.alerts.reading.jobs import JobReads
-from stanchion.alerts.reading.parts import read_schedules, read_semaphores, read_streams, stations_of
+from stanchion.alerts.reading.parts import read_schedules, read_semaphores, read_stations, read_streams
 from stanchion.alerts.reading.windows import limits_in, read_values, windows_in
 from stanchion.alerts.snapshot import QueueSample, Snapshot
 from stanchion.errors import SchemaMismatch, StoreUnavailable
@@ -42,6 +43,7 @@ def _read(store: Store, pipelines: Iterable[Pipeline]) -> Snapshot:
     live, whole = jobs.live()
     known = read_values(store)
     recent, hour = windows_in(store, known, now, queues)
+    dead = (*jobs.ended(), *jobs.letters())
     return Snapshot(
         at=now,
         seconds=seconds,
@@ -50,7 +52,8 @@ def _read(store: Store, pipelines: Iterable[Pipeline]) -> Snapshot:
         live=live,
         whole=whole,
         running=jobs.running(),
-        dead=(*jobs.ended(), *jobs.letters()),
+        dead=dead,
+        errors=read_errors(store, failing(queues, dead, live, (recent, hour)), now),
         put_off=jobs.put_off(live),
         arrivals=jobs.arrivals(),
         pauses=pauses_of(store, paused) if (paused := [one.name for one in settings if one.paused]) else {},
@@ -58,7 +61,7 @@ def _read(store: Store, pipelines: Iterable[Pipeline]) -> Snapshot:
         semaphores=read_semaphores(store),
         streams=read_streams(store, workers, now),
         schedules=read_schedules(store, now),
-        stations=stations_of(pipelines),
+        stations=read_stations(store, pipelines),
         managers=_managers(store),
         recent=recent,
         hour=hour,

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from stanchion.alerts.records import Action, Alert
+from stanchion.alerts.rules.errors import cause_of
 from stanchion.alerts.rules.found import Found, of_queue
-from stanchion.alerts.snapshot import DeadJob, LiveJob, PutOff, QueueSample, RunningJob, Snapshot, Window, band_of
+from stanchion.alerts.snapshot import DeadJob, LiveJob, PutOff, QueueSample, RunningJob, Snapshot, Window
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.words import command, number, spoken
-from stanchion.core.service_levels import BANDS, BandName
+from stanchion.core.service_levels import BANDS, BandName, band_of
 from stanchion.core.times import moment
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import Counts
@@ -68,6 +69,7 @@ def attempts(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
         worst = max(tried, key=percent)
         band = band_of(worst.priority)
         limit = limits.of(queue, band.name).max_attempts
+        cause = cause_of(seen, queue)
         yield Found(
             of_queue(queue),
             Alert(
@@ -78,7 +80,9 @@ def attempts(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
                 limit=limit,
                 unit="attempts",
                 band=band.name,
-                actions=(Action("See its errors", command("show", worst.id)),),
+                error=cause.error,
+                evidence=cause.evidence,
+                actions=(Action("See its errors", command("show", worst.id)), *cause.actions),
             ),
         )
 
@@ -114,6 +118,7 @@ def _dead(
     place = queue.settings.dead_letter or name
     newest = max((job.died_at for job in jobs), default=None)
     last = () if newest is None else (f"The last one died {spoken(seen.ago(newest))} ago.",)
+    cause = cause_of(seen, name, dead=True)
     return Alert(
         *("now" if urgent else "soon", "dead-letters", "queue", name),
         f"{number(count, 'job')} of {name} died within the last hour.",
@@ -122,8 +127,10 @@ def _dead(
         unit="jobs",
         band=band,
         since=moment(min((job.died_at for job in jobs), default=None)),
-        evidence=last,
+        error=cause.error,
+        evidence=(*cause.evidence, *last),
         actions=(
+            *cause.actions,
             Action("See why", command("jobs --state dead --queue", place)),
             Action("Once the cause is gone, run them again", command("retry --queue", place)),
         ),
@@ -142,6 +149,7 @@ def failed_attempts(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
             continue
         share, name, minutes = failed / ended, queue.settings.name, seen.ago(seen.recent.at)
         limit = limits.failed_now if share >= limits.failed_now else limits.failed_soon
+        cause = cause_of(seen, name)
         yield Found(
             of_queue(name),
             Alert(
@@ -152,7 +160,10 @@ def failed_attempts(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
                 limit=limit,
                 unit="share",
                 since=moment(seen.recent.at),
+                error=cause.error,
+                evidence=cause.evidence,
                 actions=(
+                    *cause.actions,
                     Action(
                         "See the errors of jobs that are tried again", command("jobs --state scheduled --queue", name)
                     ),

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from stanchion.alerts.records import Action, Alert
 from stanchion.alerts.rules.found import Found, of_queue
-from stanchion.alerts.snapshot import QueueSample, SemaphoreSample, Snapshot, StreamSample, band_of
+from stanchion.alerts.snapshot import QueueSample, SemaphoreSample, Snapshot, StreamSample
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.words import command, number, spoken
+from stanchion.core.service_levels import band_of
 from stanchion.core.times import moment
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.rules.liveness import MISSED_BEATS

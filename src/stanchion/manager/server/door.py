@@ -29,6 +29,7 @@ from stanchion.stores.records.outcomes import Commit, Continue, Extend, Move, Ou
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.flows import failure_job
+from stanchion.stores.rules.times import BUCKETS, ENTRIES_MAX
 from stanchion.stores.wire.jobs import NEW_JOB
 
 Args = Mapping[str, Any]
@@ -222,6 +223,12 @@ def _workers(workers: Iterable[WorkerRow]) -> None:
     for one in workers:
         _name(one.id, "the id of a worker")
         number(one.heartbeat, "heartbeat", 0.01, LONGEST_DELAY)
+        whole(len(one.times), "the number of queues and bands with times", 0, ENTRIES_MAX)
+        for times in one.times:
+            _name(times.queue, "queue")
+            for counts in (times.delays, times.runs):
+                whole(len(counts), "the number of buckets", 0, BUCKETS)
+                whole(min(counts, default=0), "the number of jobs in a bucket", 0, 2**62)
 
 
 def _semaphore(name: str, capacity: int | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stanchion.ops.cli.console.root import PANELS, cli
-from stanchion.ops.cli.look import alerts, jobs, lanes, queues, semaphores, streams, top, topics, watch, workers
+from stanchion.ops.cli.look import alerts, errors, jobs, lanes, queues, semaphores, streams, top, topics, watch, workers
 from stanchion.ops.cli.operate import cron, maintain, push, redrive
 from stanchion.ops.cli.run import archive, demo, manager, manager_status, pipeline, report, web, worker
 from stanchion.ops.cli.store import bench, copy, shards, stores
@@ -16,6 +16,7 @@ __all__ = [
     "copy",
     "cron",
     "demo",
+    "errors",
     "jobs",
     "lanes",
     "main",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -14,9 +14,10 @@ from stanchion.core.times import moment
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.reads.filters import JobFilter
 from stanchion.ops.reads.lists import page_of
+from stanchion.ops.words import number
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
-from stanchion.telemetry.failures import IDS, MINUTE, Failures, tallied
+from stanchion.telemetry.failures import IDS, MINUTE, OTHER, Failures, tallied
 
 READ: Final = 2000
 """Dead jobs that are read, the newest."""
@@ -61,6 +62,11 @@ class Group:
         return moment(self.failures.last)
 
     @property
+    def named(self) -> bool:
+        """Whether its key names it: jobs without an error, and all groups beyond the bound of tallies, have none."""
+        return self.key not in ("", OTHER)
+
+    @property
     def command(self) -> str:
         """The command that re-drives its dead jobs."""
         queue = f" --queue {shlex.quote(self.queues[0])}" if len(self.queues) == 1 else ""
@@ -90,9 +96,12 @@ class Errors(NamedTuple):
     tallied: bool
 
 
-def read_errors(context: Context, store: Store, wanted: JobFilter, now: int) -> Errors:
-    """Read the groups of errors, of the jobs that a filter finds: of the tallies, by queue and task."""
-    dead = page_of(context, store, wanted.with_states(JobState.DEAD).query(now), now, None, READ)
+def read_errors(context: Context, store: Store, wanted: JobFilter, now: int, most: int = READ) -> Errors:
+    """Read the groups of errors, of the jobs that a filter finds: of the tallies, by queue and task.
+
+    `most`: dead jobs that are read, the newest.
+    """
+    dead = page_of(context, store, wanted.with_states(JobState.DEAD).query(now), now, None, most)
     by_queue = {} if _beyond_tallies(wanted) else tallied(store, [wanted.queue] if wanted.queue else None)
     found: dict[str, Group] = {}
     if by_queue:
@@ -101,7 +110,7 @@ def read_errors(context: Context, store: Store, wanted: JobFilter, now: int) -> 
                 if not wanted.task or failures.task == wanted.task:
                     _add(found, key, queue, failures)
     else:
-        retried = page_of(context, store, wanted.with_states(JobState.SCHEDULED).query(now), now, None, READ)
+        retried = page_of(context, store, wanted.with_states(JobState.SCHEDULED).query(now), now, None, most)
         for key, queue, failures in _newest_failures([*dead.jobs, *retried.jobs]):
             _add(found, key, queue, failures)
     _add_dead(found, dead.jobs)
@@ -111,11 +120,22 @@ def read_errors(context: Context, store: Store, wanted: JobFilter, now: int) -> 
     return Errors(ordered, len(dead.jobs), dead.next is None, bool(by_queue))
 
 
-def dead_groups(jobs: Iterable[Job]) -> list[Group]:
-    """Return the groups of these dead jobs, the largest first."""
-    found: dict[str, Group] = {}
-    _add_dead(found, jobs)
-    return sorted(found.values(), key=lambda one: (-one.dead, one.key))
+def hidden(found: Errors, hide: Callable[[str], str]) -> Errors:
+    """Return the groups with secrets in their errors hidden."""
+    for group in found.groups:
+        group.failures = replace(group.failures, error=hide(group.failures.error))
+    return found
+
+
+def source_of(found: Errors) -> str:
+    """Return what the groups are counted from."""
+    dead = "all dead jobs that are still in history" if found.whole else f"the newest {number(found.dead)} dead jobs"
+    if found.tallied:
+        return f"{dead}; failed attempts as the workers tally them, up to a heartbeat late"
+    return (
+        f"{dead}; failed attempts from the newest {number(FAILED)} of these and of jobs that back off, as no worker "
+        "has tallied any"
+    )
 
 
 def _beyond_tallies(wanted: JobFilter) -> bool:

@@ -46,11 +46,7 @@ class Known(NamedTuple):
 
     def queue(self, station: str) -> str:
         """Return the queue of a station."""
-        return f"{self.record.name}.{station}"
-
-    def before(self, station: str) -> list[str]:
-        """Return the stations that send to one."""
-        return [one.name for one in self.record.stations if station in one.to]
+        return self.record.queue(station)
 
     def behind(self, station: str) -> set[str]:
         """Return the stations that items reach after one."""

@@ -1,22 +1,16 @@
-"""Parts of the page of one queue: tenants, errors, partitions."""
+"""Parts of the page of one queue: tenants, partitions."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Final, NamedTuple
 
-from stanchion.context.context import Context
-from stanchion.ops.reads.errors import Group, dead_groups
-from stanchion.ops.reads.lists import page_of
 from stanchion.partitions.store import PartitionedStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.query import Condition, Query
 
 READY: Final = 5000
 """Ready jobs that are looked at for tenants, those that are due first."""
-
-DEAD: Final = 500
-"""Dead jobs of a queue that are looked at for errors, the newest."""
 
 SHOWN: Final = 8
 
@@ -37,14 +31,6 @@ class Tenants(NamedTuple):
     whole: bool
 
 
-class Errors(NamedTuple):
-    """The errors that ended most jobs; `jobs`: those looked at; `whole`: these are all."""
-
-    groups: list[Group]
-    jobs: int
-    whole: bool
-
-
 def tenants_of(store: Store, queue: str) -> Tenants:
     """Return who has ready jobs in a queue; no rows where no job has a tenant."""
     where = (Condition("queue", "=", queue), Condition("state", "=", "ready"))
@@ -56,14 +42,6 @@ def tenants_of(store: Store, queue: str) -> Tenants:
     if rows and rest:
         rows.append(Tenant(None, rest, 100 * rest / total))
     return Tenants(rows, len(counts) - len(top), page.next is None)
-
-
-def errors_of(context: Context, store: Store, queue: str, now: int) -> Errors:
-    """Return what ended the newest dead jobs of a queue."""
-    where = (Condition("queue", "=", queue), Condition("state", "=", "dead"))
-    found = page_of(context, store, Query("history", where), now, None, DEAD)
-    groups = dead_groups(found.jobs)
-    return Errors(groups[:SHOWN], len(found.jobs), found.next is None)
 
 
 def partitions_of(store: Store, queue: str) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stanchion.alerts.snapshot import Snapshot
@@ -12,6 +12,7 @@ from stanchion.ops.words import duration, listed, number, plural, seconds_since
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import Counts, QueueSettings, QueueStats, Sizes
 from stanchion.stores.records.workers import WorkerRow
+from stanchion.telemetry.times import Times, by_queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class QueueFigures:
     """One queue. `lag`: seconds that its oldest due job has waited; None if no job is due. `workers`: live ones.
 
     `next_due`: when its first queued job is due, by the store's clock. `letters`: dead letters of others go there.
+    `times`: how long its jobs of the last five minutes waited and ran; None where no worker tells.
     """
 
     settings: QueueSettings
@@ -28,6 +30,7 @@ class QueueFigures:
     workers: tuple[WorkerRow, ...]
     next_due: int | None = None
     letters: bool = False
+    times: Times | None = None
 
     @property
     def name(self) -> str:
@@ -86,8 +89,8 @@ def figures(
     `letters`: the names of queues that take dead letters.
     """
     stats = store.stats([one.name for one in settings], ["states", "totals", "next_due"]) if settings else {}
-    live = live_workers(workers, now)
-    found = [_figures(one, stats[one.name], live, now, letters) for one in settings]
+    live, times = live_workers(workers, now), by_queue(workers, now)
+    found = [_figures(one, stats[one.name], live, times, now, letters) for one in settings]
     return sorted(found, key=_by_trouble)
 
 
@@ -112,17 +115,23 @@ def figures_seen(seen: Snapshot, settings: QueueSettings, now: int) -> QueueFigu
     if sample is None:
         return None
     due = min((head.run_at for head in sample.stats.heads), default=None)
-    live = live_workers(seen.workers, now)
-    return _figures(settings, sample.stats._replace(next_due=due), live, now, seen.letter_queues)
+    live, times = live_workers(seen.workers, now), by_queue(seen.workers, now)
+    return _figures(settings, sample.stats._replace(next_due=due), live, times, now, seen.letter_queues)
 
 
 def _figures(
-    settings: QueueSettings, stats: QueueStats, live: Sequence[WorkerRow], now: int, letters: Container[str]
+    settings: QueueSettings,
+    stats: QueueStats,
+    live: Sequence[WorkerRow],
+    times: Mapping[str, Times],
+    now: int,
+    letters: Container[str],
 ) -> QueueFigures:
     due = stats.next_due
     lag = None if due is None or due > now else seconds_since(due, now)
     own = tuple(worker for worker in live if settings.name in map(logical_name, worker.queues))
-    return QueueFigures(settings, stats.states, stats.totals, lag, own, due, settings.name in letters)
+    name = settings.name
+    return QueueFigures(settings, stats.states, stats.totals, lag, own, due, name in letters, times.get(name))
 
 
 def headline(found: Sequence[QueueFigures]) -> str:

@@ -16,6 +16,7 @@ from stanchion.ops.web.access.callers import Tokens
 from stanchion.ops.web.access.session import Sessions
 from stanchion.ops.web.live.deadlines import Deadlines
 from stanchion.ops.web.live.fragments import Fragments
+from stanchion.ops.web.live.past import Past
 from stanchion.ops.web.live.reports import Reports
 from stanchion.ops.web.live.sampler import Sampler
 from stanchion.ops.web.live.topics import Board, parts_of
@@ -57,6 +58,7 @@ class Site:
         self.sampler = Sampler(
             lambda: self.app.context, lambda sample: self.board.read(parts_of(sample), time.monotonic())
         )
+        self.past = Past(lambda: self.store)
         self.reports = Reports(self.app)
         self.closed = False
         self._label: str | None = None

@@ -13,6 +13,7 @@ from stanchion.stores.mongo.client.server import Access
 from stanchion.stores.records.workers import LEASES_SEARCHED_MAX, Beat, WorkerRow
 from stanchion.stores.rules.liveness import Leased, alive, beat_of, holders_of, orphaned_since
 from stanchion.stores.rules.serving import lanes_in
+from stanchion.stores.rules.times import times_in, times_text
 
 _FIELDS = ("host", "pid", "threads", "heartbeat", "state", "started_at", "last_seen_at")
 _NOT_STORED = frozenset({"id", "started_at", "running"})
@@ -47,7 +48,7 @@ class Workers:
         stages = {"$match": {"held_by": {"$exists": True}}}, {"$group": {"_id": "$held_by", "running": {"$sum": 1}}}
         found = self._server.call(lambda on, _again: on.documents(on.jobs, *stages))
         running = {one["_id"]: one["running"] for one in found}
-        rows = sorted(self.known_workers().values(), key=lambda worker: (worker.started_at, worker.id))
+        rows = sorted(self._known({}).values(), key=lambda worker: (worker.started_at, worker.id))
         known = [replace(worker, running=running.get(worker.id, 0)) for worker in rows]
         return known + holders_of(self._leased()) if holders else known
 
@@ -66,8 +67,11 @@ class Workers:
             yield Leased(one["_id"]["worker"], one["_id"]["queue"], one["jobs"], one["first"], one["last"])
 
     def known_workers(self) -> dict[str, WorkerRow]:
-        """Return all workers that have a document, without their numbers of running jobs."""
-        found = self._server.call(lambda on, _again: list(on.workers.find()))
+        """Return all workers that have a document, without their numbers of running jobs and their times."""
+        return self._known({"times": False})
+
+    def _known(self, fields: Document) -> dict[str, WorkerRow]:
+        found = self._server.call(lambda on, _again: list(on.workers.find({}, fields)))
         return {one["_id"]: _worker_of(one) for one in found}
 
     def suspects(self, workers: Mapping[str, WorkerRow], now: int, limit: int) -> Iterable[str]:
@@ -102,6 +106,7 @@ def _seen(worker: WorkerRow, now: int) -> UpdateOne:
     """Return the update that records a heartbeat."""
     fields = {name: value for name, value in asdict(worker).items() if name not in _NOT_STORED}
     fields |= {"queues": list(worker.queues), "lanes": list(map(list, worker.lanes)), "last_seen_at": now}
+    fields |= {"times": times_text(worker.times)}
     return UpdateOne({"_id": worker.id}, {"$set": fields, "$setOnInsert": {"started_at": now}}, upsert=True)
 
 
@@ -114,5 +119,6 @@ def _worker_of(document: Document) -> WorkerRow:
         began=None if began is None else tuple(began),
         lanes=lanes_in(document.get("lanes")),
         order=document.get("order"),
+        times=times_in(document.get("times")),
         **fields,
     )

@@ -14,13 +14,25 @@ class LaneRange(NamedTuple):
     last: int
 
 
+class QueueTimes(NamedTuple):
+    """Jobs of a queue and a band of priority that a worker took within the last minutes, by how long they waited, and
+    attempts that ended, by how long they ran: numbers by bucket, see `rules/times.py`.
+    """
+
+    queue: str
+    band: str
+    delays: tuple[int, ...] = ()
+    runs: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
     """A live worker as it describes itself; `heartbeat` in seconds.
 
     `began`: its running jobs, in the form of `lost_leases.start_of`; None if they begin when they are handed out.
     `lanes`: the queues of which it serves only some lanes. `order`: in which order it claims from its queues; None from
-    what is no worker, and from a release that does not report it.
+    what is no worker, and from a release that does not report it. `times`: of each queue with activity; none from a
+    release that does not report them.
     """
 
     id: str
@@ -36,6 +48,7 @@ class WorkerRow:
     began: tuple[str, ...] | None = None
     lanes: tuple[LaneRange, ...] = ()
     order: str | None = None
+    times: tuple[QueueTimes, ...] = ()
 
 
 CONSUMER: Final = "consumer"

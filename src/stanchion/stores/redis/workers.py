@@ -1,4 +1,4 @@
-"""Workers in Redis: a hash of their descriptions, and one of the jobs they have begun."""
+"""Workers in Redis: hashes of their descriptions, of the jobs they have begun, and of their times."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.rules.liveness import Leased, alive, beat_of, holders_of, orphaned_since
 from stanchion.stores.rules.serving import lanes_in
+from stanchion.stores.rules.times import times_in, times_text
 
 _DESCRIBED = ("id", "host", "pid", "queues", "threads", "heartbeat", "state", "lanes", "order")
 _AT_ONCE = 500
@@ -37,9 +38,10 @@ class Workers:
 
     def beat(self, workers: Sequence[WorkerRow]) -> Beat:
         """Record that these workers are alive; return the number of live workers, and the callers' jobs to cancel."""
-        # In a hash of its own, as earlier releases parse the row; written first, so that no job begins unrecorded.
+        # In hashes of their own, as earlier releases parse the row; written first, so that no job begins unrecorded.
         began = {worker.id: "" if worker.began is None else json.dumps(worker.began) for worker in workers}
         self._run("began", "began", began)
+        self._run("began", "times", {worker.id: times_text(worker.times) or "" for worker in workers})
         clock, stored = self._run("beat", "workers", {worker.id: _described(worker) for worker in workers})
         return beat_of(workers, [_worker_in(one) for one in stored], self._asked_to_stop(workers), int(clock))
 
@@ -63,6 +65,7 @@ class Workers:
         """Forget a worker that has given back all its jobs."""
         self._server.command("HDEL", self._server.keys.own("workers"), worker)
         self._server.command("HDEL", self._server.keys.own("began"), worker)
+        self._server.command("HDEL", self._server.keys.own("times"), worker)
 
     def workers(self, *, holders: bool = False) -> list[WorkerRow]:
         """Return all known workers, late ones included, with their numbers of running jobs; then holders of leases."""
@@ -70,7 +73,11 @@ class Workers:
         for _, worker, jobs in self._holders():
             running[worker] += jobs
         rows = sorted(self.known_workers().values(), key=lambda worker: (worker.started_at, worker.id))
-        known = [replace(worker, running=running[worker.id]) for worker in rows]
+        times = self._server.command("HGETALL", self._server.keys.own("times"))
+        known = [
+            replace(worker, running=running[worker.id], times=times_in(times.get(worker.id.encode())))
+            for worker in rows
+        ]
         return known + holders_of(self._leased()) if holders else known
 
     def known_workers(self) -> dict[str, WorkerRow]:

@@ -12,6 +12,7 @@ from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.workers import LEASES_SEARCHED_MAX, Beat, WorkerRow
 from stanchion.stores.rules.liveness import LATE_BEATS, MISSED_BEATS, Leased, holders_of, least_sharing
 from stanchion.stores.rules.serving import serving_in, serving_text
+from stanchion.stores.rules.times import times_in, times_text
 from stanchion.stores.sql.engine.columns import BY_WORKER, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
@@ -36,6 +37,7 @@ class WorkerStatements:
                 queues=param("worker_queues", Text),
                 began=param("worker_began", Text),
                 serving=param("worker_serving", Text),
+                times=param("worker_times", Text),
             )
         )
         self.join = dialect.insert_ignoring(
@@ -131,13 +133,13 @@ def _stored(row: WorkerRow) -> tuple[str, str | None]:
 def _seen(row: WorkerRow) -> dict[str, object]:
     queues, began = _stored(row)
     seen = {"worker": row.id, "worker_state": row.state, "worker_queues": queues, "worker_began": began}
-    return {**seen, "worker_serving": serving_text(row)}
+    return {**seen, "worker_serving": serving_text(row), "worker_times": times_text(row.times)}
 
 
 def _joining(row: WorkerRow) -> dict[str, object]:
     queues, began = _stored(row)
     described = {name: getattr(row, name) for name in ("id", "host", "pid", "threads", "heartbeat", "state")}
-    return {**described, "queues": queues, "began": began, "serving": serving_text(row)}
+    return {**described, "queues": queues, "began": began, "serving": serving_text(row), "times": times_text(row.times)}
 
 
 def _serving(queues: str, serving: str | None) -> WorkerRow:
@@ -146,7 +148,7 @@ def _serving(queues: str, serving: str | None) -> WorkerRow:
 
 
 def _worker_in(row: Row) -> WorkerRow:
-    name, host, pid, queues, threads, heartbeat, state, started_at, last_seen_at, began, serving, running = row
+    name, host, pid, queues, threads, heartbeat, state, started_at, last_seen_at, began, serving, times, running = row
     described = WorkerRow(name, host, pid, tuple(json.loads(queues)), threads, heartbeat, state)
     seen = {"started_at": started_at, "last_seen_at": last_seen_at, "running": running}
-    return replace(described, **seen, began=began_in(began), **serving_in(serving))
+    return replace(described, **seen, began=began_in(began), times=times_in(times), **serving_in(serving))

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from stanchion.core.times import iso, moment
 from stanchion.jobs.job import Job, JobState
-from stanchion.ops.cli.console.human import age, one_line, rate, sparkline
+from stanchion.ops.cli.console.human import age, duration, one_line, rate, sparkline
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell, fitted
 from stanchion.ops.cli.look import workers
 from stanchion.ops.cli.look.sample import Samples
@@ -26,6 +26,8 @@ _QUEUES = [
     Column("DONE/S", right=True),
     Column("FAIL/S", right=True),
     Column("OLDEST", right=True),
+    Column("PICK-UP P95", right=True, from_width=130),
+    Column("RUN P95", right=True, from_width=130),
     Column("DEAD", right=True),
     Column(""),
 ]
@@ -83,6 +85,7 @@ def snapshot_json(samples: Samples) -> dict[str, Any]:
                 "counts": queue.totals._asdict(),
                 "lag": queue.lag or 0.0,
                 "per_second": found._asdict() if (found := samples.rates_of(queue.name)) else None,
+                "last_5_min": None if queue.times is None else queue.times.as_json(),
             }
             for queue in latest.queues
         ],
@@ -122,6 +125,8 @@ def _queue_row(queue: QueueFigures, samples: Samples) -> list[Cell]:
         _rate_cell(found.done if found else None, "green"),
         _rate_cell(found.failed + found.dead if found else None, "red"),
         age(queue.lag) if queue.lag else "",
+        duration(None if queue.times is None else queue.times.delay(95)),
+        duration(None if queue.times is None else queue.times.run(95)),
         count_cell(queue.totals.buried, STATE_STYLES[JobState.DEAD]),
         Text("paused", "yellow") if queue.settings.paused else Text(queue.trouble, "bold red"),
     ]

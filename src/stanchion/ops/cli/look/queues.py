@@ -186,6 +186,7 @@ def describe(queue: QueueFigures) -> dict[str, Any]:
         "next_due": None if queue.next_due is None else iso(moment(queue.next_due)),
         "lag": queue.lag or 0.0,
         "trouble": queue.trouble,
+        "last_5_min": None if queue.times is None else queue.times.as_json(),
     }
 
 

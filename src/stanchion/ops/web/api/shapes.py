@@ -62,6 +62,7 @@ def queue_shape(queue: QueueFigures) -> dict[str, Any]:
         "lag": queue.lag,
         "workers": len(queue.workers),
         "threads": queue.threads,
+        "last_5_min": None if queue.times is None else queue.times.as_json(),
         "settings": settings_shape(queue.settings),
     }
 

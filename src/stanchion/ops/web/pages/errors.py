@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from markupsafe import Markup
 from starlette.responses import Response
 
-from stanchion.core.error_kinds import KEY
+from stanchion.core.error_kinds import KEY, type_of
 from stanchion.errors import InvalidInput
-from stanchion.ops.reads.errors import FAILED, READ, Errors, Group, read_errors
+from stanchion.ops.reads.errors import Errors, Group, hidden, read_errors, source_of
 from stanchion.ops.reads.filters import JobFilter
 from stanchion.ops.web.show.plots import Line, Plot, spark
 from stanchion.ops.web.visit import Visit
@@ -25,8 +23,9 @@ def every(visit: Visit) -> Response:
         "errors.html",
         headline(found),
         groups=found.groups[:SHOWN],
+        queue=visit.asked("queue"),
         total=len(found.groups),
-        source=_source(found),
+        source=source_of(found),
         dead=found.dead,
         now=visit.now,
         trend=lambda group: _trend(group, visit.now),
@@ -54,9 +53,10 @@ def show(visit: Visit) -> Response:
         "error.html",
         verdict(group),
         group=group,
+        queue=visit.asked("queue"),
         plot=plot,
         failed=failed,
-        source=_source(found),
+        source=source_of(found),
         exact=found.whole,
         tallied=found.tallied,
     )
@@ -64,8 +64,7 @@ def show(visit: Visit) -> Response:
 
 def verdict(group: Group) -> str:
     """Return what a group does as a sentence: `payments.capture fails with TimeoutError`."""
-    kind = group.error.partition(":")[0]
-    name = kind if kind.replace(".", "").isidentifier() else "this error"
+    name = type_of(group.error) or "this error"
     who = group.task or "A job without a task"
     return f"{who} {'dies of' if group.dead else 'fails with'} {name}"
 
@@ -84,20 +83,7 @@ def headline(found: Errors) -> str:
 def _read(visit: Visit) -> Errors:
     wanted = JobFilter.of(visit.request.query_params)
     found = read_errors(visit.site.app.context, visit.store, wanted, visit.now)
-    redact = visit.site.redaction.text
-    for group in found.groups:
-        group.failures = replace(group.failures, error=redact(group.failures.error))
-    return found
-
-
-def _source(found: Errors) -> str:
-    dead = "all dead jobs that are still in history" if found.whole else f"the newest {number(READ)} dead jobs"
-    if found.tallied:
-        return f"{dead}; failed attempts as the workers tally them, up to a heartbeat late"
-    return (
-        f"{dead}; failed attempts from the newest {number(FAILED)} of these and of jobs that back off, as no worker "
-        "has tallied any"
-    )
+    return hidden(found, visit.site.redaction.text)
 
 
 def _trend(group: Group, now: int) -> Markup:

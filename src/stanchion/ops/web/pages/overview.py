@@ -12,14 +12,16 @@ from stanchion.core.service_levels import BANDS
 from stanchion.ops.reads.track import Rates
 from stanchion.ops.web.acts import on_it as acts
 from stanchion.ops.web.live.sampler import Sample
+from stanchion.ops.web.pages import past
 from stanchion.ops.web.record.audit import Entry
 from stanchion.ops.web.show.alerts import shown
-from stanchion.ops.web.show.hour import plots_of
 from stanchion.ops.web.show.runbook import link_of
 from stanchion.ops.web.visit import Visit
 from stanchion.ops.words import plural
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import Sizes
+from stanchion.telemetry.rollups import ALL
+from stanchion.telemetry.times import Times, by_band
 
 QUEUES_SHOWN = 12
 CHANGES_SHOWN = 8
@@ -30,7 +32,10 @@ _WORDS = ("Nothing needs", "One thing needs", *(f"{one} things need" for one in 
 
 
 class BandRow(NamedTuple):
-    """A band against its limit; `percent` of it, and of the bar, whose middle is the limit."""
+    """A band against its limit; `percent` of it, and of the bar, whose middle is the limit.
+
+    `delay`: the 95th percentile of the pick-up delay of five minutes; None where no worker tells.
+    """
 
     name: str
     priorities: str
@@ -38,6 +43,7 @@ class BandRow(NamedTuple):
     levels: Levels
     percent: float
     bar: float
+    delay: float | None
 
 
 class QueueRow(NamedTuple):
@@ -64,7 +70,7 @@ def show(visit: Visit) -> Response:
         alerts=[shown(alert, on_it.get(alert.key)) for alert in sample.firing[:SHOWN]],
         more=max(0, len(sample.firing) - SHOWN),
         bands=_bands(sample),
-        plots=[plot for plot in plots_of(sampler.all) if not plot.empty],
+        plots=past.asked(visit, ALL),
         queues=_queues(sample, {name: track.rates for name, track in sampler.queues.items()})[:QUEUES_SHOWN],
         known=len(sample.monitor.queues),
         exact=sample.monitor.exact,
@@ -100,13 +106,14 @@ def _lede(sample: Sample) -> str:
 
 
 def _bands(sample: Sample) -> list[BandRow]:
-    rows, above = [], None
+    rows, above, times = [], None, by_band(sample.seen.workers, sample.seen.at)
     for band, figures in zip(BANDS, sample.monitor.bands, strict=False):
         levels = sample.limits.levels[figures.band]
         percent = 100 * figures.max_age / levels.max_age
         priorities = f"{band.least} and up" if above is None else f"{band.least} to {above - 1}"
         above = band.least
-        rows.append(BandRow(band.name, priorities.replace("-", "−"), figures, levels, percent, min(100.0, percent / 2)))
+        delay, bar = times.get(band.name, Times()).delay(95), min(100.0, percent / 2)
+        rows.append(BandRow(band.name, priorities.replace("-", "−"), figures, levels, percent, bar, delay))
     return rows
 
 

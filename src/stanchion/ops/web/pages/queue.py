@@ -8,23 +8,30 @@ from starlette.responses import Response
 
 from stanchion.core.checks import checked_name
 from stanchion.errors import InvalidInput
-from stanchion.ops.reads.queue_parts import errors_of, partitions_of, tenants_of
+from stanchion.ops.reads.errors import Errors, hidden, read_errors, source_of
+from stanchion.ops.reads.filters import JobFilter
+from stanchion.ops.reads.queue_parts import partitions_of, tenants_of
 from stanchion.ops.reads.queues import QueueFigures, figures_seen
 from stanchion.ops.web.acts.on_it import who_is_on_it
 from stanchion.ops.web.acts.pauses import pause_of, set_paused
 from stanchion.ops.web.acts.settings import HELP, changes_of
+from stanchion.ops.web.pages import past
 from stanchion.ops.web.show.alerts import Shown, shown
-from stanchion.ops.web.show.hour import plots_of
-from stanchion.ops.web.show.plots import Plot
+from stanchion.ops.web.show.plots import spark
 from stanchion.ops.web.show.runbook import link_of
 from stanchion.ops.web.visit import Visit
 from stanchion.ops.words import duration, plural
 from stanchion.stores.records.queues import QueueSettings, Sizes
+from stanchion.telemetry.times import Times
 
 DEPTH_MAX = 1000
 """Jobs up to which each lane is counted."""
 
 PARTITIONS_SHOWN = 64
+
+ERRORS_SHOWN = 8
+DEAD_READ = 500
+"""Dead jobs that are read for the errors, the newest."""
 
 
 class Bar(NamedTuple):
@@ -44,7 +51,6 @@ def show(visit: Visit) -> Response:
     partitions = partitions_of(store, queue.name)
     alerts = _alerts(visit, queue)
     whose = found.sizes.ready and not (depths and partitions)
-    context = visit.site.app.context
     return visit.page(
         "queue.html",
         f"{queue.name} needs a person" if alerts else found.sentence,
@@ -55,20 +61,30 @@ def show(visit: Visit) -> Response:
         lanes=_bars(queue.lanes, depths),
         deepest=max(depths.values(), default=0),
         depth_max=DEPTH_MAX,
-        plots=_plots(visit, queue.name),
+        plots=past.asked(visit, queue.name),
         settings=_settings(queue),
         changes={} if queue.paused else visit.part("changes", lambda: changes_of(visit, queue.name)) or {},
         changeable=HELP,
         sides=_sides(found),
+        times=_times(found.times),
         tenants=visit.part("tenants", lambda: tenants_of(store, queue.name)) if whose else None,
-        errors=visit.part("errors", lambda: errors_of(context, store, queue.name, visit.now))
-        if found.totals.buried
-        else None,
+        errors=visit.part("errors", lambda: _errors(visit, found)),
+        errors_shown=ERRORS_SHOWN,
+        source_of=source_of,
+        trend=lambda group: spark(group.minutes(visit.now), "risk"),
+        now=visit.now,
         partitions=visit.part("partitions", lambda: _of_partitions(visit, partitions)) or []
         if len(partitions) > 1
         else [],
-        redact=visit.site.redaction.text,
     )
+
+
+def _errors(visit: Visit, queue: QueueFigures) -> Errors | None:
+    """Return the groups of errors of a queue, as the page of errors has them; None where nothing has failed."""
+    if not (queue.totals.buried or queue.totals.rolled_back or queue.totals.expired):
+        return None
+    found = read_errors(visit.site.app.context, visit.store, JobFilter(queue=queue.name), visit.now, DEAD_READ)
+    return hidden(found, visit.site.redaction.text)
 
 
 def _figures(visit: Visit, queue: QueueSettings) -> QueueFigures:
@@ -154,13 +170,6 @@ def _set(visit: Visit, *, paused: bool, note: str) -> Response:
     return visit.to(f"/queues/{visit.segment}")
 
 
-def _plots(visit: Visit, name: str) -> list[Plot]:
-    """Return the plots of the last hour, as far as this process has seen it."""
-    visit.site.sampler.latest()
-    track = visit.site.sampler.queues.get(name)
-    return [] if track is None else [plot for plot in plots_of(track) if not plot.empty]
-
-
 def known_queue(visit: Visit) -> QueueSettings:
     """Return the settings of the queue in the path. Raises InvalidInput if it is unknown."""
     name = checked_name(visit.name, "queue")
@@ -174,6 +183,14 @@ def _bars(lanes: int, depths: dict[int, int]) -> list[Bar]:
     first = min([0, *depths])
     width, top = max([lanes, *(lane + 1 for lane in depths)]) - first, max(depths.values(), default=1)
     return [Bar(lane, depth, 100 * (lane - first) / width, 100 * depth / top) for lane, depth in sorted(depths.items())]
+
+
+def _times(times: Times | None) -> list[tuple[str, float | None, float | None]]:
+    """Return the 95th percentile and the median of what is known of the last five minutes."""
+    if times is None:
+        return []
+    delays, runs = ("Pick-up", times.delay(95), times.delay(50)), ("Run time", times.run(95), times.run(50))
+    return [one for one in (delays, runs) if one[1] is not None]
 
 
 def _sides(queue: QueueFigures) -> dict[str, str]:

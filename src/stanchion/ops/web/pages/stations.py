@@ -113,7 +113,7 @@ def _wire(link: Link, stations: dict[str, Station], known: Known) -> Wire:
     known_rate = None
     if alone:
         known_rate = source.out
-    elif len(known.before(target.name)) == 1 and not target.record.entry:
+    elif len(known.record.before(target.name)) == 1 and not target.record.entry:
         known_rate = target.came
     if known_rate is None:
         return Wire()

@@ -33,5 +33,7 @@ def shown(alert: Alert, on_it: tuple[str, int] | None) -> Shown:
     link, text = links.get(alert.kind, ("", ""))
     if alert.kind == "queue" and alert.rule == "dead-letters":
         link, text = f"/jobs?state=dead&queue={name}", "See the dead jobs"
+    if alert.error is not None:
+        link, text = f"/errors/{alert.error}?queue={name}", "See the error"
     act = "resume" if alert.rule == "paused" else "pause"
     return Shown(alert, link, text, f"/{act}/{name}" if alert.kind == "queue" else "", on_it)

@@ -1,19 +1,24 @@
-"""The plots of the last hour, of a track."""
+"""The plots of a time, of its points."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from stanchion.ops.reads.track import Track, between
-from stanchion.ops.web.show.plots import Line, Plot
+from stanchion.ops.reads.track import between
+from stanchion.ops.web.show.plots import GAP, Line, Plot
 from stanchion.ops.words import duration, number, rate
+from stanchion.telemetry.rollups import Point
 
 
-def plots_of(track: Track, limit: float | None = None) -> list[Plot]:
-    """Return ready jobs, age, throughput and failures; `limit`: of the age, in seconds."""
-    points = track.points
-    rates = [(after.at, between(before, after)) for before, after in pairwise(points)]
+def plots_of(points: Sequence[Point], span: tuple[int, int] | None = None) -> list[Plot]:
+    """Return ready jobs, age, throughput and failures; none where there is nothing to draw. `span`: see `Plot`."""
+    return [plot._replace(span=span) for plot in _plots(points) if not plot.empty]
+
+
+def _plots(points: Sequence[Point]) -> list[Plot]:
+    known = [(before, after) for before, after in pairwise(points) if after.at - before.at < GAP]
+    rates = [(after.at, between(before, after)) for before, after in known]
     ready = [(one.at, float(one.ready)) for one in points]
     lag = [(one.at, one.lag) for one in points]
     pushed, done = [(at, one.pushed) for at, one in rates], [(at, one.done) for at, one in rates]
@@ -25,7 +30,6 @@ def plots_of(track: Track, limit: float | None = None) -> list[Plot]:
             [Line("now", "ready", lag, filled=True)],
             _trend("The age of the oldest ready job", lag, duration),
             _age,
-            None if limit is None else (limit, f"limit {duration(limit)}"),
             seconds=True,
         ),
         Plot(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from markupsafe import Markup
@@ -17,7 +18,13 @@ WIDTH: Final = 1000
 SPARK: Final = 22
 """Height of a small plot."""
 _CLOCK: Final = (*(20, 30, 60, 120, 300, 600, 1200, 1800), *(3600 * hours for hours in (1, 2, 4, 8, 12, 24, 48, 96)))
-_MINUTES: Final = (1, 2, 5, 10, 15)
+_MINUTES: Final = (1, 2, 5, 10, 15, 30, 60, 120, 240, 480, 720)
+
+POINTS: Final = 120
+"""Points of a line that are drawn, the least and the greatest of each part of the time."""
+
+GAP: Final = 300 * SECOND
+"""Microseconds between two values from which on nothing is known between them, and no line is drawn."""
 
 
 class Line(NamedTuple):
@@ -31,7 +38,10 @@ class Line(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """A plot with its title. `limit`: a line to be kept below; `sentence`: what it shows, for who can't see it."""
+    """A plot with its title. `limit`: a line to be kept below; `sentence`: what it shows, for who can't see it.
+
+    `span`: the times at its edges; None: those of the first and the last value.
+    """
 
     title: str
     lines: Sequence[Line]
@@ -40,6 +50,7 @@ class Plot(NamedTuple):
     limit: tuple[float, str] | None = None
     seconds: bool = False
     """Whether values are durations, whose round ticks are those of a clock."""
+    span: tuple[int, int] | None = None
 
     @property
     def empty(self) -> bool:
@@ -61,7 +72,7 @@ class Plot(NamedTuple):
     def svg(self) -> Markup:
         """Return the plot."""
         times = [at for line in self.lines for at, _ in line.values]
-        first, last = min(times), max(times)
+        first, last = self.span or (min(times), max(times))
         highest = max([value for line in self.lines for _, value in line.values] + [0.0])
         if self.limit is not None and highest > 0.4 * self.limit[0]:
             highest = max(highest, self.limit[0])
@@ -123,7 +134,7 @@ def _times(first: int, last: int) -> list[Markup]:
     minutes = (last - first) / SECOND / 60
     step = next((one for one in _MINUTES if minutes / one <= 4), _MINUTES[-1])
     at = moment(first).replace(second=0, microsecond=0)
-    at += timedelta(minutes=step - at.minute % step)
+    at += timedelta(minutes=step - (60 * at.hour + at.minute) % step)
     labels = [Markup('<text x="100%" y="132" text-anchor="end">now</text>')]
     while at < moment(last):
         share = (at - moment(first)) / (moment(last) - moment(first))
@@ -131,15 +142,52 @@ def _times(first: int, last: int) -> list[Markup]:
             place = "start" if share < 0.04 else "middle"
             labels.append(
                 Markup('<text x="{}%" y="132" text-anchor="{}">{}</text>').format(
-                    f"{100 * share:.1f}", place, f"{at:%H:%M}"
+                    f"{100 * share:.1f}", place, _clock(at)
                 )
             )
         at += timedelta(minutes=step)
     return labels
 
 
+def _clock(at: datetime) -> str:
+    return f"{at:%H:%M}" if at.hour or at.minute else f"{at.day} {at:%b}"
+
+
+def thinned(values: Sequence[tuple[int, float]], first: int, last: int) -> list[tuple[int, float]]:
+    """Return at most about POINTS of these values: of each part of the time the least and the greatest."""
+    width = max(1, 2 * (last - first) // POINTS)
+    found: list[tuple[int, float]] = []
+    for _, part in groupby(values, lambda one: (one[0] - first) // width):
+        several = list(part)
+        ends = min(several, key=lambda one: one[1]), max(several, key=lambda one: one[1])
+        found += sorted(set(ends)) if len(several) > 2 else several
+    return found
+
+
+def unbroken(values: Sequence[tuple[int, float]]) -> list[list[tuple[int, float]]]:
+    """Return the values in parts between which nothing is known for GAP or longer."""
+    parts: list[list[tuple[int, float]]] = []
+    for one in values:
+        if not parts or one[0] - parts[-1][-1][0] >= GAP:
+            parts.append([])
+        parts[-1].append(one)
+    return parts
+
+
 def _line(line: Line, first: int, last: int, height: Callable[[float], float], floor: int = BOTTOM) -> Markup:
-    places = [(WIDTH * (at - first) / max(1, last - first), height(value)) for at, value in line.values]
+    parts = [thinned(part, first, last) for part in unbroken(line.values)]
+    return Markup("").join(_part(line, part, first, last, height, floor) for part in parts if len(part) > 1)
+
+
+def _part(
+    line: Line,
+    values: Sequence[tuple[int, float]],
+    first: int,
+    last: int,
+    height: Callable[[float], float],
+    floor: int,
+) -> Markup:
+    places = [(WIDTH * (at - first) / max(1, last - first), height(value)) for at, value in values]
     points = " ".join(f"{x:.0f},{y:.1f}" for x, y in places)
     area = Markup("")
     if line.filled:

@@ -1,5 +1,5 @@
--- Records the jobs that workers have begun. KEYS[1] is the hash of these lists. ARGV: offset, then for each worker its
--- id and its list, or '' for a release that does not report it.
+-- Records the jobs that workers have begun, or their times. KEYS[1] is the hash of these lists. ARGV: offset, then for
+-- each worker its id and its list, or '' for a release that does not report it.
 
 for index = 2, #ARGV, 2 do
     redis.call('HDEL', P, ARGV[index]) -- needs no memory; later commands of the script are then not refused

@@ -252,6 +252,7 @@ workers = _table(
     Column("last_seen_at", BigInteger, nullable=False),
     Column("began", Long),
     Column("serving", Long),
+    Column("times", Long),
 )
 
 slots = _table(

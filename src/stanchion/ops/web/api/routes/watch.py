@@ -22,7 +22,7 @@ from stanchion.ops.web.live.reports import Key
 from stanchion.ops.web.record.audit import CHUNK, KEPT, Entry
 from stanchion.reporting.verdict import verdict_of
 from stanchion.stores.records.jobs import SECOND
-from stanchion.telemetry.rollups import Point
+from stanchion.telemetry.rollups import ALL, Point
 
 
 def alerts(call: Call) -> Answer:
@@ -57,15 +57,17 @@ def monitor(call: Call) -> Answer:
 
 
 def samples(call: Call) -> Answer:
-    """Answer with figures of the last hour, as far as this process has seen it."""
+    """Answer with figures of the last two days: those that processes have kept, and what this one has seen."""
     visit, query = call.visit, call.query
     sampler = visit.site.sampler
     sampler.latest()
     track: Track | None = sampler.queues.get(query["queue"]) if "queue" in query else sampler.all
     begin, end = _time(query, "from", visit.now - HOUR), _time(query, "to", visit.now)
     step = int(query.get("step", STEP // SECOND)) * SECOND
+    seen = [] if track is None else track.points
+    kept = visit.site.past.of(query.get("queue", ALL), visit.now) if begin < visit.now - HOUR else []
     found: dict[int, Point] = {}
-    for point in track.points if track is not None else ():
+    for point in sorted({*kept, *seen}):
         if begin <= point.at <= end:
             found[point.at // step] = point  # the last one of each step
     points = [found[place] for place in sorted(found)]
@@ -165,7 +167,7 @@ OPERATIONS = [
     Operation("POST", "/alerts/on-it", "lookAfterAlert", "watch", "Say that you look after an alert; it lasts 4 h.",
               "OnIt", look_after, body="OnItBody"),
     Operation("GET", "/monitor", "getMonitor", "watch", "Show figures by band and queue.", "Monitor", monitor),
-    Operation("GET", "/samples", "listSamples", "watch", "List figures of the last hour.", "SamplePage", samples,
+    Operation("GET", "/samples", "listSamples", "watch", "List figures of the last two days.", "SamplePage", samples,
               query={"queue": name("Of this queue; by default of all together."), **_SPAN,
                      "step": whole("Seconds between two.", 30, 3600), **PAGING}, problems=("foreign-cursor",)),
     Operation("GET", "/errors", "listErrors", "watch", "Group failures by their error and task.",
