@@ -87,19 +87,23 @@ class Group:
 class Errors(NamedTuple):
     """The groups, those with most dead jobs first; and what they are counted from.
 
-    `dead`: dead jobs that were read; `whole`: they are all. `tallied`: the workers have tallied the failed attempts.
+    `dead`: dead jobs that were read; `whole`: they are all. `tallied`: the workers have tallied the failed attempts;
+    `retried`: else they are those of jobs that back off, too.
     """
 
     groups: list[Group]
     dead: int
     whole: bool
     tallied: bool
+    retried: bool = True
 
 
-def read_errors(context: Context, store: Store, wanted: JobFilter, now: int, most: int = READ) -> Errors:
+def read_errors(
+    context: Context, store: Store, wanted: JobFilter, now: int, most: int = READ, *, retried: bool = True
+) -> Errors:
     """Read the groups of errors, of the jobs that a filter finds: of the tallies, by queue and task.
 
-    `most`: dead jobs that are read, the newest.
+    `most`: dead jobs that are read, the newest. `retried`: without tallies, also read jobs that back off.
     """
     dead = page_of(context, store, wanted.with_states(JobState.DEAD).query(now), now, None, most)
     by_queue = {} if _beyond_tallies(wanted) else tallied(store, [wanted.queue] if wanted.queue else None)
@@ -110,14 +114,15 @@ def read_errors(context: Context, store: Store, wanted: JobFilter, now: int, mos
                 if not wanted.task or failures.task == wanted.task:
                     _add(found, key, queue, failures)
     else:
-        retried = page_of(context, store, wanted.with_states(JobState.SCHEDULED).query(now), now, None, most)
-        for key, queue, failures in _newest_failures([*dead.jobs, *retried.jobs]):
+        backing_off = wanted.with_states(JobState.SCHEDULED).query(now)
+        more = page_of(context, store, backing_off, now, None, most).jobs if retried else []
+        for key, queue, failures in _newest_failures([*dead.jobs, *more]):
             _add(found, key, queue, failures)
     _add_dead(found, dead.jobs)
     for group in found.values():
         group.ids = list(dict.fromkeys([*group.ids, *group.failures.ids]))[:IDS]
     ordered = sorted(found.values(), key=lambda one: (-one.dead, -one.in_the_hour(now), -one.failures.last, one.key))
-    return Errors(ordered, len(dead.jobs), dead.next is None, bool(by_queue))
+    return Errors(ordered, len(dead.jobs), dead.next is None, bool(by_queue), retried)
 
 
 def hidden(found: Errors, hide: Callable[[str], str]) -> Errors:
@@ -132,6 +137,8 @@ def source_of(found: Errors) -> str:
     dead = "all dead jobs that are still in history" if found.whole else f"the newest {number(found.dead)} dead jobs"
     if found.tallied:
         return f"{dead}; failed attempts as the workers tally them, up to a heartbeat late"
+    if not found.retried:
+        return f"{dead}, as no worker has tallied failed attempts"
     return (
         f"{dead}; failed attempts from the newest {number(FAILED)} of these and of jobs that back off, as no worker "
         "has tallied any"

@@ -83,7 +83,8 @@ def _errors(visit: Visit, queue: QueueFigures) -> Errors | None:
     """Return the groups of errors of a queue, as the page of errors has them; None where nothing has failed."""
     if not (queue.totals.buried or queue.totals.rolled_back or queue.totals.expired):
         return None
-    found = read_errors(visit.site.app.context, visit.store, JobFilter(queue=queue.name), visit.now, DEAD_READ)
+    wanted = JobFilter(queue=queue.name)
+    found = read_errors(visit.site.app.context, visit.store, wanted, visit.now, DEAD_READ, retried=False)
     return hidden(found, visit.site.redaction.text)
 
 
