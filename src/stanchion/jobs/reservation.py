@@ -18,12 +18,13 @@ from stanchion.core.times import moment
 from stanchion.errors import CannotJoin, InvalidInput, LeaseLost, StoreUnavailable
 from stanchion.jobs.call import with_checkpoint
 from stanchion.jobs.job import Job, Meter
-from stanchion.jobs.outcome import UNCHANGED, Outcome
+from stanchion.jobs.outcome import UNCHANGED, Cancel, Outcome, Snooze
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.rules.claims import holds
 from stanchion.stores.rules.outcomes import commit_of
+from stanchion.telemetry.traces import Block
 
 MAX_ERROR = 2_000
 MAX_TRACEBACK = 8_000
@@ -61,7 +62,7 @@ class Reservation(Job):
     Every call raises LeaseLost, and changes nothing, once the lease is lost.
     """
 
-    __slots__ = ("_asked_to_stop", "_record", "_retry", "_told", "has_outcome", "reply_lost", "settled_as")
+    __slots__ = ("_asked_to_stop", "_block", "_record", "_retry", "_told", "has_outcome", "reply_lost", "settled_as")
 
     def __init__(
         self,
@@ -84,6 +85,7 @@ class Reservation(Job):
         """The state that this reservation settled the job as; None while it is reserved."""
         self.has_outcome = False
         """An outcome was stored, or recorded for the batch of this job."""
+        self._block: Block | None = None
 
     @property
     def token(self) -> str:
@@ -273,11 +275,24 @@ class Reservation(Job):
     aextend = off_loop(extend)
 
     def __enter__(self) -> Self:
+        if (traces := self._context.traces) is not None:
+            self._block = traces.block(self._row.queue, [self._row])
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        block, self._block = self._block, None
+        try:
+            self._leave(error)
+        except BaseException as own:
+            error = own
+            raise
+        finally:
+            if block is not None:
+                block.end(None if isinstance(error, (Snooze, Cancel)) else error)
+
+    def _leave(self, error: BaseException | None) -> None:
         if self.has_outcome:
             return
         if error is None:
@@ -302,6 +317,15 @@ def settled(context: Context, settlements: Sequence[Settlement], tx: Any = None)
 
     Raises CannotJoin if `tx` can't see that they are reserved.
     """
+    if context.traces is None or not settlements:
+        return _settled(context, settlements, tx)
+    names = {type(one.outcome).__name__.lower() for one in settlements}
+    rows = [one.reservation._row for one in settlements]
+    with context.traces.settling(rows, names.pop() if len(names) == 1 else "settle"):
+        return _settled(context, settlements, tx)
+
+
+def _settled(context: Context, settlements: Sequence[Settlement], tx: Any) -> list[JobState | None]:
     repeat = any(one.reservation.reply_lost for one in settlements)
     try:
         states = context.current_store().settle([one.outcome for one in settlements], tx, repeat=repeat)

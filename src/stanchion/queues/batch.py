@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, overload
@@ -17,6 +17,7 @@ from stanchion.jobs.reservation import Reservation, Settlement
 from stanchion.jobs.settling import settle
 from stanchion.queues.receive import Receive
 from stanchion.stores.records.outcomes import Extend
+from stanchion.telemetry.traces import Block
 
 
 class Batch(Sequence[Reservation]):
@@ -34,6 +35,7 @@ class Batch(Sequence[Reservation]):
         self._jobs: list[Reservation] = []
         self._settlements: dict[str, Settlement] = {}
         self._begun = self._ended = False
+        self._block: Block | None = None
 
     @overload
     def __getitem__(self, index: int) -> Reservation: ...
@@ -75,7 +77,8 @@ class Batch(Sequence[Reservation]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end(error)
+        with self._traced(error):
+            self._end(error)
 
     async def __aenter__(self) -> Self:
         self._refuse_second_use()
@@ -84,7 +87,20 @@ class Batch(Sequence[Reservation]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._aend(error)
+        with self._traced(error):
+            await self._aend(error)
+
+    @contextmanager
+    def _traced(self, error: BaseException | None) -> Iterator[None]:
+        """End the span of the block behind what is done within."""
+        try:
+            yield
+        except BaseException as own:
+            error = own
+            raise
+        finally:
+            if self._block is not None:
+                self._block.end(error)
 
     def _refuse_second_use(self) -> None:
         if self._begun:
@@ -93,6 +109,8 @@ class Batch(Sequence[Reservation]):
 
     def _begin(self, rows: list[Any]) -> Self:
         self._jobs = [Reservation(self._context, row, record=self._record) for row in rows]
+        if rows and (traces := self._context.traces) is not None:
+            self._block = traces.block(rows[0].queue, rows)
         return self
 
     def _record(self, settlement: Settlement) -> None:

@@ -39,11 +39,29 @@ class Receive:
 
     def rows(self) -> list[JobRow]:
         """Return the jobs, or none at the deadline."""
-        rows = self._try()
-        return self._kept(self._waiter(None).result() if rows is None else rows)
+        if (traces := self._context.traces) is None:
+            return self._rows()
+        with traces.receiving(self._wanted.queue, self._name) as rows:
+            rows += self._rows()
+            return rows
 
     async def arows(self) -> list[JobRow]:
         """Return the jobs, waiting on the event loop."""
+        if (traces := self._context.traces) is None:
+            return await self._arows()
+        with traces.receiving(self._wanted.queue, self._name) as rows:
+            rows += await self._arows()
+            return rows
+
+    @property
+    def _name(self) -> str:
+        return "pop" if self._pops else "reserve"
+
+    def _rows(self) -> list[JobRow]:
+        rows = self._try()
+        return self._kept(self._waiter(None).result() if rows is None else rows)
+
+    async def _arows(self) -> list[JobRow]:
         trying = self._context.calls.submit(self._try)
         try:
             rows = await asyncio.wrap_future(trying)

@@ -7,6 +7,7 @@ push mail ──traceparent, tracestate──► process welcome, attempt 1 (fai
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -17,10 +18,14 @@ from stanchion.errors import MissingExtra
 from stanchion.stores.records.jobs import JobRow, NewJob
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Span
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Link, Span, SpanContext, SpanKind
 
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"
+
+LINKS: Final = 128
+"""Pushes that the span of several jobs is linked to; an SDK keeps no more by default."""
 
 Headers = Mapping[str, str]
 """The headers of a trace context; none if there is no trace."""
@@ -47,17 +52,9 @@ class Traces:
         queues = {logical_name(job.queue) for job in jobs}
         attributes = _operation("push", "send", queues.pop() if len(queues) == 1 else None, flow)
         if len(jobs) > 1:
-            attributes["messaging.batch.message_count"] = len(jobs)
-        name = " ".join(("push", *([attributes[_QUEUE]] if _QUEUE in attributes else ())))
-        kind = self._trace.SpanKind.PRODUCER
-        with self._tracer.start_as_current_span(
-            name, kind=kind, attributes=attributes, record_exception=False, set_status_on_exception=False
-        ) as span:
-            try:
-                yield span
-            except BaseException as error:
-                self.failed(span, error)
-                raise
+            attributes[_COUNT] = len(jobs)
+        with self._within(self._started(self._trace.SpanKind.PRODUCER, attributes)) as span:
+            yield span
 
     def pushed(self, span: Span, job_id: str) -> None:
         """Name the only job of a push: for a duplicate, the one that has the key."""
@@ -70,8 +67,7 @@ class Traces:
 
     def processing(self, row: JobRow, name: str) -> Span:
         """Start the span of an attempt: a child of the push, whatever runs in this thread, and linked to it."""
-        given = self._propagator.extract(trace_headers(row.headers))
-        pushed = self._trace.get_current_span(given).get_span_context()
+        given, pushed = self._pushed(row)
         attributes = _operation("process", "process", logical_name(row.queue), row.flow_root)
         attributes |= {_MESSAGE_ID: row.id, "stanchion.job.attempt": row.attempts, "stanchion.job.task": name}
         return self._tracer.start_span(
@@ -81,6 +77,84 @@ class Traces:
             attributes,
             [self._trace.Link(pushed)] if pushed.is_valid else [],
         )
+
+    @contextmanager
+    def receiving(self, queue: str, name: str) -> Iterator[list[JobRow]]:
+        """Make the span of a call that takes jobs of a queue, if it took some: those added to the list."""
+        rows, began = list[JobRow](), time.time_ns()
+        try:
+            yield rows
+        except BaseException as error:
+            span = self._of_jobs(self._trace.SpanKind.CLIENT, _operation(name, "receive", queue), rows, began)
+            self.failed(span, error)
+            span.end()
+            raise
+        if rows:
+            self._of_jobs(self._trace.SpanKind.CLIENT, _operation(name, "receive", queue), rows, began).end()
+
+    @contextmanager
+    def settling(self, rows: Sequence[JobRow], name: str) -> Iterator[None]:
+        """Make the span of a call that ends reserved jobs."""
+        queues = {logical_name(row.queue) for row in rows}
+        attributes = _operation(name, "settle", queues.pop() if len(queues) == 1 else None)
+        with self._within(self._of_jobs(self._trace.SpanKind.CLIENT, attributes, rows)):
+            yield
+
+    def block(self, queue: str, rows: Sequence[JobRow], size: int | None = None) -> Block:
+        """Begin the span of work on jobs of a queue: a child of the push of one job, linked to those of several.
+
+        `size`: the number of jobs, of which `rows` are some.
+        """
+        if size is None and len(rows) == 1:
+            return Block(self, self.processing(rows[0], rows[0].task or logical_name(queue)))
+        attributes = _operation("process", "process", logical_name(queue))
+        return Block(self, self._of_jobs(self._trace.SpanKind.CONSUMER, attributes, rows, size=size))
+
+    def _of_jobs(
+        self,
+        kind: SpanKind,
+        attributes: dict[str, Any],
+        rows: Sequence[JobRow],
+        began: int | None = None,
+        size: int | None = None,
+    ) -> Span:
+        """Start the span of an operation on jobs, linked to their pushes; up to LINKS of them."""
+        if size is None and len(rows) == 1:
+            attributes[_MESSAGE_ID] = rows[0].id
+        else:
+            attributes[_COUNT] = len(rows) if size is None else size
+        return self._started(kind, attributes, self._links(rows), began)
+
+    def _started(
+        self, kind: SpanKind, attributes: dict[str, Any], links: Sequence[Link] = (), began: int | None = None
+    ) -> Span:
+        named = (attributes[name] for name in ("messaging.operation.name", _QUEUE) if name in attributes)
+        return self._tracer.start_span(" ".join(named), kind=kind, attributes=attributes, links=links, start_time=began)
+
+    def _links(self, rows: Sequence[JobRow]) -> list[Link]:
+        found: dict[tuple[int, int], Link] = {}
+        for row in rows:
+            if len(found) == LINKS:
+                break
+            pushed = self._pushed(row)[1]
+            if pushed.is_valid:
+                found[pushed.trace_id, pushed.span_id] = self._trace.Link(pushed)
+        return list(found.values())
+
+    def _pushed(self, row: JobRow) -> tuple[Context, SpanContext]:
+        """Return the trace context that a job has, and the span in it."""
+        given = self._propagator.extract(trace_headers(row.headers))
+        return given, self._trace.get_current_span(given).get_span_context()
+
+    @contextmanager
+    def _within(self, span: Span) -> Iterator[Span]:
+        block = Block(self, span)
+        try:
+            yield span
+        except BaseException as error:
+            block.end(error)
+            raise
+        block.end()
 
     def enter(self, span: Span) -> None:
         """Make a span the current one, until the end of this `contextvars.Context`."""
@@ -118,6 +192,31 @@ class Traces:
         return self._trace.get_current_span(context).get_span_context().is_valid
 
 
+class Block:
+    """A span that is the current one until its end, in the same thread or task of an event loop."""
+
+    def __init__(self, traces: Traces, span: Span) -> None:
+        from opentelemetry.context import attach
+        from opentelemetry.trace import set_span_in_context
+
+        self._traces, self._span = traces, span
+        self._before = attach(set_span_in_context(span))
+
+    @property
+    def headers(self) -> Headers:
+        """The headers of what the block causes."""
+        return self._traces.of(self._span)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """End the span, by an error if there is one."""
+        from opentelemetry.context import detach
+
+        if error is not None:
+            self._traces.failed(self._span, error)
+        self._span.end()
+        detach(self._before)
+
+
 def traces_if(wanted: bool) -> Traces | None:
     """Return traces if they are wanted."""
     return Traces() if wanted else None
@@ -145,9 +244,10 @@ def with_trace(text: str | None, headers: Headers) -> str | None:
 
 _QUEUE: Final = "messaging.destination.name"
 _MESSAGE_ID: Final = "messaging.message.id"
+_COUNT: Final = "messaging.batch.message_count"
 
 
-def _operation(name: str, kind: str, queue: str | None, flow: str | None) -> dict[str, Any]:
+def _operation(name: str, kind: str, queue: str | None, flow: str | None = None) -> dict[str, Any]:
     """Return the attributes of an operation; `kind` is its type in the conventions."""
     attributes = {
         "messaging.system": "stanchion",

@@ -29,6 +29,7 @@ from stanchion.spark.datasource.options import reachable_url
 from stanchion.spark.session import session
 from stanchion.spark.stations.frames import work_on_frame
 from stanchion.spark.stations.items import ReservedItems, work_on_items
+from stanchion.spark.stations.traced import batch_span
 from stanchion.streams import SinkBatch, release, streams
 from stanchion.streams.state import ranges
 
@@ -209,13 +210,15 @@ class _Engine:
         if found is None:  # it was finished before
             return
         batch, ids = found
-        items = ReservedItems(station, batch.token, ranges(ids, self.partitions))
         if not ids:
             batch.drop_rest()
-        elif station.frame is None:
-            work_on_items(items, frame)
-        else:
-            work_on_frame(items, frame, batch)
+            return
+        with batch_span(self.pipeline.context, station, batch.token, len(ids)) as trace:
+            items = ReservedItems(station, batch.token, ranges(ids, self.partitions), trace)
+            if station.frame is None:
+                work_on_items(items, frame)
+            else:
+                work_on_frame(items, frame, batch)
 
     def _record_failure(self, station: Station, error: Exception) -> None:
         """Record that the reserved batch failed, as a batch that keeps failing is halved."""

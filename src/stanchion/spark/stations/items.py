@@ -6,7 +6,7 @@ As items are settled individually, a repeated batch finds only those that are le
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from stanchion.pipelines.station import Station
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Outcome
 from stanchion.streams.state import reserved_rows, settle
+from stanchion.telemetry.traces import Headers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,11 +29,15 @@ AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class ReservedItems:
-    """The reserved items of a batch, for its tasks. `parts`: the first and last id of each part."""
+    """The reserved items of a batch, for its tasks. `parts`: the first and last id of each part.
+
+    `trace`: the headers of new items, of the span of the batch. An item that goes on keeps its own.
+    """
 
     station: Station
     token: str
     parts: Sequence[tuple[str, str]]
+    trace: Headers = field(default_factory=dict)
 
     def frame(
         self, like: DataFrame, work: Callable[[list[JobRow]], Iterator[pa.RecordBatch]], schema: str
