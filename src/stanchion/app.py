@@ -45,7 +45,7 @@ from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.registry import open_store
 from stanchion.tasks.enqueuer import Enqueuer
 from stanchion.tasks.inline import drained, enqueued
-from stanchion.tasks.task import Task, registered
+from stanchion.tasks.task import Task, TaskOptions, registered
 from stanchion.topics.topic import Topic, topic_of, topics_of
 from stanchion.worker.worker import run_worker
 
@@ -158,7 +158,7 @@ class Stanchion:
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
     @overload
     def task(
-        self, /, *, name: str | None = None, retry: Retry | None = None, **options: Unpack[EnqueueOptions]
+        self, /, *, name: str | None = None, retry: Retry | None = None, **options: Unpack[TaskOptions]
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
     def task(
         self,
@@ -167,9 +167,9 @@ class Stanchion:
         *,
         name: str | None = None,
         retry: Retry | None = None,
-        **options: Unpack[EnqueueOptions],
+        **options: Unpack[TaskOptions],
     ) -> Task[P, R] | Callable[[Callable[P, R]], Task[P, R]]:
-        """Register a function as a task, with the defaults of its jobs.
+        """Register a function as a task, with the defaults of its jobs, and what people are not to see: `hide`.
 
         `name` defaults to `module.function`. Keep it when the function moves: stored jobs refer to it.
         """

@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 
 from stanchion.context.cached_settings import CachedSettings
 from stanchion.context.declared import DeclaredQueues
+from stanchion.context.hiding import DeclaredHidden
 from stanchion.context.lanes import LaneChooser
 from stanchion.context.registry import Registry
 from stanchion.context.semaphores import DeclaredSemaphores
@@ -30,7 +31,7 @@ from stanchion.stores.registry import absolute_url, open_store, shown_url
 from stanchion.telemetry.traces import traces_if
 from stanchion.waits import Waits
 
-_KEPT = ("retry", "timeout", "traces", "events", "registry", "declared", "_partitions")
+_KEPT = ("retry", "timeout", "traces", "events", "registry", "declared", "hidden", "_partitions")
 """The attributes that a pickled context keeps, besides what it was made with."""
 
 JobOf = Callable[["Context", JobRow], Any]
@@ -84,6 +85,7 @@ class Context:
         self.registry = Registry()
         self.declared = DeclaredQueues()
         self.semaphores = DeclaredSemaphores()
+        self.hidden = DeclaredHidden()
         self.settings = CachedSettings()
         self.lanes = LaneChooser(self.settings)
         self.unknown_work = unknown_work
@@ -226,6 +228,8 @@ class Context:
             self.store_subscriptions(store)
         if self.registry.pipelines and tx is None:
             self.store_pipelines(store)
+        if self.hidden.declared:
+            self.hidden.store(store)
 
     def store_pipelines(self, store: Store) -> None:
         """Store the stations of declared pipelines, where they are new."""

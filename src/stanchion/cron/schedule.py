@@ -27,7 +27,7 @@ from stanchion.jobs.insert import insert
 from stanchion.jobs.options import ENQUEUE_OPTIONS, EnqueueOptions, checked
 from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.records.values import VersionedValue
-from stanchion.tasks.task import Task, registered
+from stanchion.tasks.task import Task, TaskOptions, registered
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -203,7 +203,7 @@ def on_task(
 ) -> tuple[Task[P, R], EnqueueOptions]:
     """Return the task of a decorated function or task, and the options of the schedule itself."""
     if not isinstance(function, Task):
-        return registered(context, function, name, retry, options), cast(EnqueueOptions, {})
+        return registered(context, function, name, retry, cast(TaskOptions, options)), cast(EnqueueOptions, {})
     if name is not None or retry is not None:
         raise InvalidInput(f"{function.name} is a task already; pass name= and retry= to its @app.task")
     return function, options

@@ -160,7 +160,7 @@ class Reservation(Job):
         """Return what `rollback` does."""
         seconds = self.retry_delay(error) if delay is None else seconds_of(delay, "delay")
         back = outcomes.Rollback(self.lease, seconds, payload=self.payload_text(payload))
-        return Settlement(self, back if error is None else back._replace(**failure_of(error, self.task)._asdict()))
+        return Settlement(self, back if error is None else back._replace(**self._failure_of(error)._asdict()))
 
     def released(self, delay: float | timedelta = 0.0, *, payload: Any = UNCHANGED) -> Settlement:
         """Return what `release` does."""
@@ -181,11 +181,14 @@ class Reservation(Job):
 
     def buried(self, reason: BaseException | str = "buried") -> Settlement:
         """Return what `bury` does."""
-        return Settlement(self, outcomes.Bury(self.lease, *failure_of(reason, self.task)))
+        return Settlement(self, outcomes.Bury(self.lease, *self._failure_of(reason)))
 
     def abandoned(self, reason: str = "") -> Settlement:
         """Return what `abandon` does."""
         return Settlement(self, outcomes.Abandon(self.lease, reason))
+
+    def _failure_of(self, error: BaseException | str) -> Failure:
+        return failure_of(error, self.task, self._context.hidden.masking(self.task, lambda: self.payload))
 
     def payload_text(self, payload: Any) -> str | None:
         """Return `payload=` of an outcome as stored, None for UNCHANGED; for a task it goes beside the arguments."""
@@ -358,12 +361,14 @@ def _refuse_snapshot_before(context: Context, lost: Sequence[Reservation]) -> No
             )
 
 
-def failure_of(error: BaseException | str, task: str | None) -> Failure:
-    """Return the error of a job of this task, as it is stored.
+def failure_of(error: BaseException | str, task: str | None, mask: Callable[[str], str] | None = None) -> Failure:
+    """Return the error of a job of this task, as it is stored. `mask`: what hides values in texts.
 
     An exception may say to which group it belongs: by its attribute `fingerprint`, a text.
     """
     message, trace = described(error)
+    if mask is not None:
+        message, trace = mask(message), None if trace is None else mask(trace)
     return Failure(message, trace, group_of(message, task, _fingerprint_of(error)))
 
 

@@ -5,16 +5,29 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from stanchion.core.hiding import Hidden
 from stanchion.core.times import iso, moment
 from stanchion.errors import StanchionError
 from stanchion.jobs.job import Job
 
 
-def job_json(job: Job) -> dict[str, Any]:
-    """Return all fields of a job, ready for JSON.
+def job_json(job: Job, hidden: Hidden | None = None) -> dict[str, Any]:
+    """Return all fields of a job, ready for JSON. `hidden`: what its task hides.
 
     Values encrypted with an unknown key are null, and `unreadable` says why.
     """
+    return _fields(job) if hidden is None else _without(_fields(job), hidden)
+
+
+def _without(found: dict[str, Any], hidden: Hidden) -> dict[str, Any]:
+    mask = hidden.masking(found["payload"])
+    for error in found["errors"]:
+        error |= {name: mask(error[name]) for name in ("error", "traceback") if error[name] is not None}
+    calls = {name: hidden.in_call(found[name]) for name in ("payload", "entry_payload")}
+    return {**found, **calls, **{name: hidden.in_value(found[name]) for name in ("checkpoint", "headers", "result")}}
+
+
+def _fields(job: Job) -> dict[str, Any]:
     payload, trouble = readable(job, "payload")
     checkpoint, _ = readable(job, "checkpoint")
     entry_payload, _ = readable(job, "entry_payload")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from inspect import Parameter
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable
 from stanchion.flows.plan import after_of
 from stanchion.flows.results import Values
 from stanchion.jobs.outcome import Bury, Cancel, Outcome, RetryAfter, Snooze
-from stanchion.jobs.reservation import Reservation, described, failure_of
+from stanchion.jobs.reservation import Failure, Reservation, described, failure_of
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.rules.outcomes import commit_of
@@ -66,6 +67,11 @@ class Execution:
         return self._job
 
     @property
+    def mask(self) -> Callable[[str], str] | None:
+        """What hides the values that the task hides in texts; None if it hides nothing."""
+        return self._context.hidden.masking(self.row.task, lambda: self.payload)
+
+    @property
     def settled(self) -> bool:
         """Whether the task has settled its job itself."""
         return self._job is not None and self._job.settled_as is not None
@@ -114,7 +120,7 @@ def outcome_of_value(execution: Execution, value: Any) -> outcomes.Outcome | Non
             return execution.traced.outcome(lambda: execution.work.outcome(execution.row, execution.payload, value))
         return execution.work.outcome(execution.row, execution.payload, value)
     except InvalidInput as error:
-        return outcomes.Bury(execution.row.lease, *failure_of(error, execution.row.task))
+        return outcomes.Bury(execution.row.lease, *_failure(execution, error))
 
 
 def outcome_of_error(execution: Execution, error: BaseException) -> outcomes.Outcome | None:
@@ -132,9 +138,14 @@ def outcome_of_error(execution: Execution, error: BaseException) -> outcomes.Out
         case Unrunnable():
             return unrunnable(execution.row, error)
     if work.attempts_max is not None and job.attempts >= work.attempts_max:
-        return outcomes.Bury(job.lease, *failure_of(error, job.task))
+        return outcomes.Bury(job.lease, *_failure(execution, error))
     delay = work.retry.delay_or_default(job.failures + 1, error, job.task)
-    return outcomes.Rollback(job.lease, delay, *failure_of(error, job.task))
+    return outcomes.Rollback(job.lease, delay, *_failure(execution, error))
+
+
+def _failure(execution: Execution, error: BaseException) -> Failure:
+    """Return an error as it is stored, without the values that the task hides."""
+    return failure_of(error, execution.row.task, execution.mask)
 
 
 def _put_off(job: Reservation, wanted: Snooze | RetryAfter) -> outcomes.Outcome:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from inspect import Parameter
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast, get_type_hints
 
 from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name, seconds_of, shown
+from stanchion.core.hiding import Hidden, place_of
 from stanchion.core.retry import Retry
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.flows.continuation import continued
@@ -27,6 +29,16 @@ from stanchion.tasks.enqueuer import Enqueuer
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class TaskOptions(EnqueueOptions, total=False):
+    """The options of a task.
+
+    `hide`: places of values that the page, its API and the command line don't show, such as `("card.number",)`, see
+    `core.hiding`; None: as other processes say.
+    """
+
+    hide: Iterable[str | Sequence[str]] | None
 
 
 class Task(Generic[P, R]):
@@ -111,23 +123,35 @@ class Task(Generic[P, R]):
             return str(error)
         return None
 
+    def hiding(self, places: Iterable[str | Sequence[str]]) -> Hidden:
+        """Return what the task hides. Raises InvalidInput."""
+        if isinstance(places, str):
+            raise InvalidInput(f"hide takes several places, such as hide=[{places!r}]")
+        by_position = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+        names = [one.name for one in self.signature.parameters.values() if one.kind in by_position]
+        return Hidden(tuple(map(place_of, places)), tuple(name for name in names if name != self.job_parameter))
+
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
 
 
 def registered(
-    context: Context, function: Callable[P, R], name: str | None, retry: Retry | None, options: EnqueueOptions
+    context: Context, function: Callable[P, R], name: str | None, retry: Retry | None, options: TaskOptions
 ) -> Task[P, R]:
     """Register a function as a task of this process. Raises InvalidInput if another function has its name."""
     if isinstance(function, Task):
         raise InvalidInput(f"{function.name} is a task already; put @app.cron above @app.task")
     if not callable(function):
         raise InvalidInput(f"a task must be a function, not {shown(function)}")
-    policy, rest = task_options({"retry": retry, **options})
+    given = dict(options)
+    hide = cast("Iterable[str | Sequence[str]] | None", given.pop("hide", None))
+    policy, rest = task_options({"retry": retry, **given})
     task = Task(context, function, name or f"{function.__module__}.{function.__qualname__}", policy, rest)
     other = context.registry.tasks.setdefault(task.name, task)
     if other is not task and _code(other.function) is not _code(function):
         raise InvalidInput(f"two tasks are named {task.name!r}; give one of them name=...")
+    if hide is not None:
+        context.hidden.declare(task.name, task.hiding(hide))
     return task
 
 

@@ -35,7 +35,7 @@ ROLES: Final[Mapping[str, Role | None]] = {
 
 KINDS: Final[Mapping[str, Role]] = {
     **dict.fromkeys(("topic-push", "write"), Role.PUSH),
-    **dict.fromkeys(("schedule", "stream", "upkeep", "failures", "rollup"), Role.RECEIVE),
+    **dict.fromkeys(("schedule", "stream", "upkeep", "failures", "rollup", "hidden"), Role.RECEIVE),
 }
 """The role that changes of values take; `admin` for all other kinds, by which processes act, or which people read."""
 

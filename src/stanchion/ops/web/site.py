@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from jinja2 import Environment
 
 from stanchion.app import Stanchion
+from stanchion.core.hiding import Hidden
 from stanchion.errors import InvalidInput
+from stanchion.jobs.job import Job
 from stanchion.ops.web.access.attempts import Attempts
 from stanchion.ops.web.access.bearer import Bearers
 from stanchion.ops.web.access.callers import Tokens
@@ -78,6 +80,10 @@ class Site:
                 place = ""
             self._label = f"{place.rpartition('@')[2]} · {self.store.capabilities.name}".removeprefix(" · ")
         return self._label
+
+    def hidden_of(self, job: Job) -> Hidden | None:
+        """Return what the task of a job hides."""
+        return self.app.context.hidden.of(self.store, [job.task]).get(job.task or "")
 
     def be_patient(self) -> None:
         """Give the page that is read more time as long as nothing has been read here: then it counts all live jobs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, cast
@@ -96,7 +97,8 @@ def jobs(
         query = query_of(cast(Search, {**wanted, "limit": limit}))
         found = page_of(app.context, app.context.fresh_store, query, app.store.now(), None, limit).jobs
     if out.as_json:
-        out.json_list(job_json(job) for job in found)
+        hidden = app.context.hidden.of(app.store, [job.task for job in found])
+        out.json_list(job_json(job, hidden.get(job.task or "")) for job in found)
     elif found:
         now = moment(app.store.now())
         out.table(_columns(wanted["state"]), [_row(job, now) for job in found])
@@ -112,6 +114,7 @@ def show(
     session: Session,
     job_id: Annotated[str, typer.Argument(metavar="ID", help="The id of a job, or of a flow.")],
     form: GraphFormat = "text",
+    reveal: Annotated[bool, typer.Option("--reveal", help="Show what its task hides, too.")] = False,
 ) -> None:
     """Show a job in detail: times, attempts, errors, payload, result; or draw a flow."""
     asked = checked_format(form, as_json=session.out.as_json)
@@ -123,14 +126,17 @@ def show(
         raise JobNotFound(wanted)
     if asked != "text":
         raise InvalidInput(f"--format is for flows, but {wanted} is a job; its flow: {job.flow or 'none'}")
+    app = session.app
+    hidden = None if reveal else app.context.hidden.of(app.store, [job.task]).get(job.task or "")
+    values, awaited = job_json(job, hidden), waits_for(app.context, job.id)
     if session.out.as_json:
-        session.out.json({**job_json(job), "waits_for": waits_for(session.app.context, job.id)})
+        session.out.json({**values, "waits_for": awaited})
     else:
-        session.out.show(story(job, moment(session.app.store.now()), waits_for(session.app.context, job.id)))
+        session.out.show(story(job, moment(app.store.now()), awaited, values))
 
 
-def story(job: Job, now: datetime, awaited: str | None = None) -> Text:
-    """Return a job as text. `awaited`: what it waits for."""
+def story(job: Job, now: datetime, awaited: str | None, values: Mapping[str, Any]) -> Text:
+    """Return a job as text. `awaited`: what it waits for; `values`: what is shown of it, as JSON."""
     text = Text()
 
     def line(label: str, value: str | Text | None) -> None:
@@ -168,20 +174,20 @@ def story(job: Job, now: datetime, awaited: str | None = None) -> Text:
         line("" if number else "trail", told)
     line("flow", job.flow)
     for name in ("payload", *(("checkpoint",) if job.task else ()), "headers", "result"):
-        value, trouble = readable(job, name)
+        value, trouble = values[name], readable(job, name)[1]
         if route and name == "headers":
             value = {header: one for header, one in value.items() if header not in (ROUTE, FORKED)}
         if trouble:
             line(name, Text(trouble, "yellow"))
         elif value not in (None, {}):
             text.append(f"{name}\n", "bright_black").append(_indented(_pretty(value)))
-    for error in job.errors:
+    for error, said in zip(job.errors, values["errors"], strict=True):
         at = moment_of(error)
         what = f"attempt {error.get('attempt')} failed "
         if "times" in error:
             what = f"put off {_times(error['times'])} since {moment_of(error, 'since'):%Y-%m-%d %H:%M:%S} UTC, last "
         text.append(what, "red").append(f"{when(at)}\n", "bright_black")
-        text.append(_indented(error.get("traceback") or error.get("error") or "no message"))
+        text.append(_indented(said["traceback"] or said["error"] or "no message"))
     text.rstrip()
     return text
 

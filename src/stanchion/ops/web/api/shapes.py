@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Final
 
+from stanchion.core.hiding import MASK, Hidden
 from stanchion.core.times import iso
 from stanchion.jobs.job import Job
 from stanchion.ops.job_json import job_json
@@ -12,9 +13,6 @@ from stanchion.ops.reads.queues import QueueFigures
 from stanchion.ops.web.show.redaction import HIDDEN, Redaction
 from stanchion.ops.web.show.story import last_error
 from stanchion.stores.records.queues import QueueSettings
-
-MASK: Final = "•••"
-"""Stands for a hidden value."""
 
 _VALUES: Final = ("payload", "checkpoint", "entry_payload", "headers", "result")
 _SUMMARY: Final = (
@@ -27,9 +25,9 @@ _SETTINGS: Final = (
 )
 
 
-def job_shape(job: Job, redaction: Redaction | None) -> dict[str, Any]:
-    """Return a whole job; without a redaction, nothing is hidden."""
-    found = job_json(job)
+def job_shape(job: Job, redaction: Redaction | None, hidden: Hidden | None) -> dict[str, Any]:
+    """Return a whole job; without a redaction, nothing is hidden. `hidden`: what its task hides."""
+    found = job_json(job, None if redaction is None else hidden)
     if redaction is None:
         return found
     try:

@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 
 from stanchion.core.checks import checked_id
+from stanchion.core.hiding import Hidden
 from stanchion.errors import StanchionError
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.reads.flows import NEWEST, Flow, FlowSeen, flows_seen, read_flow
 from stanchion.ops.web.pages import flowparts
 from stanchion.ops.web.show.foreign import one_line
+from stanchion.ops.web.show.redaction import JobRedaction
 from stanchion.ops.web.show.story import last_error
 from stanchion.ops.web.visit import Visit
 from stanchion.ops.words import duration, number, plural
@@ -94,22 +96,25 @@ def _members(visit: Visit, flow: Flow) -> list[Member]:
     """Return the members that tell most: dead ones, then those under way, then those done, with results."""
     results = {job.id: job for job in flow.results}
     jobs = sorted((results.get(job.id, job) for job in flow.jobs), key=lambda job: _ORDER.index(job.state.value))
-    return [_member(visit, job, has_result=job.id in results) for job in jobs[:MEMBERS_SHOWN]]
+    hidden = visit.site.app.context.hidden.of(visit.store, [job.task for job in flow.results])
+    return [
+        _member(visit, job, hidden.get(job.task or ""), has_result=job.id in results) for job in jobs[:MEMBERS_SHOWN]
+    ]
 
 
-def _member(visit: Visit, job: Job, *, has_result: bool) -> Member:
+def _member(visit: Visit, job: Job, hidden: Hidden | None, *, has_result: bool) -> Member:
     started, ended = job.started_at, job.finished_at
     took = duration((ended - started).total_seconds()) if started and ended and ended >= started else ""
     if job.state is JobState.DONE:
-        return Member(job, _result(visit, job) if has_result else "", False, took)
+        return Member(job, _result(visit, job, hidden) if has_result else "", False, took)
     said = last_error(job, visit.site.redaction)
     return Member(job, said, bool(said), took)
 
 
-def _result(visit: Visit, job: Job) -> str:
+def _result(visit: Visit, job: Job, hidden: Hidden | None) -> str:
     """Return a result in one line; without its key, an encrypted one stays sealed."""
     try:
         value: Any = job.result
     except StanchionError as error:
         return f"({error})"
-    return "" if value is None else one_line(visit.site.redaction.value(value))
+    return "" if value is None else one_line(JobRedaction(visit.site.redaction, hidden, None).value(value))

@@ -13,10 +13,12 @@ from stanchion.core.service_levels import BANDS
 from stanchion.errors import InvalidInput, JobNotFound, StanchionError
 from stanchion.jobs import lookup
 from stanchion.jobs.job import Job, JobState
+from stanchion.ops.job_json import readable
 from stanchion.ops.reads.filters import CANCELLED, RETRIED
 from stanchion.ops.web.acts.moves import move
 from stanchion.ops.web.show import story
 from stanchion.ops.web.show.foreign import pretty
+from stanchion.ops.web.show.redaction import JobRedaction
 from stanchion.ops.web.visit import Visit
 from stanchion.queues.waiting import waits_for
 
@@ -108,31 +110,32 @@ def _page(visit: Visit, job: Job, *, hidden: bool) -> Response:
     waits = visit.part("waits", lambda: waits_for(context, job.id)) if job.state is JobState.WAITING else None
     length, pieces = story.life(job, visit.now)
     name = job.key or job.task or f"job {job.id[-6:]}"
+    redaction = JobRedaction(visit.site.redaction, visit.site.hidden_of(job), readable(job, "payload")[0])
     return visit.page(
         "job.html",
         f"{name} {story.sentence(job, waits)}",
         job=job,
         waits=waits,
-        last=story.last_error(job, visit.site.redaction),
-        steps=story.steps(job, visit.site.redaction, waits),
+        last=story.last_error(job, redaction),
+        steps=story.steps(job, redaction, waits),
         length=length,
         pieces=pieces,
-        payload=_shown(visit, lambda: job.payload, hidden=hidden),
-        result=_shown(visit, lambda: job.result, hidden=hidden) if job.state is JobState.DONE else None,
-        headers=_shown(visit, lambda: job.headers, hidden=hidden) if job.headers else None,
+        payload=_shown(job, "payload", redaction.call if hidden else None),
+        result=_shown(job, "result", redaction.value if hidden else None) if job.state is JobState.DONE else None,
+        headers=_shown(job, "headers", redaction.value if hidden else None) if job.headers else None,
         hidden=hidden,
         facts=_facts(job),
         acts=_acts(job) if visit.session.caller.operates else [],
     )
 
 
-def _shown(visit: Visit, read: Callable[[], Any], *, hidden: bool) -> Markup:
+def _shown(job: Job, name: str, hide: Callable[[Any], Any] | None) -> Markup:
     """Return a value as text; without its key, an encrypted one stays sealed."""
     try:
-        value = read()
+        value = getattr(job, name)
     except StanchionError as error:
         return Markup("({})").format(str(error))
-    return pretty(visit.site.redaction.value(value) if hidden else value)
+    return pretty(value if hide is None else hide(value))
 
 
 def _facts(job: Job) -> list[tuple[str, str, str]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, Final, Protocol
+
+from stanchion.core import hiding
 
 PATTERN: Final = (
     r"passw|passphrase|pwd|secret|token|authori[sz]|credential|cookie|session|api.?key|private.?key|"
@@ -20,6 +22,33 @@ class Hidden:
 
 
 HIDDEN: Final = Hidden()
+
+
+class JobRedaction:
+    """What is hidden of one job: by the names of keys, and by its task."""
+
+    def __init__(self, redaction: Redaction, hidden: hiding.Hidden | None, payload: Any) -> None:
+        self._redaction, self._hidden = redaction, hidden
+        self._mask = None if hidden is None else hidden.masking(payload)
+
+    def call(self, payload: Any) -> Any:
+        """Return the payload of the job in which hidden values are HIDDEN."""
+        return self._redaction.value(payload if self._hidden is None else self._hidden.in_call(payload, HIDDEN))
+
+    def value(self, value: Any) -> Any:
+        """Return another value of it, the same way."""
+        return self._redaction.value(value if self._hidden is None else self._hidden.in_value(value, HIDDEN))
+
+    def text(self, text: str) -> str:
+        """Return a text, such as an error of it, in which hidden values are dots."""
+        return self._redaction.text(text if self._mask is None else self._mask(text))
+
+
+class Texts(Protocol):
+    """What hides values in texts."""
+
+    def text(self, text: str) -> str:
+        """Return a text in which hidden values are dots."""
 
 
 class Redaction:

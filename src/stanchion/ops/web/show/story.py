@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from stanchion.core.times import moment
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.web.show.foreign import cut
-from stanchion.ops.web.show.redaction import Redaction
+from stanchion.ops.web.show.redaction import Texts
 from stanchion.ops.words import duration
 from stanchion.telemetry.failures import LOST
 
@@ -65,7 +65,7 @@ def sentence(job: Job, waits_for: str | None) -> str:
             return "is ready"
 
 
-def steps(job: Job, redaction: Redaction, waits_for: str | None) -> list[Step]:
+def steps(job: Job, redaction: Texts, waits_for: str | None) -> list[Step]:
     """Return what is known of a job, newest first."""
     order = {"now": 2, "error": 1}
     found = [(step.at, order["error"], step) for step in _failures(job, redaction)]
@@ -75,7 +75,7 @@ def steps(job: Job, redaction: Redaction, waits_for: str | None) -> list[Step]:
     return [step for _, _, step in sorted(found, key=lambda one: one[:2], reverse=True)]
 
 
-def _failures(job: Job, redaction: Redaction) -> Iterator[Step]:
+def _failures(job: Job, redaction: Texts) -> Iterator[Step]:
     for entry in job.errors:
         at, began, until = (_time(entry, name) for name in ("at", "started", "until"))
         assert at is not None  # noqa: S101 - each entry has it
@@ -159,7 +159,7 @@ def life(job: Job, now: int) -> tuple[str, list[Piece]]:
     return f"{duration(whole)} from enqueue {until}", pieces
 
 
-def last_error(job: Job, redaction: Redaction) -> str:
+def last_error(job: Job, redaction: Texts) -> str:
     """Return the first line of a job's last error, redacted; empty without one."""
     lines = redaction.text(str(job.errors[-1].get("error", ""))).splitlines() if job.errors else []
     return lines[0][:300] if lines else ""

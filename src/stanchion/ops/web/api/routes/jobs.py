@@ -78,7 +78,7 @@ def revealed(call: Call) -> Answer:
 def _detail(call: Call, job: Job, *, hidden: bool) -> dict[str, Any]:
     site = call.visit.site
     awaited = waits_for(site.app.context, job.id) if job.state is JobState.WAITING else None
-    return {**job_shape(job, site.redaction if hidden else None), "waits_for": awaited}
+    return {**job_shape(job, site.redaction if hidden else None, site.hidden_of(job)), "waits_for": awaited}
 
 
 def job_of(call: Call) -> Job:

@@ -101,7 +101,7 @@ def _reserved(call: Call, jobs: list[Reservation]) -> Answer:
 
 
 def _shape(job: Reservation) -> dict[str, Any]:
-    return {**job_shape(job, None), "token": job.token, "lease_until": iso(job.lease_until)}
+    return {**job_shape(job, None, None), "token": job.token, "lease_until": iso(job.lease_until)}
 
 
 def _held(call: Call) -> Reservation:

@@ -1,0 +1,63 @@
+"""What tasks hide, as declared by the code and stored for those who have not the code: one versioned value for a task.
+
+A process stores what its code declares before it pushes or reserves; the process that began last is right.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, Final
+
+from stanchion.core.hiding import Hidden
+from stanchion.errors import NotPermitted
+from stanchion.stores.protocol import Store
+
+KIND: Final = "hidden"
+
+
+class DeclaredHidden:
+    """What the tasks of one process hide, by their names."""
+
+    def __init__(self) -> None:
+        self.declared: dict[str, Hidden] = {}
+        self._stored_in: Store | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"declared": self.declared, "_stored_in": None}
+
+    def declare(self, task: str, hidden: Hidden) -> None:
+        """Remember what a task hides."""
+        self.declared[task] = hidden
+        self._stored_in = None
+
+    def store(self, store: Store) -> None:
+        """Store what is declared, where it is new, once for each store."""
+        if self._stored_in is store:
+            return
+        with suppress(NotPermitted):  # behind a manager, for a token that only pushes: workers store it
+            known = {value.name: value for value in store.values(KIND, [*self.declared])}
+            for task, hidden in self.declared.items():
+                before, text = known.get(task), json.dumps(hidden, separators=(",", ":"))
+                if before is None or before.text != text:  # another process may write the same meanwhile
+                    store.compare_and_set(KIND, task, text, 0 if before is None else before.version)
+        self._stored_in = store
+
+    def masking(self, task: str | None, payload: Callable[[], Any]) -> Callable[[str], str] | None:
+        """Return what masks the hidden values of a job in texts; None for a task that hides nothing."""
+        hidden = self.declared.get(task or "")
+        return None if hidden is None or not hidden.places else hidden.masking(payload())
+
+    def of(self, store: Store, tasks: Iterable[str | None]) -> dict[str, Hidden]:
+        """Return what tasks hide, as this process declares it, or as it is stored, without those that hide nothing."""
+        names = {task for task in tasks if task}
+        unknown = names - self.declared.keys()
+        found = {value.name: _hidden(value.text) for value in store.values(KIND, sorted(unknown))} if unknown else {}
+        found |= {task: self.declared[task] for task in names & self.declared.keys()}
+        return {task: hidden for task, hidden in found.items() if hidden.places}
+
+
+def _hidden(text: str) -> Hidden:
+    places, parameters = json.loads(text)[:2]
+    return Hidden(tuple(map(tuple, places)), tuple(parameters))
