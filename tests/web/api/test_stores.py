@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from typing import Any
 
 import pytest
 
 from stanchion import Stanchion
-from stanchion.stores.registry import open_store
 from tests.web.api.conftest import Client
 from tests.web.conftest import site_of
+from tests.web.stores import KINDS, store_of
 
 ODD = ("a\0b", "\ud800", "\udc00\ud800", "😀" * 50, "\u202e", "\uffff", "'; drop table jobs; --", "%_\\", "")
-URLS = {"sqlite": "", "postgresql": "pg_url", "mariadb": "mariadb_url", "redis": "redis_url", "mongodb": "mongo_url"}
-KINDS = [pytest.param(kind, marks=[] if kind == "sqlite" else [pytest.mark.nightly]) for kind in URLS]
 
 
 class Sender:
@@ -33,14 +30,12 @@ class Sender:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_odd_text_is_no_fault(kind: str, request: pytest.FixtureRequest, tmp_path: Any) -> None:
-    url = f"sqlite:///{tmp_path / 'jobs.db'}" if kind == "sqlite" else request.getfixturevalue(URLS[kind])
-    with closing(open_store(url)) as store:
-        store.setup()
+    with store_of(kind, request, tmp_path) as store:
         app = Stanchion(store=store)
         site = site_of(app)
         client = Client(site)
         sender = Sender(client)
-        for text in ODD[:3] if kind == "sqlite" else ODD:
+        for text in ODD[:3] if kind in ("sqlite", "manager") else ODD:
             push_everywhere(sender, text)
             finish_everywhere(sender, text)
             if text.isprintable() or text == "a\0b":
