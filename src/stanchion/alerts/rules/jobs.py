@@ -129,8 +129,8 @@ def _dead(
         since=moment(min((job.died_at for job in jobs), default=None)),
         error=cause.error,
         evidence=(*cause.evidence, *last),
-        actions=(
-            *cause.actions,
+        actions=cause.actions
+        or (
             Action("See why", command("jobs --state dead --queue", place)),
             Action("Once the cause is gone, run them again", command("retry --queue", place)),
         ),
@@ -162,8 +162,8 @@ def failed_attempts(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
                 since=moment(seen.recent.at),
                 error=cause.error,
                 evidence=cause.evidence,
-                actions=(
-                    *cause.actions,
+                actions=cause.actions
+                or (
                     Action(
                         "See the errors of jobs that are tried again", command("jobs --state scheduled --queue", name)
                     ),
