@@ -31,7 +31,7 @@ class TestParts:
         assert SECRET not in text
 
     def test_its_errors_are_those_that_the_workers_tallied(self, browser: Browser, app: Stanchion) -> None:
-        tally, error = FailureTally(), "TimeoutError: no answer in 5 s, password=hunter2"
+        tally, error = FailureTally(), "TimeoutError: no answer in 5 s, password=swordfish"
         key = group_of(error, "mail.send")
         for number in range(4):
             tally.add("mail", "mail.send", key, error, f"job {number}", new=True, dead=False)
@@ -44,7 +44,7 @@ class TestParts:
         assert f'<a href="/errors/{key}?queue=mail">' in text
         assert "as the workers tally them" in text
         assert re.search(r">4</td><td><svg class=\"spark\"", text)
-        assert "hunter2" not in text
+        assert "swordfish" not in text
         assert browser.get(f"/errors/{key}?queue=mail").status_code == 200
 
     def test_tenants_are_shown_with_their_share(self, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
