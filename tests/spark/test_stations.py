@@ -13,6 +13,7 @@ from stanchion.spark.stations import frames
 from stanchion.spark.stations.items import ReservedItems
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Commit, Move
+from stanchion.streams.state import KIND, StreamState
 from tests.spark.conftest import nightly
 
 if TYPE_CHECKING:
@@ -180,13 +181,24 @@ def test_items_that_break_the_function_are_dead_in_the_end(spark: "SparkSession"
         (lambda items: items.drop("job_id"), "is an end, so each row it returns is the result of an item"),
     ],
 )
-def test_mistakes_are_told_and_nothing_is_lost(spark: "SparkSession", app: Stanchion, make: Any, told: str) -> None:
+def test_mistakes_are_told_and_nothing_is_lost(
+    spark: "SparkSession", app: Stanchion, monkeypatch: pytest.MonkeyPatch, make: Any, told: str
+) -> None:
+    monkeypatch.setattr(type(spark.sparkContext), "uiWebUrl", "http://driver-1:4040")
     etl = app.pipeline("wrong")
-    etl.spark_station("raw", schema="n int")(make)
+    seen: list[str] = []
+
+    @etl.spark_station("raw", schema="n int")
+    def mistaken(items: "DataFrame") -> "DataFrame":
+        seen.extend(StreamState.of(value).ui for value in app.store.values(KIND))
+        made: DataFrame = make(items)
+        return made
+
     etl.push_many([{"n": 1}])
     with pytest.raises(StanchionError, match=told):
         stations.run(etl, spark=spark, available_now=True)
     assert etl.queue("raw").size().ready == 1
+    assert seen[0] == "http://driver-1:4040"
 
 
 def test_what_goes_on_keeps_its_digits(app: Stanchion) -> None:
