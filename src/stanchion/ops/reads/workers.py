@@ -43,8 +43,9 @@ def read_workers(store: Store, now: int) -> list[Item]:
 
 
 def items_of(rows: Iterable[WorkerRow], now: int) -> list[Item]:
-    """Return these workers, late ones first."""
-    return sorted((_item(worker, now) for worker in rows), key=lambda one: (one.state != "late", one.name))
+    """Return these workers, late ones first, holders last."""
+    items = (_item(worker, now) for worker in rows)
+    return sorted(items, key=lambda one: (one.state != "late", one.state == HOLDER, one.name))
 
 
 def _item(worker: WorkerRow, now: int) -> Item:

@@ -17,7 +17,18 @@ from stanchion.manager.server.settings import Limits, ServerSettings, tls_of
 from stanchion.manager.server.tokens import Caller, Tokens, token_of, tokens_in
 from stanchion.ops.cli.console.root import RUN, cli
 from stanchion.ops.cli.console.session import Session, command
-from stanchion.ops.cli.run.worker import HealthHost, HealthPort, LogFormat, Metrics, StoreMetrics, refuse_level
+from stanchion.ops.cli.run.options import (
+    Certificate,
+    HealthHost,
+    HealthPort,
+    Key,
+    Listen,
+    LogFormat,
+    LogLevel,
+    Metrics,
+    StoreMetrics,
+    refuse_level,
+)
 from stanchion.service.logs import log_to_stderr
 from stanchion.stores.registry import open_store, shown_url
 from stanchion.stores.wire.transport import TOKEN_VARIABLE
@@ -31,10 +42,6 @@ manager_cli = typer.Typer(help="Serve the store to clients without a database co
 cli.add_typer(manager_cli, name="manager", rich_help_panel=RUN)
 
 
-Certificate = Annotated[
-    str | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate of this manager (PEM), for TLS.")
-]
-Key = Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="Its key (PEM).")]
 ClientAuthority = Annotated[
     str | None,
     typer.Option(
@@ -46,9 +53,7 @@ ClientAuthority = Annotated[
 @command(manager_cli, group=True, makes_store=True)
 def manager(
     session: Session,
-    listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Address to listen at; port 0 takes a free one.")
-    ] = "127.0.0.1:7117",
+    listen: Listen = "127.0.0.1:7117",
     advertise: Annotated[
         str | None,
         typer.Option(
@@ -74,7 +79,7 @@ def manager(
     health_host: HealthHost = "127.0.0.1",
     metrics: Metrics = False,
     store_metrics: StoreMetrics = False,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_level: LogLevel = "info",
     log_format: LogFormat = "text",
 ) -> None:
     """Serve the store to clients without a database connection, until SIGTERM or Ctrl-C.

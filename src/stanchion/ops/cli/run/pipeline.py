@@ -22,7 +22,7 @@ from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_c
 from stanchion.ops.cli.console.root import RUN, cli
 from stanchion.ops.cli.console.session import Exit, Session, command, load_pipeline
 from stanchion.ops.cli.look.top import keys
-from stanchion.ops.cli.run.worker import LogFormat, refuse_level
+from stanchion.ops.cli.run.options import LogFormat, LogLevel, refuse_level
 from stanchion.pipelines import Pipeline, PipelineStatus, StationStatus
 
 pipeline_cli = typer.Typer(help="Run a pipeline of stations; watch, draw, pause and resume it.")
@@ -71,7 +71,7 @@ def run(
     poll: Annotated[
         str | None, typer.Option(help="Time between polls of all workers together; by default the app's.")
     ] = None,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_level: LogLevel = "info",
     log_format: LogFormat = "text",
 ) -> Exit:
     """Run the stations of a pipeline until SIGTERM or Ctrl-C; a second one stops at once.

@@ -11,19 +11,14 @@ import typer
 from stanchion.errors import InvalidInput, MissingExtra
 from stanchion.ops.cli.console.root import RUN, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
-from stanchion.ops.cli.run.worker import LogFormat, refuse_level
+from stanchion.ops.cli.run.options import Certificate, Key, Listen, LogFormat, LogLevel, refuse_level
 from stanchion.service.logs import log_to_stderr
-
-Certificate = Annotated[str | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate (PEM), for TLS.")]
-Key = Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="Its key (PEM).")]
 
 
 @command(cli, "web", panel=RUN)
 def web(
     session: Session,
-    listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Address to listen at; port 0 takes a free one.")
-    ] = "127.0.0.1:7118",
+    listen: Listen = "127.0.0.1:7118",
     tokens: Annotated[
         str | None,
         typer.Option(
@@ -40,7 +35,7 @@ def web(
     ] = "",
     tls_cert: Certificate = None,
     tls_key: Key = None,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_level: LogLevel = "info",
     log_format: LogFormat = "text",
 ) -> Exit:
     """Serve the page: queues, jobs and workers in a browser, until SIGTERM or Ctrl-C.

@@ -12,6 +12,15 @@ from stanchion.errors import InvalidInput
 from stanchion.ops.cli.console.given import names, optional_duration
 from stanchion.ops.cli.console.root import RUN, cli
 from stanchion.ops.cli.console.session import Exit, Session, command, load_app
+from stanchion.ops.cli.run.options import (
+    HealthHost,
+    HealthPort,
+    LogFormat,
+    LogLevel,
+    Metrics,
+    StoreMetrics,
+    refuse_level,
+)
 
 Target = Annotated[str | None, typer.Argument(metavar="MODULE:APP", help="Your app; its module registers the tasks.")]
 Queues = Annotated[
@@ -32,14 +41,6 @@ HeartbeatEvery = Annotated[
 Poll = Annotated[str | None, typer.Option(help="Time between polls of all workers together; by default the app's.")]
 UntilEmpty = Annotated[bool, typer.Option("--until-empty", help="Stop once no job is due or running.")]
 HealthFile = Annotated[str | None, typer.Option(metavar="FILE", help="Keep a line in this file: ok or red, and why.")]
-HealthPort = Annotated[
-    int | None, typer.Option(help="Serve health by HTTP on this port: /livez, /readyz, and / with more, as JSON.")
-]
-Metrics = Annotated[bool, typer.Option("--metrics", help="Serve metrics for Prometheus on that port: /metrics.")]
-StoreMetrics = Annotated[
-    bool, typer.Option("--store-metrics", help="With those of all queues and alerts; for one process of the fleet.")
-]
-HealthHost = Annotated[str, typer.Option(metavar="ADDRESS", help="Address to serve health on; 0.0.0.0 for all.")]
 Name = Annotated[
     str | None, typer.Option(help="How the workers' ids begin, in lists and in jobs; by default the host's name.")
 ]
@@ -54,8 +55,6 @@ OrderOfQueues = Annotated[
     str,
     typer.Option(help="Which queue goes first: priority (the best job of all), strict (as named), fair (in turn)."),
 ]
-LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
-LogFormat = Annotated[str, typer.Option(help="text, or json for programs: a line of JSON for each record.")]
 
 
 @command(cli, "worker", panel=RUN, makes_store=True)
@@ -115,15 +114,6 @@ def worker(
         store_metrics=store_metrics,
     )
     return Exit(run_worker_process(settings, processes))
-
-
-_LEVELS = ("debug", "info", "warning", "error")
-
-
-def refuse_level(name: str) -> None:
-    """Refuse an unknown log level."""
-    if name.lower() not in _LEVELS:
-        raise InvalidInput(f"--log-level must be one of {', '.join(_LEVELS)}, not {name!r}")
 
 
 def _check_app(path: str, url: str | None) -> None:

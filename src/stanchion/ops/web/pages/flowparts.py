@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import count
 from typing import Final
 
 from stanchion.core.graph.model import Link
+from stanchion.flows.graph import Drawn, draw
 from stanchion.flows.tree import FlowPart
 from stanchion.ops.reads.flows import Flow, parts_of
 from stanchion.ops.web.show.graph import Box, Drawing, Kind, Wire
@@ -62,18 +64,18 @@ def first_task(part: FlowPart) -> str:
 
 def drawing(flow: Flow) -> tuple[Drawing, bool]:
     """Return a flow as a graph, and whether members are folded in it."""
-    drawn = _Drawn(fold=False)
-    drawn.add(flow.part)
+    drawn = _Boxes(fold=False)
+    draw(flow.part, drawn)
     folded = len(drawn.boxes) > FOLDED
     if folded:
-        drawn = _Drawn(fold=True)
-        drawn.add(flow.part)
+        drawn = _Boxes(fold=True)
+        draw(flow.part, drawn)
     sentence = f"{headline(flow)}. {standing(flow)} Drawn as {plural(len(drawn.boxes), 'part')}."
     return Drawing(sentence, drawn.boxes, drawn.links, drawn.wires), folded
 
 
-class _Drawn:
-    """The boxes and links of a flow."""
+class _Boxes:
+    """The boxes and links of a flow; with `fold`, members of a group that do the same are one box."""
 
     def __init__(self, *, fold: bool) -> None:
         self._fold = fold
@@ -82,45 +84,30 @@ class _Drawn:
         self.wires: dict[Link, Wire] = {}
         self._numbers = count(1)
 
-    def add(self, part: FlowPart) -> tuple[list[str], str]:
-        """Add a part; return its first boxes and its last one."""
-        if part.kind == "chain" and part.members:
-            first, last = self._chain(part)
-        elif part.kind in ("group", "barrier"):
-            first, last = self._group(part)
-        else:
-            last = self._box(part.label or "job", part.state, part.state or "not enqueued yet")
-            first = [last]
-        if part.on_failure is not None:
-            call = part.on_failure
-            name = self._box(call.label or "job", call.state, f"on failure{', ' if call.state else ''}{call.state}")
-            self._link(last, name, dashed=True)
-        return first, last
+    def job(self, part: FlowPart) -> str:
+        return self._box(part.label or "job", part.state, part.state or "not enqueued yet")
 
-    def _chain(self, part: FlowPart) -> tuple[list[str], str]:
-        first, last = self.add(part.members[0])
-        for member in part.members[1:]:
-            begins, ends = self.add(member)
-            for name in begins:
-                self._link(last, name)
-            last = ends
-        return first, last
+    def failure(self, call: FlowPart) -> str:
+        return self._box(call.label or "job", call.state, f"on failure{', ' if call.state else ''}{call.state}")
 
-    def _group(self, part: FlowPart) -> tuple[list[str], str]:
-        added = [self.add(one) for one in part.members] if not self._fold else []
-        folded = _folded(part) if self._fold else {}
-        for label, states in folded.items():
+    def members(self, part: FlowPart, draw: Callable[[FlowPart], Drawn]) -> list[Drawn]:
+        drawn = [] if self._fold else [draw(one) for one in part.members]
+        for label, states in (_folded(part) if self._fold else {}).items():
             name = self._box(f"{label} ×{number(states.total())}", _worst(states), _counted(states))
-            added.append(([name], name))
+            drawn.append(([name], name))
         missing = part.size - len(part.members)
         if missing > 0:
             name = self._box(f"{number(missing)} more", "", "not read")
-            added.append(([name], name))
+            drawn.append(([name], name))
+        return drawn
+
+    def group(self, part: FlowPart) -> str:
         open_ = ", open" if part.is_open else ""
-        last = self._box(part.kind, part.state, f"{number(part.ended)} of {number(part.size)} ended{open_}")
-        for _, end in added:
-            self._link(end, last)
-        return [name for begins, _ in added for name in begins] or [last], last
+        return self._box(part.kind, part.state, f"{number(part.ended)} of {number(part.size)} ended{open_}")
+
+    def link(self, one: str, to: str, *, dashed: bool = False) -> None:
+        self.links[one].append(to)
+        self.wires[one, to] = Wire(1.5, dashed=dashed)
 
     def _box(self, label: str, state: str, sub: str) -> str:
         name = f"part{next(self._numbers)}"
@@ -131,10 +118,6 @@ class _Drawn:
             self.boxes[name] = self.boxes[name]._replace(tail=sub, tone="bad")
         self.links[name] = []
         return name
-
-    def _link(self, one: str, to: str, *, dashed: bool = False) -> None:
-        self.links[one].append(to)
-        self.wires[one, to] = Wire(1.5, dashed=dashed)
 
 
 def _folded(part: FlowPart) -> dict[str, Counter[str]]:
