@@ -11,8 +11,8 @@ import uvicorn
 from playwright.sync_api import sync_playwright
 
 from stanchion import Push, Stanchion
+from stanchion.ops.audit import Entry
 from stanchion.ops.web.asgi import site_app
-from stanchion.ops.web.record.audit import Entry
 from stanchion.ops.web.site import Site
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.workers import WorkerRow

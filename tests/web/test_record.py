@@ -7,8 +7,9 @@ import re
 import pytest
 
 from stanchion import Stanchion
-from stanchion.ops.web.record import audit, bulk
-from stanchion.ops.web.record.audit import AuditLog, Entry
+from stanchion.ops import audit
+from stanchion.ops.audit import AuditLog, Entry
+from stanchion.ops.web.record import bulk
 from stanchion.ops.web.record.bulk import BulkWork, BulkWorks
 from stanchion.ops.web.record.runner import Runner
 from stanchion.ops.web.site import Site

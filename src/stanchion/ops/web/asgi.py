@@ -128,6 +128,8 @@ def _routes(door: Door) -> list[Route]:
         Route("/semaphores/{name:path}", page(semaphores.resize), methods=["POST"]),
         Route("/report", page(report.show)),
         Route("/audit", page(audit.log)),
+        Route("/audit.csv", page(audit.as_csv)),
+        Route("/audit.jsonl", page(audit.as_lines)),
     ]
 
 

@@ -12,6 +12,7 @@ from stanchion.app import Stanchion
 from stanchion.core.hiding import Hidden
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import Job
+from stanchion.ops.audit import AuditLog
 from stanchion.ops.web.access.attempts import Attempts
 from stanchion.ops.web.access.bearer import Bearers
 from stanchion.ops.web.access.callers import Tokens
@@ -22,7 +23,6 @@ from stanchion.ops.web.live.past import Past
 from stanchion.ops.web.live.reports import Reports
 from stanchion.ops.web.live.sampler import Sampler
 from stanchion.ops.web.live.topics import Board, parts_of
-from stanchion.ops.web.record.audit import AuditLog
 from stanchion.ops.web.record.bulk import BulkWorks
 from stanchion.ops.web.record.runner import Runner
 from stanchion.ops.web.show.redaction import Redaction

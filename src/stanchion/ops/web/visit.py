@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from stanchion.errors import InvalidInput
+from stanchion.ops.audit import Entry
 from stanchion.ops.web.access.guard import local_path
 from stanchion.ops.web.access.session import Session
 from stanchion.ops.web.live.deadlines import Missed
-from stanchion.ops.web.record.audit import Entry
 from stanchion.ops.web.show.shell import KEYS_COOKIE, THEME_COOKIE, THEMES, Shell
 from stanchion.ops.web.show.templating import query, segment
 from stanchion.ops.web.site import Site

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import socket
 import sys
 import traceback
 from collections.abc import Callable
@@ -17,11 +18,14 @@ from urllib.parse import unquote
 import typer
 
 from stanchion.app import Stanchion
-from stanchion.errors import InvalidInput, StanchionError, UnknownTask
+from stanchion.errors import InvalidInput, NotPermitted, StanchionError, UnknownTask
+from stanchion.ops.audit import AuditLog, Entry
+from stanchion.ops.cli.console.given import account
 from stanchion.ops.cli.console.human import one_line
 from stanchion.ops.cli.console.output import Output
 from stanchion.pipelines import Pipeline
 from stanchion.service import loading
+from stanchion.stores.protocol import Store
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -92,6 +96,19 @@ class Session:
             for form in (password[1], unquote(password[1])):
                 text = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", "***", text)
         return text
+
+    def audit(self, act: str, subject: str, number: int = 0, note: str = "", store: Store | None = None) -> None:
+        """Record what is about to be done in the audit log, as the page does.
+
+        `number`: of jobs. `store`: if it is not that of the app. A token of a manager that may act, but not write the
+        log, is told so, and acts.
+        """
+        log = self.app.store if store is None else store
+        who = f"{account()}@{socket.gethostname()}"
+        try:
+            AuditLog(lambda: log).add(Entry(log.now(), who, act, subject, number, note, "shell"))
+        except NotPermitted:
+            self.out.say("this is not in the audit log: the token of the manager may not write it")
 
     def close(self) -> None:
         """Release the store, if it was used."""

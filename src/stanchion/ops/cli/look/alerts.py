@@ -108,6 +108,7 @@ def on_it(
         raise InvalidInput(f"no alert is about {subject!r}: `stanchion alerts --all` lists them")
     name = account() if who is None else who
     for key in keys:
+        session.audit("on it", key)
         be_on_it(app.store, key, name, app.store.now())
     session.out.done(f"{name} is on it: {', '.join(keys)}", [{"key": key, "who": name} for key in keys])
 

@@ -127,6 +127,8 @@ def show(
     if asked != "text":
         raise InvalidInput(f"--format is for flows, but {wanted} is a job; its flow: {job.flow or 'none'}")
     app = session.app
+    if reveal:
+        session.audit("show hidden", job.id, 1)
     hidden = None if reveal else app.context.hidden.of(app.store, [job.task]).get(job.task or "")
     values, awaited = job_json(job, hidden), waits_for(app.context, job.id)
     if session.out.as_json:

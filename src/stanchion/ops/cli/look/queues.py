@@ -88,7 +88,9 @@ def set_(
     ],
 ) -> None:
     """Store settings of a queue: stanchion queues set mail max_rate=50 history_ttl=30d"""
-    now = session.app.queue(queue).configure(**queue_settings(settings))
+    handle, values = session.app.queue(queue), queue_settings(settings)
+    session.audit("set settings", queue, note=" ".join(settings))
+    now = handle.configure(**values)
     session.out.done(f"{queue}: {shown_settings(now) or 'defaults'}", settings_json(now))
 
 
@@ -102,7 +104,9 @@ def reset(
     ] = None,
 ) -> None:
     """Reset settings to what the code declares, or else to the defaults."""
-    now = known_queues(session, [queue])[0].reset(*settings or ())
+    known = known_queues(session, [queue])[0]
+    session.audit("reset settings", queue, note=" ".join(settings or ()))
+    now = known.reset(*settings or ())
     session.out.done(f"{queue}: {shown_settings(now) or 'defaults'}", settings_json(now))
 
 
@@ -116,7 +120,10 @@ def purge(
 ) -> None:
     """Delete finished jobs from history."""
     seconds = optional_duration(older_than, "--older-than")
-    purged = {queue.name: queue.purge_history(seconds) for queue in known_queues(session, names)}
+    purged = {}
+    for queue in known_queues(session, names):
+        session.audit("purge", queue.name, note=f"older than {older_than}" if older_than else "")
+        purged[queue.name] = queue.purge_history(seconds)
     session.out.done(
         "; ".join(f"{name}: {count:,} jobs purged" for name, count in purged.items()),
         [{"queue": name, "purged": count} for name, count in purged.items()],
@@ -134,6 +141,7 @@ def delete(
     live = queue.size().total
     if live and not yes:
         raise InvalidInput(f"queue {name!r} has {live:,} live jobs; add --yes to delete them too")
+    session.audit("delete", name, live)
     deleted = queue.delete()
     session.out.done(f"{name}: deleted, with {deleted:,} live jobs", {"queue": name, "deleted": deleted})
 
@@ -153,6 +161,7 @@ def pause(
     if note is None and sys.stdin.isatty() and not session.out.as_json:
         note = typer.prompt("Why, and until when?", default="", show_default=False)
     for queue in known_queues(session, names):
+        session.audit("pause", queue.name, note=note or "")
         queue.pause(note or "", account())
     session.out.done(f"paused: {', '.join(names)}", [{"queue": name, "paused": True} for name in names])
 
@@ -161,6 +170,7 @@ def pause(
 def resume(session: Session, names: Names) -> None:
     """Hand out jobs of paused queues again."""
     for queue in known_queues(session, names):
+        session.audit("resume", queue.name)
         queue.resume()
     session.out.done(f"resumed: {', '.join(names)}", [{"queue": name, "paused": False} for name in names])
 

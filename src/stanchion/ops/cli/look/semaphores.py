@@ -93,6 +93,7 @@ def resize(
     new: Annotated[bool, typer.Option("--new", help="Create it if it does not exist.")] = False,
 ) -> None:
     """Change a semaphore's capacity. More wakes jobs at once; with less, jobs that hold a slot finish."""
+    session.audit("resize semaphore", name, note=f"→ {capacity}")
     if new:
         session.app.store.set_semaphore(session.app.semaphore(name).name, checked_capacity(capacity))
     else:
@@ -103,7 +104,9 @@ def resize(
 @command(semaphores_cli, "reset")
 def reset(session: Session, name: Name) -> None:
     """Reset a semaphore's capacity to what the code declares."""
-    capacity = _known(session, name).reset()
+    known = _known(session, name)
+    session.audit("reset semaphore", name)
+    capacity = known.reset()
     session.out.done(f"{name}: capacity {capacity:,}", {"name": name, "capacity": capacity})
 
 

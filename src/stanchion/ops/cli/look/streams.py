@@ -66,6 +66,7 @@ def release_(
     store = session.app.store
     if not yes and any(one.live for one in streams(store) if one.name == name):
         raise InvalidInput(f"the driver of stream {name!r} is live, and its query would fail; add --yes to release it")
+    session.audit("release stream", name)
     released = release(store, name)
     session.out.done(f"{name}: released, with {released:,} reserved jobs", {"stream": name, "released": released})
 

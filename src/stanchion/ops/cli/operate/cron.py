@@ -62,6 +62,7 @@ command(cron_cli, "list")(list_)
 def pause(session: Session, names: Names) -> None:
     """Skip the ticks of schedules from now on, in every process."""
     for schedule in _known(session, names):
+        session.audit("pause schedule", schedule.name)
         schedule.pause()
     session.out.done(f"paused: {', '.join(names)}", [{"schedule": name, "paused": True} for name in names])
 
@@ -70,6 +71,7 @@ def pause(session: Session, names: Names) -> None:
 def resume(session: Session, names: Names) -> None:
     """Fire the ticks of paused schedules again from now on."""
     for schedule in _known(session, names):
+        session.audit("resume schedule", schedule.name)
         schedule.resume()
     session.out.done(f"resumed: {', '.join(names)}", [{"schedule": name, "paused": False} for name in names])
 
@@ -77,7 +79,10 @@ def resume(session: Session, names: Names) -> None:
 @command(cron_cli, "trigger")
 def trigger(session: Session, names: Names) -> None:
     """Enqueue the job of schedules now, in addition to their ticks; print its id."""
-    jobs = [(schedule.name, schedule.trigger()) for schedule in _known(session, names)]
+    jobs = []
+    for schedule in _known(session, names):
+        session.audit("run schedule", schedule.name, 1)
+        jobs.append((schedule.name, schedule.trigger()))
     if session.out.as_json:
         session.out.json([{"schedule": name, "job": job.id, "duplicate": job.duplicate} for name, job in jobs])
         return
@@ -92,6 +97,7 @@ def remove(session: Session, names: Names) -> None:
     """Delete schedules that are no longer in the code; their jobs stay."""
     found = _known(session, names)
     for schedule in found:
+        session.audit("remove schedule", schedule.name)
         schedule.remove()
     session.out.done(f"removed: {', '.join(names)}", [{"schedule": name, "removed": True} for name in names])
     if declared := [schedule.name for schedule in found if schedule.declared]:

@@ -89,7 +89,9 @@ def retry(
     if queue is not None and _takes_letters(session, queue):
         states += [JobState.READY, JobState.SCHEDULED]
     filters = (queue, state, task, tenant, since, until, text, error, flow)
-    return _each("would retry" if dry_run else "retried", session, chosen(session, ids, filters, states, limit), act)
+    found = chosen(session, ids, filters, states, limit)
+    subject = None if dry_run else _words(ids, filters)
+    return _each("would retry" if dry_run else "retried", session, found, act, "retry", subject)
 
 
 @command(cli, "cancel", panel=OPERATE)
@@ -122,7 +124,7 @@ def cancel(
     if queue is not None and _takes_letters(session, queue):
         live.append(JobState.DEAD)
     filters = (queue, state, task, tenant, since, until, text, error, flow)
-    return _each("cancelled", session, chosen(session, ids, filters, live, limit), act)
+    return _each("cancelled", session, chosen(session, ids, filters, live, limit), act, "cancel", _words(ids, filters))
 
 
 Archive = Annotated[
@@ -201,7 +203,8 @@ def replay(
 
     finished = [one for one in JobState if one.final]
     filters = (queue, state, task, tenant, since, until, text, None, flow)
-    return _each("replayed", session, chosen(session, ids, filters, finished, limit), act)
+    found = chosen(session, ids, filters, finished, limit)
+    return _each("replayed", session, found, act, "replay", _words(ids, filters))
 
 
 def _replay_items(
@@ -246,7 +249,8 @@ def _replay_items(
         wanted = {**search(session, *filters), "limit": limit}
         return etl.chosen_ids(station, **{name: value for name, value in wanted.items() if value is not None})
 
-    return _each("would replay" if dry_run else "replayed", session, published(), act)
+    subject = None if dry_run else f"items of {etl.name}: {_words(ids, filters)}"
+    return _each("would replay" if dry_run else "replayed", session, published(), act, "replay", subject)
 
 
 def chosen(
@@ -269,11 +273,25 @@ def chosen(
     return ([job.id for job in page] for page in pages(session.app, wanted, limit))
 
 
+def _words(ids: list[str] | None, filters: Sequence[Any]) -> str:
+    """Return which jobs are meant, for the audit log."""
+    if ids:
+        return f"{len(ids):,} chosen jobs: {', '.join(ids)}"
+    return " ".join(str(one) for value in filters if value for one in (value if isinstance(value, list) else [value]))
+
+
 def _each(
-    done: str, session: Session, jobs: Iterator[list[str]], act: Callable[[Sequence[str]], Iterator[Verdict]]
+    done: str,
+    session: Session,
+    jobs: Iterator[list[str]],
+    act: Callable[[Sequence[str]], Iterator[Verdict]],
+    verb: str,
+    subject: str | None,
 ) -> Exit:
-    """Process the jobs batch by batch and report."""
+    """Process the jobs batch by batch and report. `subject`: which, for the audit log; None: nothing is changed."""
     out, counts = session.out, [0, 0]
+    if subject is not None:
+        session.audit(verb, subject)
     with out.progress() as progress:
         bar = progress.add_task(done, total=None, note="")
 
@@ -292,6 +310,8 @@ def _each(
             for _ in verdicts():
                 pass
     failed, succeeded = counts
+    if subject is not None and succeeded:
+        session.audit(f"{verb}: finished", subject, succeeded, f"{failed:,} left out" if failed else "")
     if not failed and not succeeded:
         out.say("no jobs match")
     elif not out.as_json:

@@ -201,8 +201,10 @@ def _run_on_spark(pipeline: Pipeline, *, until_empty: bool, available_now: bool)
 def _set_paused(session: Session, target: str, names: list[str], *, paused: bool) -> None:
     pipeline = named_pipeline(session, target)
     change = pipeline.pause if paused else pipeline.resume
-    change(*names)
     stations = names or list(pipeline.stations)
+    for name in stations:
+        session.audit("pause" if paused else "resume", f"{pipeline.name}.{name}", store=pipeline.context.store)
+    change(*names)
     session.out.done(
         f"{'paused' if paused else 'resumed'}: {', '.join(stations)}",
         [{"station": name, "paused": paused} for name in stations],

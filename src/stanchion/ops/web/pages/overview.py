@@ -9,11 +9,11 @@ from starlette.responses import Response
 from stanchion.alerts.records import SHOWN, Alert, BandFigures
 from stanchion.alerts.thresholds import Levels
 from stanchion.core.service_levels import BANDS
+from stanchion.ops.audit import Entry
 from stanchion.ops.reads.track import Rates
 from stanchion.ops.web.acts import on_it as acts
 from stanchion.ops.web.live.sampler import Sample
 from stanchion.ops.web.pages import past
-from stanchion.ops.web.record.audit import Entry
 from stanchion.ops.web.show.alerts import shown
 from stanchion.ops.web.show.runbook import link_of
 from stanchion.ops.web.visit import Visit

@@ -13,9 +13,9 @@ from stanchion.context.context import Context
 from stanchion.core.ids import id_named
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.jobs.lookup import push_copies
+from stanchion.ops.audit import AuditLog, Entry
 from stanchion.ops.reads.filters import JobFilter
 from stanchion.ops.reads.lists import page_of
-from stanchion.ops.web.record.audit import AuditLog, Entry
 from stanchion.ops.web.record.bulk import OWNED, BulkWork, BulkWorks
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND, JobState, Redriven

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from stanchion.core.times import iso, micros
+from stanchion.ops.audit import CHUNK, KEPT, WALKED, Entry, Wanted
 from stanchion.ops.reads.errors import Group, read_errors
 from stanchion.ops.reads.filters import SPANS
 from stanchion.ops.reads.track import HOUR, STEP, Track
@@ -19,7 +20,6 @@ from stanchion.ops.web.api.schemas.filters import FILTER, PAGING
 from stanchion.ops.web.api.schemas.kinds import choice, name, text, whole
 from stanchion.ops.web.api.shapes import masked
 from stanchion.ops.web.live.reports import Key
-from stanchion.ops.web.record.audit import CHUNK, KEPT, Entry
 from stanchion.reporting.verdict import verdict_of
 from stanchion.stores.records.jobs import SECOND
 from stanchion.telemetry.rollups import ALL, Point
@@ -141,9 +141,10 @@ def audit(call: Call) -> Answer:
     if cursor := call.query.get("after"):
         older, after = call.shared.cursors.read(scope, cursor)
     found: list[tuple[int, Entry]] = []
+    wanted = Wanted(call.query.get("who", ""), call.query.get("act", ""))
     while True:
-        numbered, older = visit.site.audit.numbered(limit, older)
-        found += numbered
+        numbered, older = visit.site.audit.numbered(WALKED if any(wanted) else limit, older)
+        found += [one for one in numbered if wanted.fits(one[1])]
         if older is None or len(found) > limit + CHUNK:
             break
     ids = [entry.id for _, entry in found]
@@ -175,6 +176,8 @@ OPERATIONS = [
     Operation("GET", "/report", "getReport", "watch", "Show what finished in a period.", "Report", report,
               query={"since": choice(SPANS, "The period before now; by default 24h."),
                      "queue": name("Of this queue.")}),
-    Operation("GET", "/audit", "listAudit", "watch", "List who did what.", "AuditPage", audit, query=PAGING,
+    Operation("GET", "/audit", "listAudit", "watch", "List who did what.", "AuditPage", audit,
+              query={"who": text("Who did it.", maxLength=200),
+                     "act": text("What was done, such as pause, or set for all settings.", maxLength=100), **PAGING},
               problems=("foreign-cursor",)),
 ]  # fmt: skip

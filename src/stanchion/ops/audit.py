@@ -1,4 +1,4 @@
-"""The audit log: who did what, when, kept in the store.
+"""The audit log: who did what, when, by the page, its API or the shell, kept in the store.
 
 The log is a row of versioned values, its chunks, numbered from 0. Only the last one changes, and entries are only
 added to it; a full one is followed by the next. `head` names the first and the last chunk. An entry is stored before
@@ -23,6 +23,9 @@ KEPT: Final = 90 * 86_400 * SECOND
 CHUNK: Final = 50
 """Entries of a full chunk."""
 
+WALKED: Final = 1000
+"""Entries that are read together where all are walked through."""
+
 _HEAD: Final = "head"
 _TEXT_MAX: Final = 300
 
@@ -38,6 +41,18 @@ class Entry(NamedTuple):
     note: str = ""
     address: str = ""
     id: str = ""
+
+
+class Wanted(NamedTuple):
+    """Which entries: of who did something, of an act; empty: all."""
+
+    who: str = ""
+    act: str = ""
+
+    def fits(self, entry: Entry) -> bool:
+        """Return whether an entry is wanted. An act is wanted by its first words, too: `set` for `set max_rate`."""
+        act = not self.act or entry.act == self.act or entry.act.startswith((f"{self.act} ", f"{self.act}:"))
+        return act and self.who in ("", entry.who)
 
 
 class AuditLog:
@@ -79,6 +94,17 @@ class AuditLog:
         chunks = {value.name: value.text for value in store.values(KIND, [_name(number) for number in numbers])}
         found = [(number, one) for number in numbers for one in reversed(_entries(chunks.get(_name(number))))]
         return found, numbers[-1] - 1 if numbers and numbers[-1] > first else None
+
+    def walk(self, now: int, wanted: Wanted) -> Iterator[Entry]:
+        """Yield all entries that are kept, newest first, reading some at a time."""
+        before: int | None = None
+        while True:
+            found, before = self.numbered(WALKED, before)
+            for _, entry in found:
+                if entry.at > now - KEPT and wanted.fits(entry):
+                    yield entry
+            if before is None or (found and found[-1][1].at <= now - KEPT):
+                return
 
     def _purge(self, store: Store, now: int) -> None:
         """Delete the chunks whose last entry is too old."""

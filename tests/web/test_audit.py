@@ -1,0 +1,167 @@
+"""The audit log: filters, files, and the acts of the shell beside those of the page."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from stanchion import Stanchion
+from stanchion.errors import NotPermitted
+from stanchion.ops import audit
+from stanchion.ops.audit import KEPT, AuditLog, Entry, Wanted
+from stanchion.ops.cli import cli
+from stanchion.ops.web.site import Site
+from stanchion.stores.records.jobs import SECOND
+from tests.web.conftest import Browser, site_of
+
+PEOPLE = ("ana", "ben")
+
+
+@pytest.fixture
+def filled(site: Site) -> Site:
+    """A page with 150 entries, by two persons, of three kinds, and one that is too old."""
+    now = site.store.now()
+    site.audit.add(Entry(now - KEPT - SECOND, "ana", "pause", "old"))
+    for number in range(150):
+        act = ("pause", "set max_rate", "retry: finished")[number % 3]
+        site.audit.add(Entry(now - 1000 + number, PEOPLE[number % 2], act, f"q{number}", number, '=1+2, "x"'))
+    return site
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count"),
+    [(Wanted(), 150), (Wanted("ana"), 75), (Wanted("", "set"), 50), (Wanted("ben", "pause"), 25), (Wanted("eve"), 0)],
+)
+def test_a_walk_gives_each_entry_once_newest_first(
+    filled: Site, monkeypatch: pytest.MonkeyPatch, wanted: Wanted, count: int
+) -> None:
+    monkeypatch.setattr(audit, "WALKED", 50)
+    found = [entry.number for entry in filled.audit.walk(filled.store.now(), wanted)]
+    assert len(found) == len(set(found)) == count
+    assert found == sorted(found, reverse=True)
+
+
+def test_an_act_is_found_by_its_first_words() -> None:
+    entry = Entry(0, "ana", "set max_rate", "mail")
+    assert Wanted(act="set").fits(entry)
+    assert Wanted(act="set max_rate").fits(entry)
+    assert not Wanted(act="se").fits(entry)
+
+
+def test_the_page_filters(filled: Site) -> None:
+    text = Browser(filled).get("/audit?who=ana&act=pause").text
+    assert "25 acts of the 150 newest ones" in text.replace("151", "150")
+    assert ">q0<" in text
+    assert ">q1<" not in text
+    assert 'href="/audit.csv?who=ana&amp;act=pause"' in text
+    assert "No act fits." in Browser(filled).get("/audit?who=eve").text
+
+
+def test_it_is_a_table_without_formulas(filled: Site) -> None:
+    answer = Browser(filled).get("/audit.csv?act=set")
+    assert answer.headers["content-disposition"] == 'attachment; filename="audit.csv"'
+    head, *rows = csv.reader(answer.text.splitlines())
+    assert head == ["at", "who", "act", "subject", "number", "note", "address"]
+    assert len(rows) == 50
+    assert {row[5] for row in rows} == {'\'=1+2, "x"'}
+
+
+def test_it_is_lines_of_json(filled: Site) -> None:
+    lines = [json.loads(line) for line in Browser(filled).get("/audit.jsonl").text.splitlines()]
+    assert [line["number"] for line in lines] == [*range(149, -1, -1)]
+    assert lines[0]["note"] == '=1+2, "x"'
+
+
+def test_the_files_need_a_session(guarded: Site) -> None:
+    assert [Browser(guarded).get(path).status_code for path in ("/audit.csv", "/audit.jsonl")] == [303, 303]
+
+
+def test_the_api_filters_and_goes_on(filled: Site) -> None:
+    browser, found, path = Browser(filled), [], "/api/v1/audit?who=ana&act=pause&limit=10"
+    after = ""
+    while True:
+        page = browser.get(f"{path}{after}").json()
+        found += [one["subject"] for one in page["items"]]
+        if page["next"] is None:
+            break
+        after = f"&after={page['next']}"
+    assert len(found) == len(set(found)) == 25
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    address = f"sqlite:///{tmp_path}/jobs.db"
+    app = Stanchion(address)
+    app.queue("mail").push_many([{"n": number} for number in range(3)])
+    app.queue("old").push(1)
+    app.store.set_semaphore("psp", 1)
+    app.close()
+    return address
+
+
+@pytest.fixture
+def said(url: str) -> Callable[..., list[tuple[str, str, int, str]]]:
+    """Runs commands, and returns what the log has of them, oldest first."""
+
+    def run(*args: str) -> list[tuple[str, str, int, str]]:
+        result = CliRunner().invoke(cli, [*args, "--url", url])
+        assert result.exit_code == 0, result.output
+        app = Stanchion(url)
+        entries, _ = AuditLog(lambda: app.store).newest(50)
+        app.close()
+        assert all(entry.address == "shell" and "@" in entry.who for entry in entries)
+        return [(one.act, one.subject, one.number, one.note) for one in entries[::-1]]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("args", "entries"),
+    [
+        (["pause", "mail", "--note", "a test"], [("pause", "mail", 0, "a test")]),
+        (["resume", "mail"], [("resume", "mail", 0, "")]),
+        (["queues", "set", "mail", "max_rate=5"], [("set settings", "mail", 0, "max_rate=5")]),
+        (["queues", "reset", "mail"], [("reset settings", "mail", 0, "")]),
+        (["queues", "purge", "mail"], [("purge", "mail", 0, "")]),
+        (["queues", "delete", "old", "--yes"], [("delete", "old", 1, "")]),
+        (["semaphores", "resize", "psp", "3"], [("resize semaphore", "psp", 0, "→ 3")]),
+        (["cancel", "--queue", "mail"], [("cancel", "mail", 0, ""), ("cancel: finished", "mail", 3, "")]),
+    ],
+)
+def test_the_shell_writes_what_it_does(
+    said: Callable[..., list[tuple[str, str, int, str]]], args: list[str], entries: list[tuple[str, str, int, str]]
+) -> None:
+    assert said(*args) == entries
+
+
+def test_what_only_looks_is_not_written(said: Callable[..., list[tuple[str, str, int, str]]]) -> None:
+    said("cancel", "--queue", "mail")
+    before = said("queues")
+    assert said("jobs") == before
+    said("retry", "--queue", "mail", "--state", "cancelled", "--dry-run")
+    assert said("queues") == before
+
+
+def test_the_page_shows_the_acts_of_the_shell(said: Callable[..., object], url: str) -> None:
+    said("pause", "mail", "--note", "a test")
+    site = site_of(Stanchion(url))
+    text = Browser(site).get("/audit?act=pause").text
+    assert "shell" in text
+    assert "a test" in text
+    site.close()
+
+
+def test_a_token_that_may_not_write_the_log_acts_and_is_told(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise NotPermitted("the token of ana takes the role admin")
+
+    monkeypatch.setattr(AuditLog, "add", refused)
+    result = CliRunner().invoke(cli, ["pause", "mail", "--note", "x", "--url", url])
+    assert result.exit_code == 0
+    assert "not in the audit log" in result.output
+    assert Stanchion(url).queue("mail").settings.paused
