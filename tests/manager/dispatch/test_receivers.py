@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from stanchion.manager.dispatch.delays import Delays
+from stanchion.manager.dispatch.engine import Engine
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.records.outcomes import Commit, Move, Progress, Rollback
 from stanchion.stores.wire.outcomes import Elsewhere
@@ -18,6 +21,18 @@ from tests.manager.dispatch.virtual import now, run, stand_still, until
 
 def delay_of(row: JobRow, scene: Scene) -> float:
     return (row.run_at - scene.store.inner.now()) / SECOND
+
+
+@asynccontextmanager
+async def holding(count: int, room: int, work: float | None) -> AsyncIterator[tuple[Scene, Engine, Process]]:
+    """Give an engine and a process with room that holds `count` jobs, each for `work` seconds."""
+    scene = Scene()
+    scene.store.inner.push(jobs(count))
+    async with scene.engine() as engine:
+        process = Process(room, work=work)
+        process.connect(engine)
+        await until(lambda: len(process.holding) == count)
+        yield scene, engine, process
 
 
 class TestStreams:
@@ -42,12 +57,7 @@ class TestStreams:
 
     def test_jobs_wait_through_a_short_cut(self) -> None:
         async def go() -> None:
-            scene = Scene()
-            scene.store.inner.push(jobs(5))
-            async with scene.engine() as engine:
-                process = Process(10, work=3.0)
-                process.connect(engine)
-                await until(lambda: len(process.holding) == 5)
+            async with holding(5, room=10, work=3.0) as (scene, engine, process):
                 process.cut()
                 await asyncio.sleep(1.0)
                 process.connect(engine)
@@ -59,12 +69,7 @@ class TestStreams:
 
     def test_outcomes_are_sent_again_and_stored_once(self) -> None:
         async def go() -> None:
-            scene = Scene()
-            scene.store.inner.push(jobs(5))
-            async with scene.engine() as engine:
-                process = Process(10, work=1.0)
-                process.connect(engine)
-                await until(lambda: len(process.holding) == 5)
+            async with holding(5, room=10, work=1.0) as (scene, engine, process):
                 held = scene.store.hold_reply(
                     "settle"
                 )  # the outcomes are stored, and the stream is cut before the answer
@@ -124,12 +129,7 @@ class TestStreams:
 class TestEnds:
     def test_without_a_new_stream_jobs_go_back_after_the_grace_by_back_off(self) -> None:
         async def go() -> None:
-            scene = Scene()
-            scene.store.inner.push(jobs(30))
-            async with scene.engine() as engine:
-                process = Process(30, work=None)
-                process.connect(engine)
-                await until(lambda: len(process.holding) == 30)
+            async with holding(30, room=30, work=None) as (scene, engine, process):
                 process.die()
                 begin = now()
                 await until(lambda: scene.states()[QUEUED] == 30)
