@@ -18,7 +18,7 @@ from tests.conformance.tiers import (
     of_the_day,
     one_in,
 )
-from tests.conformance.variants import OF_ONE_SHARD
+from tests.conformance.variants import LEFT_OUT
 
 ONE_IN_A_CLASS = 3
 """Of the cases of a class on a variant of a server, this part runs every day, and at least one."""
@@ -34,8 +34,8 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what is nightly, and leave out what shards refuse and what another night runs."""
-    items[:] = [item for item in items if not _is_of_one_shard(item)]
+    """Mark what is nightly, and leave out what is not for a store and what another night runs."""
+    items[:] = [item for item in items if not _is_left_out(item)]
     of_cases: defaultdict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
     of_classes: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
@@ -79,6 +79,6 @@ def _leave_others(cases: Iterable[pytest.Item], one_in: int) -> None:
             case.add_marker("nightly")
 
 
-def _is_of_one_shard(item: pytest.Item) -> bool:
-    """Tell whether a case is about what is refused in a queue that is divided among shards."""
-    return item.path.stem == "test_sharded" and any(part in item.name for part in OF_ONE_SHARD)
+def _is_left_out(item: pytest.Item) -> bool:
+    """Tell whether a case is not for the store of its module."""
+    return any(part in item.nodeid for part in LEFT_OUT.get(item.path.stem, ()))

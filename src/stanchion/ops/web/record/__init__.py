@@ -1,1 +1,1 @@
-"""What the page keeps in the store: the audit log and bulk work."""
+"""Bulk work, kept in the store."""
