@@ -14,6 +14,7 @@ from tests.worker.conftest import until
 
 from stanchion import Stanchion
 from stanchion.errors import CannotJoin, StoreUnavailable
+from stanchion.stores.sql.engine.migrations import VERSION
 from stanchion.stores.sql.store import SqlStore
 from stanchion.worker import Worker
 
@@ -137,7 +138,7 @@ class TestReplaced:
             with closing(sqlite3.connect(other)) as connection, connection:
                 table = "effects" if what == "other tables" else "stanchion_meta"
                 connection.execute(f"CREATE TABLE {table} (version)")
-                connection.execute(f"INSERT INTO {table} VALUES (3)")
+                connection.execute(f"INSERT INTO {table} VALUES ({VERSION - 1})")
         before = other.read_bytes()
         delete(path)
         os.replace(other, path)
