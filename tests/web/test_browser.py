@@ -101,7 +101,7 @@ def test_a_page_is_fetched_again_in_place(chromium: Browser, served: Served) -> 
         page.evaluate("document.querySelector('tbody').kept = true")
         served.app.queue("webhooks").push({"more": 1}, delay=3600)
         page.evaluate("document.getElementById('main').dispatchEvent(new Event('stale'))")
-        expect(row.locator("td.num").nth(4)).to_have_text(str(before + 1))
+        expect(row.locator("td.num").nth(4)).to_have_text(str(before + 1), timeout=60_000)  # with the next reading
         assert page.evaluate("document.querySelector('tbody').kept")
         assert page.evaluate("document.activeElement.matches('tbody a')")
         assert said == []
@@ -166,8 +166,7 @@ def test_a_form_of_another_site_changes_nothing(chromium: Browser, served: Serve
         csrf = page.locator('input[name="csrf"]').first.get_attribute("value")
         other = served.url.replace("127.0.0.1", "localhost")
         page.goto(other + "/more")
-        page.evaluate(
-            """([url, csrf]) => {
+        submit = """([url, csrf]) => {
                 const form = document.createElement("form");
                 form.method = "post"; form.action = url;
                 for (const [name, value] of [["csrf", csrf], ["note", "evil"]]) {
@@ -175,10 +174,9 @@ def test_a_form_of_another_site_changes_nothing(chromium: Browser, served: Serve
                     field.name = name; field.value = value; form.append(field);
                 }
                 document.body.append(form); form.submit();
-            }""",
-            [served.url + "/pause/victim", csrf],
-        )
-        page.wait_for_timeout(0)
+            }"""
+        with page.expect_navigation():
+            page.evaluate(submit, [served.url + "/pause/victim", csrf])
         page.goto(served.url + "/queues/victim")
     assert not served.app.queue("victim").settings.paused
 
@@ -261,11 +259,10 @@ def test_a_page_that_has_not_changed_is_not_sent_again(chromium: Browser, served
         served.app.queue("calm").push({}, delay=3600)
         page.goto(served.url + "/queues/calm")
         stale = "document.getElementById('main').dispatchEvent(new Event('stale'))"
-        for status in (200, 304):
-            with page.expect_response(lambda one: one.url.endswith("/queues/calm")) as answer:
+        while 304 not in answers[-1:] or len(answers) < 3:  # a reading of the store may come in between
+            with page.expect_response(lambda one: one.url.endswith("/queues/calm")):
                 page.evaluate(stale)
-            assert answer.value.status == status
-        assert answers[0] == 200
+        assert answers[:2] == [200, 200]
         assert said == []
 
 
