@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -121,9 +122,10 @@ def test_bulk_work(site: Site, app: Stanchion) -> None:
 
 
 def finished(site: Site) -> BulkWork:
-    for _ in range(1000):
+    for _ in range(6000):
         (work, _), *_ = site.bulk.all()
         if work.state != "running":
             return work
-        site.runner.step()
+        site.runner.nudge()
+        time.sleep(0.01)
     raise AssertionError("the work does not end")
