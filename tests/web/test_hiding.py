@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +162,24 @@ def test_the_shell_hides_it(url: str, ids: dict[str, str], args: list[str]) -> N
     assert NOTE not in said.output
     if given[0] == "show":
         assert CARD in CliRunner().invoke(cli, ["show", "--url", url, ids["pay"], "--reveal"]).output
+
+
+def test_what_another_process_declares_meanwhile_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that began last is right, also if another one writes between its look and its write."""
+    with closing(Stanchion("memory://")) as app:
+
+        @app.task(name="refund", queue="payments", hide=("iban",))
+        def refund(iban: str) -> None:
+            raise ValueError(iban)
+
+        store = app.context.fresh_store
+        write, others = store.compare_and_set, iter(['[[["other"]],[]]'])
+
+        def late(kind: str, name: str, text: str | None, version: int) -> bool:
+            for other in others:
+                assert write(kind, name, other, version)
+            return write(kind, name, text, version)
+
+        monkeypatch.setattr(store, "compare_and_set", late)
+        app.context.hidden.store(store)
+        assert [value.text for value in store.values("hidden")] == ['[[["iban"]],["iban"]]']

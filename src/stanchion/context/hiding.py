@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final
 
+from stanchion.context.declared_texts import keep
 from stanchion.core.hiding import Hidden
 from stanchion.errors import NotPermitted
 from stanchion.stores.protocol import Store
@@ -37,11 +38,8 @@ class DeclaredHidden:
         if self._stored_in is store:
             return
         with suppress(NotPermitted):  # behind a manager, for a token that only pushes: workers store it
-            known = {value.name: value for value in store.values(KIND, [*self.declared])}
-            for task, hidden in self.declared.items():
-                before, text = known.get(task), json.dumps(hidden, separators=(",", ":"))
-                if before is None or before.text != text:  # another process may write the same meanwhile
-                    store.compare_and_set(KIND, task, text, 0 if before is None else before.version)
+            texts = {task: json.dumps(hidden, separators=(",", ":")) for task, hidden in self.declared.items()}
+            keep(store, KIND, texts)
         self._stored_in = store
 
     def masking(self, task: str | None, payload: Callable[[], Any]) -> Callable[[str], str] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Final, Literal, NamedTuple
 
+from stanchion.context.declared_texts import keep
 from stanchion.stores.protocol import Store
 
 KIND: Final = "pipeline"
@@ -52,12 +53,7 @@ def recorded(store: Store) -> list[PipelineRecord]:
 
 def record(store: Store, pipeline: PipelineRecord) -> None:
     """Store a pipeline, if it differs from what is stored."""
-    while True:
-        known = next(iter(store.values(KIND, [pipeline.name])), None)
-        if known is not None and known.text == pipeline.text:
-            return
-        if store.compare_and_set(KIND, pipeline.name, pipeline.text, 0 if known is None else known.version):
-            return
+    keep(store, KIND, {pipeline.name: pipeline.text})
 
 
 def _stations(text: str) -> tuple[StationRecord, ...]:

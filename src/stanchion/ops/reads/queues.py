@@ -73,7 +73,7 @@ class QueueFigures:
 
 
 def letter_queues(settings: Iterable[QueueSettings]) -> frozenset[str]:
-    """Return the queues that take dead letters of these: nobody need work on them."""
+    """Return the queues that take dead letters of these: they need no worker."""
     return frozenset(one.dead_letter for one in settings if one.dead_letter is not None)
 
 

@@ -17,7 +17,7 @@ _COLUMNS = ("id", "queue", "lane", "state", "priority", "rank", "run_at", "enque
 
 @contextmanager
 def batch_span(context: Context, station: Station, token: str, size: int) -> Iterator[Headers]:
-    """Make the span of a batch, the current one within the block; yield the headers of what it makes anew.
+    """Make the span of a batch, the current one within the block; yield the headers of its new items.
 
     It is linked to the pushes of the first items. Without traces nothing is made, and nothing read.
     """

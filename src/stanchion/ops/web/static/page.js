@@ -5,7 +5,7 @@
   const main = document.getElementById("main");
   const typing = (target) => target.closest("input, select, textarea") !== null;
 
-  /* A page is fetched again, in place, while nobody is in the middle of something on it: when it hears that one of its
+  /* A page is fetched again, in place, while no one is in the middle of something on it: when it hears that one of its
      topics is stale, else every 15 s. A hidden tab closes its stream. */
   const live = document.getElementById("live");
   let paused = false;
