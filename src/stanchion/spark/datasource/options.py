@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
@@ -20,6 +20,7 @@ from stanchion.core.checks import checked_name, checked_priority
 from stanchion.core.codec import Codec
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.jobs.options import checked
+from stanchion.spark.datasource.kept_apps import APPS
 from stanchion.stores.registry import absolute_url, shown_url
 
 Use = Literal["read", "write", "readStream", "writeStream"]
@@ -178,9 +179,9 @@ class Place:
 
     @contextmanager
     def app(self) -> Iterator[Stanchion]:
-        """Open the store within the block."""
+        """Lend an app within the block: the one that this process keeps for calls like this."""
         keys = self.keys or tuple(one for one in os.environ.get(KEYS, "").split(",") if one)
-        with closing(Stanchion(self.url, keys=keys)) as app:
+        with APPS.lend((self.url, keys), lambda: Stanchion(self.url, keys=keys)) as app:
             yield app
 
     def __repr__(self) -> str:
