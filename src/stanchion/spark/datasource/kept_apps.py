@@ -45,11 +45,11 @@ class KeptApps:
     def lend(self, key: object, opened: Callable[[], Stanchion]) -> Iterator[Stanchion]:
         """Lend the app of this key for the block; `opened` makes it if there is none."""
         with self._lock:
-            known = key in self._kept
-            kept = self._kept[key] if known else self._kept.setdefault(key, _Kept(opened()))
+            known = self._kept.get(key)
+            kept = self._kept[key] = known or _Kept(opened())
             kept.users += 1
         try:
-            if known:
+            if known is not None:
                 _ = kept.app.context.fresh_store  # sees queues that were partitioned meanwhile
             yield kept.app
         finally:
