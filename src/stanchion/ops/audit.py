@@ -44,15 +44,18 @@ class Entry(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Which entries: of who did something, of an act; empty: all."""
+    """Which entries: of who did something, of an act, from a time on and before one; empty: all."""
 
     who: str = ""
     act: str = ""
+    since: int = 0
+    until: int = 0
 
     def fits(self, entry: Entry) -> bool:
         """Return whether an entry is wanted. An act is wanted by its first words, too: `set` for `set max_rate`."""
         act = not self.act or entry.act == self.act or entry.act.startswith((f"{self.act} ", f"{self.act}:"))
-        return act and self.who in ("", entry.who)
+        time = entry.at >= self.since and (not self.until or entry.at < self.until)
+        return act and time and self.who in ("", entry.who)
 
 
 class AuditLog:
@@ -97,13 +100,14 @@ class AuditLog:
 
     def walk(self, now: int, wanted: Wanted) -> Iterator[Entry]:
         """Yield all entries that are kept, newest first, reading some at a time."""
+        oldest = max(now - KEPT + 1, wanted.since)
         before: int | None = None
         while True:
             found, before = self.numbered(WALKED, before)
             for _, entry in found:
-                if entry.at > now - KEPT and wanted.fits(entry):
+                if entry.at >= oldest and wanted.fits(entry):
                     yield entry
-            if before is None or (found and found[-1][1].at <= now - KEPT):
+            if before is None or (found and found[-1][1].at < oldest):
                 return
 
     def _purge(self, store: Store, now: int) -> None:

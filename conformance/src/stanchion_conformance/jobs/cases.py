@@ -16,6 +16,7 @@ from stanchion_conformance.jobs.dead_letters import (
 from stanchion_conformance.jobs.encryption import TestEncryption, key, sealed
 from stanchion_conformance.jobs.error_groups import TestErrorGroups
 from stanchion_conformance.jobs.held_keys import TestHeldKeys
+from stanchion_conformance.jobs.hiding import TestHiding
 from stanchion_conformance.jobs.history import TestHistory, TestPurge
 from stanchion_conformance.jobs.holders import TestHolders, TestLeaseOfAHolder, TestListOfHolders
 from stanchion_conformance.jobs.leases import TestFencing, TestLease, TestRepeatedClaim, TestRepeatedOutcome
@@ -69,6 +70,7 @@ __all__ = [
     "TestHandles",
     "TestHeads",
     "TestHeldKeys",
+    "TestHiding",
     "TestHistory",
     "TestHolders",
     "TestJoining",

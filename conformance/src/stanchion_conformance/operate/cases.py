@@ -2,6 +2,7 @@
 
 from stanchion_conformance.operate.adopted import TestAdoptedJobs, TestAdoptedKeys
 from stanchion_conformance.operate.alerts import TestAlerts, TestMonitor, TestReads
+from stanchion_conformance.operate.audit_log import TestAuditLog
 from stanchion_conformance.operate.best_heads import TestBestHeads
 from stanchion_conformance.operate.claim_order import TestOrderOfQueues, three
 from stanchion_conformance.operate.counting import TestCounts, TestFind, TestSizes, TestStats
@@ -45,6 +46,7 @@ __all__ = [
     "TestAdoptedKeys",
     "TestAdopting",
     "TestAlerts",
+    "TestAuditLog",
     "TestAwaiting",
     "TestBestHeads",
     "TestCancel",

@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 from stanchion.ops.cli.console.root import PANELS, cli
-from stanchion.ops.cli.look import alerts, errors, jobs, lanes, queues, semaphores, streams, top, topics, watch, workers
+from stanchion.ops.cli.look import (
+    alerts,
+    audit,
+    errors,
+    jobs,
+    lanes,
+    queues,
+    semaphores,
+    streams,
+    top,
+    topics,
+    watch,
+    workers,
+)
 from stanchion.ops.cli.operate import cron, maintain, push, redrive
 from stanchion.ops.cli.run import archive, demo, manager, manager_status, pipeline, report, web, worker
 from stanchion.ops.cli.store import bench, copy, shards, stores
@@ -11,6 +24,7 @@ from stanchion.ops.cli.store import bench, copy, shards, stores
 __all__ = [
     "alerts",
     "archive",
+    "audit",
     "bench",
     "cli",
     "copy",

@@ -64,7 +64,7 @@ class JobFilter:
             refuse_unknown([known["band"]], [band.name for band in BANDS], "band")
         for name in ("since", "until"):
             if known[name]:
-                _time(known[name], 0)
+                time_of(known[name], 0)
         try:
             chosen = tuple(dict.fromkeys(JobState(state) for state in states if state))
         except ValueError:
@@ -114,8 +114,8 @@ class JobFilter:
             state=self.states or None,
             task=self.task or None,
             tenant=self.tenant or None,
-            since=_time(self.since, now) if self.since else None,
-            until=_time(self.until, now) if self.until else None,
+            since=time_of(self.since, now) if self.since else None,
+            until=time_of(self.until, now) if self.until else None,
             flow=self.flow or None,
             text=self.text or None,
         )
@@ -130,7 +130,8 @@ def _priorities(name: str) -> list[Condition]:
     return [*found, Condition("priority", "<", BANDS[place - 1].least)] if place else found
 
 
-def _time(text: str, now: int) -> datetime:
+def time_of(text: str, now: int) -> datetime:
+    """Return the time of a span before now, or of a text in ISO 8601, in UTC without a zone. Raises InvalidInput."""
     if text in SPANS:
         return moment(now - SPANS[text] * SECOND)
     try:

@@ -140,6 +140,8 @@ def set_(
 ) -> None:
     """Change limits for all processes: stanchion alerts set interactive.max_age=30s queue.mail.max_age=5m"""
     wanted = {name: None if text == "none" else _limit(name, text) for name, text in pairs(changes, "a limit").items()}
+    Thresholds().changed({name: limit for name, limit in wanted.items() if limit is not None})
+    session.audit("set limits", "alerts", note=" ".join(changes))
     found = store_limits(session.app.context, wanted)
     told = " ".join(f"{name}={value:g}" for name, value in sorted(found.items()))
     session.out.done(f"changed: {told or 'none'}", found)

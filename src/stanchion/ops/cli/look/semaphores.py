@@ -93,11 +93,12 @@ def resize(
     new: Annotated[bool, typer.Option("--new", help="Create it if it does not exist.")] = False,
 ) -> None:
     """Change a semaphore's capacity. More wakes jobs at once; with less, jobs that hold a slot finish."""
+    semaphore, checked = session.app.semaphore(name) if new else _known(session, name), checked_capacity(capacity)
     session.audit("resize semaphore", name, note=f"→ {capacity}")
     if new:
-        session.app.store.set_semaphore(session.app.semaphore(name).name, checked_capacity(capacity))
+        session.app.store.set_semaphore(semaphore.name, checked)
     else:
-        _known(session, name).resize(capacity)
+        semaphore.resize(checked)
     session.out.done(f"{name}: capacity {capacity:,}", {"name": name, "capacity": capacity})
 
 

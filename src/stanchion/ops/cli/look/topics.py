@@ -73,15 +73,19 @@ def subscribe(
     since: Since = None,
 ) -> None:
     """Subscribe to a topic: a queue gets each event that is pushed from now on, as a plain payload."""
-    its = session.app.topic(topic)
-    one = its.subscribe(name, queue=queue, filter=_filter(wanted), since=_since(session, since))
+    its, conditions, begin = session.app.topic(topic), _filter(wanted), _since(session, since)
+    session.audit("subscribe", topic, note=_note(name, queue and f"in {queue}", wanted, since and f"since {since}"))
+    one = its.subscribe(name, queue=queue, filter=conditions, since=begin)
     session.out.done(f"{topic}: {name} gets its events in {one.queue.name}", _subscription(one))
 
 
 @command(topics_cli, "catch-up")
 def catch_up(session: Session, topic: Topic, name: Name, since: Since = None) -> None:
     """Bring past events to a subscription: those of which another one still has a job. None is brought twice."""
-    events = session.app.topic(topic).catch_up(name, _since(session, since) or "all")
+    its, begin = session.app.topic(topic), _since(session, since) or "all"
+    its.subscription(name)
+    session.audit("catch up", topic, note=_note(name, since and f"since {since}"))
+    events = its.catch_up(name, begin)
     session.out.done(f"{topic}: {events:,} past events for {name}", {"topic": topic, "name": name, "events": events})
 
 
@@ -93,9 +97,16 @@ def unsubscribe(
     delete: Annotated[bool, typer.Option("--delete", help="Delete its queue, too, with its jobs and history.")] = False,
 ) -> None:
     """Remove a subscription. Its queue and jobs stay, unless --delete removes them."""
-    session.app.topic(topic).subscription(name)
-    session.app.topic(topic).unsubscribe(name, delete=delete)
+    its = session.app.topic(topic)
+    its.subscription(name)
+    session.audit("unsubscribe", topic, note=_note(name, "with its queue" if delete else None))
+    its.unsubscribe(name, delete=delete)
     session.out.done(f"{topic}: {name} gets no more events", {"topic": topic, "name": name, "deleted": delete})
+
+
+def _note(*parts: str | None) -> str:
+    """Return the note of an entry of the audit log: the subscription, and what was given with it."""
+    return " ".join(part for part in parts if part)
 
 
 def _since(session: Session, text: str | None) -> AnySince | None:

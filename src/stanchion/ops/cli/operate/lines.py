@@ -25,10 +25,13 @@ def push_lines(session: Session, target: Target, file: str) -> Exit:
     out, began = session.out, monotonic()
     stored = duplicates = last = 0
     codec = session.app.context.codec
+    note = f"{target.task} " * bool(target.task) + f"from {file}"
     with opened(file) as (stream, size), out.progress(of_bytes=True) as progress:
         bar = progress.add_task("pushing", total=size, note="")
         try:
             for items, end, taken in _batches(stream, target, codec):
+                if not last:
+                    session.audit("push", target.place, note=note)
                 made = target.push(items)
                 stored, last = stored + len(made), end
                 duplicates += sum(job.duplicate for job in made)
@@ -39,6 +42,8 @@ def push_lines(session: Session, target: Target, file: str) -> Exit:
             raise
     seconds = monotonic() - began
     new = stored - duplicates
+    if stored:
+        session.audit("push: finished", target.place, new, note)
     also = f", {duplicates:,} duplicates" if duplicates else ""
     out.done(
         f"pushed {new:,} {'job' if new == 1 else 'jobs'}{also} in {duration(seconds)} "

@@ -150,16 +150,20 @@ def _pushed(
     if task:
         if payload is not None:
             raise InvalidInput("a task takes --arg and --kwarg, not a payload")
-        return Calls.of(session.app, task, queue, options).push_call(
-            [loose_value(value) for value in args],
-            {name: loose_value(value) for name, value in pairs(kwargs, "--kwarg").items()},
-        )
+        calls = Calls.of(session.app, task, queue, options)
+        positional = [loose_value(value) for value in args]
+        named = {name: loose_value(value) for name, value in pairs(kwargs, "--kwarg").items()}
+        calls.check(positional, named)
+        session.audit("push", calls.place, 1, task)
+        return calls.push_call(positional, named)
     if args or kwargs:
         raise InvalidInput("--arg and --kwarg are for a task: name it with --task")
     if payload is None:
         raise InvalidInput("nothing to push: give a JSON payload, --task NAME, or --file FILE (`-` for stdin)")
     queued = Payloads.of(session.app, queue, options)
-    return queued.push([queued.item(json_value(payload, "the payload", SHELL_QUOTES))])[0]
+    item = queued.item(json_value(payload, "the payload", SHELL_QUOTES))
+    session.audit("push", queued.place, 1)
+    return queued.push([item])[0]
 
 
 def _report(session: Session, made: Job | JobHandle) -> None:

@@ -16,7 +16,10 @@ from stanchion.tasks.task import Task
 
 
 class Target(Protocol):
-    """Takes jobs in batches."""
+    """Takes jobs in batches. `place`: their queue; `task`: what they call, empty for bare payloads."""
+
+    place: str
+    task: str
 
     def item(self, value: Any) -> Any:
         """Return the item to push for a JSON value. Raises InvalidInput for a wrong value."""
@@ -30,6 +33,7 @@ class Payloads:
 
     def __init__(self, queue: Queue, options: PushOptions) -> None:
         self._queue, self._options = queue, options
+        self.place, self.task = queue.name, ""
 
     @classmethod
     def of(cls, app: Stanchion, queue: str | None, options: PushOptions) -> Self:
@@ -50,25 +54,26 @@ class Payloads:
 class Calls:
     """Calls of a task; checked against its function if the app is given."""
 
-    def __init__(self, enqueuer: Enqueuer[...], task: Task[..., Any] | None) -> None:
+    def __init__(self, enqueuer: Enqueuer[...], task: Task[..., Any] | None, place: str) -> None:
         self._enqueuer, self._task = enqueuer, task
+        self.place, self.task = place, enqueuer.task_name
 
     @classmethod
     def of(cls, app: Stanchion, name: str, queue: str | None, options: PushOptions) -> Self:
         """Return the target for what was typed."""
         task = cast("Task[..., Any]", app.context.registry.task_named(name)) if app.tasks else None
-        if task is None and queue is None:
+        place = queue or (None if task is None else task.queue)
+        if place is None:
             raise InvalidInput("which queue? name it, or give --app module:app, whose task has one")
-        placed = cast(EnqueueOptions, {**options, **({"queue": queue} if queue else {})})
-        return cls(app.using(name, **placed), task)
+        return cls(app.using(name, **cast(EnqueueOptions, {**options, "queue": place})), task, place)
 
     def item(self, value: Any) -> tuple[Any, ...] | dict[str, Any]:
         """Return an array as positional arguments, an object as keyword arguments."""
         if isinstance(value, list):
-            self._check(value, {})
+            self.check(value, {})
             return tuple(value)
         if isinstance(value, dict):
-            self._check([], value)
+            self.check([], value)
             return value
         raise InvalidInput("a call is an array of arguments or an object of keyword arguments")
 
@@ -78,9 +83,9 @@ class Calls:
 
     def push_call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JobHandle:
         """Store one call."""
-        self._check(list(args), dict(kwargs))
         return self._enqueuer.enqueue(*args, **kwargs)
 
-    def _check(self, args: list[Any], kwargs: dict[str, Any]) -> None:
+    def check(self, args: list[Any], kwargs: dict[str, Any]) -> None:
+        """Raise InvalidInput for arguments that the function does not take."""
         if self._task is not None and (misfit := self._task.fits(args, kwargs)):
             raise InvalidInput(f"the arguments don't fit {self._task.name}{self._task.signature}: {misfit}")

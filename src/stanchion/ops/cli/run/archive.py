@@ -41,21 +41,25 @@ def archive(
     """
     if engine not in (None, "spark", "local"):
         raise InvalidInput(f"--engine must be spark or local, not {engine!r}")
+    seconds, subject = duration(older_than, "--older-than"), ", ".join(queue or ()) or "all queues"
     from stanchion.spark import archive as run
 
     out = session.out
+    session.audit("archive", subject, note=f"older than {older_than} to {folder}{', kept here too' if keep else ''}")
     with out.progress() as progress:
         bar = progress.add_task("archived", total=None, note="")
         done = run(
             session.app,
             folder,
             queues=queue or (),
-            older_than=duration(older_than, "--older-than"),
+            older_than=seconds,
             keep=keep,
             compact=compact,
             engine=cast('Literal["local", "spark"] | None', engine),
             watch=lambda count: progress.update(bar, completed=count),
         )
+    if done.archived or done.purged:
+        session.audit("archive: finished", subject, done.archived, f"{done.purged:,} purged from the store")
     out.done(_summary(done, keep=keep), asdict(done))
     return Exit.OK
 
@@ -83,7 +87,9 @@ def replay_archived(
         raise InvalidInput("which jobs? select them in Spark SQL: --where \"state = 'dead' and task = 'mail'\"")
     from stanchion.spark import replay
 
-    out = session.out
+    out, subject = session.out, f"archived in {folder}: {where}"
+    if not dry_run:
+        session.audit("replay", subject, note=f"to {to}" if to else "")
     with out.progress() as progress:
         bar = progress.add_task("copied", total=None, note="")
         done = replay(
@@ -96,6 +102,8 @@ def replay_archived(
             write_id=write_id,
             watch=lambda count: progress.update(bar, completed=count),
         )
+    if done.enqueued and not dry_run:
+        session.audit("replay: finished", subject, done.matched)
     out.done(_replayed(done, dry_run=dry_run), asdict(done))
     return Exit.OK if done.matched else Exit.FAILED
 

@@ -76,6 +76,8 @@ def copy(
     with _opened(source, "the source", exists=True) as src, _opened(destination, "the destination") as dst:
         # In rounds: a job that dies in the source meanwhile may make one more queue there, for dead letters.
         while found := [name for name in names or _names(src) if name not in {one.queue for one in copied}]:
+            session.audit("copy", ", ".join(found), note=f"to {shown_url(destination)}", store=src)
+            session.audit("copy", ", ".join(found), note=f"from {shown_url(source)}", store=dst)
             copied += _move(out, src, dst, found, history=history, resume=not leave_paused, **times)
     if not copied:
         out.say("no queues to copy")

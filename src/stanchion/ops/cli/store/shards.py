@@ -103,13 +103,18 @@ def split(
 @command(shards_cli, "resume")
 def resume(session: Session, wait: Wait = "60s", settle: Settle = f"{SETTLE:g}s", at_once: AtOnce = AT_ONCE) -> Exit:
     """Go on with the moves on record: after an interruption, or for partitions that had to wait."""
-    return _run(session, Plans(session.app.store), _options(wait, settle, at_once))
+    plans, options = Plans(session.app.store), _options(wait, settle, at_once)
+    if plans.over.chart().moving:
+        session.audit("resume moves", "shards")
+    return _run(session, plans, options)
 
 
 @command(shards_cli, "abandon")
 def abandon(session: Session) -> Exit:
     """Take moves that have not begun off the record; `resume` finishes those that have."""
-    gone = Plans(session.app.store).abandon()
+    plans = Plans(session.app.store)
+    session.audit("abandon moves", "shards")
+    gone = plans.abandon()
     session.out.done(f"{gone} planned moves abandoned", {"abandoned": gone})
     return Exit.OK if gone else Exit.FAILED
 
@@ -122,6 +127,7 @@ def _put(
         would = [Moved(name, chart.of(name), to, live[name]) for name in partitions if chart.of(name) != to]
         _show(session.out, would, "would move")
         return Exit.OK
+    session.audit("move partitions", ", ".join(partitions), note=f"→ {to}")
     plans.put(partitions, to)
     return _run(session, plans, options)
 

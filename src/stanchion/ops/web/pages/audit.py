@@ -12,9 +12,11 @@ from starlette.responses import Response, StreamingResponse
 
 from stanchion.core.times import iso, moment
 from stanchion.errors import InvalidInput
-from stanchion.ops.audit import KEPT, WALKED, Entry, Wanted
+from stanchion.ops.audit import KEPT, WALKED, Entry
+from stanchion.ops.reads.audit import AuditFilter
+from stanchion.ops.reads.filters import SPANS
 from stanchion.ops.web.visit import Visit
-from stanchion.ops.words import plural
+from stanchion.ops.words import SPAN_NAMES, plural
 
 SHOWN: Final = 100
 
@@ -25,7 +27,8 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 def log(visit: Visit) -> Response:
     """Show who did what, newest first."""
-    before, wanted = visit.asked("before"), _wanted(visit)
+    before, given = visit.asked("before"), _given(visit)
+    wanted = given.wanted(visit.now)
     if before and not (before.isdecimal() and len(before) < 9):
         raise InvalidInput("before is the number of a part of the log")
     filtered = any(wanted)
@@ -36,7 +39,14 @@ def log(visit: Visit) -> Response:
     if filtered:
         headline = f"{plural(len(entries), 'act')} of the {plural(len(found), 'newest one', 'newest ones')}"
     return visit.page(
-        "audit.html", "Audit", headline=headline, entries=entries, older=older, wanted=wanted, filtered=filtered
+        "audit.html",
+        "Audit",
+        headline=headline,
+        entries=entries,
+        older=older,
+        given=given,
+        filtered=filtered,
+        spans=[(name, SPAN_NAMES[name]) for name in SPANS],
     )
 
 
@@ -52,12 +62,12 @@ def as_lines(visit: Visit) -> Response:
     return _file(lines, "application/jsonl", "audit.jsonl")
 
 
-def _wanted(visit: Visit) -> Wanted:
-    return Wanted(visit.asked("who").strip(), visit.asked("act").strip())
+def _given(visit: Visit) -> AuditFilter:
+    return AuditFilter.of(visit.request.query_params)
 
 
 def _entries(visit: Visit) -> Iterator[Entry]:
-    return visit.site.audit.walk(visit.now, _wanted(visit))
+    return visit.site.audit.walk(visit.now, _given(visit).wanted(visit.now))
 
 
 def _row(entry: Entry) -> dict[str, object]:

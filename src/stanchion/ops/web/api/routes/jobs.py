@@ -23,14 +23,19 @@ from stanchion.stores.records.query import Query
 
 def filter_of(given: Mapping[str, Any], at: str | None = None) -> JobFilter:
     """Return the filter of a request. `at`: where it is in the body; None: in the URL. Raises Problem, InvalidInput."""
+    refuse_wrong_times(given, at)
+    names = {name: value for name, value in given.items() if name in FILTER and name != "state"}
+    return JobFilter.of(names, given.get("state", ()))
+
+
+def refuse_wrong_times(given: Mapping[str, Any], at: str | None = None) -> None:
+    """Raise Problem where `since` or `until` is no time. `at`: where they are in the body; None: in the URL."""
     for name in ("since", "until"):
         try:
             JobFilter.of({name: given.get(name, "")})
         except InvalidInput as error:
             place = {"parameter": name} if at is None else {"pointer": f"{at}/{name}"}
             raise Problem("invalid", f"{name}: {error}", [Wrong(str(error), **place)]) from None
-    names = {name: value for name, value in given.items() if name in FILTER and name != "state"}
-    return JobFilter.of(names, given.get("state", ()))
 
 
 def listed(call: Call) -> Answer:

@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from stanchion.core.times import iso, micros
-from stanchion.ops.audit import CHUNK, KEPT, WALKED, Entry, Wanted
+from stanchion.ops.audit import CHUNK, KEPT, WALKED, Entry
+from stanchion.ops.reads.audit import AuditFilter
 from stanchion.ops.reads.errors import Group, read_errors
 from stanchion.ops.reads.filters import SPANS
 from stanchion.ops.reads.track import HOUR, STEP, Track
@@ -15,7 +16,7 @@ from stanchion.ops.web.acts import on_it
 from stanchion.ops.web.api.operation import Answer, Call, Operation, time_text
 from stanchion.ops.web.api.paging import limit_of, named_page, page, scope_of
 from stanchion.ops.web.api.problems import Problem, Wrong
-from stanchion.ops.web.api.routes.jobs import filter_of
+from stanchion.ops.web.api.routes.jobs import filter_of, refuse_wrong_times
 from stanchion.ops.web.api.schemas.filters import FILTER, PAGING
 from stanchion.ops.web.api.schemas.kinds import choice, name, text, whole
 from stanchion.ops.web.api.shapes import masked
@@ -141,11 +142,12 @@ def audit(call: Call) -> Answer:
     if cursor := call.query.get("after"):
         older, after = call.shared.cursors.read(scope, cursor)
     found: list[tuple[int, Entry]] = []
-    wanted = Wanted(call.query.get("who", ""), call.query.get("act", ""))
+    refuse_wrong_times(call.query)
+    wanted = AuditFilter.of(call.query).wanted(visit.now)
     while True:
         numbered, older = visit.site.audit.numbered(WALKED if any(wanted) else limit, older)
         found += [one for one in numbered if wanted.fits(one[1])]
-        if older is None or len(found) > limit + CHUNK:
+        if older is None or len(found) > limit + CHUNK or (numbered and numbered[-1][1].at < wanted.since):
             break
     ids = [entry.id for _, entry in found]
     rest = found[ids.index(after) + 1 :] if after in ids else found
@@ -178,6 +180,8 @@ OPERATIONS = [
                      "queue": name("Of this queue.")}),
     Operation("GET", "/audit", "listAudit", "watch", "List who did what.", "AuditPage", audit,
               query={"who": text("Who did it.", maxLength=200),
-                     "act": text("What was done, such as pause, or set for all settings.", maxLength=100), **PAGING},
+                     "act": text("What was done, such as pause, or set for all settings.", maxLength=100),
+                     "since": text("Done from then on: 1h, 24h, 7d, 30d, or a time in ISO 8601.", maxLength=40),
+                     "until": text("Done before then.", maxLength=40), **PAGING},
               problems=("foreign-cursor",)),
 ]  # fmt: skip
