@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from typer.testing import CliRunner
 
 from stanchion import Stanchion
+from stanchion.core.times import iso, moment
 from stanchion.ops import audit
 from stanchion.ops.audit import KEPT, Entry, Wanted
 from stanchion.ops.cli import cli
@@ -58,6 +60,20 @@ def test_the_page_filters(filled: Site) -> None:
     assert ">q1<" not in text
     assert 'href="/audit.csv?who=ana&amp;act=pause"' in text
     assert "No act fits." in Browser(filled).get("/audit?who=eve").text
+
+
+def test_entries_are_found_by_time(filled: Site) -> None:
+    browser = Browser(filled)
+    middle = next(entry.at for entry in filled.audit.walk(filled.store.now(), Wanted()) if entry.number == 100)
+    at = quote(str(iso(moment(middle))))
+    assert "50 acts of the" in browser.get(f"/audit?since={at}").text
+    assert "100 acts of the" in browser.get(f"/audit?until={at}").text
+    (newest,) = browser.get(f"/api/v1/audit?who=ana&limit=1&until={at}").json()["items"]
+    assert newest["subject"] == "q98"
+    late = browser.get(f"/api/v1/audit?limit=100&since={at}").json()
+    assert (len(late["items"]), late["next"]) == (50, None)
+    assert browser.get("/audit?since=never").status_code == 400
+    assert browser.get("/api/v1/audit?until=never").json()["errors"][0]["parameter"] == "until"
 
 
 def test_it_is_a_table_without_formulas(filled: Site) -> None:
