@@ -36,7 +36,7 @@ MODEL = frozenset(
         *("TestExpiryAtTheDoor", "TestNonsense", "TestWhatWasTakenForSomethingElse", "TestUnknownOptions"),
         *("TestNoMembersOfAFlow", "TestDelayOfTheTask", "TestUnknownWork", "TestCancelledAwaits"),
         *("TestCheckpointsOfTasks", "TestFiguresOfPartitions", "TestOperatingPartitions", "TestCopyingPartitions"),
-        *("TestWorkingOnPartitions", "TestDeathsInAResize"),
+        *("TestWorkingOnPartitions", "TestDeathsInAResize", "TestHiding"),
     )
 )
 """What these try is the model; the verbs that it calls are tried by other cases. So memory will do."""
