@@ -26,8 +26,22 @@ def new_ids(count: int) -> list[str]:
     further one adds one, even if the clock is set back. The clock only orders the ids of one process;
     the store's clock decides what is due.
     """
+    return [f"{head}{number:012x}" for head, low, some in id_spans(count) for number in range(low, low + some)]
+
+
+def id_spans(count: int) -> list[tuple[str, int, int]]:
+    """Return `count` ids as `new_ids` does, in spans: all but the last group, the number in the last one, how many.
+
+    Each further id of a span adds one to that number, which has twelve hexadecimal digits.
+    """
     first = _first_of(count)
-    return _texts(first, first + count)
+    end, spans = first + count, []
+    while first < end:
+        shared, low = first >> 48, first & _LAST_GROUP
+        stop = min(end, (shared + 1) << 48)
+        spans.append((_head(shared), low, stop - first))
+        first = stop
+    return spans
 
 
 def new_id() -> str:
@@ -65,18 +79,6 @@ def _in_forked_child() -> None:
 
 
 os.register_at_fork(after_in_child=_in_forked_child)
-
-
-def _texts(first: int, end: int) -> list[str]:
-    """Return the numbers from `first` up to `end` as ids; consecutive ones share all but the last group."""
-    texts: list[str] = []
-    while first < end:
-        shared, low = first >> 48, first & _LAST_GROUP
-        stop = min(end, (shared + 1) << 48)
-        head = _head(shared)
-        texts += [f"{head}{number:012x}" for number in range(low, low + stop - first)]
-        first = stop
-    return texts
 
 
 def _head(shared: int) -> str:

@@ -14,11 +14,12 @@ from stanchion.partitions.listener import LogicalListener
 from stanchion.partitions.placing import Placing
 from stanchion.partitions.reading import Reading
 from stanchion.partitions.settings import PARTITIONED, PartitionSettings
-from stanchion.stores.protocol import BehindManagers, Listener, Store, Transactions
+from stanchion.stores.protocol import BehindManagers, Listener, PreparedJobs, Store, Transactions
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.flows import FlowChange
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed
 from stanchion.stores.records.outcomes import Outcome
+from stanchion.stores.records.prepared import PlainColumns, Prepared
 from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, Stat
 from stanchion.stores.records.staging import Publication
@@ -114,6 +115,20 @@ class PartitionedStore:
     def publish(self, publication: Publication) -> bool:
         try:
             return self.within.publish(self._placing.publication(publication))
+        except DuplicateKey as error:
+            raise _logical(error) from None
+
+    def prepare(self, columns: PlainColumns) -> list[Prepared] | None:
+        if len(self.partitions_of(columns.queue)) > 1:
+            return None
+        return cast("PreparedJobs", self.within).prepare(columns)
+
+    def stage_prepared(self, write: str, attempt: str, prepared: Sequence[Prepared]) -> None:
+        cast("PreparedJobs", self.within).stage_prepared(write, attempt, prepared)
+
+    def publish_prepared(self, publication: Publication, prepared: Sequence[Prepared]) -> bool:
+        try:
+            return cast("PreparedJobs", self.within).publish_prepared(self._placing.publication(publication), prepared)
         except DuplicateKey as error:
             raise _logical(error) from None
 

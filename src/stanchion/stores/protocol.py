@@ -17,6 +17,7 @@ from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRef, JobRow, JobState, NewJob, Pushed, Redriven
 from stanchion.stores.records.managers import ManagerStatus
 from stanchion.stores.records.outcomes import Outcome
+from stanchion.stores.records.prepared import PlainColumns, Prepared
 from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
 from stanchion.stores.records.staging import Publication
@@ -346,6 +347,27 @@ class ArrowReads(Protocol):
         State and priority are as callers see them; times are microseconds, numbers of any width. A column that these
         jobs do not have is null. Limit and order are ignored, but jobs of a token are sorted by id.
         """
+
+
+class PreparedJobs(Protocol):
+    """Optional port of a store whose capabilities say `prepared_jobs`.
+
+    Preparing is the costly part of storing plain jobs, and needs no database: it is done where they come from, a batch
+    at a time. They are then staged or published as they are, without a look at each. All the rest of a publication
+    is as with `publish`.
+    """
+
+    def prepare(self, columns: PlainColumns) -> list[Prepared] | None:
+        """Return jobs in the form in which the store keeps them; None if it takes jobs of this queue only one by one.
+
+        Their ids must be new. Each part has about a megabyte, unless a single job has more.
+        """
+
+    def stage_prepared(self, write: str, attempt: str, prepared: Sequence[Prepared]) -> None:
+        """Store prepared jobs under a write and an attempt, as `stage` does."""
+
+    def publish_prepared(self, publication: Publication, prepared: Sequence[Prepared]) -> bool:
+        """Publish as `publish` does, and store these jobs, which were not staged, in the same step."""
 
 
 def pages(store: Store, query: Query) -> Iterator[list[Any]]:

@@ -10,9 +10,11 @@ from stanchion.errors import LeasesLost, StreamTaken
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Outcome
+from stanchion.stores.records.prepared import Prepared
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.streams.acknowledge import acknowledge
 from stanchion.streams.poison import LONGEST
+from stanchion.streams.publishing import publish
 from stanchion.streams.rereading import finished_rows, keeps_history
 from stanchion.streams.state import (
     Part,
@@ -111,13 +113,20 @@ class SinkBatch:
         return settle(self.store, list(outcomes))
 
     def publish(
-        self, attempts: Sequence[tuple[str, int]], settled: int = 0, *, write: str = "", stateless: bool = False
+        self,
+        attempts: Sequence[tuple[str, int]],
+        settled: int = 0,
+        *,
+        write: str = "",
+        stateless: bool = False,
+        carried: Sequence[Prepared] = (),
     ) -> None:
         """Store what was staged, commit the jobs of the batch and acknowledge it, in one step; idempotent.
 
         `settled`: the number of jobs of the batch that this run has settled otherwise. `write`: the name under which
         the jobs were staged, if not the batch's. Unless the query is `stateless`, it may need the jobs again: if the
-        queue does not keep them in history, they stay reserved until the driver's log has the batch.
+        queue does not keep them in history, they stay reserved until the driver's log has the batch. `carried`: further
+        jobs, which were not staged.
 
         Raises LeasesLost if jobs are missing, as results computed from them must not be stored twice; StagedJobsLost;
         StreamTaken.
@@ -132,7 +141,7 @@ class SinkBatch:
             left = len(reserved_ids(self.store, queue, self.token))
             if left != expected:
                 raise LeasesLost(queue, expected, left)
-            self.publish_ahead(attempts, write)
+            self.publish_ahead(attempts, write, carried)
             return
         publication = Publication(
             write,
@@ -140,13 +149,15 @@ class SinkBatch:
             value=self.state.acknowledged(self.size, 0 if stateless else expected).change(self.name),
             finish=Finish(queue, self.token, expected) if expected else None,
         )
-        if not self.store.publish(publication):
+        if not publish(self.store, publication, carried):
             self._check_acknowledged()
 
     def _can_be_read_again(self) -> bool:
         return not self.store.capabilities.atomic_batches or keeps_history(self.store, self.state.queue)
 
-    def publish_ahead(self, attempts: Sequence[tuple[str, int]], write: str = "") -> Self:
+    def publish_ahead(
+        self, attempts: Sequence[tuple[str, int]], write: str = "", carried: Sequence[Prepared] = ()
+    ) -> Self:
         """Store what was staged, once per batch, while its jobs stay reserved; return the updated batch.
 
         Raises StagedJobsLost; StreamTaken if another driver has taken over, or the batch is finished.
@@ -157,7 +168,7 @@ class SinkBatch:
             self.store.publish(Publication(write, value=replace(self.state, version=0).change(self.name)))
             return self
         ahead = replace(self.state, published=self.seq)
-        if not self.store.publish(Publication(write, tuple(attempts), value=ahead.change(self.name))):
+        if not publish(self.store, Publication(write, tuple(attempts), value=ahead.change(self.name)), carried):
             found = load(self.store, self.name)
             if found is None or found.text != ahead.text:
                 raise StreamTaken(self.name)

@@ -88,6 +88,11 @@ def _check_column(name: str, kind: DataType) -> None:
         )
 
 
+def known_columns(batch: pa.RecordBatch) -> list[str]:
+    """Return the names of the columns that jobs are made from."""
+    return [name for name in batch.schema.names if name in _KNOWN]
+
+
 @dataclass(frozen=True)
 class JobMaker:
     """Creates jobs from rows.
@@ -102,9 +107,9 @@ class JobMaker:
 
     def jobs(self, context: Context, batch: pa.RecordBatch) -> list[NewJob]:
         """Return the jobs of a batch, with their lanes. InvalidInput names the wrong column."""
-        columns = {name: _values(name, batch.column(n)) for n, name in enumerate(batch.schema.names) if name in _KNOWN}
+        columns = {name: _values(name, batch.column(name)) for name in known_columns(batch)}
         rows = batch.num_rows
-        queues = list(map(self._queue, columns["queue"])) if "queue" in columns else [self._queue(None)] * rows
+        queues = list(map(self.queue_of, columns["queue"])) if "queue" in columns else [self.queue_of(None)] * rows
         tasks = list(map(self._task, columns["task"])) if "task" in columns else [self._task(None)] * rows
         fields: dict[str, Iterable[Any]] = {
             "id": new_ids(rows),
@@ -115,9 +120,9 @@ class JobMaker:
         }
         for name in _ONE_BY_ONE:
             if name in columns:
-                fields[name] = _checked_values(name, columns[name], self._fixed(name), context.codec)
+                fields[name] = _checked_values(name, columns[name], self.fixed(name), context.codec)
             elif name in self.defaults:
-                fields[name] = repeat(self._fixed(name))
+                fields[name] = repeat(self.fixed(name))
         if not {*columns, *self.defaults}.isdisjoint(_OF_LIMITS):
             fields["limits"] = self._limits(columns, queues, tasks)
         whole = (fields[name] if name in fields else repeat(default) for name, default in _DEFAULTS.items())
@@ -125,7 +130,8 @@ class JobMaker:
         make_ready(context, made)
         return made
 
-    def _queue(self, given: str | None) -> str:
+    def queue_of(self, given: str | None) -> str:
+        """Return the queue of a row that names this one, or none."""
         queue = given or self.queue
         if queue is None:
             raise InvalidInput("the column queue is null in a row; fill it, or give the option queue for such rows")
@@ -135,16 +141,19 @@ class JobMaker:
         task = given or self.task
         return None if task is None else _name(task, "the column task")
 
-    def _fixed(self, name: str) -> Any:
-        return _one(name, self.defaults[name]) if name in self.defaults else NewJob._field_defaults[name]
+    def fixed(self, name: str) -> Any:
+        """Return the field of jobs whose rows have no value of their own."""
+        return checked_option(name, self.defaults[name]) if name in self.defaults else NewJob._field_defaults[name]
 
     def _times(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, Iterable[Any]]:
         """Return when the jobs are due; values of a row override the defaults."""
-        fixed = {name: _one(name, self.defaults[name]) for name in ("run_at", "delay") if name in self.defaults}
+        fixed = {
+            name: checked_option(name, self.defaults[name]) for name in ("run_at", "delay") if name in self.defaults
+        }
         present = [name for name in ("run_at", "delay") if name in columns]
         if not present:
             return {name: repeat(value) for name, value in fixed.items()}
-        delays = [None if one is None else _one("delay", one) for one in columns.get("delay", ())]
+        delays = [None if one is None else checked_option("delay", one) for one in columns.get("delay", ())]
         moments = columns.get("run_at", ())
         if delays and moments and any(a is not None and b is not None for a, b in zip(moments, delays, strict=True)):
             raise InvalidInput("a row has values in both columns run_at and delay; one of them must be null")
@@ -182,7 +191,7 @@ def _name(value: str, what: str) -> str:
 
 
 @lru_cache(maxsize=_MANY)
-def _one(name: str, value: Any) -> Any:
+def checked_option(name: str, value: Any) -> Any:
     """Return the field of a job for the value of an option."""
     return checked({name: value}, _PLAIN)[name]
 
@@ -191,7 +200,7 @@ def _checked_values(name: str, values: Sequence[Any], default: Any, codec: Codec
     if name == "headers":
         return [default if one is None else checked({name: one}, codec).get(name) for one in values]
     try:
-        return [default if one is None else _one(name, one) for one in values]
+        return [default if one is None else checked_option(name, one) for one in values]
     except InvalidInput as error:
         raise InvalidInput(f"a row can't be a job: {error}") from None
 
@@ -220,8 +229,8 @@ def _not_json(constant: str) -> Any:
 _decode = decoder(parse_constant=_not_json)
 
 
-_compact = re.compile(r'(?:[^\s"\\]++|"[^"\\]*+")*+').fullmatch
-"""Matches compact JSON without escapes, which an encoder would write unchanged."""
+_compact = re.compile(r'(?:[^\s"\\]++|"(?:[^"\\]++|\\["\\bfnrt])*+")*+').fullmatch
+"""Matches compact JSON, without escapes that an encoder would write in another way."""
 
 
 _inexact = re.compile(r"\d[\d.]{16}").search

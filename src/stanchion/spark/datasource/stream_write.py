@@ -23,16 +23,19 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from stanchion.app import Stanchion
 from stanchion.errors import InvalidInput, StanchionError, StreamTaken
-from stanchion.jobs.batches import batches, portions
+from stanchion.spark.datasource.columns import plain_columns
 from stanchion.spark.datasource.errors import without_traceback
 from stanchion.spark.datasource.new_jobs import JobMaker
 from stanchion.spark.datasource.options import Place, checked_options, job_defaults, place_of
 from stanchion.spark.datasource.runs import has_state, this_batch, this_run
 from stanchion.spark.datasource.stream_rows import ERROR, Mode, SinkColumns, checked_sink
+from stanchion.spark.datasource.task_stage import TaskStage
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Move, Outcome, Rollback
+from stanchion.stores.records.prepared import Prepared
 from stanchion.stores.records.staging import Publication
 from stanchion.streams import SinkBatch
+from stanchion.streams.publishing import publish
 from stanchion.streams.state import StreamState
 
 if TYPE_CHECKING:
@@ -60,7 +63,10 @@ def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool)
 
 @dataclass
 class Written(WriterCommitMessage):
-    """The result of a task and its run. `refused`: why it gave up on its rows."""
+    """The result of a task and its run. `refused`: why it gave up on its rows.
+
+    `carried`: new jobs that are few enough to be published without a stage.
+    """
 
     run: str
     write: str
@@ -69,6 +75,7 @@ class Written(WriterCommitMessage):
     settled: int = 0
     rows: int = 0
     refused: str | None = None
+    carried: tuple[Prepared, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -108,16 +115,18 @@ class StreamWriter(DataSourceStreamArrowWriter):
         done = Written(this_run() or "", f"{self.write_id or 'spark'}:{this_batch()}", secrets.token_hex(8))
         seen: set[str] = set()
         with self.place.app() as app:
+            stage = TaskStage(app.store, done.write, done.attempt)
             for rows in iterator:
                 if rows.num_rows and done.refused is None:
                     done.rows += rows.num_rows
                     try:
-                        self._take(app, rows, done, seen)
+                        self._take(app, rows, done, stage, seen)
                     except InvalidInput as error:
                         done.refused = str(error)
+            done.staged, done.carried = stage.staged, tuple(stage.carried)
         return done
 
-    def _take(self, app: Stanchion, rows: pa.RecordBatch, done: Written, seen: set[str]) -> None:
+    def _take(self, app: Stanchion, rows: pa.RecordBatch, done: Written, stage: TaskStage, seen: set[str]) -> None:
         batch = None if self.stream is None else SinkBatch.read_by(app.store, self.stream, done.run)
         if batch is not None and batch.acknowledged:  # an earlier run finished the batch, so this one has no effect
             return
@@ -127,11 +136,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 f"has the batch; write new jobs with mode=append"
             )
         failed, good = self.columns.divided(rows)
-        made = self._made(app, good, buries=batch is not None and batch.size > 1)
+        if self.mode == "append" and self._took_plain(app, good, stage):
+            made = Made(good, [])
+        else:
+            made = self._made(app, good, buries=batch is not None and batch.size > 1)
         if self.mode == "append":
-            for portion in (portion for some in batches(made.jobs) for portion in portions(some)):
-                app.store.stage(done.write, done.attempt, portion)
-                done.staged += len(portion)
+            stage.add(made.jobs)
         elif batch is not None:
             done.settled += batch.settle(self._outcomes(made, batch.state, seen))
         elif rows.num_rows:
@@ -142,6 +152,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise InvalidInput(f"a row with an error belongs to no job that the stream {self.stream!r} has read")
         done.settled += batch.settle(self._failures(failed, batch.state, seen))
         done.settled += batch.settle([Bury(batch.state.lease(job), error) for job, error in made.misfits.items()])
+
+    def _took_plain(self, app: Stanchion, rows: pa.RecordBatch, stage: TaskStage) -> bool:
+        """Take rows without a look at each, if their jobs allow it."""
+        columns = plain_columns(self.maker, app.context, self.columns.content(rows))
+        return columns is not None and stage.add_plain(app.context.current_store(), columns)
 
     def _made(self, app: Stanchion, rows: pa.RecordBatch, *, buries: bool) -> Made:
         """Return the jobs of these rows. With `buries`, leave out rows that can't be jobs, unless none can."""
@@ -204,6 +219,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if not done:
             return  # nothing was read, so the reader acknowledges
         attempts = [(one.attempt, one.staged) for one in done if one.staged]
+        carried = [prepared for one in done for prepared in one.carried]
         refused = [one.refused for one in done if one.refused is not None]
         with self.place.app() as app:
             batch = None if self.stream is None else SinkBatch.read_by(app.store, self.stream, done[0].run)
@@ -214,12 +230,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
             if batch is None:  # rows from other streams, or from the state of the query
                 if self.mode != "append" and any(one.rows for one in done):
                     raise StreamTaken(cast("str", self.stream))
-                if attempts or self.stream is None:
-                    app.store.publish(Publication(done[0].write, tuple(attempts)))
+                if attempts or carried or self.stream is None:
+                    publish(app.store, Publication(done[0].write, tuple(attempts)), carried)
             elif self.mode == "append":
                 settled = sum(one.settled for one in done)
                 stateless = has_state(self.checkpoint) is False
-                batch.publish(attempts, settled, write=done[0].write, stateless=stateless)
+                batch.publish(attempts, settled, write=done[0].write, stateless=stateless, carried=carried)
             else:
                 batch.drop_rest()
 

@@ -8,18 +8,21 @@ on abort   staged jobs are deleted; published jobs stay
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from stanchion.errors import InvalidInput
-from stanchion.jobs.batches import batches, portions
+from stanchion.spark.datasource.columns import plain_columns
 from stanchion.spark.datasource.errors import without_traceback
 from stanchion.spark.datasource.new_jobs import JobMaker, check_columns
 from stanchion.spark.datasource.options import Place, checked_options, job_defaults, place_of
+from stanchion.spark.datasource.task_stage import TaskStage
+from stanchion.stores.records.prepared import Prepared
 from stanchion.stores.records.staging import Publication
+from stanchion.streams.publishing import publish
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,11 +50,15 @@ def maker_of(options: Mapping[str, object], schema: StructType) -> JobMaker:
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """The jobs a task has staged under its attempt. `refused`: why it gave up on its rows."""
+    """The jobs a task has staged under its attempt. `refused`: why it gave up on its rows.
+
+    `carried`: further jobs, which are few enough to be published without a stage.
+    """
 
     attempt: str
     jobs: int
     refused: str | None = None
+    carried: Sequence[Prepared] = ()
 
 
 class JobsWriter(DataSourceArrowWriter):
@@ -66,17 +73,18 @@ class JobsWriter(DataSourceArrowWriter):
 
         If a row can't be a job, the error is reported rather than raised, as a retry would not help.
         """
-        attempt, staged = secrets.token_hex(8), 0
+        attempt = secrets.token_hex(8)
         with self.place.app() as app:
+            stage = TaskStage(app.store, self.write_id, attempt)
             for batch in iterator:
+                columns = plain_columns(self.maker, app.context, batch)
+                if columns is not None and stage.add_plain(app.context.current_store(), columns):
+                    continue
                 try:
-                    jobs = self.maker.jobs(app.context, batch)
+                    stage.add(self.maker.jobs(app.context, batch))
                 except InvalidInput as error:
-                    return Staged(attempt, staged, str(error))
-                for portion in (portion for some in batches(jobs) for portion in portions(some)):
-                    app.store.stage(self.write_id, attempt, portion)
-                    staged += len(portion)
-        return Staged(attempt, staged)
+                    return Staged(attempt, stage.staged, str(error))
+        return Staged(attempt, stage.staged, carried=tuple(stage.carried))
 
     @without_traceback
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -87,7 +95,9 @@ class JobsWriter(DataSourceArrowWriter):
             if refused:
                 app.store.unstage(self.write_id)
                 raise InvalidInput(f"{refused[0]}; none of the rows was enqueued")
-            app.store.publish(Publication(self.write_id, tuple((one.attempt, one.jobs) for one in staged if one.jobs)))
+            attempts = tuple((one.attempt, one.jobs) for one in staged if one.jobs)
+            carried = [prepared for one in staged for prepared in one.carried]
+            publish(app.store, Publication(self.write_id, attempts), carried)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - Spark's call
         """Delete the staged jobs."""

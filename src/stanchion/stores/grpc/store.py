@@ -84,7 +84,9 @@ class GrpcStore:
         found: Capabilities = self._calls.make("check")
         own = CAPABILITIES
         joins = self._database.given
-        self.capabilities = replace(found, name=own.name, joins_transactions=joins, arrow=False, extra=own.extra)
+        # Columns of Arrow don't go through a manager.
+        found = replace(found, arrow=False, prepared_jobs=False)
+        self.capabilities = replace(found, name=own.name, joins_transactions=joins, extra=own.extra)
 
     def close(self) -> None:
         """Close streams and channels; a later call opens them again."""

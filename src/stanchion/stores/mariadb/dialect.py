@@ -60,6 +60,7 @@ CAPABILITIES = Capabilities(
     durable="as innodb_flush_log_at_trx_commit says; by default every commit reaches the disk",
     processes=True,
     extra="mysql",
+    prepared_jobs=True,
     claims_by_id=True,
 )
 

@@ -32,6 +32,8 @@ from stanchion.stores.sql.jobs.settle import HeldJobs, Outcomes, TransactionComm
 from stanchion.stores.sql.limits.repair import SlotRepair
 from stanchion.stores.sql.queues.purge import Purges
 from stanchion.stores.sql.reading.query import Queries
+from stanchion.stores.sql.staging.insert_form import InsertForm
+from stanchion.stores.sql.staging.prepared import PreparedJobs
 from stanchion.stores.sql.staging.staging import PlainFinish, StagedJobs, Staging
 from stanchion.stores.sql.store import Rows, SqlStore, Verbs
 from stanchion.stores.sql.values import Values
@@ -72,6 +74,7 @@ class MariaDBStore(SqlStore):
         unseen = UnseenReservations(transactions, jobs, queues, recovery, general_due, reservations)
 
         staged, plain = StagedJobs(db), PlainFinish(db, jobs, queues)
+        prepared = PreparedJobs(db, InsertForm(db))
         verbs = Verbs(
             pushes=pushes,
             inserts=inserts,
@@ -80,7 +83,7 @@ class MariaDBStore(SqlStore):
             recovery=recovery,
             claims=Claims(db, claims, unseen, reservations, outcomes),
             starts=Starts(db, transactions, jobs, queues, pushes, general, reservations, pushes),
-            staging=Staging(db, transactions, jobs, queues, pushes, commits, values, staged, plain),
+            staging=Staging(db, transactions, jobs, queues, pushes, commits, values, staged, plain, prepared),
             queries=Queries(db, jobs),
             stats=MariaDBStats(db),
             purges=Purges(db, sql.MariaDBPurgeStatements),

@@ -63,6 +63,7 @@ CAPABILITIES = Capabilities(
     extra="postgres",
     arrow=find_spec("adbc_driver_postgresql") is not None,
     feed="exact",
+    prepared_jobs=True,
     claims_by_id=True,
 )
 

@@ -9,6 +9,7 @@ from stanchion.stores.postgres.admit import PostgresDecisions, PostgresDue, TwoT
 from stanchion.stores.postgres.by_ids import PostgresByIds
 from stanchion.stores.postgres.claim import PostgresClaims
 from stanchion.stores.postgres.flows import PostgresFlowEndStatements
+from stanchion.stores.postgres.prepared import CopyForm
 from stanchion.stores.postgres.purge import PostgresPurgeStatements
 from stanchion.stores.postgres.push import PostgresPush
 from stanchion.stores.postgres.query import PostgresQueries
@@ -43,6 +44,7 @@ from stanchion.stores.sql.queues.purge import Purges
 from stanchion.stores.sql.reading.arrow import Arrow, from_postgres
 from stanchion.stores.sql.reading.query import Queries
 from stanchion.stores.sql.reading.stats import Stats
+from stanchion.stores.sql.staging.prepared import PreparedJobs
 from stanchion.stores.sql.staging.staging import StagedJobs, Staging
 from stanchion.stores.sql.store import Rows, SqlStore, Verbs
 from stanchion.stores.sql.values import Values
@@ -83,7 +85,7 @@ class PostgresStore(SqlStore):
         routes = PostgresClaims(db, queues, reservations, two_trips, general, unseen, by_ids)
         starts = Starts(db, transactions, jobs, queues, pushes, general, reservations)
 
-        staged = CopyStaged(db, StagedJobs(db))
+        staged, prepared = CopyStaged(db, StagedJobs(db)), PreparedJobs(db, CopyForm())
         verbs = Verbs(
             pushes=pushes,
             inserts=inserts,
@@ -92,7 +94,9 @@ class PostgresStore(SqlStore):
             recovery=recovery,
             claims=Claims(db, routes, routes, reservations, outcomes),
             starts=PostgresStarts(db, queues, by_ids, starts),
-            staging=Staging(db, transactions, jobs, queues, pushes, commits, values, staged, PostgresPlainFinish()),
+            staging=Staging(
+                db, transactions, jobs, queues, pushes, commits, values, staged, PostgresPlainFinish(), prepared
+            ),
             queries=PostgresQueries(db, Queries(db, jobs)),
             stats=Stats(db),
             purges=Purges(db, PostgresPurgeStatements),

@@ -26,5 +26,7 @@ class Capabilities:
     feed: Literal["exact", "overlap"] = "overlap"
     """How a feed knows that it has seen all: `exact` as the store names its open transactions, see `Horizon`; `overlap`
     as it reads the last seconds again."""
+    prepared_jobs: bool = False
+    """True if plain jobs can be given as Arrow columns, see `PreparedJobs`."""
     claims_by_id: bool = False
     """True if jobs can be reserved by their ids, see `Claim.ids`, and stored as running at once; a manager needs it."""

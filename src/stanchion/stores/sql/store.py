@@ -94,6 +94,8 @@ class SqlStore:
         self.drop_queue = QueueDrop(transactions, rows.queues, flows, verbs.live_drop).drop_queue
         self.push, self.claim, self.settle = verbs.starts.push, verbs.claims.claim, verbs.outcomes.settle
         self.stage, self.publish, self.unstage = verbs.staging.stage, verbs.staging.publish, verbs.staging.unstage
+        self.prepare, self.stage_prepared = verbs.staging.prepare, verbs.staging.stage_prepared
+        self.publish_prepared = verbs.staging.publish_prepared
         self.beat, self.leave, self.workers = workers.beat, workers.leave, workers.workers
         self.recover = verbs.recovery.recover
         self.fetch, self.select, self.partition = queries.fetch, queries.select, queries.partition

@@ -58,6 +58,7 @@ CAPABILITIES = Capabilities(
     "when the machine loses power, never when a process dies",
     processes=True,
     arrow=find_spec("pyarrow") is not None,
+    prepared_jobs=True,
     claims_by_id=True,
 )
 

@@ -31,6 +31,8 @@ from stanchion.stores.sql.queues.purge import Purges
 from stanchion.stores.sql.reading.arrow import Arrow, from_sqlite
 from stanchion.stores.sql.reading.query import Queries
 from stanchion.stores.sql.reading.stats import Stats
+from stanchion.stores.sql.staging.insert_form import InsertForm
+from stanchion.stores.sql.staging.prepared import PreparedJobs
 from stanchion.stores.sql.staging.staging import PlainFinish, StagedJobs, Staging
 from stanchion.stores.sql.store import Rows, SqlStore, Verbs
 from stanchion.stores.sql.values import Values
@@ -70,6 +72,7 @@ class SqliteStore(SqlStore):
         unseen = UnseenReservations(transactions, jobs, queues, recovery, due, reservations)
 
         staged, plain = StagedJobs(db), PlainFinish(db, jobs, queues)
+        prepared = PreparedJobs(db, InsertForm(db))
         verbs = Verbs(
             pushes=pushes,
             inserts=inserts,
@@ -78,7 +81,7 @@ class SqliteStore(SqlStore):
             recovery=recovery,
             claims=Claims(db, general, unseen, reservations, outcomes),
             starts=Starts(db, transactions, jobs, queues, pushes, general, reservations, pushes),
-            staging=Staging(db, transactions, jobs, queues, pushes, commits, values, staged, plain),
+            staging=Staging(db, transactions, jobs, queues, pushes, commits, values, staged, plain, prepared),
             queries=Queries(db, jobs),
             stats=Stats(db),
             purges=Purges(db),

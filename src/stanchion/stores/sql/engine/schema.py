@@ -11,6 +11,7 @@
     stanchion_flow_ends       the end of each member of a node
     stanchion_values          versioned values, changed by compare-and-set, such as schedules
     stanchion_stage           jobs staged until their write is published
+    stanchion_stage_prepared  the same, of prepared jobs: many in a row
     stanchion_meta            the version of the schema, and the identity of the database
 
 Times are microseconds since 1970 UTC, by the database's clock.
@@ -29,6 +30,7 @@ from sqlalchemy import (
     Float,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     SmallInteger,
     String,
@@ -48,6 +50,7 @@ Name = String(200)
 SlotName = String(450)  # the rate of a task and a tenant has both names in its own
 SlotKind = String(10)
 Long = Text().with_variant(mysql.LONGTEXT, "mysql")
+Bytes = LargeBinary().with_variant(mysql.LONGBLOB, "mysql")
 Real = Float(53)  # bits of the mantissa; MySQL's plain FLOAT has 24
 
 
@@ -342,9 +345,28 @@ stage = _table(
     Column("key_ttl", Real),
     sqlite_with_rowid=False,
 )
-# A server crash may empty this table; publishing then finds jobs missing, and the write is staged again.
-_unlogged = DDL("ALTER TABLE stanchion_stage SET UNLOGGED")  # type: ignore[no-untyped-call]
-event.listen(stage, "after_create", _unlogged.execute_if(dialect="postgresql"))
+stage_prepared = _table(
+    "stanchion_stage_prepared",
+    Column("write", Name, primary_key=True),
+    Column("attempt", String(64), primary_key=True),
+    Column("first", JobId, primary_key=True),
+    Column("staged_at", BigInteger, nullable=False),
+    Column("queue", Name, nullable=False),
+    Column("jobs", Integer, nullable=False),
+    Column("rows", Bytes, nullable=False),
+)
+
+
+def _on_postgresql(table: Table, change: str) -> None:
+    """Change a table once it is made."""
+    statement = DDL(f"ALTER TABLE {table.name} {change}")  # type: ignore[no-untyped-call]
+    event.listen(table, "after_create", statement.execute_if(dialect="postgresql"))
+
+
+# A server crash may empty these tables; publishing then finds jobs missing, and the write is staged again.
+_on_postgresql(stage, "SET UNLOGGED")
+_on_postgresql(stage_prepared, "SET UNLOGGED")
+_on_postgresql(stage_prepared, "ALTER COLUMN rows SET STORAGE EXTERNAL")  # compression takes longer than all the rest
 
 HELD_COLUMNS = ("id", "queue", "order_key", "limits", "flow_node", "flow_index", "slots_held")
 """Columns of a live job that say what it holds, and its position in a flow."""

@@ -7,7 +7,7 @@ ids, so that no single statement takes long, regardless of their number.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from stanchion.errors import LeasesLost, StagedJobsLost
@@ -15,6 +15,7 @@ from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import UNLANED, NewJob
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.records.prepared import Prepared
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange
 from stanchion.stores.rules.jobs import due_at
@@ -26,6 +27,7 @@ from stanchion.stores.sql.jobs.settle import Commits
 from stanchion.stores.sql.rows.jobs import Jobs
 from stanchion.stores.sql.rows.queues import QueueRows
 from stanchion.stores.sql.rows.transactions import Transactions
+from stanchion.stores.sql.staging.prepared import PreparedJobs
 from stanchion.stores.sql.staging.statements import FinishStatements, StageStatements
 from stanchion.stores.sql.values import Values
 
@@ -39,7 +41,7 @@ _COMMITTED_AT_ONCE = 5000
 class _Share(NamedTuple):
     """The jobs that an attempt has staged for one queue: number, number with a key, last lane, number using slots.
 
-    A job with both an order key and limits counts twice in `using_slots`.
+    A job with both an order key and limits counts twice in `using_slots`. `prepared`: they are prepared jobs.
     """
 
     attempt: str
@@ -48,6 +50,7 @@ class _Share(NamedTuple):
     keyed: int
     last_lane: int
     using_slots: int
+    prepared: int
 
 
 class KeepsStaged(Protocol):
@@ -124,10 +127,12 @@ class Staging:
         values: Values,
         staged_jobs: KeepsStaged,
         plain: FinishesPlain,
+        prepared: PreparedJobs,
     ) -> None:
         self._db, self._transactions, self._jobs, self._queues = db, transactions, jobs, queues
         self._pushes, self._commits, self._values = pushes, commits, values
-        self._staged, self._plain = staged_jobs, plain
+        self._staged, self._plain, self._prepared = staged_jobs, plain, prepared
+        self.prepare, self.stage_prepared = prepared.prepare, prepared.stage
         self._statements = db.dialect.once(StageStatements)
         self._finish_statements = db.dialect.once(FinishStatements)
 
@@ -136,15 +141,19 @@ class Staging:
             self._staged.add(write, attempt, jobs)
 
     def publish(self, publication: Publication) -> bool:
+        return self.publish_prepared(publication, ())
+
+    def publish_prepared(self, publication: Publication, prepared: Sequence[Prepared]) -> bool:
         shares = self._shares(publication.write)
         attempts = dict(publication.attempts)
-        wanted = {share.queue for share in shares if share.attempt in attempts}
+        wanted = {share.queue for share in shares if share.attempt in attempts} | {one.queue for one in prepared}
         self._queues.make(wanted)
         value = publication.value or value_of_write(publication.write, self._db.now())
-        jobs = sum(share.jobs for share in shares) + (publication.finish.jobs if publication.finish else 0)
+        jobs = sum(share.jobs for share in shares) + sum(one.jobs for one in prepared)
+        jobs += publication.finish.jobs if publication.finish else 0
 
         def work(run: Runner, again: bool) -> bool:
-            return self._publish_in(run, publication, value, shares, again=again)
+            return self._publish_in(run, publication, value, shares, prepared, again=again)
 
         done = self._transactions.write(work, calls.seconds_for(jobs))
         if done:
@@ -186,7 +195,14 @@ class Staging:
         return [_Share(*row) for row in found]
 
     def _publish_in(
-        self, run: Runner, publication: Publication, value: ValueChange, shares: Sequence[_Share], *, again: bool
+        self,
+        run: Runner,
+        publication: Publication,
+        value: ValueChange,
+        shares: Sequence[_Share],
+        prepared: Sequence[Prepared],
+        *,
+        again: bool,
     ) -> bool:
         self._staged.begin(run)
         if again and self._values.is_written(run, value):
@@ -197,6 +213,8 @@ class Staging:
             self._finish(run, publication.finish)
         moment = self._db.clock(run)
         if mine:
+            self._prepared.publish(run, prepared, moment)
+            self._count(run, prepared)
             for attempt, expected in attempts.items():
                 own = [share for share in shares if share.attempt == attempt]
                 found = sum(share.jobs for share in own)
@@ -210,6 +228,14 @@ class Staging:
 
     def _publish_attempt(self, run: Runner, write: str, attempt: str, shares: Sequence[_Share], moment: int) -> int:
         """Store the staged jobs of an attempt, and delete them from the stage; return their number."""
+        ready = [share for share in shares if share.prepared]
+        found = self._prepared.publish_staged(run, write, attempt, moment) if ready else 0
+        self._count(run, ready)
+        if len(ready) < len(shares):
+            found += self._publish_rows(run, write, attempt, [one for one in shares if not one.prepared], moment)
+        return found
+
+    def _publish_rows(self, run: Runner, write: str, attempt: str, shares: Sequence[_Share], moment: int) -> int:
         self._queues.use_lanes(run, {share.queue for share in shares if share.last_lane != UNLANED})
         self._queues.use_slots(run, {share.queue for share in shares if share.using_slots})
         pushed: Counter[str] = Counter()
@@ -226,7 +252,14 @@ class Staging:
         self._jobs.count(run, Counter({(queue, "pushed"): n for queue, n in pushed.items() if n}))
         return found
 
+    def _count(self, run: Runner, stored: Iterable[_Share | Prepared]) -> None:
+        pushed: Counter[tuple[str, str]] = Counter()
+        for one in stored:
+            pushed[one.queue, "pushed"] += one.jobs
+        self._jobs.count(run, pushed)
+
     def _clear(self, run: Runner, write: str, attempt: str) -> None:
+        self._prepared.clear(run, write, attempt)
         for span in self._spans(run, write, attempt):
             run.change(self._statements.clear, span)
 

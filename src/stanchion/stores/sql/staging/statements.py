@@ -20,13 +20,23 @@ from sqlalchemy import (
     literal_column,
     null,
     select,
+    union_all,
 )
 
-from stanchion.stores.records.jobs import QUEUED, JobState, NewJob
+from stanchion.stores.records.jobs import QUEUED, UNLANED, JobState, NewJob
 from stanchion.stores.sql.engine.columns import in_time, param, under_token
 from stanchion.stores.sql.engine.dialect import Dialect
-from stanchion.stores.sql.engine.schema import HISTORY_COLUMNS, ID_COLUMNS, LIVE_COLUMNS, history, jobs, stage
+from stanchion.stores.sql.engine.schema import (
+    HISTORY_COLUMNS,
+    ID_COLUMNS,
+    LIVE_COLUMNS,
+    history,
+    jobs,
+    stage,
+    stage_prepared,
+)
 
+_STAGES = (stage, stage_prepared)
 STAGED_COLUMNS = tuple(column.name for column in stage.columns)
 
 
@@ -59,7 +69,7 @@ class StageStatements:
         of_attempt = and_(of_write, stage.c.attempt == param("of_attempt", String))
         within = and_(of_attempt, stage.c.id.between(first, last))
         self.insert = dialect.insert_ignoring(stage, {name: param(name, stage.c[name].type) for name in STAGED_COLUMNS})
-        self.shares = (
+        shares_rows = (
             select(
                 stage.c.attempt,
                 stage.c.queue,
@@ -67,10 +77,22 @@ class StageStatements:
                 func.count(stage.c.key),
                 func.max(stage.c.lane),
                 func.count(stage.c.order_key) + func.count(stage.c.limits),
+                literal_column("0"),
             )
             .where(of_write)
             .group_by(stage.c.attempt, stage.c.queue)
         )
+        ready = stage_prepared.c
+        of_ready = ready.write == param("of_write", String)
+        shares_ready = (
+            select(
+                *(ready.attempt, ready.queue, cast(func.sum(ready.jobs), BigInteger)),
+                *map(literal_column, ("0", str(UNLANED), "0", "1")),
+            )
+            .where(of_ready)
+            .group_by(ready.attempt, ready.queue)
+        )
+        self.shares = union_all(shares_rows, shares_ready)
         next_ids = (
             select(cast(stage.c.id, String(36)).label("one"))
             .where(of_attempt, stage.c.id > param("after", stage.c.id.type))
@@ -97,8 +119,14 @@ class StageStatements:
         self.clear = delete(stage).where(within)
 
         # -- upkeep
-        self.next_write = select(func.min(stage.c.write)).where(stage.c.write > param("after", String))
-        self.last_staged = select(func.max(stage.c.staged_at)).where(of_write)
+        after = param("after", String)
+        nexts = union_all(*(select(func.min(one.c.write).label("one")).where(one.c.write > after) for one in _STAGES))
+        self.next_write = select(func.min(nexts.subquery("nexts").c.one))
+        lasts = union_all(
+            select(func.max(stage.c.staged_at).label("one")).where(of_write),
+            select(func.max(ready.staged_at)).where(of_ready),
+        )
+        self.last_staged = select(func.max(lasts.subquery("lasts").c.one))
 
 
 def _published() -> dict[str, ColumnElement[Any]]:

@@ -1,0 +1,48 @@
+"""What a task has made of its rows, and where it is until the driver publishes it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from stanchion.jobs.batches import batches, portions
+from stanchion.stores.protocol import PreparedJobs, Store
+from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.prepared import PlainColumns, Prepared
+
+CARRIED_BYTES = 1 << 20
+"""Bytes of prepared jobs that travel to the driver in the message of a task; a task with more stages its jobs."""
+
+
+class TaskStage:
+    """The new jobs of a task: staged, or carried to the driver while they are few.
+
+    `staged`: the number of jobs under the attempt. `carried`: prepared jobs for the message of the task.
+    """
+
+    def __init__(self, store: Store, write: str, attempt: str) -> None:
+        self._store, self._write, self._attempt = store, write, attempt
+        self.staged = 0
+        self.carried: list[Prepared] = []
+        self._bytes = 0
+
+    def add(self, jobs: list[NewJob]) -> None:
+        """Stage jobs."""
+        for portion in (portion for some in batches(jobs) for portion in portions(some)):
+            self._store.stage(self._write, self._attempt, portion)
+            self.staged += len(portion)
+
+    def add_plain(self, store: Store, columns: PlainColumns) -> bool:
+        """Take plain jobs; False if the store takes them only one by one."""
+        if not store.capabilities.prepared_jobs:
+            return False
+        preparing = cast("PreparedJobs", store)
+        prepared = preparing.prepare(columns)
+        if prepared is None:
+            return False
+        self._bytes += sum(len(one.rows) for one in prepared)
+        self.carried += prepared
+        if self._bytes > CARRIED_BYTES:
+            preparing.stage_prepared(self._write, self._attempt, self.carried)
+            self.staged += sum(one.jobs for one in self.carried)
+            self.carried = []
+        return True
