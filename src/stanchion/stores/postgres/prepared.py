@@ -6,7 +6,8 @@ The text format of COPY: https://www.postgresql.org/docs/current/sql-copy.html
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from stanchion.stores.records.jobs import QUEUED, UNLANED, NewJob
@@ -47,6 +48,18 @@ class CopyForm:
             parts += [_texts(columns, name), "\t"]
         parts += [_escaped(columns.payloads), "\n"]
         return _data(pc.binary_join_element_wise(*_joined(parts), ""))
+
+    @contextmanager
+    def reading(self, run: Runner) -> Iterator[None]:
+        """Read jobs in this form within the block: as bytes, not as hexadecimal digits."""
+        from psycopg.pq import Format
+
+        cursor = cast("CursorRunner", run).cursor
+        cursor.format = Format.BINARY
+        try:
+            yield
+        finally:
+            cursor.format = Format.TEXT
 
     def insert(self, run: Runner, prepared: Sequence[Prepared], moment: int) -> None:
         """Store jobs, due and enqueued at this moment."""

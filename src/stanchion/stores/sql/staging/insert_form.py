@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from sqlalchemy import insert
 
@@ -43,6 +44,10 @@ class InsertForm:
         with pa.ipc.new_stream(sink, batch.schema) as stream:
             stream.write_batch(batch)
         return bytes(sink.getvalue())
+
+    def reading(self, run: Runner) -> AbstractContextManager[None]:
+        """Read jobs in this form within the block: as anything else."""
+        return nullcontext()
 
     def insert(self, run: Runner, prepared: Sequence[Prepared], moment: int) -> None:
         """Store jobs, due and enqueued at this moment."""

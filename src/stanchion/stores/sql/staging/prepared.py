@@ -6,6 +6,7 @@ Their ids are new, so that none can be stored already: the value of the publicat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from sqlalchemy import Integer, String, delete, select
@@ -33,6 +34,9 @@ class PreparedForm(Protocol):
 
     def rows(self, columns: PlainColumns) -> bytes:
         """Return jobs in this form."""
+
+    def reading(self, run: Runner) -> AbstractContextManager[None]:
+        """Read jobs in this form within the block."""
 
     def insert(self, run: Runner, prepared: Sequence[Prepared], moment: int) -> None:
         """Store jobs, due and enqueued at this moment."""
@@ -101,7 +105,11 @@ class PreparedJobs:
     def _staged(self, run: Runner, write: str, attempt: str) -> Iterator[list[Prepared]]:
         given = {"of_write": write, "of_attempt": attempt, "most": _AT_ONCE}
         after = "00000000-0000-0000-0000-000000000000"
-        while rows := run.rows(self._statements.next_rows, {**given, "after": after}):
+        while True:
+            with self._form.reading(run):
+                rows = run.rows(self._statements.next_rows, {**given, "after": after})
+            if not rows:
+                return
             some = [Prepared(queue, jobs, str(first), bytes(rows)) for queue, jobs, first, rows in rows]
             yield some
             after = some[-1].first
