@@ -40,7 +40,7 @@ def test_stores_shows_what_each_can_do(run: Run) -> None:
     for store in run("stores", "--json").json:
         assert store.keys() == {
             *("name", "joins_transactions", "push_wakeup", "wakeup", "atomic_batches", "durable", "processes", "arrow"),
-            *("atomic_pushes", "feed", "claims_by_id", "extra", "schemes", "installed", "missing"),
+            *("atomic_pushes", "feed", "claims_by_id", "prepared_jobs", "extra", "schemes", "installed", "missing"),
         }
         assert store["installed"] is store["claims_by_id"] is True
         assert (store["extra"] is None) == (store["name"] in ("memory", "sqlite"))

@@ -8,6 +8,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Integer,
+    Select,
     String,
     and_,
     case,
@@ -69,30 +70,7 @@ class StageStatements:
         of_attempt = and_(of_write, stage.c.attempt == param("of_attempt", String))
         within = and_(of_attempt, stage.c.id.between(first, last))
         self.insert = dialect.insert_ignoring(stage, {name: param(name, stage.c[name].type) for name in STAGED_COLUMNS})
-        shares_rows = (
-            select(
-                stage.c.attempt,
-                stage.c.queue,
-                func.count(),
-                func.count(stage.c.key),
-                func.max(stage.c.lane),
-                func.count(stage.c.order_key) + func.count(stage.c.limits),
-                literal_column("0"),
-            )
-            .where(of_write)
-            .group_by(stage.c.attempt, stage.c.queue)
-        )
-        ready = stage_prepared.c
-        of_ready = ready.write == param("of_write", String)
-        shares_ready = (
-            select(
-                *(ready.attempt, ready.queue, cast(func.sum(ready.jobs), BigInteger)),
-                *map(literal_column, ("0", str(UNLANED), "0", "1")),
-            )
-            .where(of_ready)
-            .group_by(ready.attempt, ready.queue)
-        )
-        self.shares = union_all(shares_rows, shares_ready)
+        self.shares = union_all(_shares_of_rows(), _shares_of_prepared())
         next_ids = (
             select(cast(stage.c.id, String(36)).label("one"))
             .where(of_attempt, stage.c.id > param("after", stage.c.id.type))
@@ -122,11 +100,28 @@ class StageStatements:
         after = param("after", String)
         nexts = union_all(*(select(func.min(one.c.write).label("one")).where(one.c.write > after) for one in _STAGES))
         self.next_write = select(func.min(nexts.subquery("nexts").c.one))
+        found = param("of_write", String)
         lasts = union_all(
-            select(func.max(stage.c.staged_at).label("one")).where(of_write),
-            select(func.max(ready.staged_at)).where(of_ready),
+            *(select(func.max(one.c.staged_at).label("one")).where(one.c.write == found) for one in _STAGES)
         )
         self.last_staged = select(func.max(lasts.subquery("lasts").c.one))
+
+
+def _shares_of_rows() -> Select[Any]:
+    """Return what attempts have staged for each queue: attempt, queue, jobs, keyed, last lane, using slots, prepared."""
+    one = stage.c
+    using_slots = func.count(one.order_key) + func.count(one.limits)
+    counts = (func.count(), func.count(one.key), func.max(one.lane), using_slots, literal_column("0"))
+    of_write = one.write == param("of_write", String)
+    return select(one.attempt, one.queue, *counts).where(of_write).group_by(one.attempt, one.queue)
+
+
+def _shares_of_prepared() -> Select[Any]:
+    """Return the same of prepared jobs, which have no keys, lanes and slots."""
+    one = stage_prepared.c
+    counts = (cast(func.sum(one.jobs), BigInteger), *map(literal_column, ("0", str(UNLANED), "0", "1")))
+    of_write = one.write == param("of_write", String)
+    return select(one.attempt, one.queue, *counts).where(of_write).group_by(one.attempt, one.queue)
 
 
 def _published() -> dict[str, ColumnElement[Any]]:
