@@ -159,6 +159,8 @@ class TestSame:
     def test_options(self, app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
         [job] = both_ways(app, monkeypatch, batch(["{}"]), priority="interactive", tenant="t\\", maxAttempts="2")
         assert (job.tenant, job.max_attempts) == ("t\\", 2)
+        [job] = both_ways(app, monkeypatch, batch(["{}"]), tenant="0")
+        assert (job.priority, job.rank, job.tenant) == (0, 0, "0")
 
     def test_no_fields(self, app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
         [job] = both_ways(app, monkeypatch, batch(["{}"], tenant=pa.nulls(1, pa.string())))

@@ -108,7 +108,7 @@ class StageStatements:
 
 
 def _shares_of_rows() -> Select[Any]:
-    """Return what attempts have staged for each queue: attempt, queue, jobs, keyed, last lane, using slots, prepared."""
+    """Return what each attempt has staged for each queue: the columns of `_Share`."""
     one = stage.c
     using_slots = func.count(one.order_key) + func.count(one.limits)
     counts = (func.count(), func.count(one.key), func.max(one.lane), using_slots, literal_column("0"))
