@@ -62,7 +62,7 @@ def ready(store: SqlStore, value: ValueChange | None = VALUE) -> tuple[Publicati
 def staged(store: SqlStore) -> int:
     with store.transaction() as connection:
         asked = "SELECT (SELECT count(*) FROM stanchion_stage) + (SELECT count(*) FROM stanchion_stage_prepared)"
-        return int(connection.exec_driver_sql(asked).scalar())
+        return int(connection.exec_driver_sql(asked).scalar() or 0)
 
 
 def assert_done_once(store: SqlStore) -> None:

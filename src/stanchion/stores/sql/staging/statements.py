@@ -111,7 +111,7 @@ def _shares_of_rows() -> Select[Any]:
     """Return what each attempt has staged for each queue: the columns of `_Share`."""
     one = stage.c
     using_slots = func.count(one.order_key) + func.count(one.limits)
-    counts = (func.count(), func.count(one.key), func.max(one.lane), using_slots, literal_column("0"))
+    counts: tuple[Any, ...] = (func.count(), func.count(one.key), func.max(one.lane), using_slots, literal_column("0"))
     of_write = one.write == param("of_write", String)
     return select(one.attempt, one.queue, *counts).where(of_write).group_by(one.attempt, one.queue)
 
@@ -119,7 +119,10 @@ def _shares_of_rows() -> Select[Any]:
 def _shares_of_prepared() -> Select[Any]:
     """Return the same of prepared jobs, which have no keys, lanes and slots."""
     one = stage_prepared.c
-    counts = (cast(func.sum(one.jobs), BigInteger), *map(literal_column, ("0", str(UNLANED), "0", "1")))
+    counts: tuple[Any, ...] = (
+        cast(func.sum(one.jobs), BigInteger),
+        *map(literal_column, ("0", str(UNLANED), "0", "1")),
+    )
     of_write = one.write == param("of_write", String)
     return select(one.attempt, one.queue, *counts).where(of_write).group_by(one.attempt, one.queue)
 
