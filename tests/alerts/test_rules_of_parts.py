@@ -124,6 +124,13 @@ class TestIdleStations:
         assert self.told(queue("etl.raw", head(0, 300)), queue("etl.clean", head(0, 1))) == []
 
 
+def test_what_a_stream_reads_needs_no_worker() -> None:
+    late = queue("etl.in", head(0, 600), ready=7)
+    (alert,) = alerts(seen(late, streams=(stream(live=False, last_beat=ago(90)),)))
+    assert (alert.rule, alert.merged) == ("stream", ())
+    assert [one.rule for one in alerts(seen(late))] == ["no-worker"]
+
+
 def test_a_silent_driver_is_evidence_of_its_queue() -> None:
     late = queue("etl.in", head(0, 5400), ready=7)
     (alert,) = alerts(seen(late, streams=(stream(live=False, last_beat=ago(90)),)), no_worker=1e9)

@@ -199,6 +199,10 @@ class TestQueues:
         browser.submit("/resume/orders")
         assert not app.queue("orders").settings.paused
         assert "provider" not in browser.get("/queues/orders").text
+        app.queue("orders").pause()
+        text = browser.get("/queues/orders").text
+        assert "<b>Someone</b> paused it" in text
+        assert ", without a note. No live worker takes jobs of it." in text
 
     def test_an_unknown_one_is_said_to_be(self, browser: Browser) -> None:
         assert browser.get("/queues/nothing").status_code == 400
@@ -266,6 +270,16 @@ class TestJobs:
 
     def test_an_unknown_one_is_not_found(self, browser: Browser) -> None:
         assert browser.get("/jobs/019f863a-9c1b-7d02-8f41-5e1f7f3e1c08").status_code == 404
+        answer = browser.get("/no/such/page")
+        assert answer.status_code == 404
+        assert "There is no such page" in answer.text
+
+    @pytest.mark.parametrize(
+        ("states", "told"),
+        [("state=dead", "Ended"), ("state=running", "Started"), ("state=ready", "Due"), ("", "Due, started, ended")],
+    )
+    def test_a_list_says_what_its_times_are(self, browser: Browser, states: str, told: str) -> None:
+        assert f'<th scope="col" class="num">{told}</th>' in browser.get(f"/jobs?{states}").text
 
     def test_retry_cancel_and_replay(self, browser: Browser, app: Stanchion) -> None:
         dead, ready = app.find(state="dead", limit=1)[0], app.find(state="ready", queue="mail", limit=1)[0]

@@ -44,9 +44,17 @@ def test_numbers() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "now"), (-2, "2 s ago"), (300, "in 5 min"), (-3600, "02:12:40"), (-86_400, "yesterday 03:12")],
+    [
+        (0, "now"),
+        (0.4, "now"),
+        (-0.4, "now"),
+        (-2, "2 s ago"),
+        (300, "in 5 min"),
+        (-3600, "02:12:40"),
+        (-86_400, "yesterday 03:12"),
+    ],
 )
-def test_times_are_near_or_by_the_clock(seconds: int, text: str) -> None:
+def test_times_are_near_or_by_the_clock(seconds: float, text: str) -> None:
     assert words.near(NOW + timedelta(seconds=seconds), NOW) == text
 
 

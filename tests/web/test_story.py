@@ -86,7 +86,14 @@ def test_a_dead_job_backs_off_no_more(app: Stanchion) -> None:
     handle = ship.enqueue()  # type: ignore[call-arg]
     app.drain()
     dead, second, first, *_ = told(app, handle.id)
-    assert dead.mark == "dead"
+    assert (dead.mark, dead.title) == ("dead", "Dead: its two attempts are used up")
     assert "until" not in second.text
     assert "Ready again at once." in first.text
     assert sentence(app.get(handle.id), None) == "is dead after two attempts"  # type: ignore[arg-type]
+
+
+def test_a_dead_job_with_attempts_left_was_not_to_be_tried_again(app: Stanchion) -> None:
+    pushed = app.queue(QUEUE).push({})
+    (job,) = app.queue(QUEUE).reserve()
+    job.bury("no such customer")
+    assert told(app, pushed.id)[0].title == "Dead: it was not to be tried again"

@@ -75,7 +75,7 @@ def near(at: datetime, now: datetime) -> str:
         return clock(at, now)
     seconds = abs(distance.total_seconds())
     rough = f"{int(seconds)} s" if seconds < _MINUTE else f"{int(seconds // _MINUTE)} min"
-    return f"in {rough}" if distance > timedelta() else "now" if seconds < 1 else f"{rough} ago"
+    return "now" if seconds < 1 else f"in {rough}" if distance > timedelta() else f"{rough} ago"
 
 
 def moment_of(stored: int | datetime | float) -> datetime:

@@ -22,8 +22,12 @@ _URGENT = frozenset(band.name for band in BANDS[:2])
 
 
 def no_worker(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
-    """A queue has claimable jobs, and no live worker takes them. Consumers without heartbeats show by running jobs."""
-    for queue in _worked(seen):
+    """A queue has claimable jobs, and no live worker takes them. Consumers without heartbeats show by running jobs.
+
+    What a stream reads takes a driver and no worker: the rule of streams looks after it.
+    """
+    streamed = {one.queue for one in seen.streams}
+    for queue in (one for one in _worked(seen) if one.settings.name not in streamed):
         due = [(band, head) for band, head in seen.due(queue) if not _is_served(seen, queue, head)]
         if not due:
             continue

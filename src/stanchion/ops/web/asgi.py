@@ -11,7 +11,7 @@ from typing import Final
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -74,7 +74,14 @@ def site_app(site: Site) -> ASGIApp:
         Mount("/api", api(site)),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
-    starlette = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: _missing, 405: _missing})
+
+    def lost(request: Request, error: Exception) -> Response:
+        base = str(request.scope.get("root_path", "")).rstrip("/")
+        if str(request.scope["path"]).removeprefix(base).startswith("/api/"):  # such as with a line feed in its path
+            return missing(request, error, f"{base}/api/v1")
+        return door.missing(request, getattr(error, "status_code", 404))
+
+    starlette = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: lost, 405: lost})
     return Secured(starlette)
 
 
@@ -131,13 +138,6 @@ def _routes(door: Door) -> list[Route]:
         Route("/audit.csv", page(audit.as_csv)),
         Route("/audit.jsonl", page(audit.as_lines)),
     ]
-
-
-def _missing(request: Request, error: Exception) -> Response:
-    base = str(request.scope.get("root_path", "")).rstrip("/")
-    if str(request.scope["path"]).removeprefix(base).startswith("/api/"):  # such as with a line feed in its path
-        return missing(request, error, f"{base}/api/v1")
-    return PlainTextResponse("there is no such page\n", getattr(error, "status_code", 404))
 
 
 class Secured:

@@ -177,9 +177,18 @@ class Door:
         path = str(request.scope["path"]).removeprefix(base)
         return RedirectResponse(f"{base}/login?back={path}" if path not in ("", "/") else f"{base}/login", 303)
 
+    def missing(self, request: Request, status: int) -> Response:
+        """Answer an address that no page has. It tells nothing, so it needs no session."""
+        text = "The address may be mistyped, or from another release."
+        return self._stranger(request).bare(
+            "login.html", "There is no such page", status, text=text, form=False, back="/", error=""
+        )
+
     def _login_page(self, request: Request, back: str, error: str = "", status: int = 200) -> Response:
-        visit = Visit(self.site, request, Session(Caller(""), "", ""), str(request.scope["stanchion.nonce"]))
-        return visit.bare("login.html", "Log in", status, back=back, error=error, text="", form=True)
+        return self._stranger(request).bare("login.html", "Log in", status, back=back, error=error, text="", form=True)
+
+    def _stranger(self, request: Request) -> Visit:
+        return Visit(self.site, request, Session(Caller(""), "", ""), str(request.scope["stanchion.nonce"]))
 
 
 def _wake(sampler: Sampler) -> None:

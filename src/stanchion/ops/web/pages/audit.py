@@ -35,7 +35,7 @@ def log(visit: Visit) -> Response:
     found, older = visit.site.audit.newest(WALKED if filtered else SHOWN, int(before) if before else None)
     entries = [one for one in found if one.at > visit.now - KEPT and wanted.fits(one)]
     people = len({one.who for one in entries})
-    headline = f"{plural(len(entries), 'act')} of {plural(people, 'person', 'people')}" if entries else "No act so far"
+    headline = f"{plural(len(entries), 'act')} by {plural(people, 'person', 'people')}" if entries else "No act so far"
     if filtered:
         headline = f"{plural(len(entries), 'act')} of the {plural(len(found), 'newest one', 'newest ones')}"
     return visit.page(

@@ -20,6 +20,7 @@ from stanchion.ops.web.show import story
 from stanchion.ops.web.show.foreign import pretty
 from stanchion.ops.web.show.redaction import JobRedaction
 from stanchion.ops.web.visit import Visit
+from stanchion.ops.words import duration
 from stanchion.queues.waiting import waits_for
 
 
@@ -145,10 +146,10 @@ def _facts(job: Job) -> list[tuple[str, str, str]]:
     found = [
         ("Queue", job.queue, "queue"),
         ("Task", job.task or "", "task"),
-        ("Priority", f"{job.priority}, {band}", ""),
+        ("Priority", f"{job.priority}, {band}".replace("-", "−"), ""),
         ("Tenant", f"{job.tenant}{lane}" if job.tenant else "", ""),
         ("Attempts", f"{job.attempts} of {job.max_attempts}", ""),
-        ("Time-out", f"{job.timeout:g} s" if job.timeout else "", ""),
+        ("Time-out", duration(job.timeout) if job.timeout else "", ""),
         ("Key", job.key or "", ""),
         ("Order key", job.order_key or "", ""),
         ("Semaphores", ", ".join(job.limits), ""),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from starlette.responses import Response
@@ -16,9 +17,11 @@ from stanchion.ops.web.show.story import last_error
 from stanchion.ops.web.visit import Visit
 from stanchion.ops.words import SPAN_NAMES, number
 
+_TIMES: Final = {state: "Ended" if state.final else "Due" for state in JobState} | {JobState.RUNNING: "Started"}
+
 
 class Item(NamedTuple):
-    """A job in the list. `error`: the first line of its last one, redacted."""
+    """A job in the list. `error`: the first line of its last one, redacted; `time`: by its state, see `_TIMES`."""
 
     job: Job
     error: str
@@ -59,6 +62,7 @@ def every(visit: Visit) -> Response:
         acts=[act for act in ACTS if _fits(wanted, act)] if visit.session.caller.operates else [],
         works=visit.part("bulk work", lambda: visit.site.bulk.shown(visit.now)) or [],
         told=told,
+        time_of=_time_of(wanted.states),
     )
 
 
@@ -102,7 +106,14 @@ def _fits(wanted: JobFilter, act: str) -> bool:
 
 def _item(visit: Visit, job: Job) -> Item:
     error = last_error(job, visit.site.redaction)
-    return Item(job, error, job.finished_at or job.started_at or job.run_at)
+    times = {"Ended": job.finished_at, "Started": job.started_at, "Due": job.run_at}
+    return Item(job, error, times[_TIMES[job.state]])
+
+
+def _time_of(states: Sequence[JobState]) -> str:
+    """Return what the times of a list tell."""
+    named = {_TIMES[state] for state in states or JobState}
+    return named.pop() if len(named) == 1 else "Due, started, ended"
 
 
 def _is_id(text: str) -> bool:

@@ -24,7 +24,7 @@ def every(visit: Visit) -> Response:
 def show(visit: Visit) -> Response:
     """Show one semaphore: who holds it, and who waits, in order."""
     row = _row(visit)
-    title = f"{row.name}: {row.held:,} of {row.capacity:,} held, {row.waiting or 'nobody'} waiting"
+    title = f"{row.name}: {row.held:,} of {row.capacity:,} held, {row.waiting or 'no job'} waiting"
     line = read_line(visit.site.app.context, visit.store, row.name, visit.now)
     return visit.page("semaphore.html", title, row=row, **line._asdict(), most=SHOWN_JOBS)
 

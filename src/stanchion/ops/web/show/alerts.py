@@ -36,4 +36,5 @@ def shown(alert: Alert, on_it: tuple[str, int] | None) -> Shown:
     if alert.error is not None:
         link, text = f"/errors/{alert.error}?queue={name}", "See the error"
     act = "resume" if alert.rule == "paused" else "pause"
-    return Shown(alert, link, text, f"/{act}/{name}" if alert.kind == "queue" else "", on_it)
+    pausing = alert.kind == "queue" and alert.rule != "no-worker"  # where nothing runs, a pause would change nothing
+    return Shown(alert, link, text, f"/{act}/{name}" if pausing else "", on_it)

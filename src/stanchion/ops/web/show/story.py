@@ -117,15 +117,12 @@ def _last(job: Job, waits_for: str | None) -> Step | None:
     took = duration((ended - started).total_seconds()) if ended and started and ended >= started else ""
     on = f"On {job.worker}." if job.worker else ""
     match job.state:
-        case JobState.DEAD | JobState.DONE | JobState.CANCELLED if ended is not None:
-            ending = {
-                JobState.DEAD: "Dead: its attempts are used up, or its task buried it",
-                JobState.DONE: "Done",
-                JobState.CANCELLED: "Cancelled",
-            }
-            return Step(
-                ended, job.state, ending[job.state], on if job.state is not JobState.CANCELLED else "", took=took
-            )
+        case JobState.DEAD if ended is not None:
+            return Step(ended, job.state, f"Dead: {_death(job)}")
+        case JobState.DONE if ended is not None:
+            return Step(ended, job.state, "Done", on, took=took)
+        case JobState.CANCELLED if ended is not None:
+            return Step(ended, job.state, "Cancelled")
         case JobState.RUNNING if started is not None:
             return Step(started, "running", f"Attempt {job.attempts} runs", on)
         case JobState.WAITING:
@@ -134,6 +131,13 @@ def _last(job: Job, waits_for: str | None) -> Step | None:
             return Step(job.run_at, "scheduled", "Put off by its rate until then" if job.is_deferred else "Due then")
         case _:
             return Step(job.run_at, "ready", "Due since then, and not taken yet") if job.failures else None
+
+
+def _death(job: Job) -> str:
+    """Return why a job is dead, as far as its attempts tell. The step before this one tells the error."""
+    if job.attempts >= job.max_attempts:
+        return "its one attempt is used up" if job.attempts == 1 else f"its {attempts(job.attempts)} are used up"
+    return "it was not to be tried again" if job.attempts else "it never ran"
 
 
 def life(job: Job, now: int) -> tuple[str, list[Piece]]:
