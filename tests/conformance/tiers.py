@@ -47,7 +47,8 @@ HEAVY = frozenset(("TestAgainstTheReference", "TestPermitsAlongAnyPath", "TestLa
 EACH_SCRIPT = frozenset(
     (
         *("TestPush", "TestUniqueKeys", "TestReserve", "TestReservedJobs", "TestFencing", "TestCommit", "TestRollback"),
-        *("TestMove", "TestBuryAndAbandon", "TestRecovery", "TestHeartbeat", "TestCancel", "TestRetry", "TestReplay"),
+        *("TestMove", "TestMovesAtOnce", "TestBuryAndAbandon", "TestRecovery", "TestHeartbeat", "TestCancel"),
+        *("TestRetry", "TestReplay"),
         *("TestPop", "TestPurge", "TestDelete", "TestDeleteFinished", "TestDeleteQueued", "TestDeleteTogether"),
         *("TestAdopting", "TestValues", "TestFind"),
         *("TestScan", "TestSizes", "TestNextDue", "TestSlots", "TestKeyedRates", "TestMaxRunning", "TestRoundRobin"),

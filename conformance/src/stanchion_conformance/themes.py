@@ -34,6 +34,7 @@ THEMES = (
     "jobs.history",
     "jobs.leases",
     "jobs.lost_leases",
+    "jobs.moves",
     "jobs.nonsense",
     "jobs.ordering",
     "jobs.other_queues",

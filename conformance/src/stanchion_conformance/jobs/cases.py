@@ -22,6 +22,7 @@ from stanchion_conformance.jobs.holders import TestHolders, TestLeaseOfAHolder, 
 from stanchion_conformance.jobs.leases import TestFencing, TestLease, TestRepeatedClaim, TestRepeatedOutcome
 from stanchion_conformance.jobs.lost_claims import TestAfterTheBlock, TestLostClaims, TestSuspended
 from stanchion_conformance.jobs.lost_leases import TestAlone, TestCharges, TestDelayOfTheTask
+from stanchion_conformance.jobs.moves import TestMovesAtOnce
 from stanchion_conformance.jobs.nonsense import TestNonsense, TestWhatWasTakenForSomethingElse
 from stanchion_conformance.jobs.ordering import TestOneAtATime, TestTheFirstIsWaitedFor
 from stanchion_conformance.jobs.other_queues import TestOtherQueue
@@ -82,6 +83,7 @@ __all__ = [
     "TestLostClaims",
     "TestMinRank",
     "TestMove",
+    "TestMovesAtOnce",
     "TestNextDue",
     "TestNoMembersOfAFlow",
     "TestNonsense",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import Any
 
 from sqlalchemy import TextClause, text
 
@@ -13,13 +12,12 @@ from stanchion.stores.postgres.pick import AS_TEXT, HERE, NOW, ONCE, listed
 from stanchion.stores.postgres.slots import SEMAPHORES
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.leases import Lease
-from stanchion.stores.records.outcomes import Commit, Outcome, Ties
+from stanchion.stores.records.outcomes import Commit, Ties
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.joining import must_be_here
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import HELD_COLUMNS, HISTORY_COLUMNS
-from stanchion.stores.sql.jobs.settle import HeldJob, Outcomes, TransactionCommits, plain_commits
-from stanchion.stores.sql.rows.transactions import Transactions
+from stanchion.stores.sql.jobs.settle import HeldJob, TransactionCommits
 
 _ARRIVAL = (
     "CASE WHEN given.payload IS NULL THEN job.arrival_payload ELSE coalesce(job.arrival_payload, job.payload) END"
@@ -47,7 +45,7 @@ _GIVEN, _GIVEN_JOINED = (_GIVEN.format(where=where) for where in ("", f"WHERE {H
 _IN_TIME = f"job.token = given.token AND (job.lease_until IS NULL OR job.lease_until > {NOW})"
 # By id, never by the index of all running jobs, which may be full of entries that can't be removed yet: no planner can
 # prove that a partial index covers these states.
-_HELD = f"job.id = ANY (ARRAY(SELECT id FROM given)) AND job.state IN ('running', '') AND {_IN_TIME}"
+HELD = f"job.id = ANY (ARRAY(SELECT id FROM given)) AND job.state IN ('running', '') AND {_IN_TIME}"
 
 _FINISH = f"""
     gone AS (
@@ -70,8 +68,8 @@ _FINISH = f"""
 
 PLAIN = "job.order_key IS NULL AND job.limits IS NULL AND job.flow_node IS NULL"  # the end of others has consequences
 
-_COMMIT, _COMMIT_JOINED = (text(f"WITH {given}, {_FINISH.format(which=_HELD)}") for given in (_GIVEN, _GIVEN_JOINED))
-_COMMIT_PLAIN = text(f"WITH {_GIVEN}, {_FINISH.format(which=f'{_HELD} AND {PLAIN}')}")
+_COMMIT, _COMMIT_JOINED = (text(f"WITH {given}, {_FINISH.format(which=HELD)}") for given in (_GIVEN, _GIVEN_JOINED))
+_COMMIT_PLAIN = text(f"WITH {_GIVEN}, {_FINISH.format(which=f'{HELD} AND {PLAIN}')}")
 
 # Commits jobs that hold semaphores: all if the slots have no waiters, else none. The rows of the slots are locked
 # before they are read, and so are current regardless of the snapshot. Waiters can't be read like that, so there is a
@@ -140,36 +138,6 @@ class PostgresCommits:
         if any(map(_BOUNDED, done.values())):  # there is room for another
             run.woken.update(job.queue for job in done.values() if job.bounded)
         return done
-
-
-class PostgresOutcomes:
-    """Applies plain commits by one statement that commits itself, all other outcomes in a transaction."""
-
-    def __init__(self, db: Database, transactions: Transactions, commits: PostgresCommits, general: Outcomes) -> None:
-        self._db, self._transactions, self._commits, self._general = db, transactions, commits, general
-        self.settle_in = general.settle_in
-
-    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
-        commits = plain_commits(outcomes)
-        if commits is None or tx is not None or repeat or Ties.OTHERS in map(_TIES, commits):
-            return self._general.settle(outcomes, tx, repeat=repeat, guarded=commits is not None)
-        runs: list[Runner] = []
-
-        def work(run: Runner, again: bool) -> list[JobState | None]:
-            runs[:] = [run]
-            if not again:
-                return self._commits.commit_untied(run, commits)
-            states = self._general.settle_in(run, commits, again=True)
-            self._transactions.pass_on(run)
-            return states
-
-        states = self._db.statement(work)
-        self._transactions.wake(runs[0])
-        if None not in states:
-            return states
-        left = [commit for commit, state in zip(commits, states, strict=True) if state is None]
-        others = iter(self._general.settle(left))
-        return [next(others) if state is None else state for state in states]
 
 
 def _states(commits: Sequence[Commit], done: Mapping[str, HeldJob]) -> list[JobState | None]:

@@ -9,12 +9,14 @@ from stanchion.stores.postgres.admit import PostgresDecisions, PostgresDue, TwoT
 from stanchion.stores.postgres.by_ids import PostgresByIds
 from stanchion.stores.postgres.claim import PostgresClaims
 from stanchion.stores.postgres.flows import PostgresFlowEndStatements
+from stanchion.stores.postgres.moves import PostgresMoves
+from stanchion.stores.postgres.outcomes import PostgresOutcomes
 from stanchion.stores.postgres.prepared import CopyForm
 from stanchion.stores.postgres.purge import PostgresPurgeStatements
 from stanchion.stores.postgres.push import PostgresPush
 from stanchion.stores.postgres.query import PostgresQueries
 from stanchion.stores.postgres.release import PostgresGrants
-from stanchion.stores.postgres.settle import PostgresCommits, PostgresOutcomes
+from stanchion.stores.postgres.settle import PostgresCommits
 from stanchion.stores.postgres.staging import CopyStaged, PostgresPlainFinish
 from stanchion.stores.postgres.starts import PostgresStarts
 from stanchion.stores.records.query import Query
@@ -65,7 +67,7 @@ class PostgresStore(SqlStore):
         held_jobs = HeldJobs(db, queues)
         commits = PostgresCommits(db, TransactionCommits(held_jobs, jobs, flows))
         general_outcomes = Outcomes(db, transactions, jobs, queues, pushes, flows, held_jobs, commits)
-        outcomes = PostgresOutcomes(db, transactions, commits, general_outcomes)
+        outcomes = PostgresOutcomes(db, transactions, commits, PostgresMoves(db, queues), general_outcomes)
         recovery = Recovery(db, transactions, queues, flows, SlotRepair(db, transactions, slots))
 
         general_due, reservations = DueJobs(db), Reservations(db)

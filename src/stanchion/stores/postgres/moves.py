@@ -1,0 +1,133 @@
+"""PostgreSQL's moves: one statement that commits itself, for jobs whose move has no consequence for others.
+
+The trail, which is JSON, is continued as text: `[..., [queue, entered]]` becomes
+`[..., [queue, entered, attempts, left], [to, now]]`. The rules are those of `rules.trail` and of
+`rules.outcomes.settled`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from sqlalchemy import text
+
+from stanchion.core.partition_names import logical_name
+from stanchion.stores.postgres.pick import ONCE
+from stanchion.stores.postgres.settle import HELD, PLAIN
+from stanchion.stores.records.jobs import SECOND, UNLANED, JobState
+from stanchion.stores.records.outcomes import Move
+from stanchion.stores.rules.dead_letters import MARK, unmarked
+from stanchion.stores.rules.trail import STOPS_MAX
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.rows.queues import QueueRows
+
+# A queue's name may have this text as well: then a job takes the general route a little early.
+_BETWEEN_STOPS = "],["
+_FEW_STOPS = f"length(job.trail) - length(replace(job.trail, '{_BETWEEN_STOPS}', '')) < {3 * (STOPS_MAX - 2)}"
+
+_CAME_WITH = "coalesce(job.arrival_payload, job.payload)"
+_CHANGED = f"coalesce(given.payload, job.payload) <> {_CAME_WITH}"
+_CHANGED_BEFORE = """EXISTS (
+    SELECT 1 FROM (
+        SELECT stop ->> 3 AS how, max(nth) FILTER (WHERE stop ->> 3 = '2') OVER () AS split, nth
+        FROM jsonb_array_elements(CAST(job.trail AS jsonb)) WITH ORDINALITY AS stops (stop, nth)
+    ) AS left_before WHERE how = '1' AND nth > coalesce(split, 0)
+)"""
+_HERE = """CASE
+    WHEN job.trail IS NULL THEN concat('[[', given.here, ',', job.enqueued_at)
+    WHEN job.trail ~ ',[012]\\]\\]$' THEN concat(left(job.trail, -1), ',[', given.here, ',', job.enqueued_at)
+    ELSE left(job.trail, -2)
+END"""
+_TRAIL = f"""concat(
+    {_HERE}, ',', job.attempts, ',', CASE WHEN {_CHANGED} THEN 1 ELSE 0 END, '],[', given.there, ',', {ONCE}, ']]'
+)"""
+
+_MOVE = text(f"""
+    WITH given AS (
+        SELECT * FROM jsonb_to_recordset(CAST(:moves AS jsonb)) AS given (
+            queue text, id uuid, token text, target text, here text, there text, payload text, delay bigint, lane int,
+            headers text, keeps_headers boolean, keep_entry boolean
+        )
+    ), moved AS (
+        UPDATE stanchion_jobs AS job SET
+            queue = given.target, lane = given.lane, state = 'queued', rank = priority,
+            run_at = {ONCE} + given.delay, payload = coalesce(given.payload, job.payload), arrival_payload = NULL,
+            entry_payload = CASE
+                WHEN NOT given.keep_entry OR NOT {_CHANGED} THEN job.entry_payload
+                WHEN job.trail IS NULL THEN {_CAME_WITH}
+                WHEN {_CHANGED_BEFORE} THEN job.entry_payload
+                ELSE {_CAME_WITH}
+            END,
+            trail = {_TRAIL}, headers = CASE WHEN given.keeps_headers THEN job.headers ELSE given.headers END,
+            key = NULL, attempts = 0, failures = 0, errors = NULL, progress = NULL, worker = NULL, lease_until = NULL,
+            started_at = NULL, cancel_requested = false, slots_held = 0, order_hold = NULL, slots_hold = NULL,
+            waits_kind = NULL, waits_queue = NULL, waits_name = NULL, waits_since = NULL
+        FROM given
+        WHERE job.id = given.id AND job.queue = given.queue AND {HELD} AND {PLAIN}
+            AND (job.trail IS NULL OR {_FEW_STOPS})
+            AND NOT (given.keeps_headers AND position('{MARK}' IN coalesce(job.headers, '')) > 0)
+        RETURNING given.queue AS left_queue, CAST(job.id AS text) AS id, given.token
+    ), counted AS (
+        INSERT INTO stanchion_counter_events (queue, what, n)
+        SELECT left_queue, 'moved', count(*) FROM moved GROUP BY left_queue
+    )
+    SELECT id, left_queue, token,
+        left_queue IN (SELECT name FROM stanchion_queues WHERE max_running IS NOT NULL) AS bounded
+    FROM moved
+""")
+
+
+class PostgresMoves:
+    """Moves by one statement."""
+
+    def __init__(self, db: Database, queues: QueueRows) -> None:
+        self._db, self._queues = db, queues
+
+    def prepare(self, moves: Sequence[Move]) -> None:
+        """Make the missing rows of the queues that jobs are moved to."""
+        self._queues.make({move.queue for move in moves})
+
+    def move_untied(self, run: Runner, moves: Sequence[Move]) -> list[JobState | None]:
+        """Move jobs of which others depend on nothing; return None for those that another route must try."""
+        shown = {queue: json.dumps(logical_name(queue), ensure_ascii=False) for queue in _queues_of(moves)}
+        given = [
+            {
+                "queue": lease.queue,
+                "id": lease.id,
+                "token": lease.token,
+                "target": queue,
+                "here": shown[lease.queue],
+                "there": shown[queue],
+                "payload": payload,
+                "delay": int(delay * SECOND),
+                "lane": lane,
+                "headers": unmarked(headers),
+                "keeps_headers": headers is None,
+                "keep_entry": keep_entry,
+            }
+            for lease, queue, payload, delay, lane, headers, keep_entry, _ in moves
+        ]
+        found = run.rows(_MOVE, {"moves": json.dumps(given)})
+        done = {(left, job, token) for job, left, token, _ in found}
+        run.woken.update(left for _, left, _, bounded in found if bounded)  # there is room for another
+        states: list[JobState | None] = []
+        for move in moves:
+            if tuple(move.lease) not in done:
+                states.append(None)
+                continue
+            scheduled = int(move.delay * SECOND) > 0
+            states.append(JobState.SCHEDULED if scheduled else JobState.READY)
+            if not scheduled:
+                run.woken.add(move.queue)
+        return states
+
+
+def is_plain_move(move: Move) -> bool:
+    """Return whether nothing about the move itself needs more than the statement: no lane and no order key."""
+    return move.lane == UNLANED and move.order_key is None
+
+
+def _queues_of(moves: Sequence[Move]) -> set[str]:
+    return {move.queue for move in moves} | {move.lease.queue for move in moves}

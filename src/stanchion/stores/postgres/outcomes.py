@@ -1,0 +1,90 @@
+"""PostgreSQL's route for each outcome: plain commits and moves by one statement each, all others in a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from stanchion.stores.postgres.moves import PostgresMoves, is_plain_move
+from stanchion.stores.postgres.settle import PostgresCommits
+from stanchion.stores.records import calls
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.outcomes import Commit, Move, Outcome, Ties
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.jobs.settle import Outcomes, is_plain, plain_commits
+from stanchion.stores.sql.rows.transactions import Transactions
+
+T = TypeVar("T", bound=Outcome)
+
+_TIES, _LEASE = attrgetter("ties"), attrgetter("lease")  # called by built-ins, without a frame per job
+
+
+class PostgresOutcomes:
+    """Applies outcomes, each by the shortest route that fits."""
+
+    def __init__(
+        self,
+        db: Database,
+        transactions: Transactions,
+        commits: PostgresCommits,
+        moves: PostgresMoves,
+        general: Outcomes,
+    ) -> None:
+        self._db, self._transactions = db, transactions
+        self._commits, self._moves, self._general = commits, moves, general
+        self.settle_in = general.settle_in
+
+    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
+        commits = plain_commits(outcomes)
+        if tx is not None or repeat:
+            return self._general.settle(outcomes, tx, repeat=repeat, guarded=commits is not None)
+        if commits is not None:
+            return self._commit(commits)
+        return self._settle_by_kind(outcomes)
+
+    def _settle_by_kind(self, outcomes: Sequence[Outcome]) -> list[JobState | None]:
+        """Settle moves, commits and all others apart, if each is of another job."""
+        moves = {n: one for n, one in enumerate(outcomes) if type(one) is Move and is_plain_move(one)}
+        if not moves or len(set(map(_LEASE, outcomes))) < len(outcomes):
+            return self._general.settle(outcomes)
+        commits = {n: one for n, one in enumerate(outcomes) if type(one) is Commit and is_plain(one)}
+        rest = [n for n in range(len(outcomes)) if n not in moves and n not in commits]
+        settled = dict(zip(moves, self._move(list(moves.values())), strict=True))
+        if commits:
+            settled |= zip(commits, self._commit(list(commits.values())), strict=True)
+        if rest:
+            settled |= zip(rest, self._general.settle([outcomes[n] for n in rest]), strict=True)
+        return [settled[n] for n in range(len(outcomes))]
+
+    def _commit(self, commits: Sequence[Commit]) -> list[JobState | None]:
+        if Ties.OTHERS in map(_TIES, commits):
+            return self._general.settle(commits, guarded=True)
+        return self._at_once(commits, self._commits.commit_untied)
+
+    def _move(self, moves: Sequence[Move]) -> list[JobState | None]:
+        self._moves.prepare(moves)
+        return self._at_once(moves, self._moves.move_untied)
+
+    def _at_once(
+        self, outcomes: Sequence[T], apply: Callable[[Runner, Sequence[T]], list[JobState | None]]
+    ) -> list[JobState | None]:
+        """Settle by one statement, and what that leaves by the general route."""
+        runs: list[Runner] = []
+
+        def work(run: Runner, again: bool) -> list[JobState | None]:
+            runs[:] = [run]
+            if not again:
+                return apply(run, outcomes)
+            states = self._general.settle_in(run, outcomes, again=True)
+            self._transactions.pass_on(run)
+            return states
+
+        states = self._db.statement(work, calls.seconds_for(len(outcomes)))
+        self._transactions.wake(runs[0])
+        if None not in states:
+            return states
+        left = [outcome for outcome, state in zip(outcomes, states, strict=True) if state is None]
+        others = iter(self._general.settle(left))
+        return [next(others) if state is None else state for state in states]
