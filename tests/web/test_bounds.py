@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from stanchion import Stanchion
+from stanchion import Push, Stanchion
+from stanchion.alerts.alerts import store_limits
+from stanchion.core.error_kinds import group_of
 from stanchion.ops.reads import lists
 from stanchion.ops.reads.lists import page_of
-from stanchion.ops.web.live import figures
+from stanchion.ops.web.live import figures, sampler
 from stanchion.stores.records.query import Query
 from stanchion.stores.registry import open_store
+from stanchion.telemetry.failures import FailureTally
+from stanchion_conformance.operate.alerts import counted
 from tests.web.conftest import Browser, site_of
+from tests.web.test_pages import READS_MAX
 
 
 @pytest.fixture
@@ -82,3 +87,47 @@ def test_a_slow_count_of_queues_is_not_repeated_for_each_page(many, monkeypatch)
         many.queue("fresh").push(1)
         assert "fresh" in browser.get("/queues").text
         assert set(asked) == {"fresh"}
+
+
+@pytest.fixture
+def laden() -> Iterator[tuple[Browser, Stanchion]]:
+    """A queue with all that its page may show: lanes, tenants, failures, tallies, changed settings, alerts, a note."""
+    app = Stanchion("memory://")
+    queue, wide = (app.queue(name, lanes=4, **more) for name, more in (("orders", {}), ("wide", {"partitions": 4})))
+    tally = FailureTally()
+    app.setup()
+    queue.push_many([Push({"n": number}, tenant=f"t{number % 3}") for number in range(20)])
+    queue.reserve()[0].bury("E: no stock")
+    tally.add("orders", "ship", group_of("E: no stock", "ship"), "E: no stock", "id", new=True, dead=True)
+    tally.merge(app.store)
+    store_limits(app.context, {"no_worker": 1e-6})
+    wide.push_many([Push({"n": number}, tenant=f"t{number % 3}") for number in range(20)])
+    wide.reserve()[0].bury("E: no stock")
+    site = site_of(app)
+    yield Browser(site), app
+    site.close()
+    app.close()
+
+
+@pytest.mark.parametrize("paused", [False, True])
+@pytest.mark.parametrize("name", ["orders", "wide"])
+def test_the_page_of_a_queue_with_everything_reads_little(laden, monkeypatch, name, paused):
+    browser, app = laden
+    assert browser.submit(f"/set/{name}", setting="lease", value="20s", note="why").status_code == 303
+    if paused:
+        assert browser.submit(f"/pause/{name}", note="the provider is down").status_code == 303
+    browser.submit("/on-it", key=f"queue:{name}")
+    monkeypatch.setattr(sampler, "SHORTEST", 1e6)  # what it reads is not of a page
+    path = f"/queues/{name}?span=2d"
+    browser.get(path)
+    with counted(app) as reads:
+        text = browser.get(path).text
+    for shown in (
+        "Queued jobs in each lane",
+        "E: no stock",
+        "the provider is down" if paused else "local is on it",
+    ):
+        assert shown in text
+    assert ("Ready jobs by tenant" in text) == (name == "orders")
+    assert ('<th scope="row">wide#' in text) == (name == "wide")
+    assert reads.total() <= READS_MAX, reads

@@ -202,6 +202,7 @@ class TestOverview:
         assert browser.submit("/on-it", key="queue:mail").status_code == 303
         assert "local is on it" in browser.get("/").text
         late(app, 4 * 3600)
+        site.sampler.renew()
         assert "local is on it" not in browser.get("/").text
         assert browser.submit("/on-it", key="").status_code == 400
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from stanchion.alerts.on_it import OnIt
 from stanchion.core.service_levels import Band, band_of
 from stanchion.queues.pauses import Pause
 from stanchion.stores.records.jobs import SECOND
@@ -13,6 +14,7 @@ from stanchion.stores.records.managers import ManagerStatus
 from stanchion.stores.records.queues import Counts, Head, QueueSettings, QueueStats, SemaphoreRow
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.slots import HOLDER_BOOST
+from stanchion.telemetry.failures import Failures
 
 
 class QueueSample(NamedTuple):
@@ -145,9 +147,10 @@ class Snapshot:
 
     `trouble`: why it could not be read; all else is empty then. `seconds`: the time that a single call took. `live`:
     the oldest live jobs; `whole`: they are all. `running`: the oldest. `ended`: how many of the newest finished jobs
-    were looked at for `dead`. `errors`: of the queues where something failed of late, the heaviest first. `pauses`: who
-    paused queues, and why. `arrivals`: jobs that came to paused queues in the last five minutes. `recent`, `hour`:
-    totals of some minutes, and of about an hour ago. `limits`: those stored for all processes.
+    were looked at for `dead`. `tallies`: failures that workers have tallied, of the queues where something failed of
+    late; `errors`: the heaviest of these in the last hour. `pauses`: who paused queues, and why. `arrivals`: jobs that
+    came to paused queues in the last five minutes. `recent`, `hour`: totals of some minutes, and of about an hour ago.
+    `limits`: those stored for all processes. `on_it`: who looks after alerts, by their keys.
     """
 
     at: int = 0
@@ -160,6 +163,7 @@ class Snapshot:
     running: tuple[RunningJob, ...] = ()
     dead: tuple[DeadJob, ...] = ()
     put_off: tuple[PutOff, ...] = ()
+    tallies: dict[str, dict[str, Failures]] = field(default_factory=dict)
     errors: dict[str, tuple[ErrorSample, ...]] = field(default_factory=dict)
     arrivals: dict[str, int] = field(default_factory=dict)
     pauses: dict[str, Pause] = field(default_factory=dict)
@@ -172,6 +176,7 @@ class Snapshot:
     recent: Window | None = None
     hour: Window | None = None
     limits: dict[str, float] = field(default_factory=dict)
+    on_it: dict[str, OnIt] = field(default_factory=dict)
 
     def ago(self, then: int) -> float:
         """Return the seconds since a time, 0 for one ahead."""

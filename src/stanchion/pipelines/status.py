@@ -4,12 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from stanchion.pipelines.station import Station
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import Counts, Sizes
+
+
+class Passed(NamedTuple):
+    """The items of a station so far: `came`, and of these `out`, `dropped`, `dead`; `retried`: failed attempts."""
+
+    came: int
+    out: int
+    dropped: int
+    retried: int
+    dead: int
+
+
+def passed(counts: Counts, depth: Sizes, *, ends: bool) -> Passed:
+    """Return what has become of the items of a station. `ends`: those that it finishes have come out."""
+    finished = counts.committed + counts.popped
+    out, dropped = counts.moved, counts.cancelled
+    if ends:
+        out += finished
+    else:
+        dropped += finished
+    failed = counts.rolled_back + counts.expired
+    return Passed(out + dropped + counts.buried + depth.total, out, dropped, failed, counts.buried)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +103,15 @@ def status_of(
 
     def station_status(station: Station) -> StationStatus:
         size, counts, due = stats[station.queue][:3]
-        out, dropped = _ended(station, counts)
+        items = passed(counts, size, ends=not station.to)
         return StationStatus(
             station=station.station,
             paused=station.queue in paused,
             depth=size,
-            came=out + dropped + counts.buried + size.total,
-            out=out,
-            dropped=dropped,
-            retried=counts.rolled_back + counts.expired,
-            dead=counts.buried,
+            **items._asdict(),
             oldest=0.0 if due is None else max(0.0, (now - due) / SECOND),
-            rate=rate(station.station, out + dropped),
+            rate=rate(station.station, items.out + items.dropped),
         )
 
     return PipelineStatus(pipeline, now, tuple(map(station_status, stations)), stats[dead_letters].states.total)
 
-
-def _ended(station: Station, counts: Counts) -> tuple[int, int]:
-    """Return the numbers of items that went on and that were dropped."""
-    finished = counts.committed + counts.popped
-    if station.to:
-        return counts.moved, finished + counts.cancelled
-    return counts.moved + finished, counts.cancelled

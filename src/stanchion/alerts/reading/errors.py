@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from stanchion.alerts.snapshot import DeadJob, ErrorSample, LiveJob, QueueSample, Window
@@ -34,10 +34,15 @@ def failing(
     return sorted(failures, key=lambda name: (-failures[name], name))
 
 
-def read_errors(store: Store, queues: list[str], now: int) -> dict[str, tuple[ErrorSample, ...]]:
-    """Return the errors of the last hour of the first of these queues, the heaviest first."""
-    found = tallied(store, queues[:QUEUES_MAX]) if queues else {}
-    return {queue: _heaviest(groups, now) for queue, groups in found.items()}
+def read_tallies(store: Store, queues: list[str]) -> dict[str, dict[str, Failures]]:
+    """Return what the workers have tallied, of the first of these queues; an empty one where they have nothing."""
+    asked = queues[:QUEUES_MAX]
+    return {**{queue: {} for queue in asked}, **tallied(store, asked)} if asked else {}
+
+
+def heaviest(tallies: Mapping[str, dict[str, Failures]], now: int) -> dict[str, tuple[ErrorSample, ...]]:
+    """Return the errors of the last hour, by queue, the heaviest first."""
+    return {queue: _heaviest(groups, now) for queue, groups in tallies.items() if groups}
 
 
 def _heaviest(groups: dict[str, Failures], now: int) -> tuple[ErrorSample, ...]:

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import cast
 
-from stanchion.alerts.reading.errors import failing, read_errors
+from stanchion.alerts.on_it import who_is_on_it
+from stanchion.alerts.reading.errors import failing, heaviest, read_tallies
 from stanchion.alerts.reading.jobs import JobReads
 from stanchion.alerts.reading.parts import read_schedules, read_semaphores, read_stations, read_streams
 from stanchion.alerts.reading.windows import limits_in, read_values, windows_in
@@ -44,6 +45,7 @@ def _read(store: Store, pipelines: Iterable[Pipeline]) -> Snapshot:
     known = read_values(store)
     recent, hour = windows_in(store, known, now, queues)
     dead = (*jobs.ended(), *jobs.letters())
+    tallies = read_tallies(store, failing(queues, dead, live, (recent, hour)))
     return Snapshot(
         at=now,
         seconds=seconds,
@@ -53,7 +55,8 @@ def _read(store: Store, pipelines: Iterable[Pipeline]) -> Snapshot:
         whole=whole,
         running=jobs.running(),
         dead=dead,
-        errors=read_errors(store, failing(queues, dead, live, (recent, hour)), now),
+        tallies=tallies,
+        errors=heaviest(tallies, now),
         put_off=jobs.put_off(live),
         arrivals=jobs.arrivals(),
         pauses=pauses_of(store, paused) if (paused := [one.name for one in settings if one.paused]) else {},
@@ -66,6 +69,7 @@ def _read(store: Store, pipelines: Iterable[Pipeline]) -> Snapshot:
         recent=recent,
         hour=hour,
         limits=limits_in(known),
+        on_it=who_is_on_it(store, now),
     )
 
 

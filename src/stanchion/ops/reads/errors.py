@@ -99,14 +99,22 @@ class Errors(NamedTuple):
 
 
 def read_errors(
-    context: Context, store: Store, wanted: JobFilter, now: int, most: int = READ, *, retried: bool = True
+    context: Context,
+    store: Store,
+    wanted: JobFilter,
+    now: int,
+    most: int = READ,
+    *,
+    retried: bool = True,
+    known: dict[str, Failures] | None = None,
 ) -> Errors:
     """Read the groups of errors, of the jobs that a filter finds: of the tallies, by queue and task.
 
-    `most`: dead jobs that are read, the newest. `retried`: without tallies, also read jobs that back off.
+    `most`: dead jobs that are read, the newest. `retried`: without tallies, also read jobs that back off. `known`: the
+    tallies of the queue of the filter, where they have just been read.
     """
     dead = page_of(context, store, wanted.with_states(JobState.DEAD).query(now), now, None, most)
-    by_queue = {} if _beyond_tallies(wanted) else tallied(store, [wanted.queue] if wanted.queue else None)
+    by_queue = _tallies(store, wanted, known)
     found: dict[str, Group] = {}
     if by_queue:
         for queue, groups in by_queue.items():
@@ -143,6 +151,15 @@ def source_of(found: Errors) -> str:
         f"{dead}; failed attempts from the newest {number(FAILED)} of these and of jobs that back off, as no worker "
         "has tallied any"
     )
+
+
+def _tallies(store: Store, wanted: JobFilter, known: dict[str, Failures] | None) -> dict[str, dict[str, Failures]]:
+    """Return the tallies, by queue, where they are of all jobs that a filter finds."""
+    if _beyond_tallies(wanted):
+        return {}
+    if known is not None:
+        return {wanted.queue: known} if known else {}
+    return tallied(store, [wanted.queue] if wanted.queue else None)
 
 
 def _beyond_tallies(wanted: JobFilter) -> bool:

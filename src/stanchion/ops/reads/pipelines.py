@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
-from stanchion.alerts.snapshot import Snapshot, StreamSample
+from stanchion.alerts.reading.parts import read_streams
+from stanchion.alerts.snapshot import QueueSample, Snapshot, StreamSample
 from stanchion.app import Stanchion
 from stanchion.core.partition_names import logical_name
 from stanchion.jobs.job import Job, JobState
@@ -15,6 +16,7 @@ from stanchion.ops.reads.lists import page_of
 from stanchion.ops.reads.track import Track
 from stanchion.ops.reads.workers import live_workers
 from stanchion.pipelines.record import PipelineRecord, StationRecord, recorded
+from stanchion.pipelines.status import Passed, passed
 from stanchion.pipelines.topology import DEAD
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
@@ -22,6 +24,7 @@ from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, Sizes
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.dead_letters import DEAD_FROM
+from stanchion.telemetry.times import Times, by_queue
 
 LETTERS: Final = 200
 """Dead letters of a pipeline that are read, the newest."""
@@ -74,7 +77,8 @@ class Station:
     """A station now.
 
     `lag`: seconds for which its oldest item has been due. `came`, `out`: items a second that came and that were done,
-    over about a minute; None before that is known. `idle`: seconds without an item out, as far as they were seen; None
+    over about a minute; None before that is known. `passed`: those since it was made. `times`: how long those of the
+    last five minutes waited and ran, None where no worker tells. `idle`: seconds without an item out, as far as they were seen; None
     while items come out. `silent`: seconds since its driver was heard, None if that is unknown. `starved`: without
     items, as a station before it has stopped.
     """
@@ -93,6 +97,9 @@ class Station:
     dead: int
     error: str
     ready: Sequence[tuple[int, float]]
+    paused: bool
+    passed: Passed
+    times: Times | None
 
     @property
     def name(self) -> str:
@@ -148,7 +155,7 @@ def stations(known: Known, seen: Snapshot, tracks: Mapping[str, Track], letters:
     """Return the stations of a pipeline as they are now, in its order."""
     samples = {one.settings.name: one for one in seen.queues}
     streams = {one.queue: one for one in seen.streams}
-    live = live_workers(seen.workers, seen.at)
+    live, times = live_workers(seen.workers, seen.at), by_queue(seen.workers, seen.at)
     found = []
     for record in ordered(known.record):
         queue = known.queue(record.name)
@@ -176,6 +183,9 @@ def stations(known: Known, seen: Snapshot, tracks: Mapping[str, Track], letters:
                 letters.counts.get(queue, 0),
                 letters.errors.get(queue) or ("" if stream is None or stream.error is None else stream.error),
                 [] if track is None else [(one.at, float(one.ready)) for one in track.points],
+                settings.paused,
+                passed(stats.totals, stats.states, ends=not record.to),
+                times.get(queue),
             )
         )
     return _with_starved(known, found)
@@ -192,6 +202,17 @@ def ordered(record: PipelineRecord) -> list[StationRecord]:
         for name in ready:
             del left[name]
     return found
+
+
+def read_pipeline(store: Store, known: Known) -> Snapshot:
+    """Read what `stations` and `read_letters` need of one pipeline, however many queues the store has."""
+    now, workers = store.now(), store.workers()
+    letters = known.queue(DEAD)
+    names = [*(known.queue(one.name) for one in known.record.stations), letters]
+    settings = {one.name: one for one in store.queues(names)}
+    stats = store.stats(names, ["states", "totals", "heads"])
+    queues = tuple(QueueSample(settings.get(name, QueueSettings(name)), stats[name]) for name in names)
+    return Snapshot(now, queues=queues, workers=tuple(workers), streams=read_streams(store, workers, now))
 
 
 def _trouble(

@@ -8,22 +8,16 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from stanchion.core.durations import duration
-from stanchion.core.times import moment
 from stanchion.errors import InvalidInput, MissingExtra, StanchionError
-from stanchion.jobs.job import JobState
 from stanchion.ops.cli.console.drawing import GraphFormat, checked_format, print_graph
 from stanchion.ops.cli.console.given import optional_duration
-from stanchion.ops.cli.console.human import age, one_line, rate
-from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell, fitted
 from stanchion.ops.cli.console.root import RUN, cli
 from stanchion.ops.cli.console.session import Exit, Session, command, load_pipeline
 from stanchion.ops.cli.look.top import keys
+from stanchion.ops.cli.run.look import COLUMNS, Look
 from stanchion.ops.cli.run.options import LogFormat, LogLevel, refuse_level
-from stanchion.pipelines import Pipeline, PipelineStatus, StationStatus
+from stanchion.pipelines import Pipeline
 
 pipeline_cli = typer.Typer(help="Run a pipeline of stations; watch, draw, pause and resume it.")
 cli.add_typer(pipeline_cli, name="pipeline", rich_help_panel=RUN, no_args_is_help=True)
@@ -32,21 +26,6 @@ Target = Annotated[str, typer.Argument(metavar="MODULE:PIPELINE", help="Your pip
 Stations = Annotated[list[str] | None, typer.Argument(metavar="STATION...", help="Stations; by default all.")]
 
 _SHORTEST = 0.1
-_COLUMNS = [
-    Column("STATION", shrinks=True),
-    Column("DEPTH", right=True),
-    Column("RUNNING", right=True, from_width=90),
-    Column("DELAYED", right=True, from_width=100),
-    Column("WAITING", right=True, from_width=110),
-    Column("IN", right=True),
-    Column("OUT", right=True),
-    Column("DROPPED", right=True, from_width=75),
-    Column("RETRIED", right=True, from_width=75),
-    Column("DEAD", right=True),
-    Column("RATE/S", right=True),
-    Column("OLDEST", right=True),
-    Column(""),
-]
 
 
 @command(pipeline_cli, "run", makes_store=True)
@@ -124,15 +103,16 @@ def status(
     if out.console.is_terminal and not once and not out.as_json:
         _live(session, pipeline, seconds)
         return
-    before = pipeline.status()
+    look = Look(pipeline)
+    look.again()
     time.sleep(seconds)
-    found = pipeline.status(before)
+    look.again()
     if out.as_json:
-        out.json(found.as_json())
+        out.json(look.as_json())
     else:
-        out.table(_COLUMNS, _rows(found))
-        if found.dead_letters:
-            out.say(f"{found.dead_letters:,} dead letters: stanchion jobs --queue {pipeline.dead_letters.name}")
+        out.table(COLUMNS, look.rows())
+        if look.dead_letters:
+            out.say(f"{look.dead_letters:,} dead letters: stanchion jobs --queue {pipeline.dead_letters.name}")
 
 
 @command(pipeline_cli, "graph")
@@ -216,45 +196,15 @@ def _live(session: Session, pipeline: Pipeline, seconds: float) -> None:
     from rich.live import Live
 
     console = session.out.console
-    latest, trouble = pipeline.status(), ""
+    look, trouble = Look(pipeline), ""
+    look.again()
     with Live(console=console, screen=True, auto_refresh=False) as screen, keys() as key_within:
         while True:
-            screen.update(_frame(latest, console.size.width, trouble), refresh=True)
+            screen.update(look.frame(console.size.width, trouble), refresh=True)
             if key_within(seconds) in ("q", "Q", "\x1b"):
                 return
             try:
-                latest, trouble = pipeline.status(latest), ""
+                look.again()
+                trouble = ""
             except StanchionError as error:
                 trouble = str(error)
-
-
-def _frame(found: PipelineStatus, width: int, trouble: str) -> RenderableType:
-    heading = Text.assemble((found.pipeline, "bold"), (f"  {moment(found.at):%H:%M:%S} UTC", "bright_black"))
-    letters = Text(f"\n{found.dead_letters:,} dead letters", STATE_STYLES[JobState.DEAD] if found.dead_letters else "")
-    parts = [heading, Text(), fitted(_COLUMNS, _rows(found), width), letters]
-    if trouble:
-        parts.append(Text(one_line(trouble), "bold red"))
-    return Group(*parts)
-
-
-def _rows(found: PipelineStatus) -> list[list[Cell]]:
-    return [_row(station) for station in found.stations]
-
-
-def _row(station: StationStatus) -> list[Cell]:
-    depth = station.depth
-    return [
-        station.station,
-        count_cell(depth.total, STATE_STYLES[JobState.READY]),
-        count_cell(depth.running, STATE_STYLES[JobState.RUNNING]),
-        count_cell(depth.scheduled, STATE_STYLES[JobState.SCHEDULED]),
-        count_cell(depth.waiting, STATE_STYLES[JobState.WAITING]),
-        count_cell(station.came),
-        count_cell(station.out, STATE_STYLES[JobState.DONE]),
-        count_cell(station.dropped),
-        count_cell(station.retried, "yellow"),
-        count_cell(station.dead, STATE_STYLES[JobState.DEAD]),
-        Text(rate(station.rate), "green" if station.rate else "bright_black"),
-        age(station.oldest) if station.oldest else "",
-        Text("paused", "yellow") if station.paused else "",
-    ]

@@ -10,8 +10,4 @@ def be_on_it(visit: Visit, key: str) -> None:
     """Write down that the caller looks after an alert; it hides nothing. Raises InvalidInput."""
     visit.audit("on it", key[: on_it.KEY_MAX], 0)
     on_it.be_on_it(visit.store, key, visit.session.caller.name, visit.now)
-
-
-def who_is_on_it(visit: Visit) -> dict[str, on_it.OnIt]:
-    """Return who looks after alerts, by their keys."""
-    return on_it.who_is_on_it(visit.store, visit.now)
+    visit.site.sampler.renew()

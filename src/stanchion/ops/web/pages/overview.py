@@ -61,13 +61,12 @@ class QueueRow(NamedTuple):
 def show(visit: Visit) -> Response:
     """Show the verdict, then what it rests on."""
     sample, sampler = visit.site.sampler.latest(), visit.site.sampler
-    on_it = visit.part("on it", lambda: acts.who_is_on_it(visit)) or {}
     changes, _ = visit.part("acts", lambda: visit.site.audit.newest(CHANGES_SHOWN)) or ([], None)
     return visit.page(
         "overview.html",
         headline(len(sample.firing)),
         lede=_lede(sample),
-        alerts=[shown(alert, on_it.get(alert.key)) for alert in sample.firing[:SHOWN]],
+        alerts=[shown(alert, sample.seen.on_it.get(alert.key)) for alert in sample.firing[:SHOWN]],
         more=max(0, len(sample.firing) - SHOWN),
         bands=_bands(sample),
         plots=past.asked(visit, ALL),

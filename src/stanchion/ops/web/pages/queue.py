@@ -12,7 +12,6 @@ from stanchion.ops.reads.errors import Errors, hidden, read_errors, source_of
 from stanchion.ops.reads.filters import JobFilter
 from stanchion.ops.reads.queue_parts import partitions_of, tenants_of
 from stanchion.ops.reads.queues import QueueFigures, figures_seen
-from stanchion.ops.web.acts.on_it import who_is_on_it
 from stanchion.ops.web.acts.pauses import pause_of, set_paused
 from stanchion.ops.web.acts.settings import HELP, changes_of
 from stanchion.ops.web.pages import past
@@ -21,6 +20,7 @@ from stanchion.ops.web.show.plots import spark
 from stanchion.ops.web.show.runbook import link_of
 from stanchion.ops.web.visit import Visit
 from stanchion.ops.words import duration, plural
+from stanchion.queues.pauses import Pause
 from stanchion.stores.records.queues import QueueSettings, Sizes
 from stanchion.telemetry.times import Times
 
@@ -57,7 +57,7 @@ def show(visit: Visit) -> Response:
         alerts=alerts,
         runbook_of=link_of,
         queue=found,
-        pause=visit.part("pause", lambda: pause_of(visit, queue.name)) if queue.paused else None,
+        pause=_pause(visit, queue),
         lanes=_bars(queue.lanes, depths),
         deepest=max(depths.values(), default=0),
         depth_max=DEPTH_MAX,
@@ -79,12 +79,21 @@ def show(visit: Visit) -> Response:
     )
 
 
+def _pause(visit: Visit, queue: QueueSettings) -> Pause | None:
+    """Return who paused a queue; read only where that was after the last reading."""
+    if not queue.paused:
+        return None
+    seen = visit.site.sampler.latest().seen.pauses.get(queue.name)
+    return seen or visit.part("pause", lambda: pause_of(visit, queue.name))
+
+
 def _errors(visit: Visit, queue: QueueFigures) -> Errors | None:
     """Return the groups of errors of a queue, as the page of errors has them; None where nothing has failed."""
     if not (queue.totals.buried or queue.totals.rolled_back or queue.totals.expired):
         return None
     wanted = JobFilter(queue=queue.name)
-    found = read_errors(visit.site.app.context, visit.store, wanted, visit.now, DEAD_READ, retried=False)
+    known = visit.site.sampler.latest().seen.tallies.get(queue.name)
+    found = read_errors(visit.site.app.context, visit.store, wanted, visit.now, DEAD_READ, retried=False, known=known)
     return hidden(found, visit.site.redaction.text)
 
 
@@ -104,7 +113,7 @@ def _alerts(visit: Visit, queue: QueueSettings) -> list[Shown]:
     firing = [one for one in visit.site.sampler.latest().firing if (one.kind, one.subject) == ("queue", queue.name)]
     if not queue.paused:  # an alert clears some readings after its cause, and the pause has just been ended
         firing = [one for one in firing if one.rule != "paused"]
-    on_it = (visit.part("on it", lambda: who_is_on_it(visit)) or {}) if firing else {}
+    on_it = visit.site.sampler.latest().seen.on_it
     alerts = [shown(one, on_it.get(one.key)) for one in firing]
     return [one._replace(link="") if one.link == f"/queues/{visit.segment}" else one for one in alerts]
 

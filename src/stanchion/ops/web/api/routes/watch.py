@@ -28,7 +28,8 @@ from stanchion.telemetry.rollups import ALL, Point
 
 def alerts(call: Call) -> Answer:
     """Answer with what needs a person, the most urgent first."""
-    firing, known = call.visit.site.sampler.latest().firing, on_it.who_is_on_it(call.visit)
+    sample = call.visit.site.sampler.latest()
+    firing, known = sample.firing, sample.seen.on_it
     places = {alert.key: f"{place:06d}" for place, alert in enumerate(firing)}
 
     def shape(alert: Any) -> dict[str, Any]:

@@ -1,0 +1,131 @@
+"""The stations of a pipeline as `pipeline status` shows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from stanchion.app import Stanchion
+from stanchion.core.times import moment
+from stanchion.jobs.job import JobState
+from stanchion.ops.cli.console.human import age, duration, one_line, rate
+from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell, fitted
+from stanchion.ops.reads.pipelines import Known, Letters, Station, read_letters, read_pipeline, stations
+from stanchion.ops.reads.track import Track
+from stanchion.pipelines import Pipeline
+from stanchion.telemetry.rollups import point_of
+
+COLUMNS = [
+    Column("STATION", shrinks=True),
+    Column("READY", right=True),
+    Column("RUNNING", right=True, from_width=90),
+    Column("DELAYED", right=True, from_width=100),
+    Column("WAITING", right=True, from_width=110),
+    Column("IN", right=True),
+    Column("OUT", right=True),
+    Column("DROPPED", right=True, from_width=100),
+    Column("RETRIED", right=True, from_width=75),
+    Column("DEAD", right=True),
+    Column("RATE/S", right=True),
+    Column("OLDEST", right=True),
+    Column("PICK-UP P95", right=True, from_width=130),
+    Column("RUN P95", right=True, from_width=120),
+    Column(""),
+    Column("ERROR", shrinks=True, keeps=32, from_width=120),
+]
+
+
+class Look:
+    """What is known of a pipeline from the last look, with the rates since the one before."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._app, self._known = Stanchion.of(pipeline.context), Known(pipeline.record, "code")
+        self._tracks: dict[str, Track] = {}
+        self.at, self.dead_letters = 0, 0
+        self.found: list[Station] = []
+
+    def again(self) -> None:
+        """Read the store. Raises StoreUnavailable."""
+        store = self._app.context.fresh_store
+        seen = read_pipeline(store, self._known)
+        letters = read_letters(self._app, store, self._known, seen, lambda job: str(job.errors[-1].get("error", "")))
+        *queues, (_, dead) = seen.queues
+        for settings, stats in queues:
+            track = self._tracks.setdefault(settings.name, Track())
+            track.add(point_of(seen.at, stats.states, stats.totals, 0.0))
+        self.at, self.dead_letters = seen.at, dead.states.total
+        self.found = stations(self._known, seen, self._tracks, letters)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "pipeline": self._known.record.name,
+            "dead_letters": self.dead_letters,
+            "stations": [self._station_json(one) for one in self.found],
+        }
+
+    def rows(self) -> list[list[Cell]]:
+        """Return a row of the table for each station."""
+        return [self._row(one) for one in self.found]
+
+    def frame(self, width: int, trouble: str) -> RenderableType:
+        """Return a screen of this width. `trouble`: why the last look failed."""
+        heading = Text.assemble(
+            (self._known.record.name, "bold"), (f"  {moment(self.at):%H:%M:%S} UTC", "bright_black")
+        )
+        style = STATE_STYLES[JobState.DEAD] if self.dead_letters else ""
+        parts = [heading, Text(), fitted(COLUMNS, self.rows(), width)]
+        parts.append(Text(f"\n{self.dead_letters:,} dead letters", style))
+        if trouble:
+            parts.append(Text(one_line(trouble), "bold red"))
+        return Group(*parts)
+
+    def _rate(self, one: Station) -> float | None:
+        """Return the items a second that the station was done with, since the look before."""
+        rates = self._tracks[one.queue].rates
+        return None if rates is None else rates.done
+
+    def _station_json(self, one: Station) -> dict[str, Any]:
+        return {
+            "station": one.name,
+            "paused": one.paused,
+            "depth": one.sizes._asdict(),
+            **one.passed._asdict(),
+            "oldest": one.lag,
+            "rate": self._rate(one),
+            "engine": one.engine,
+            "trouble": one.trouble,
+            "starved": one.starved,
+            "error": one.error,
+            "last_5_min": None if one.times is None else one.times.as_json(),
+        }
+
+    def _row(self, one: Station) -> list[Cell]:
+        sizes, items, per_second = one.sizes, one.passed, self._rate(one)
+        return [
+            one.name,
+            count_cell(sizes.ready, STATE_STYLES[JobState.READY]),
+            count_cell(sizes.running, STATE_STYLES[JobState.RUNNING]),
+            count_cell(sizes.scheduled, STATE_STYLES[JobState.SCHEDULED]),
+            count_cell(sizes.waiting, STATE_STYLES[JobState.WAITING]),
+            count_cell(items.came),
+            count_cell(items.out, STATE_STYLES[JobState.DONE]),
+            count_cell(items.dropped),
+            count_cell(items.retried, "yellow"),
+            count_cell(items.dead, STATE_STYLES[JobState.DEAD]),
+            Text(rate(per_second), "green" if per_second else "bright_black"),
+            age(one.lag) if one.lag else "",
+            duration(None if one.times is None else one.times.delay(95)),
+            duration(None if one.times is None else one.times.run(95)),
+            _state(one),
+            Text(one_line(one.error), "red"),
+        ]
+
+
+def _state(one: Station) -> Text:
+    """Return what keeps the items, in a word."""
+    if one.paused:
+        return Text("paused", "yellow")
+    return Text(one.trouble, "yellow" if one.trouble == "late" else "bold red") if one.trouble else Text("")
