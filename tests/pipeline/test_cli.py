@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from stanchion.ops.cli.run.pipeline import _frame
+from stanchion.ops.cli.run.look import Look
 from stanchion.pipelines import Pipeline
 from stanchion.service.loading import load_pipeline
 from tests.cli.conftest import Run, app, command, process, run, start, url  # noqa: F401
@@ -56,11 +56,12 @@ def test_run_until_empty_and_status(etl: Pipeline, process: Run, run: Run) -> No
     assert (answer.code, answer.out, answer.err) == (0, "", "")
     found = run("pipeline", "status", "flow:etl", "-i", "100ms", "--json").json
     assert found["dead_letters"] == 1
-    raw, even, odd = found["stations"]
+    raw, odd, even = found["stations"]
     assert [raw[name] for name in ("came", "out", "dropped", "retried", "dead")] == [20, 18, 1, 0, 1]
     assert (even["out"], odd["out"], odd["rate"]) == (18, 9, 0.0)
     table = run("pipeline", "status", "flow:etl", "-i", "100ms")
-    assert table.out.splitlines()[1].split() == ["raw", "0", "0", "0", "0", "20", "18", "1", "0", "1", "0"]
+    cells = ["raw", "0", "0", "0", "0", "20", "18", "1", "0", "1", "0", "ValueError:", "bad", "luck"]
+    assert table.out.splitlines()[1].split() == cells
     assert "1 dead letters: stanchion jobs --queue etl.dead" in table.err
 
 
@@ -143,9 +144,11 @@ def test_the_route_of_an_item_is_shown(etl: Pipeline, run: Run) -> None:  # noqa
 def test_a_frame_of_the_live_view(etl: Pipeline) -> None:
     etl.push_many([1, 2, 13])
     etl.drain()
+    look = Look(etl)
+    look.again()
     for width in (60, 100, 160):
         screen = Console(file=io.StringIO(), width=width, height=20, force_terminal=True)
-        screen.print(_frame(etl.status(), width, "the store is away"))
+        screen.print(look.frame(width, "the store is away"))
         drawn = screen.file.getvalue()  # type: ignore[attr-defined]
         for words in ("etl", "STATION", "raw", "1 dead letters", "the store is away"):
             assert words in drawn

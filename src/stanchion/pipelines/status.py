@@ -114,4 +114,3 @@ def status_of(
         )
 
     return PipelineStatus(pipeline, now, tuple(map(station_status, stations)), stats[dead_letters].states.total)
-

@@ -77,10 +77,10 @@ class Station:
     """A station now.
 
     `lag`: seconds for which its oldest item has been due. `came`, `out`: items a second that came and that were done,
-    over about a minute; None before that is known. `passed`: those since it was made. `times`: how long those of the
-    last five minutes waited and ran, None where no worker tells. `idle`: seconds without an item out, as far as they were seen; None
+    over about a minute; None before that is known. `idle`: seconds without an item out, as far as they were seen; None
     while items come out. `silent`: seconds since its driver was heard, None if that is unknown. `starved`: without
-    items, as a station before it has stopped.
+    items, as a station before it has stopped. `passed`: its items since it was made. `times`: how long those of the
+    last five minutes waited and ran; None where no worker tells.
     """
 
     record: StationRecord

@@ -12,14 +12,14 @@ from stanchion.core.times import moment
 from stanchion.jobs.job import JobState
 from stanchion.ops.cli.console.human import age, duration, one_line, rate
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell, fitted
-from stanchion.ops.reads.pipelines import Known, Letters, Station, read_letters, read_pipeline, stations
+from stanchion.ops.reads.pipelines import Known, Station, read_letters, read_pipeline, stations
 from stanchion.ops.reads.track import Track
 from stanchion.pipelines import Pipeline
 from stanchion.telemetry.rollups import point_of
 
 COLUMNS = [
     Column("STATION", shrinks=True),
-    Column("READY", right=True),
+    Column("DEPTH", right=True),
     Column("RUNNING", right=True, from_width=90),
     Column("DELAYED", right=True, from_width=100),
     Column("WAITING", right=True, from_width=110),
@@ -106,7 +106,7 @@ class Look:
         sizes, items, per_second = one.sizes, one.passed, self._rate(one)
         return [
             one.name,
-            count_cell(sizes.ready, STATE_STYLES[JobState.READY]),
+            count_cell(sizes.total, STATE_STYLES[JobState.READY]),
             count_cell(sizes.running, STATE_STYLES[JobState.RUNNING]),
             count_cell(sizes.scheduled, STATE_STYLES[JobState.SCHEDULED]),
             count_cell(sizes.waiting, STATE_STYLES[JobState.WAITING]),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
 from stanchion.core.durations import duration
 from stanchion.errors import InvalidInput, MissingExtra, StanchionError
 from stanchion.ops.cli.console.drawing import GraphFormat, checked_format, print_graph

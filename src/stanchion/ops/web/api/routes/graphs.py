@@ -86,6 +86,7 @@ def pipeline(call: Call) -> Answer:
             "to": list(one.record.to),
             "size": one.sizes._asdict(),
             "error": visit.site.redaction.text(one.error),
+            "last_5_min": None if one.times is None else one.times.as_json(),
         }
         for one in stations(known, seen, visit.site.sampler.queues, letters)
     ]

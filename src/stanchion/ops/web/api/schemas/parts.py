@@ -136,6 +136,7 @@ PARTS: Final[dict[str, Schema]] = {
         starved=flag("Without items, as a station before it has stopped."),
         dead=_COUNT,
         error=text("Its last error, or empty."),
+        last_5_min=maybe(ref("Times")),
     ),
     "FlowSeen": answer(
         "A flow among the newest jobs.",
