@@ -12,6 +12,7 @@ import pytest
 from stanchion import Stanchion
 from stanchion.errors import StoreUnavailable
 from tests.cli.conftest import Run
+from tests.web.seed_parts import managers
 from tests.worker.conftest import until
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -148,7 +149,7 @@ def test_status(start: Start, run: Run, app: Stanchion, monkeypatch: pytest.Monk
     until(shown)
     ended = run("manager", "status", "--url", said["url"])
     assert ended.code == 0
-    assert re.search(r"^MANAGER +QUEUE +SLICES +WINDOW", ended.out)
+    assert re.search(r"^MANAGER +STATE +QUEUE +SLICES +WINDOW", ended.out)
     assert f"{said['listening']}" in ended.out
     assert "0 receivers" in ended.err
     stopped(process)
@@ -156,7 +157,23 @@ def test_status(start: Start, run: Run, app: Stanchion, monkeypatch: pytest.Monk
     assert "check the URL, and that the manager runs" in run("manager", "status", "--url", said["url"]).err
 
 
-def test_status_is_asked_of_managers(run: Run) -> None:
-    ended = run("manager", "status", "--url", "memory://")
-    assert ended.code == 2
+def test_status_without_managers(run: Run) -> None:
+    run("setup")
+    ended = run("manager", "status")
+    assert (ended.code, ended.err) == (1, "no managers: `stanchion manager` starts one\n")
+    assert run("manager", "status", "--json").json == []
+
+
+def test_status_by_the_store_itself(run: Run, app: Stanchion) -> None:
+    managers(app)
+    ended = run("manager", "status")
+    assert ended.code == 0
+    assert [line[line.index(":7117") :].split() for line in ended.out.splitlines()[1:]] == [
+        [":7117", "gone", "0"],
+        [":7117", "<b>", "alive", "mail", "1"],
+        [":7117", "<b>", "alive", "orders", "2"],
+    ]
     assert "--url grpc://HOST:PORT" in ended.err
+    gone, alive = run("manager", "status", "--json").json
+    assert (gone["state"], alive["state"], alive["receivers"]) == ("gone", "alive", [])
+    assert alive["queues"][0] == {"queue": "mail", "slices": 1, "statements_per_job": None}

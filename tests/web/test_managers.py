@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from stanchion import Stanchion
-from stanchion.alerts.snapshot import Snapshot
 from stanchion.ops.reads.managers import ManagerFigures, manager_figures
 from stanchion.ops.web.pages.managers import headline
 from stanchion.stores.records.managers import ManagerStatus, QueueFigures, ReceiverFigures
@@ -33,7 +32,7 @@ def status(**changes: Any) -> ManagerStatus:
 
 
 def figures(app: Stanchion, *said: ManagerStatus) -> list[ManagerFigures]:
-    return manager_figures(app.store, Snapshot(managers=said), app.store.now(), 5.0)
+    return manager_figures(app.store, said, app.store.now(), 5.0)
 
 
 def test_the_store_tells_who_lives_and_owns_what(app: Stanchion) -> None:

@@ -18,7 +18,7 @@ from stanchion.ops.web.show.graph import Box, Drawing, Wire
 from stanchion.ops.web.site import Site
 from stanchion.pipelines.record import PipelineRecord, StationRecord
 from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.records.workers import QueueTimes, WorkerRow
 from stanchion.stores.registry import open_store
 from stanchion.streams import StreamSource
 from stanchion.telemetry.rollups import Point
@@ -100,6 +100,18 @@ class TestPipeline:
         text = Browser(site).get("/pipelines/read").text
         assert "<h1>read keeps up</h1>" in text
         assert "<td>Spark</td>" in text
+
+    def test_percentiles_of_a_station_are_those_that_its_workers_tell(self, app: Stanchion, site: Site) -> None:
+        assert ">2 ms</td>" not in Browser(site).get("/pipelines/flights").text
+        times = QueueTimes("flights.clean", "eventual", (8, 0, 0, 4), (0,) * 30 + (9,))
+        app.store.beat([WorkerRow("w", "h", 1, ("flights.clean",), 1, 600.0, times=(times,))])
+        site.sampler.renew()
+        text = Browser(site).get("/pipelines/flights").text
+        assert re.search(r'>clean</a>.*?title="p50 1 ms, of 5 min">2 ms</td><td[^>]*>0.4 s</td>', text)
+        found = Browser(site).get("/api/v1/pipelines/flights").json()["stations"]
+        told = {one["name"]: one["last_5_min"] for one in found}
+        assert told["clean"]["jobs"] == 12
+        assert told["long"] is None
 
     def test_the_last_error_and_the_dead_are_those_of_the_station(self, browser: Browser) -> None:
         text = browser.get("/pipelines/flights").text

@@ -65,7 +65,7 @@ def _read(store: Store, pipelines: Iterable[Pipeline]) -> Snapshot:
         streams=read_streams(store, workers, now),
         schedules=read_schedules(store, now),
         stations=read_stations(store, pipelines),
-        managers=_managers(store),
+        managers=ask_managers(store),
         recent=recent,
         hour=hour,
         limits=limits_in(known),
@@ -73,6 +73,7 @@ def _read(store: Store, pipelines: Iterable[Pipeline]) -> Snapshot:
     )
 
 
-def _managers(store: Store) -> tuple[ManagerStatus, ...]:
+def ask_managers(store: Store) -> tuple[ManagerStatus, ...]:
+    """Return what the managers of a store say of themselves; nothing of one that is used without."""
     within = store.within if isinstance(store, PartitionedStore) else store
     return tuple(cast("BehindManagers", within).manager_status()) if hasattr(within, "manager_status") else ()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
-from stanchion.alerts.snapshot import Snapshot
 from stanchion.manager.leadership.rows import SLICE, slice_row
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.managers import ManagerStatus, QueueFigures
@@ -50,24 +50,27 @@ class ManagerFigures(NamedTuple):
         return max((one.figures.lag for one in self.queues if one.figures is not None), default=0.0)
 
 
-def manager_figures(store: Store, seen: Snapshot, now: int, late: float) -> list[ManagerFigures]:
-    """Return all managers, those in trouble first. `late`: seconds behind from which one is late."""
+def manager_figures(store: Store, said: Sequence[ManagerStatus], now: int, late: float) -> list[ManagerFigures]:
+    """Return all managers, those in trouble first.
+
+    `said`: what those said that were asked. `late`: seconds behind from which one is late.
+    """
     owned: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for value in store.values(SLICE):
         row = slice_row(value)
         if row.owner is not None:
             owned[row.owner][row.queue] += 1
-    asked = {one.session: one for one in seen.managers if one.session}
+    asked = {one.session: one for one in said if one.session}
     found = []
     for value in store.values(SESSION):
         session = session_row(value)
         status = asked.pop(session.id, None)
-        silent = next((one for one in seen.managers if not one.answered and one.address == session.address), None)
+        silent = next((one for one in said if not one.answered and one.address == session.address), None)
         queues = _queues(owned.get(session.id, Counter()), status)
         state = _state(status or silent, late, gone=session.until <= now)
         found.append(ManagerFigures(session.address or session.id, state, session.until, queues, status or silent))
     known = {one.address for one in found}
-    others = [*asked.values(), *(one for one in seen.managers if not one.answered)]
+    others = [*asked.values(), *(one for one in said if not one.answered)]
     found += [
         ManagerFigures(one.address, _state(one, late), None, _queues(Counter(), one), one)
         for one in others

@@ -2,92 +2,120 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Final
 
-from stanchion.errors import InvalidInput
+from rich.text import Text
+
+from stanchion.alerts.alerts import stored_limits
+from stanchion.alerts.reading.reader import ask_managers
+from stanchion.alerts.thresholds import Thresholds
+from stanchion.core.times import iso, moment
 from stanchion.ops.cli.console.human import age
-from stanchion.ops.cli.console.output import Column
+from stanchion.ops.cli.console.output import Cell, Column, count_cell
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.cli.run.manager import manager_cli
-from stanchion.stores.protocol import BehindManagers
-from stanchion.stores.records.managers import ManagerStatus, QueueFigures, ReceiverFigures
+from stanchion.ops.reads.managers import ManagerFigures, Owned, manager_figures
+from stanchion.stores.records.managers import ManagerStatus, ReceiverFigures
 
 _COLUMNS = [
-    Column("MANAGER", shrinks=True),
+    Column("MANAGER", shrinks=True, keeps_end=True),
+    Column("STATE"),
     Column("QUEUE", shrinks=True),
     Column("SLICES", right=True),
-    Column("WINDOW", right=True),
+    Column("WINDOW", right=True, from_width=90),
     Column("LAG", right=True),
     Column("IN FLIGHT", right=True),
-    Column("SENT", right=True),
+    Column("SENT", right=True, from_width=100),
     Column("DONE", right=True),
-    Column("POSTPONED", right=True, from_width=110),
-    Column("EXPIRED", right=True, from_width=110),
-    Column("CALLS/JOB", right=True, from_width=90),
+    Column("POSTPONED", right=True, from_width=120),
+    Column("EXPIRED", right=True, from_width=120),
+    Column("CALLS/JOB", right=True, from_width=110),
 ]
+
+_STYLES: Final = {"alive": "green", "ending": "yellow", "late": "yellow", "gone": "bright_black"}
 
 
 @command(manager_cli, "status")
 def status(session: Session) -> Exit:
-    """Show what each manager does, by queue: jobs in memory, lag, sent and acknowledged jobs, calls of the store.
+    """Show who lives and owns which queues, and, by the URL of managers, what each does.
 
     stanchion manager status --url grpc://127.0.0.1:7117; exit code 1 if a manager does not answer
     """
-    store: Any = session.app.store
-    if not hasattr(store, "manager_status"):
-        raise InvalidInput("managers are asked by their URL: give --url grpc://HOST:PORT, or set STANCHION_URL to it")
-    found = cast("BehindManagers", store).manager_status()
-    out = session.out
+    app, out = session.app, session.out
+    store = app.context.fresh_store
+    late = Thresholds().changed(stored_limits(app.context)).manager
+    found = manager_figures(store, ask_managers(store), store.now(), late)
     if out.as_json:
         out.json_list(map(described, found))
-    else:
+    elif found:
         out.table(_COLUMNS, [row for one in found for row in _rows(one)])
         for one in found:
             for text in _remarks(one):
                 out.say(text)
-    return Exit.OK if all(one.answered for one in found) else Exit.FAILED
+        if all(one.status is None for one in found):
+            out.say("give the URL of managers, --url grpc://HOST:PORT, to see what they do")
+    else:
+        out.say("no managers: `stanchion manager` starts one")
+    return Exit.FAILED if not found or any(one.state == "silent" for one in found) else Exit.OK
 
 
-def described(one: ManagerStatus) -> dict[str, Any]:
-    """Return the figures of a manager for JSON; times in seconds."""
+def described(one: ManagerFigures) -> dict[str, Any]:
+    """Return the figures of a manager for JSON; times in seconds. Without the queues' figures if it was not asked."""
+    said = {} if one.status is None else {**one.status._asdict(), "answered": one.status.answered}
     return {
-        **one._asdict(),
-        "answered": one.answered,
-        "queues": [{**queue._asdict(), "statements_per_job": per_job(queue)} for queue in one.queues],
-        "receivers": [receiver._asdict() for receiver in one.receivers],
+        "address": one.address,
+        "state": one.state,
+        "until": None if one.until is None else iso(moment(one.until)),
+        "lag": one.lag,
+        **{name: value for name, value in said.items() if name not in ("address", "queues", "receivers")},
+        "queues": [_queue(owned) for owned in one.queues],
+        "receivers": [] if one.status is None else [receiver._asdict() for receiver in one.status.receivers],
     }
 
 
-def per_job(queue: QueueFigures) -> float | None:
-    """Return the calls of the store for each job that has ended; None without any."""
-    return round(queue.statements / queue.acknowledged, 4) if queue.acknowledged else None
+def _queue(owned: Owned) -> dict[str, Any]:
+    figures = {} if owned.figures is None else owned.figures._asdict()
+    calls = None if owned.per_job is None else round(owned.per_job, 4)
+    return {**figures, "queue": owned.queue, "slices": owned.slices, "statements_per_job": calls}
 
 
-def _rows(one: ManagerStatus) -> list[list[str]]:
+def _rows(one: ManagerFigures) -> list[list[Cell]]:
+    """Return a row for each queue of a manager; one for a manager without any."""
+    state = Text(one.state, _STYLES.get(one.state, "bold red"))
+    return [[one.address, state, *_cells(owned)] for owned in one.queues or [Owned("", 0, None)]]
+
+
+def _cells(owned: Owned) -> list[Cell]:
+    slices, figures = count_cell(owned.slices), owned.figures
+    if figures is None:
+        return [owned.queue, slices, *[""] * 8]
     return [
-        [
-            one.address,
-            queue.queue,
-            *map(str, (queue.slices, queue.window)),
-            age(queue.lag) if queue.lag else "-",
-            *map(str, (queue.in_flight, queue.sent, queue.acknowledged, queue.postponed, queue.expired)),
-            "-" if (calls := per_job(queue)) is None else f"{calls:.3f}",
-        ]
-        for queue in one.queues
+        owned.queue,
+        slices,
+        count_cell(figures.window),
+        age(figures.lag) if figures.lag else "",
+        *map(count_cell, (figures.in_flight, figures.sent, figures.acknowledged)),
+        *map(count_cell, (figures.postponed, figures.expired)),
+        "" if owned.per_job is None else f"{owned.per_job:.3f}",
     ]
 
 
-def _remarks(one: ManagerStatus) -> list[str]:
+def _remarks(one: ManagerFigures) -> list[str]:
     """Return what needs a person, and what waits."""
-    if not one.answered:
+    if one.state == "silent":
         return [f"{one.address} does not answer"]
+    if one.status is None:
+        return []
+    return _remarks_of(one.status)
+
+
+def _remarks_of(one: ManagerStatus) -> list[str]:
     said = [f"{one.address}: {len(one.receivers)} receivers, {one.statements} calls of the store"]
     if not one.store_answers:
         said.append(f"{one.address}: its store does not answer; {one.pushes} pushes, {one.outcomes} outcomes wait")
     if one.draining:
         said.append(f"{one.address} ends soon")
-    said += [_slow(one, receiver) for receiver in one.receivers if receiver.slow]
-    return said
+    return said + [_slow(one, receiver) for receiver in one.receivers if receiver.slow]
 
 
 def _slow(one: ManagerStatus, receiver: ReceiverFigures) -> str:

@@ -20,7 +20,7 @@ _MARKS: Final = {"alive": "running", "ending": "waiting", "gone": "cancelled", "
 def every(visit: Visit) -> Response:
     """List the managers, those in trouble first."""
     sample = visit.site.sampler.latest()
-    found = manager_figures(visit.store, sample.seen, visit.now, sample.limits.manager)
+    found = manager_figures(visit.store, sample.seen.managers, visit.now, sample.limits.manager)
     return visit.page(
         "managers.html",
         headline(found),

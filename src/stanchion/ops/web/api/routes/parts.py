@@ -44,7 +44,7 @@ def workers(call: Call) -> Answer:
 def managers(call: Call) -> Answer:
     """Answer with the managers; none if the store is used without."""
     sample = call.visit.site.sampler.latest()
-    found = manager_figures(call.visit.store, sample.seen, call.visit.now, sample.limits.manager)
+    found = manager_figures(call.visit.store, sample.seen.managers, call.visit.now, sample.limits.manager)
     places = {id(one): f"{one.address} {place:06d}" for place, one in enumerate(found)}
     return named_page(call, "managers", found, lambda one: places[id(one)], _manager_shape)
 
