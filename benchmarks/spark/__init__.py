@@ -29,9 +29,20 @@ SQLITE_READERS: dict[str, str] = {
     "stanchion": "reading:stanchion",
 }
 
-STREAMS: dict[str, str] = {"stanchion": "streaming:append", "move": "streaming:move"}
+FLOOR = "empty"
+"""What Spark alone needs for such batches."""
 
-SINGLES: dict[str, str] = {"workers": "streaming:picked_up", "stanchion": "streaming:micro_batches"}
+STREAMS: dict[str, str] = {
+    FLOOR: "streaming:rows_to_nowhere",
+    "stanchion": "streaming:append",
+    "move": "streaming:move",
+}
+
+SINGLES: dict[str, str] = {
+    "workers": "streaming:picked_up",
+    FLOOR: "streaming:empty_batches",
+    "stanchion": "streaming:micro_batches",
+}
 
 ENGINES: dict[str, str] = {"workers": "stations:on_workers", "spark": "stations:on_spark"}
 

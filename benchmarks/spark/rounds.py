@@ -10,7 +10,7 @@ from benchmarks.bench import Bench
 from benchmarks.measure import MeasurementFailed
 from benchmarks.readings import Reading
 from benchmarks.rounds import Arena
-from benchmarks.spark import load
+from benchmarks.spark import FLOOR, load
 
 WARM_UP = 2000
 """Rows that go the same way before those that count, on a database of their own."""
@@ -68,7 +68,8 @@ def stream(bench: Bench, arena: Arena, name: str, number: int) -> Iterator[Readi
             fill(app, RAW, count)
             database.tidy(place)
             seconds = load(arena.contenders[name])(bench.spark(), place, folder, per_batch)
-            _check(name, (app.queue(RAW).size().total, app.queue(CLEAN).size().total), (0, count))
+            if name != FLOOR:
+                _check(name, (app.queue(RAW).size().total, app.queue(CLEAN).size().total), (0, count))
     extra = {"with start and end": jobs / seconds.whole, "jobs": jobs, "per batch": per_batch}
     yield Reading(f"{arena.title}, Spark stream", name, number, jobs / seconds.in_batches, extra)
 

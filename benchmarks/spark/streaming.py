@@ -52,6 +52,32 @@ def micro_batches(spark: SparkSession, place: Place, folder: Path, samples: int)
             query.stop()
 
 
+def rows_to_nowhere(spark: SparkSession, place: Place, folder: Path, per_batch: int) -> Streamed:
+    """Spark's own part, the floor: as many rows in as many batches, made by Spark and dropped."""
+    with opened(place) as app:
+        number = -(-app.queue(RAW).size().total // per_batch)
+    began = perf_counter()
+    seconds = _batches_to_nowhere(spark, folder, per_batch, number)
+    return Streamed(sum(seconds), perf_counter() - began)
+
+
+def empty_batches(spark: SparkSession, place: Place, folder: Path, samples: int) -> list[float]:
+    """Return the seconds of Spark's own batches of one row, the floor: made by Spark and dropped."""
+    return _batches_to_nowhere(spark, folder, 1, WARM_UP + samples)[WARM_UP:]
+
+
+def _batches_to_nowhere(spark: SparkSession, folder: Path, rows: int, number: int) -> list[float]:
+    """Return the seconds of so many batches."""
+    made = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).load().selectExpr("value")
+    writer = made.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.start()
+    try:
+        _await(lambda: len(query.recentProgress) >= number)
+        return [progress.batchDuration / 1000 for progress in query.recentProgress[:number]]
+    finally:
+        query.stop()
+
+
 def picked_up(spark: SparkSession, place: Place, folder: Path, samples: int) -> list[float]:
     """Return the same of an idle worker, which has nothing to do with the job."""
     with opened(place) as app:

@@ -32,6 +32,9 @@ STEPS = {
     "parts": "stanchion.streams.source:StreamSource.parts",
     "begin": "stanchion.spark.datasource.stream_read:begin",
     "rows": "stanchion.spark.datasource.stream_read:batches",
+    "plain": "stanchion.spark.datasource.task_stage:TaskStage.add_plain",
+    "copy": "stanchion.stores.postgres.prepared:CopyForm.insert",
+    "value": "stanchion.stores.sql.values:Values.write",
     "take": "stanchion.spark.datasource.stream_write:StreamWriter._take",
     "settle": "stanchion.streams.sink:SinkBatch.settle",
     "publish": "stanchion.streams.sink:SinkBatch.publish",
@@ -51,6 +54,10 @@ STATION_STEPS = {
 """Steps of stations. A place may end with the station, such as `after portion at priced`."""
 
 
+STAGED = "staged"
+"""A file in the folder of a query whose tasks stage all jobs, as large tasks do."""
+
+
 def kill_at(folder: Path, *steps: str, **how: Any) -> None:
     """Have the processes that look into `folder` die at these steps, one after the other.
 
@@ -68,9 +75,11 @@ def _arm(folder: Path, told: dict[str, Any]) -> None:
 
 def install(folder: Path) -> None:
     """Let this process die at the steps that the file `at` in `folder` names, such as `after publish`."""
+    from stanchion.spark.datasource import task_stage
     from stanchion.streams import poison
 
     # Spark keeps its processes for later queries, which have folders of their own.
+    task_stage.CARRIED_BYTES = -1 if (folder / STAGED).exists() else 1 << 20
     known, sys._stanchion_kills = hasattr(sys, "_stanchion_kills"), folder  # type: ignore[attr-defined]
     if known:
         return

@@ -112,6 +112,34 @@ def test_python_processes_die_at_each_step(
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("staged", [False, True])
+def test_processes_die_around_prepared_jobs(
+    spark: "SparkSession", pg_app: Stanchion, tmp_path: Path, *, staged: bool
+) -> None:
+    """Plain jobs travel in messages, or many in a row of the stage; `copy` and `value` are in the transaction."""
+    killing.register(spark)
+    if staged:
+        (tmp_path / killing.STAGED).touch()
+    pushed = 0
+
+    def run() -> None:
+        nonlocal pushed
+        if pg_app.queue("raw").size().ready < 2 * BATCH:
+            pg_app.queue("raw").push_many([{"n": pushed + n} for n in range(2 * BATCH)])
+            pushed += 2 * BATCH
+        killing.run(spark, pg_app.url, tmp_path, "append", BATCH)
+
+    for step in ("before plain", "after plain", "before copy", "after copy", "after value", "after publish"):
+        killing.kill_at(tmp_path, step)
+        until_done(tmp_path, run)
+    to_the_end(lambda: killing.run(spark, pg_app.url, tmp_path, "append", BATCH))
+    assert pg_app.queue("raw").size().total == 0
+    found = sorted(job.payload["n"] for job in pg_app.queue("clean").find(limit=10_000))
+    assert found == list(range(pushed))
+    assert pg_app.queue("clean").counts().pushed == pushed
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("other_app", ["redis_url", "mongo_url"], indirect=True)
 def test_stores_without_batches(spark: "SparkSession", other_app: Stanchion, tmp_path: Path) -> None:
     killing.register(spark)
