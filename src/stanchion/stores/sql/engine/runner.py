@@ -8,7 +8,7 @@ such as an asynchronous one, SQLAlchemy runs it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
@@ -171,6 +171,15 @@ class CursorRunner:
     def send_each(self, statement: Executable, batch: Sequence[Params]) -> None:
         if batch:
             self._send_each(statement, batch)
+
+    def change_columns(self, statement: Executable, columns: Mapping[str, Iterable[Any]]) -> None:
+        """Run a statement once for each row of these columns, as many times as the shortest one has values."""
+        compiled = self._compiler.compiled(statement)
+        if compiled.positions is not None:
+            self.cursor.executemany(compiled.sql, zip(*compiled.positions(columns), strict=False))
+            return
+        rows = zip(*columns.values(), strict=False)
+        self.cursor.executemany(compiled.sql, [dict(zip(columns, row, strict=True)) for row in rows])
 
     def _send_each(self, statement: Executable, batch: Sequence[Params]) -> Any:
         """Run a statement for each set of parameters; return the cursor with the number of changed rows."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import repeat
+from typing import cast
 
 from sqlalchemy import insert
 
@@ -13,7 +15,7 @@ from stanchion.stores.records.prepared import PLAIN_FIELDS, PlainColumns, Prepar
 from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
-from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.engine.runner import CursorRunner, Runner
 from stanchion.stores.sql.engine.schema import jobs
 
 _COLUMNS = ("id", "queue", "lane", "state", "rank", "run_at", "enqueued_at", "payload", *PLAIN_FIELDS)
@@ -58,5 +60,6 @@ class InsertForm:
         for one in prepared:
             with pa.ipc.open_stream(one.rows) as stream:
                 fixed = {**new, **defaults, **json.loads(stream.schema.metadata[_FIXED]), "queue": one.queue}
-                rows = [{**fixed, **row} for batch in stream for row in batch.to_pylist()]
-            run.change_each(self._insert, [{**row, "rank": row["priority"]} for row in rows])
+                given = stream.read_next_batch().to_pydict()
+            columns = {**{name: repeat(value) for name, value in fixed.items()}, **given}
+            cast("CursorRunner", run).change_columns(self._insert, {**columns, "rank": columns["priority"]})
