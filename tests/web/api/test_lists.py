@@ -224,6 +224,10 @@ class TestBulk:
         assert stopped["state"] == "stopped"
         assert [one["act"] for one in shop_client.asks("listAudit", "audit")["items"]] == ["stop cancel", "cancel"]
 
+    def test_copies_are_made_too(self, shop_client: Client) -> None:
+        work = shop_client.asks("beginBulkWork", "bulk", {"act": "replay", "where": {"queue": "payments"}})
+        assert shop_client.asks("getBulkWork", f"bulk/{work['id']}")["act"] == "replay"
+
     def test_wrong_wishes_are_refused(self, shop_client: Client) -> None:
         for body in (
             {"act": "retry"},

@@ -171,7 +171,7 @@ PARTS: Final[dict[str, Schema]] = {
     "BulkWork": answer(
         "One act on many jobs.",
         id=text(),
-        act=choice(["retry", "cancel"]),
+        act=choice(["retry", "cancel", "replay"]),
         where=text("Its filter, as the query of a URL; empty for jobs that were chosen one by one."),
         who=text(),
         at=time(),
