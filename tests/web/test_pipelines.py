@@ -192,6 +192,14 @@ class TestStreams:
         assert "#1 is reserved and not acknowledged. It goes out again" in text
         assert "9 ready jobs" in text
 
+    def test_what_it_reads_lacks_a_driver_and_no_worker(self, browser: Browser, site: Site) -> None:
+        assert "of Spark reads it." in browser.get("/queues/flights.long").text
+        later(site, 70)
+        text = browser.get("/queues/flights.long").text
+        assert "flights.long has 9 ready jobs and no driver" in text
+        assert "The driver of its stream is not alive" in text
+        assert "</svg>no driver</span>" in browser.get("/queues").text
+
     @pytest.mark.parametrize(
         ("address", "shown"),
         [("http://etl-1:4040/?a=1&b", True), ("https://etl", True), ("javascript:alert(1)", False), ("", False)],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from stanchion.alerts.snapshot import Snapshot
+from stanchion.alerts.snapshot import Snapshot, StreamSample
 from stanchion.core.partition_names import logical_name
 from stanchion.ops.reads.workers import live_workers
 from stanchion.ops.words import duration, listed, number, plural, seconds_since
@@ -20,7 +20,8 @@ class QueueFigures:
     """One queue. `lag`: seconds that its oldest due job has waited; None if no job is due. `workers`: live ones.
 
     `next_due`: when its first queued job is due, by the store's clock. `letters`: dead letters of others go there.
-    `times`: how long its jobs of the last five minutes waited and ran; None where no worker tells.
+    `times`: how long its jobs of the last five minutes waited and ran; None where no worker tells. `streamed`: a stream
+    reads it, so that it needs a driver instead of a worker.
     """
 
     settings: QueueSettings
@@ -31,6 +32,7 @@ class QueueFigures:
     next_due: int | None = None
     letters: bool = False
     times: Times | None = None
+    streamed: bool = False
 
     @property
     def name(self) -> str:
@@ -53,8 +55,12 @@ class QueueFigures:
         if self.settings.paused and self.sizes.ready:
             return "paused"
         if self.sizes.ready and not self.workers and not self.letters:
-            return "no worker"
+            return f"no {self._reader}"
         return ""
+
+    @property
+    def _reader(self) -> str:
+        return "driver" if self.streamed else "worker"
 
     @property
     def sentence(self) -> str:
@@ -64,7 +70,7 @@ class QueueFigures:
             return f"{self.name} is paused" + (f" with {ready}" if self.sizes.ready else "")
         if self.sizes.ready and not self.workers:
             kept = plural(self.sizes.ready, "dead letter")
-            return f"{self.name} keeps {kept}" if self.letters else f"{self.name} has {ready} and no worker"
+            return f"{self.name} keeps {kept}" if self.letters else f"{self.name} has {ready} and no {self._reader}"
         if self.sizes.ready:
             return f"{self.name} has {ready}, the oldest for {duration(self.lag)}"
         if self.sizes.total:
@@ -83,14 +89,16 @@ def figures(
     workers: Sequence[WorkerRow],
     now: int,
     letters: Container[str],
+    streams: Iterable[StreamSample],
 ) -> list[QueueFigures]:
     """Return the figures of these queues, those in trouble first, then by the age of their oldest due job.
 
     `letters`: the names of queues that take dead letters.
     """
+    streamed = {one.queue for one in streams}
     stats = store.stats([one.name for one in settings], ["states", "totals", "next_due"]) if settings else {}
     live, times = live_workers(workers, now), by_queue(workers, now)
-    found = [_figures(one, stats[one.name], live, times, now, letters) for one in settings]
+    found = [_figures(one, stats[one.name], live, times, now, letters, streamed) for one in settings]
     return sorted(found, key=_by_trouble)
 
 
@@ -105,7 +113,7 @@ def figures_as_seen(store: Store, seen: Snapshot, settings: Sequence[QueueSettin
     """
     found = {one.name: figures_seen(seen, one, now) for one in settings}
     unseen = [one for one in settings if found[one.name] is None]
-    new = figures(store, unseen, seen.workers, now, seen.letter_queues)
+    new = figures(store, unseen, seen.workers, now, seen.letter_queues, seen.streams)
     return sorted([*(one for one in found.values() if one is not None), *new], key=_by_trouble)
 
 
@@ -116,7 +124,8 @@ def figures_seen(seen: Snapshot, settings: QueueSettings, now: int) -> QueueFigu
         return None
     due = min((head.run_at for head in sample.stats.heads), default=None)
     live, times = live_workers(seen.workers, now), by_queue(seen.workers, now)
-    return _figures(settings, sample.stats._replace(next_due=due), live, times, now, seen.letter_queues)
+    stats, streamed = sample.stats._replace(next_due=due), {one.queue for one in seen.streams}
+    return _figures(settings, stats, live, times, now, seen.letter_queues, streamed)
 
 
 def _figures(
@@ -126,12 +135,14 @@ def _figures(
     times: Mapping[str, Times],
     now: int,
     letters: Container[str],
+    streamed: Container[str],
 ) -> QueueFigures:
     due = stats.next_due
     lag = None if due is None or due > now else seconds_since(due, now)
     own = tuple(worker for worker in live if settings.name in map(logical_name, worker.queues))
     name = settings.name
-    return QueueFigures(settings, stats.states, stats.totals, lag, own, due, name in letters, times.get(name))
+    apart = name in letters, times.get(name), name in streamed
+    return QueueFigures(settings, stats.states, stats.totals, lag, own, due, *apart)
 
 
 def headline(found: Sequence[QueueFigures]) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from stanchion.alerts.reading.parts import read_streams
 from stanchion.core.times import iso, moment
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import JobState
@@ -56,10 +57,10 @@ def queues(
     if partitions:
         settings = [one for queue in settings for one in (queue, *_partitions_of(app.store, queue))]
     now = app.store.now()
-    lanes = unserved_lanes(app.store, settings, workers, now)
+    lanes, streams = unserved_lanes(app.store, settings, workers, now), read_streams(app.store, workers, now)
     found = [
         {**describe(one), "unserved_lanes": lanes.get(one.name, [])}
-        for one in figures(app.store, settings, workers, now, letter_queues(settings))
+        for one in figures(app.store, settings, workers, now, letter_queues(settings), streams)
     ]
     if out.as_json or partitions:
         order = {one.name: place for place, one in enumerate(settings)}

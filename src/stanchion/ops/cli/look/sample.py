@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+from stanchion.alerts.reading.parts import read_streams
 from stanchion.app import Stanchion
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.reads.filters import JobFilter
@@ -72,7 +73,7 @@ def sample(app: Stanchion) -> Sample:
     return Sample(
         at=now,
         store=store.capabilities.name,
-        queues=figures(store, settings, workers, now, letter_queues(settings)),
+        queues=figures(store, settings, workers, now, letter_queues(settings), read_streams(store, workers, now)),
         workers=items_of(workers, now),
         running=jobs(JobState.RUNNING),
         dead=jobs(JobState.DEAD),

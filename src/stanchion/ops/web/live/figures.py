@@ -21,5 +21,6 @@ def is_quick(sample: Sample) -> bool:
 def figures_of(store: Store, sample: Sample, settings: Sequence[QueueSettings], now: int) -> list[QueueFigures]:
     """Return the figures of these queues, those in trouble first; from the last reading if that took long."""
     if is_quick(sample):
-        return figures(store, settings, store.workers(), now, sample.seen.letter_queues)
+        seen = sample.seen
+        return figures(store, settings, store.workers(), now, seen.letter_queues, seen.streams)
     return figures_as_seen(store, sample.seen, settings, now)

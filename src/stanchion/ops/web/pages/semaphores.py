@@ -51,5 +51,7 @@ def _headline(found: list[SemaphoreRow]) -> str:
     stuck = [one.name for one in found if one.waiting and one.held < one.capacity]
     if stuck:
         return f"{listed(stuck[:3])} {'has' if len(stuck) == 1 else 'have'} a free slot and a line"
-    lines = sum(one.waiting > 0 for one in found)
-    return f"{lines} of {len(found)} semaphores have a line" if lines else "No job waits for a semaphore"
+    lines = [one.name for one in found if one.waiting]
+    if len(lines) == 1:
+        return f"{lines[0]} has a line"
+    return f"{len(lines)} of {len(found)} semaphores have a line" if lines else "No job waits for a semaphore"

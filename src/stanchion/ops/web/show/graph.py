@@ -71,7 +71,7 @@ class Shape(NamedTuple):
 
 WIDE: Final = Shape(206, 112, 74, 36, COLUMNS_FIT)
 TALL: Final = Shape(170, 108, 44, 18, ROWS_FIT)
-SMALL_WIDE: Final = Shape(206, 58, 60, 18, COLUMNS_FIT)
+SMALL_WIDE: Final = Shape(206, 58, 60, 18, COLUMNS_FIT + 1)
 SMALL_TALL: Final = Shape(170, 58, 34, 14, ROWS_FIT)
 
 
