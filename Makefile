@@ -14,10 +14,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test nightly check lint types quick bench servers clean
+.PHONY: help demo test nightly check lint types quick bench pictures servers clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 
 demo: $(DEMO) ## Run the demonstration
 	@$(BIN)/stanchion demo
@@ -47,6 +47,9 @@ quick: $(DEV)
 
 bench: $(BENCH) servers ## Measure throughput and latency, beside other queues
 	@$(BIN)/python -m benchmarks.run
+
+pictures: $(DEV) servers ## Take the pictures of the pages, as references for `make nightly`
+	@$(BIN)/python -m tests.web.pictures --keep
 
 clean: ## Remove the environment, caches and builds
 	@rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-import socket
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import uvicorn
 from playwright.sync_api import Browser as Chromium
-from playwright.sync_api import sync_playwright
 from starlette.testclient import TestClient
 
 from stanchion import Stanchion
@@ -21,7 +17,7 @@ from stanchion.ops.web.asgi import site_app
 from stanchion.ops.web.live.deadlines import Deadlines
 from stanchion.ops.web.site import Site
 from stanchion.stores.registry import open_store
-from tests.servers.process import ServerMissing, find_program
+from tests.web import serve
 from tests.web.seed import shop
 
 OPERATE, READ = "operate-token-0123456789", "read-token-0123456789abc"
@@ -83,14 +79,9 @@ def guarded(app: Stanchion) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Chromium]:
-    """Debian's Chromium, one for the whole session; each test has a context of its own."""
-    program = find_program("chromium") or find_program("chromium-browser") or find_program("google-chrome")
-    if program is None:
-        raise ServerMissing("chromium is not installed: see tests/servers/install.sh")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+    """Debian's Chromium, one for the tests of a module; each test has a context of its own."""
+    with serve.chromium() as browser:
         yield browser
-        browser.close()
 
 
 @dataclass
@@ -117,15 +108,6 @@ def served_guarded() -> Iterator[Served]:
 def _served(*, tokens: bool) -> Iterator[Served]:
     app = shop(open_store("memory://"))
     site = site_of(app, tokens=tokens)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(site_app(site), log_config=None, lifespan="off", timeout_graceful_shutdown=1)
-        server = uvicorn.Server(config)
-        free.listen()
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [free]}, daemon=True)
-        thread.start()
-        yield Served(app, site, f"http://127.0.0.1:{free.getsockname()[1]}")
-        server.should_exit = True
-        thread.join(20)
-    site.close()
+    with serve.served(site) as url:
+        yield Served(app, site, url)
     app.close()
