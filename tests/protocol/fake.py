@@ -200,7 +200,7 @@ class Rows:
 
     def _seen(self, job: str) -> Seen | None:
         stored = self.world.rows.get(job)
-        return None if stored is None else Seen(stored[1], stored[0])
+        return None if stored is None else Seen(stored[1], stored[0], self.now())
 
     def _put(self, row: JobRow) -> None:
         version, before = self.world.rows.get(row.id, (0, None))
@@ -209,7 +209,8 @@ class Rows:
             self.world.ended[row.id] = self.world.ended.get(row.id, 0) + 1
 
     def _set(self, change: Change) -> Result:
-        if self._seen(change.row.id) != change.seen:
+        seen = self._seen(change.row.id)
+        if seen is None or seen.version != change.seen.version:
             return Result.CHANGED
         self._put(change.row)
         if change.entry is not None:
@@ -241,7 +242,7 @@ class Rows:
 
     def _waiting_at(self, slot: Slot) -> list[Seen]:
         waiters = sorted((row.waits_since or 0, row.id) for row in self.world.live() if row.waits_for == slot)
-        return [Seen(self.world.rows[job][1], self.world.rows[job][0]) for _, job in waiters]
+        return [Seen(self.world.rows[job][1], self.world.rows[job][0], self.now()) for _, job in waiters]
 
     def _workers(self) -> dict[str, WorkerRow]:
         names = {row.worker for row in self.world.live() if row.worker is not None}

@@ -60,6 +60,7 @@ THEMES = (
     "limits.order_succession",
     "limits.ordered_by_tenant",
     "limits.ordered_queues",
+    "limits.past_waits",
     "limits.rates",
     "limits.semaphore_machine",
     "limits.semaphore_races",

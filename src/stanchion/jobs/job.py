@@ -13,9 +13,11 @@ from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
 from stanchion.jobs.call import checkpoint_in, without_checkpoint
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob, Pushed
+from stanchion.stores.records.slots import NODE, ORDER
 from stanchion.stores.rules.dead_letters import DEAD_AT, DEAD_FROM, is_letter
 from stanchion.stores.rules.jobs import created
 from stanchion.stores.rules.limits import limits_in
+from stanchion.stores.rules.past_waits import has_older_waits, past_waits_of
 from stanchion.stores.rules.slots import promise_of
 from stanchion.stores.rules.trail import entry_payload, passed, stops_of
 
@@ -35,6 +37,22 @@ class Stop(NamedTuple):
     queue: str
     entered_at: datetime
     attempts: int | None
+
+
+class PastWait(NamedTuple):
+    """A wait that is over: what for, and from when to when.
+
+    `kind`, `name`: a `semaphore` or a `rate` and its name; an `order_key`; or a `flow`, where a part of it, with the id
+    in `name`, had to be done first.
+    """
+
+    kind: str
+    name: str
+    since: datetime
+    until: datetime
+
+
+_WAIT_KINDS = {ORDER: "order_key", NODE: "flow"}
 
 
 class Job:
@@ -136,6 +154,22 @@ class Job:
     def waits_since(self) -> datetime | None:
         """Since when it waits for a slot, an order key or another job of its flow; None if it does not wait."""
         return moment(self._row.waits_since) if self.state is JobState.WAITING else None
+
+    @property
+    def past_waits(self) -> list[PastWait]:
+        """The last ten waits that are over, oldest first.
+
+        A job in the hands of its worker tells none: they are not read with a claim.
+        """
+        return [
+            PastWait(_WAIT_KINDS.get(slot.kind, slot.kind), slot.name, moment(since), moment(until))
+            for slot, since, until in past_waits_of(self._row)
+        ]
+
+    @property
+    def has_older_waits(self) -> bool:
+        """True if it has waited more often than `past_waits` tells."""
+        return has_older_waits(self._row)
 
     @property
     def is_deferred(self) -> bool:

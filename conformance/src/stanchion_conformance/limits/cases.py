@@ -6,6 +6,7 @@ from stanchion_conformance.limits.order_races import TestOrderAndSlots, TestOrde
 from stanchion_conformance.limits.order_succession import TestInASecondLife, TestTheNextOfAKey
 from stanchion_conformance.limits.ordered_by_tenant import TestOrderedByTenant
 from stanchion_conformance.limits.ordered_queues import TestOrderedQueues, TestWaysIntoAnOrderedQueue
+from stanchion_conformance.limits.past_waits import TestPastWaits, TestSeveralPastWaits, TestWaitsGoWithTheJob
 from stanchion_conformance.limits.rates import TestKeyedRates, TestRatesAndOtherLimits, TestRatesOfTheModel
 from stanchion_conformance.limits.semaphore_machine import TestPermitsAlongAnyPath
 from stanchion_conformance.limits.semaphore_races import TestRacesForSlots, TestSeveralSemaphores, TestWaitingForASlot
@@ -29,12 +30,14 @@ __all__ = [
     "TestOrderInRaces",
     "TestOrderedByTenant",
     "TestOrderedQueues",
+    "TestPastWaits",
     "TestPermitsAlongAnyPath",
     "TestRacesForSlots",
     "TestRatesAndOtherLimits",
     "TestRatesOfTheModel",
     "TestScheduledJobsStandAside",
     "TestSemaphores",
+    "TestSeveralPastWaits",
     "TestSeveralSemaphores",
     "TestSlots",
     "TestSlotsTakenAgain",
@@ -42,5 +45,6 @@ __all__ = [
     "TestTheNextOfAKey",
     "TestWaitingForASlot",
     "TestWaitingForAnOrderKey",
+    "TestWaitsGoWithTheJob",
     "TestWaysIntoAnOrderedQueue",
 ]

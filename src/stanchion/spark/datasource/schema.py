@@ -38,7 +38,7 @@ _COMMON = {
     "timeout": "double",
     "errors": "string",
     "worker": "string",
-    **dict.fromkeys(("arrival_payload", "trail", "entry_payload"), "string"),
+    **dict.fromkeys(("arrival_payload", "trail", "entry_payload", "past_waits"), "string"),
 }
 COLUMNS: dict[Of, dict[str, str]] = {
     "jobs": {

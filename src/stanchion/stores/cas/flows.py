@@ -122,24 +122,23 @@ class Flows:
             self._push([handler])
         ends: list[tuple[str, Sequence[MemberEnd]]] = []
         while waiting := self.rows.waiting_at(node_slot(node.id), PORTION):
-            now = self.jobs.now()
             if node.state == NodeState.DONE:
-                self.jobs.compare_and_set([Change(seen, claim_rules.let_in(seen.row, now)) for seen in waiting])
+                self.jobs.compare_and_set([Change(seen, claim_rules.let_in(seen.row, seen.at)) for seen in waiting])
                 continue
-            cancelled = self._cancel_waiting(waiting, now)
+            cancelled = self._cancel_waiting(waiting)
             entries += cancelled
             ends += [(end.node, [end]) for entry in cancelled for end in entailed_in(entry).ends]
         if (end := flows.end_of_node(node)) is not None:
             ends.append((end.node, [end]))
         return ends
 
-    def _cancel_waiting(self, waiting: Sequence[Seen], now: int) -> list[Entry]:
+    def _cancel_waiting(self, waiting: Sequence[Seen]) -> list[Entry]:
         """Cancel jobs that wait for their flow; return their outbox entries."""
         changes = []
         for seen in waiting:
-            step = outcome_rules.cancel(seen.row, now)
+            step = outcome_rules.cancel(seen.row, seen.at)
             if step is not None:
-                entry = entry_of(seen.row, step.row, step.counted, None, now)
+                entry = entry_of(seen.row, step.row, step.counted, None, seen.at)
                 changes.append(Change(seen, step.row, step.counted, entry))
         return made(changes, self.jobs.compare_and_set(changes))
 

@@ -19,10 +19,11 @@ Answer = TypeVar("Answer")
 
 
 class Seen(NamedTuple):
-    """A job as it was read, and the version by which the store tells whether it has changed."""
+    """A job as it was read, the version by which the store tells whether it has changed, and the store's clock then."""
 
     row: JobRow
     version: Any
+    at: int
 
 
 class Change(NamedTuple):

@@ -126,7 +126,7 @@ class Slots:
             waiting = [(seen, hold) for seen, hold in left if seen.row.waits_for == hold.slot]
             if not waiting:
                 return
-            changes = [Change(seen, claim_rules.granted(seen.row)) for seen, _ in waiting]
+            changes = [Change(seen, claim_rules.granted(seen.row, seen.at)) for seen, _ in waiting]
             results = self.jobs.compare_and_set(changes).each
             changed = [hold for (_, hold), result in zip(waiting, results, strict=True) if result is not Result.DONE]
             if not changed:

@@ -240,6 +240,9 @@ class MariaDBDialect(Dialect):
         # An UPDATE or a DELETE reads, and locks, the whole table for a list of one key, but not for a list of two.
         return keys if len(keys) > 1 else 2 * keys
 
+    def joined(self, *texts: str) -> str:
+        return f"concat({', '.join(texts)})"
+
     def elements(self, name: str) -> str:
         return given(f"value VARCHAR(200) {TEXT} PATH '$'", name)
 

@@ -22,7 +22,7 @@ from stanchion.stores.sql.claims.reservations import ReservationStatements
 from stanchion.stores.sql.claims.search import FULL_MAX
 from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.dialect import Dialect
-from stanchion.stores.sql.engine.schema import BY_BYTES, HELD_COLUMNS, LIVE_COLUMNS, jobs
+from stanchion.stores.sql.engine.schema import BY_BYTES, CLAIMED_COLUMNS, HELD_COLUMNS, LIVE_COLUMNS, jobs
 from stanchion.stores.sql.jobs.deletion import DeletionStatements
 from stanchion.stores.sql.queues.purge import PurgeStatements
 from stanchion.stores.sql.rows.jobs import JobStatements
@@ -111,7 +111,7 @@ PROSPECT = text(f"""
 """)
 
 _RESERVED = names_of(
-    LIVE_COLUMNS,
+    CLAIMED_COLUMNS,
     state="'running'",
     payload="NULL",
     attempts="attempts + 1",

@@ -71,8 +71,9 @@ class Claims:
                 if not claim.ids:
                     queue.due.advance(claim.lanes, row.lane)
                 mine = claim.of(workers[row.id]) if claim.ids else claim
-                rows.append(claim_rules.claimed(admitted, mine, self._lease(claim), now))
-                self._flows.change(admitted, rows[-1])
+                claimed = claim_rules.claimed(admitted, mine, self._lease(claim), now)
+                self._flows.change(admitted, claimed)
+                rows.append(claimed if claimed.past_waits is None else claimed._replace(past_waits=None))
             elif self._jobs.now() > until:
                 return rows, True
         return rows, False

@@ -90,7 +90,7 @@ class Slots:
     def _grant(self, slot: Slot) -> None:
         while self._free(slot) > 0 and (row := self._next(slot)) is not None:
             self.held[slot] += 1
-            self._jobs.put(claim_rules.granted(row))
+            self._jobs.put(claim_rules.granted(row, self._jobs.now()))
 
     def _next(self, slot: Slot) -> JobRow | None:
         """Return the waiter entitled to a slot next; None if no job waits, or the head of the order key does not."""

@@ -49,7 +49,7 @@ class Jobs:
         stages = {"$match": wanted}, {"$addFields": {"now": "$$NOW"}}
         found = self._server.call(lambda on, _again: on.documents(on.jobs, *stages)) if ids else []
         now = self._server.at(found[0]["now"]) if found else self.now()
-        return now, {one["_id"]: seen_in(one) for one in found}
+        return now, {one["_id"]: seen_in(one, now) for one in found}
 
     def some(self, wanted: Document, limit: int) -> list[str]:
         """Return the ids of up to `limit` jobs that meet the filter."""

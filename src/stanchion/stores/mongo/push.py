@@ -152,7 +152,7 @@ class Push:
             if job.id in found:
                 return _answer(row_of(found[job.id]))
             for one in documents:
-                if (met := self._meet_holder(job, seen_in(one), row.enqueued_at)) is not None:
+                if (met := self._meet_holder(job, seen_in(one, row.enqueued_at), row.enqueued_at)) is not None:
                     return met
             if not documents:  # the holder has just finished
                 if held := self._held_keys.find([job], row.enqueued_at):

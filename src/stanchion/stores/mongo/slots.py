@@ -112,8 +112,9 @@ class SlotDocuments:
 
     def _earliest(self, wanted: Sequence[Document], by: str) -> list[Seen]:
         """Return the first job for each filter, if any."""
-        first = {"$sort": {by: 1, "_id": 1}}, {"$limit": 1}
-        return [seen_in(one) for one in across(self._server, [[{"$match": each}, *first] for each in wanted])]
+        first = {"$sort": {by: 1, "_id": 1}}, {"$limit": 1}, {"$addFields": {"now": "$$NOW"}}
+        found = across(self._server, [[{"$match": each}, *first] for each in wanted])
+        return [seen_in(one, self._server.at(one["now"])) for one in found]
 
     def slots_waited_at(self) -> list[Slot]:
         """Return the slots for which jobs wait."""

@@ -28,12 +28,13 @@ from stanchion.stores.sql.claims.search import Search
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Params, Runner
-from stanchion.stores.sql.engine.schema import ID_COLUMNS, LIVE_COLUMNS
+from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS, ID_COLUMNS
+from stanchion.stores.sql.rows.past_waits import with_line
 from stanchion.stores.sql.rows.slots import SLOT_COLUMNS, by_slot, filled
 
 _COLUMNS = ", ".join(ASKING)
 _TEXTS = {name: f"CAST(job.{name} AS text) AS {name}" for name in ID_COLUMNS}
-_WHOLE = ", ".join(_TEXTS.get(name, f"job.{name}") for name in LIVE_COLUMNS)
+_WHOLE = ", ".join(_TEXTS.get(name, f"job.{name}") for name in CLAIMED_COLUMNS)
 
 # Jobs are locked first, then slots in their order; missing rows of order keys and rates are made. The slots are passed
 # to the next statement, which starts after the locks and so reads what was committed last.
@@ -76,48 +77,55 @@ _LIMITS = text(f"""
             FROM stanchion_queues WHERE name = :queue
         ), false) OR NOT {NONE_EXPIRED}
 """)
-_CARRY_OUT = text(f"""
-    WITH new AS MATERIALIZED (
-        SELECT * FROM jsonb_to_recordset(CAST(:jobs AS jsonb)) AS new (
-            id uuid, begins boolean, state text, rank int2, run_at bigint, slots_held int, order_hold text,
-            slots_hold text, waits_kind text, waits_queue text, waits_name text, waits_since bigint
+
+
+def _carry_out(dialect: Dialect) -> TextClause:
+    longer = with_line(dialect, "new.past_waits", "job.past_waits")
+    return text(f"""
+        WITH new AS MATERIALIZED (
+            SELECT * FROM jsonb_to_recordset(CAST(:jobs AS jsonb)) AS new (
+                id uuid, begins boolean, state text, rank int2, run_at bigint, slots_held int, order_hold text,
+                slots_hold text, waits_kind text, waits_queue text, waits_name text, waits_since bigint,
+                past_waits text
+            )
+        ), changed AS (
+            UPDATE stanchion_jobs AS job
+            SET state = new.state, rank = new.rank, run_at = new.run_at, slots_held = new.slots_held,
+                order_hold = new.order_hold, slots_hold = new.slots_hold,
+                waits_kind = new.waits_kind, waits_queue = new.waits_queue, waits_name = new.waits_name,
+                waits_since = new.waits_since,
+                past_waits = CASE WHEN new.past_waits IS NULL THEN job.past_waits ELSE {longer} END,
+                attempts = attempts + CAST(begins AS int),
+                token = CASE WHEN begins THEN :token ELSE token END,
+                worker = CASE WHEN begins THEN :worker ELSE worker END,
+                lease_until = CASE WHEN begins THEN CAST(:lease_until AS bigint) ELSE lease_until END,
+                started_at = CASE WHEN begins THEN :now ELSE started_at END,
+                progress = CASE WHEN begins THEN NULL ELSE progress END
+            FROM new
+            WHERE job.queue = :queue AND job.id = ANY (ARRAY(SELECT id FROM new)) AND job.id = new.id
+            RETURNING {_WHOLE}
+        ), slot_changes AS MATERIALIZED (
+            SELECT * FROM jsonb_to_recordset(CAST(:slots AS jsonb)) AS slot_changes (
+                kind text, queue text, name text, taken int, waited boolean, tokens float8, filled_at bigint,
+                promised bigint, promised_again bigint
+            )
+        ), used AS (
+            UPDATE stanchion_slots AS slot
+            SET used = used + coalesce(taken, 0), waited = slot.waited OR coalesce(slot_changes.waited, false),
+                tokens = coalesce(slot_changes.tokens, slot.tokens),
+                filled_at = coalesce(slot_changes.filled_at, slot.filled_at),
+                promised = coalesce(slot_changes.promised, slot.promised),
+                promised_again = coalesce(slot_changes.promised_again, slot.promised_again)
+            FROM slot_changes
+            WHERE slot.{slots_at("slot_changes AS given")} AND (slot.kind, slot.queue, slot.name)
+                = (slot_changes.kind, slot_changes.queue, slot_changes.name)
+        ), counted AS (
+            INSERT INTO stanchion_counter_events (queue, what, n)
+            SELECT :queue, 'reserved', count(*) FROM new
+            WHERE begins AND CAST(:counted AS boolean) HAVING count(*) > 0
         )
-    ), changed AS (
-        UPDATE stanchion_jobs AS job
-        SET state = new.state, rank = new.rank, run_at = new.run_at, slots_held = new.slots_held,
-            order_hold = new.order_hold, slots_hold = new.slots_hold,
-            waits_kind = new.waits_kind, waits_queue = new.waits_queue, waits_name = new.waits_name,
-            waits_since = new.waits_since, attempts = attempts + CAST(begins AS int),
-            token = CASE WHEN begins THEN :token ELSE token END,
-            worker = CASE WHEN begins THEN :worker ELSE worker END,
-            lease_until = CASE WHEN begins THEN CAST(:lease_until AS bigint) ELSE lease_until END,
-            started_at = CASE WHEN begins THEN :now ELSE started_at END,
-            progress = CASE WHEN begins THEN NULL ELSE progress END
-        FROM new
-        WHERE job.queue = :queue AND job.id = ANY (ARRAY(SELECT id FROM new)) AND job.id = new.id
-        RETURNING {_WHOLE}
-    ), slot_changes AS MATERIALIZED (
-        SELECT * FROM jsonb_to_recordset(CAST(:slots AS jsonb)) AS slot_changes (
-            kind text, queue text, name text, taken int, waited boolean, tokens float8, filled_at bigint,
-            promised bigint, promised_again bigint
-        )
-    ), used AS (
-        UPDATE stanchion_slots AS slot
-        SET used = used + coalesce(taken, 0), waited = slot.waited OR coalesce(slot_changes.waited, false),
-            tokens = coalesce(slot_changes.tokens, slot.tokens),
-            filled_at = coalesce(slot_changes.filled_at, slot.filled_at),
-            promised = coalesce(slot_changes.promised, slot.promised),
-            promised_again = coalesce(slot_changes.promised_again, slot.promised_again)
-        FROM slot_changes
-        WHERE slot.{slots_at("slot_changes AS given")} AND (slot.kind, slot.queue, slot.name)
-            = (slot_changes.kind, slot_changes.queue, slot_changes.name)
-    ), counted AS (
-        INSERT INTO stanchion_counter_events (queue, what, n)
-        SELECT :queue, 'reserved', count(*) FROM new
-        WHERE begins AND CAST(:counted AS boolean) HAVING count(*) > 0
-    )
-    SELECT * FROM changed WHERE state = 'running'
-""")
+        SELECT * FROM changed WHERE state = 'running'
+    """)
 
 
 class PostgresDue:
@@ -147,6 +155,9 @@ def _pick_past(dialect: Dialect) -> TextClause:
 class PostgresDecisions:
     """Writes the decision of a claim by one statement."""
 
+    def __init__(self, db: Database) -> None:
+        self._carry_out = db.dialect.once(_carry_out)
+
     def carry_out(self, run: Runner, claim: Claim, settings: QueueSettings, decision: Decision) -> dict[str, JobRow]:
         jobs = [_reserved(verdict) for verdict in decision.admitted]
         jobs += [_not_admitted(step.after) for step in decision.not_admitted if step.after is not None]
@@ -160,7 +171,7 @@ class PostgresDecisions:
             "now": decision.now,
             "counted": decision.last and claim.counted,
         }
-        rows = run.all_rows([(_CARRY_OUT, given)], last=decision.last and not run.freed)[0]
+        rows = run.all_rows([(self._carry_out, given)], last=decision.last and not run.freed)[0]
         return {row[0]: row_from(row) for row in rows}
 
 
@@ -197,7 +208,7 @@ class TwoTrips:
 
 _LASTING = (
     *("id", "state", "rank", "run_at", "slots_held", "order_hold", "slots_hold"),
-    *("waits_kind", "waits_queue", "waits_name", "waits_since"),
+    *("waits_kind", "waits_queue", "waits_name", "waits_since", "past_waits"),
 )
 
 

@@ -20,7 +20,7 @@ from stanchion.stores.rules.claims import in_claim_order
 from stanchion.stores.sql.claims.reservations import Reservations, lease_of
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Params, Runner
-from stanchion.stores.sql.engine.schema import LIVE_COLUMNS
+from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS
 from stanchion.stores.sql.rows.queues import QueueRows
 
 IN_TIME = f"(CAST(:not_after AS bigint) IS NULL OR {NOW} <= CAST(:not_after AS bigint))"
@@ -32,7 +32,8 @@ BOUNDED = """EXISTS (
 """The queue of the claim may not start what the claim names without a look at its other jobs."""
 
 _WHOLE = listed(
-    LIVE_COLUMNS, **{name: AS_TEXT.get(name, f"job.{name}").replace("CAST(", "CAST(job.") for name in LIVE_COLUMNS}
+    CLAIMED_COLUMNS,
+    **{name: AS_TEXT.get(name, f"job.{name}").replace("CAST(", "CAST(job.") for name in CLAIMED_COLUMNS},
 )
 _CLAIM = text(f"""
     WITH clock AS MATERIALIZED (

@@ -259,6 +259,12 @@ class PostgresDialect(Dialect):
         in_order = f"(SELECT * FROM {self.slots(name)} ORDER BY {self.slot_order}) AS given"
         return f"SELECT slot.* FROM {slots_read(in_order, columns, locking)}"
 
+    def array(self, *values: str) -> str:
+        return f"CAST(jsonb_build_array({', '.join(values)}) AS text)"
+
+    def behind(self, mark: str, text: str) -> str:
+        return f"substr({text}, strpos({text}, {mark}) + 1)"
+
     def elements(self, name: str) -> str:
         return f"jsonb_array_elements_text(CAST(:{name} AS jsonb)) AS given (value)"
 

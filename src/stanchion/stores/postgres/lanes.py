@@ -12,7 +12,7 @@ from stanchion.stores.postgres.pick import CLOCK, NOW, RESERVED, WHOLE
 from stanchion.stores.records.jobs import UNLANED, JobRow, row_from
 from stanchion.stores.sql.claims.lane_statements import LAST_LANE
 from stanchion.stores.sql.engine.runner import Row
-from stanchion.stores.sql.engine.schema import LIVE_COLUMNS
+from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS
 
 
 class Taken(NamedTuple):
@@ -112,7 +112,7 @@ def taken(rows: Sequence[Row]) -> Taken | None:
     if not rows or rows[0][-1]:
         return None
     *_, served, due_lanes, _needs_slot = rows[0]
-    jobs = [row_from(row[: len(LIVE_COLUMNS)]) for row in rows if row[0] is not None]
+    jobs = [row_from(row[: len(CLAIMED_COLUMNS)]) for row in rows if row[0] is not None]
     return Taken(_round_robin(jobs, served), due_lanes)
 
 

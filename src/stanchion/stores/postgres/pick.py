@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stanchion.stores.records.jobs import UNLANED
-from stanchion.stores.sql.engine.schema import ID_COLUMNS, LIVE_COLUMNS
+from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS, ID_COLUMNS
 
 IDENTITY = "identity || ' ' || CAST(tableoid AS text) || ' ' || current_database()"
 """The stored identity alone is not unique: a copied database or schema has it too."""
@@ -121,4 +121,4 @@ RESERVED = """
 """
 
 AS_TEXT = {name: f"CAST({name} AS text)" for name in ID_COLUMNS}
-WHOLE = listed(LIVE_COLUMNS, **AS_TEXT)
+WHOLE = listed(CLAIMED_COLUMNS, **AS_TEXT)

@@ -53,6 +53,7 @@ _NEW = {
     "waits_since": f"CASE WHEN waits_kind IS NOT NULL THEN {NOW} END",
     "arrival_payload": "NULL",
     "entry_payload": "NULL",
+    "past_waits": "NULL",
 }
 """The columns of a new job, where they are not as given."""
 

@@ -72,7 +72,7 @@ class PostgresStore(SqlStore):
 
         general_due, reservations = DueJobs(db), Reservations(db)
         due = PostgresDue(db, general_due)
-        admissions = Admissions(db, slots, PostgresDecisions())
+        admissions = Admissions(db, slots, PostgresDecisions(db))
         next_jobs = NextJobs(due, reservations, admissions)
         lanes = NextInLanes(Lanes(db, LanePicks(db)), next_jobs)
         rounds = ClaimRounds(Parking(db, transactions, slots, due))

@@ -109,7 +109,7 @@ class JobRow(NamedTuple):
     which the job is parked, and since when; for a job deferred by its rate, `waits_since` encodes
     `rules.slots.promise_of`. `arrival_payload`: the payload with which the job came to its queue; None if it is
     unchanged since. `trail`: see `rules.trail`. `entry_payload`: the payload with which it entered its first queue, if
-    a move has changed that and it is kept.
+    a move has changed that and it is kept. `past_waits`: see `rules.past_waits`; a claim does not read it.
     """
 
     id: str
@@ -153,6 +153,7 @@ class JobRow(NamedTuple):
     arrival_payload: str | None = None
     trail: str | None = None
     entry_payload: str | None = None
+    past_waits: str | None = None
     finished_at: int | None = None
     result: str | None = None
 

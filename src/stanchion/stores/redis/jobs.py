@@ -71,7 +71,7 @@ class Jobs:
         for part in portions(ids, _SCRIPT_JOBS_MAX):
             clock, text, leaving = self.script("read", queue, *part)
             now = int(clock)
-            found = {one.row.id: one for one in seen_in(text.decode(), queue)}
+            found = {one.row.id: one for one in seen_in(text.decode(), queue, now)}
             seen.update(found)
             self.places.remember(queue, found)
             for target in self.deliver(queue, [job_id.decode() for job_id in leaving]):
@@ -83,8 +83,8 @@ class Jobs:
         keys = self.server.keys
         calls = [self.server.script("first", keys.queue(queue), index, name, 1) for queue, index, name in wanted]
         found: list[Seen | None] = []
-        for (queue, _, _), text in zip(wanted, self.server.all(calls), strict=True):
-            found.append(next(iter(seen_in(text.decode(), queue)), None))
+        for (queue, _, _), (clock, text) in zip(wanted, self.server.all(calls), strict=True):
+            found.append(next(iter(seen_in(text.decode(), queue, int(clock))), None))
             self.places.remember(queue, [seen.row.id for seen in found[-1:] if seen])
         return found
 
@@ -114,14 +114,15 @@ class Jobs:
         cluster = self.server.address.cluster
         for target in elsewhere:
             self.places.list_queue(target)
-        self.announce(after for (before, _), after, _, _ in changes if _found_by(before) != _found_by(after))
-        for (before, version), after, counted, entry in changes:
+        self.announce(after for (before, *_), after, _, _ in changes if _found_by(before) != _found_by(after))
+        for (before, version, _), after, counted, entry in changes:
             away = after.queue if after.queue != queue else ""
             arguments += (
                 before.id,
                 version,
                 state_text(after, rev_of(version) + 1),
                 "" if body_text(before) == body_text(after) else body_text(after),
+                "" if (before.past_waits, before.queue) == (after.past_waits, after.queue) else after.past_waits or "",
                 counted or "",
                 self.server.keys.queue(away) if away else "",
                 away if cluster else "",

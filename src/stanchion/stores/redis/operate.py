@@ -9,7 +9,7 @@ from stanchion.stores.cas.entries import Entry, FollowUp, entry_of
 from stanchion.stores.cas.jobs import Seen
 from stanchion.stores.cas.portions import grouped, portions
 from stanchion.stores.records.jobs import SECOND, JobRef, JobRow, JobState
-from stanchion.stores.redis.client.rows import body_text, state_text
+from stanchion.stores.redis.client.rows import state_text, whole_body
 from stanchion.stores.redis.flows.flows import Flows
 from stanchion.stores.redis.jobs import Jobs, entry_texts
 from stanchion.stores.redis.queues import Queues
@@ -86,7 +86,7 @@ class Adoption:
             self._jobs.places.list_queue(queue)
             self._jobs.announce(group)
             for part in portions(group, _SCRIPT_JOBS_MAX):
-                arguments = [text for row in part for text in (row.id, state_text(row, 0), body_text(row))]
+                arguments = [text for row in part for text in (row.id, state_text(row, 0), whole_body(row))]
                 *answers, made = self._jobs.script("adopt", queue, *arguments)
                 if made:
                     self._jobs.places.list_queue(queue, again=True)

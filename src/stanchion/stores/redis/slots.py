@@ -95,7 +95,8 @@ class SlotRows:
         """Return up to `limit` jobs that wait for a slot, the longest wait first."""
         found: list[Seen] = []
         for queue in self.queues_at(slot):
-            here = seen_in(self._jobs.script("first", queue, "waits", key_of(slot), limit).decode(), queue)
+            clock, text = self._jobs.script("first", queue, "waits", key_of(slot), limit)
+            here = seen_in(text.decode(), queue, int(clock))
             self._jobs.places.remember(queue, (seen.row.id for seen in here))
             found += here
         return sorted(found, key=_since)[:limit]

@@ -10,6 +10,7 @@ from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Progress, Renewal
 from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.rules.jobs import state_of, stored_state_of
+from stanchion.stores.rules.past_waits import deferred, wait_over
 from stanchion.stores.rules.slots import (
     HOLDER_BOOST,
     Verdict,
@@ -56,7 +57,7 @@ def parked_or_deferred(row: JobRow, verdict: Verdict, token: str, now: int) -> J
         rank=row.priority,
     )
     if verdict.run_at is not None:
-        return promised(parked, verdict.run_at)
+        return promised(deferred(parked, verdict.run_at, now), verdict.run_at)
     return parked._replace(state=JobState.WAITING.value, **waits_at(slot), waits_since=now)
 
 
@@ -73,17 +74,18 @@ def put_back(row: JobRow) -> JobRow:
     return undelivered(row)._replace(rank=row.priority + (HOLDER_BOOST if holds_a_slot else 0))
 
 
-def granted(row: JobRow) -> JobRow:
+def granted(row: JobRow, now: int) -> JobRow:
     """Give a waiting job the slot that it waits for; the job continues from there with its next claim."""
     boost = HOLDER_BOOST if row.waits_kind == SEMAPHORE else 0
-    return row._replace(
+    return wait_over(row, now)._replace(
         state=QUEUED, rank=row.priority + boost, slots_held=row.slots_held + 1, **waits_at(None), waits_since=None
     )
 
 
 def let_in(row: JobRow, now: int) -> JobRow:
     """Let a job continue that waited for a node of its flow."""
-    return row._replace(state=QUEUED, run_at=max(row.run_at, now), **waits_at(None), waits_since=None)
+    free = wait_over(row, now)
+    return free._replace(state=QUEUED, run_at=max(row.run_at, now), **waits_at(None), waits_since=None)
 
 
 def holds(row: JobRow | None, lease: Lease, now: int) -> TypeGuard[JobRow]:

@@ -9,6 +9,7 @@ from stanchion.errors import DuplicateKey
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.rules.dead_letters import is_letter
+from stanchion.stores.rules.past_waits import wait_over
 from stanchion.stores.rules.slots import (
     held_between,
     hold_tokens,
@@ -75,7 +76,8 @@ def replaced(row: JobRow, job: NewJob, now: int) -> JobRow | None:
     if row.state == JobState.RUNNING:
         return None
     if row.state == QUEUED or row.waits_kind == SEMAPHORE:
-        row = _unreserved(row)  # a new schedule changes its order in the queue; it keeps no slot until then
+        # A new schedule changes its order in the queue; it keeps no slot until then.
+        row = _unreserved(wait_over(row, now))
     return row._replace(
         task=job.task,
         payload=job.payload,

@@ -30,6 +30,7 @@ from stanchion.stores.rules.lost_leases import (
     is_alone,
     is_fatal,
 )
+from stanchion.stores.rules.past_waits import wait_over
 from stanchion.stores.rules.slots import ties_of
 from stanchion.stores.rules.trail import moved, trail_to
 
@@ -146,7 +147,7 @@ def retried(row: JobRow, now: int) -> JobRow:
     is_queued = row.state == JobState.WAITING or (row.state == QUEUED and row.run_at <= now)
     if is_queued and (home is None or row.waits_kind == NODE):
         return row
-    restarted = _restarted(row, now)._replace(errors=forgiven(row).errors)
+    restarted = _restarted(wait_over(row, now), now)._replace(errors=forgiven(row).errors)
     if home is None:
         return restarted._replace(slots_held=row.slots_held, order_hold=row.order_hold, slots_hold=row.slots_hold)
     back = trail_to(row, home, now)
@@ -202,6 +203,7 @@ def _continued(row: JobRow, job: NewJob, now: int, keep_entry: bool) -> JobRow:
     return created(job, now)._replace(
         trail=row.trail if gone is None else gone.trail,
         entry_payload=None if gone is None else gone.entry_payload,
+        past_waits=row.past_waits,
         id=row.id,
         enqueued_at=row.enqueued_at,
         key=row.key if job.queue == row.queue else None,
@@ -225,7 +227,7 @@ def _finished(row: JobRow, state: JobState, now: int) -> JobRow:
 def _cancelled(row: JobRow, reason: str, now: int) -> JobRow:
     if reason:
         row = with_error(row, f"Cancel: {reason}", None, now)
-    return _finished(row, JobState.CANCELLED, now)
+    return _finished(wait_over(row, now), JobState.CANCELLED, now)
 
 
 def _failed(row: JobRow, outcome: Rollback | Bury, error: str, now: int, **fields: Any) -> JobRow:

@@ -18,7 +18,7 @@ from stanchion.stores.sql.claims.lanes import Head, Pick
 from stanchion.stores.sql.claims.reservations import Asks, Reservations, lease_until
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
-from stanchion.stores.sql.engine.schema import LIVE_COLUMNS
+from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS
 from stanchion.stores.sql.rows.grants import Grants
 from stanchion.stores.sql.rows.slots import SlotRows
 
@@ -30,7 +30,7 @@ _RESERVE = text(f"""
         slots_held = coalesce(json_array_length(limits, '$.hold'), 0)
     WHERE id IN (SELECT value FROM json_each(:ids))
         AND order_key IS NULL AND slots_held = 0 AND json_extract(limits, '$.rate') IS NULL
-    RETURNING {", ".join(LIVE_COLUMNS)}
+    RETURNING {", ".join(CLAIMED_COLUMNS)}
 """)
 _NEEDS_MORE = text(f"""
     -- Whether a job needs more than semaphores, or a semaphore without a free slot: then the general route is taken.

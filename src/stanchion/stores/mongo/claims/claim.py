@@ -15,7 +15,7 @@ the queue has lanes. If upkeep resets that at the same time, the claim that find
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from bson import ObjectId
 from pymongo import UpdateMany
@@ -45,6 +45,8 @@ from stanchion.stores.rules.slots import HOLDER_BOOST, order_slot
 
 _EXPIRED_AT_ONCE = 500
 _LANE_MAX = 1 << 30
+_CLAIMED: Final[Document] = {"past_waits": 0}
+"""All fields of a job but those that no worker needs."""
 
 
 class Obtained(NamedTuple):
@@ -100,7 +102,7 @@ class DueJobs:
     def _held(self, claim: Claim) -> list[JobRow]:
         """Return the jobs that an earlier try of this claim has reserved."""
         held = {"live": True, "queue": claim.queue, "state": JobState.RUNNING.value, "token": claim.token}
-        rows = [row_of(one) for one in self._server.call(lambda on, _again: list(on.jobs.find(held)))]
+        rows = [row_of(one) for one in self._server.call(lambda on, _again: list(on.jobs.find(held, _CLAIMED)))]
         return in_claim_order(rows, claim)
 
     def _obtain(self, claim: Claim) -> Obtained:
@@ -261,7 +263,7 @@ class DueJobs:
                 taken = on.jobs.update_many(*updates[0]).matched_count
             else:
                 taken = on.jobs.bulk_write([UpdateMany(*one) for one in updates], ordered=False).matched_count
-            found = on.jobs.find(mine) if taken or again else ()
+            found = on.jobs.find(mine, _CLAIMED) if taken or again else ()
             return sorted(map(row_of, found), key=lambda row: places[row.id])
 
         return self._server.call(work)

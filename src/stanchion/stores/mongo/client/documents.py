@@ -106,9 +106,9 @@ def claim_order(job: Document) -> tuple[int, int, str]:
     return -job["rank"], job["run_at"], job["_id"]
 
 
-def seen_in(document: Document) -> Seen:
-    """Return the job of a document, and its version."""
-    return Seen(row_of(document), document["version"])
+def seen_in(document: Document, at: int) -> Seen:
+    """Return the job of a document, and its version; `at`: the server's clock."""
+    return Seen(row_of(document), document["version"], at)
 
 
 def entailing(row: JobRow) -> bool:
@@ -141,7 +141,7 @@ def unwanted(now: int) -> Document:
 
 def difference(change: Change, stamp: ObjectId, history_ttl: float) -> Document:
     """Return the update that makes a change; the counter is a lone minus if nothing was counted before."""
-    (before, _), after, counted, entry = change
+    (before, *_), after, counted, entry = change
     old, new = document_of(before), document_of(after)
     if after.finished_at is not None and not history_ttl:
         new = remainder(new)

@@ -88,10 +88,9 @@ class FlowEnds:
     def waiting_at(self, slot: Slot, limit: int) -> list[Seen]:
         """Return up to `limit` jobs that wait for the slot of a node."""
 
-        def work(on: Place, _again: bool) -> list[Document]:
-            return list(on.jobs.find({"waits_for": key_of(slot)}, session=on.session).limit(limit))
-
-        return [seen_in(one) for one in self._server.call(work)]
+        stages = {"$match": {"waits_for": key_of(slot)}}, {"$limit": limit}, {"$addFields": {"now": "$$NOW"}}
+        found = self._server.call(lambda on, _again: on.documents(on.jobs, *stages))
+        return [seen_in(one, self._server.at(one["now"])) for one in found]
 
     def followed(self, node: FlowNode) -> None:
         """Mark a node as followed: all consequences of its end are done."""

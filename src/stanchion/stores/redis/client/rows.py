@@ -15,6 +15,8 @@ from stanchion.stores.rules.slots import slots_of
 
 FIELD: Final = "\x1f"
 ROW: Final = "\x1e"
+WAITS: Final = "\x1d"
+"""Separates the body of a job from its past waits, which are read and stored apart from it."""
 STATE_FIELDS: Final = 26
 """Fields of a state; the state is between the id and the body."""
 _BODY_FIELDS: Final = 15
@@ -104,6 +106,11 @@ def body_text(job: JobRow | NewJob) -> str:
     )
 
 
+def whole_body(row: JobRow) -> str:
+    """Return the body of a job and, behind it, its past waits, if any."""
+    return body_text(row) if row.past_waits is None else f"{body_text(row)}{WAITS}{row.past_waits}"
+
+
 def new_text(job: NewJob, once: str = "") -> str:
     """Return a new job in the form of push.lua; jobs with the same idempotency key `once` are stored in one call."""
     due = due_at(job, 0)  # a delay counts from the time at which the script runs
@@ -115,14 +122,16 @@ def new_text(job: NewJob, once: str = "") -> str:
     return FIELD.join((*given, body_text(job)))
 
 
-def seen_in(text: str, queue: str) -> list[Seen]:
-    """Return the jobs of a reply, with their state texts as versions."""
-    return [_seen(row, queue) for row in text.split(ROW)] if text else []
+def seen_in(text: str, queue: str, at: int) -> list[Seen]:
+    """Return the jobs of a reply, with their state texts as versions; `at`: the store's clock."""
+    return [_seen(row, queue, at) for row in text.split(ROW)] if text else []
 
 
 def rows_in(text: str, queue: str) -> list[JobRow]:
     """Return the jobs of a reply."""
-    return [_row(row.split(FIELD), queue) for row in text.split(ROW)] if text else []
+    if WAITS not in text:
+        return [_row(row.split(FIELD), queue) for row in text.split(ROW)] if text else []
+    return [_with_waits(row, queue)[0] for row in text.split(ROW)]
 
 
 def rev_of(version: str) -> int:
@@ -130,9 +139,17 @@ def rev_of(version: str) -> int:
     return int(version.partition(FIELD)[0])
 
 
-def _seen(text: str, queue: str) -> Seen:
+def _seen(text: str, queue: str, at: int) -> Seen:
+    row, fields = _with_waits(text, queue)
+    return Seen(row, FIELD.join(fields[1 : 1 + STATE_FIELDS]), at)
+
+
+def _with_waits(text: str, queue: str) -> tuple[JobRow, list[str]]:
+    """Return a job with its past waits, and its other fields."""
+    text, _, waited = text.partition(WAITS)
     fields = text.split(FIELD)
-    return Seen(_row(fields, queue), FIELD.join(fields[1 : 1 + STATE_FIELDS]))
+    row = _row(fields, queue)
+    return (row._replace(past_waits=waited) if waited else row), fields
 
 
 def _row(fields: list[str], queue: str) -> JobRow:
@@ -191,6 +208,7 @@ def _row(fields: list[str], queue: str) -> JobRow:
             arrival_payload or None,
             trail or None,
             entry_payload or None,
+            None,
             int(finished_at) if finished_at else None,
             result or None,
         ),

@@ -1,20 +1,20 @@
 -- Applies changes of jobs that are unchanged since they were read. ARGV: offset, then for each change: id, the state
--- read, the new state, the new body or '' to keep it, the counter or '', the target: '' or the key prefix of another
--- queue, '' or the name of that queue if it is in another cluster slot; and its outbox entry: '' or the key, and the
--- text.
+-- read, the new state, the new body or '' to keep it, the past waits or '' to keep them, the counter or '', the target:
+-- '' or the key prefix of another queue, '' or the name of that queue if it is in another cluster slot; and its outbox
+-- entry: '' or the key, and the text.
 --
 -- A counter with a leading minus is decremented: the job was not handed out, and its start is given back to the rate.
 --
 -- Returns for each: 1 done, 0 the job has changed, 2 its key is taken.
 
-local WIDTH = 9
+local WIDTH = 10
 local answers, begun, brought, ends, freed = {}, false, 0, {}, false
 for first = 2, #ARGV, WIDTH do
-    local _, before, after, body, _, _, _, _, entry_text = unpack(ARGV, first, first + WIDTH - 1)
+    local _, before, after, body, _, _, _, _, _, entry_text = unpack(ARGV, first, first + WIDTH - 1)
     brought = brought + #after + #body + #entry_text - #before
 end
 for first = 2, #ARGV, WIDTH do
-    local id, before, after, body, counted, target, beyond, outbox_key, entry_text =
+    local id, before, after, body, waited, counted, target, beyond, outbox_key, entry_text =
         unpack(ARGV, first, first + WIDTH - 1)
     local old, new = fields(before), fields(after)
     local state = redis.call('HGET', P .. (old[FINISHED] ~= '' and 'past' or 'live'), id)
@@ -32,6 +32,9 @@ for first = 2, #ARGV, WIDTH do
         if target ~= '' and body == '' then
             body = redis.call('HGET', P .. 'body', id)
         end
+        if target ~= '' and waited ~= '' then
+            body = body .. GS .. waited
+        end
         drop(id, old)
         if target ~= '' then
             redis.call('ZADD', P .. 'gone', whole(now), id)
@@ -45,6 +48,9 @@ for first = 2, #ARGV, WIDTH do
             put(target, id, after, new, body)
         elseif new[FINISHED] == '' or keeps_history() then
             put(P, id, after, new, body)
+            if waited ~= '' then
+                redis.call('HSET', P .. 'past_waits', id, waited)
+            end
         else
             forget(id)
         end

@@ -54,6 +54,7 @@ if kept then
 else
     begin_always()
     each('HDEL', P .. 'body', done, 1)
+    each('HDEL', P .. 'past_waits', done, 1)
     each('ZREM', P .. 'ids', done, 1)
 end
 redis.call('HINCRBY', P .. 'counts', ARGV[2], #done)

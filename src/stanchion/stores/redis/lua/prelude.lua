@@ -4,6 +4,7 @@
 --
 --   live      hash    id -> state of a live job          body     hash   id -> fields that rarely change
 --   past      hash    id -> state of a finished job      ended    zset   finished jobs by their end
+--   past_waits hash   id -> the waits of a job that are over, if there are any
 --   ids       zset    all ids, in the order of the text  keys     hash   unique key -> id of its holder
 --   ended_keys hash   unique key -> id of the finished job that had it last, unless it was cancelled
 --   ready     zset    ready lists: lanes and ranks in use, lane by lane, highest rank first; see `list_of`
@@ -31,7 +32,7 @@
 -- nothing.
 
 local P = KEYS[1]
-local US, RS = '\31', '\30'
+local US, RS, GS = '\31', '\30', '\29'
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2] + tonumber(ARGV[1])
 
@@ -225,10 +226,15 @@ local function uses_slots(bound)
     return bound ~= '' and bound ~= '1'
 end
 
--- Adds a job to a queue and its indexes.
+-- Adds a job to a queue and its indexes; its past waits may follow the body.
 local function put(prefix, id, text, job, body)
     redis.call('ZADD', prefix .. 'ids', 0, id)
     if body ~= '' then
+        local content, waited = string.match(body, '^([^\29]*)\29(.*)$')
+        if waited then
+            redis.call('HSET', prefix .. 'past_waits', id, waited)
+            body = content
+        end
         redis.call('HSET', prefix .. 'body', id, body)
         if has_letter(body, id) then
             redis.call('HSET', prefix .. 'settings', 'has_dead_letters', '1') -- read by searches for dead jobs
@@ -285,8 +291,18 @@ local function waits_first(state, full)
     return false
 end
 
+-- Returns jobs as text, given their ids, states and bodies, with the past waits of those that have any.
+local function as_texts(ids, states, bodies)
+    local rows, waited = {}, several('HMGET', P .. 'past_waits', ids)
+    for index, id in ipairs(ids) do
+        rows[index] = id .. US .. states[index] .. US .. bodies[index] .. (waited[index] and GS .. waited[index] or '')
+    end
+    return table.concat(rows, RS)
+end
+
 local function forget(id)
     redis.call('HDEL', P .. 'body', id)
+    redis.call('HDEL', P .. 'past_waits', id)
     redis.call('ZREM', P .. 'ids', id)
 end
 
@@ -298,7 +314,7 @@ local function delete_queue()
         redis.call('UNLINK', P .. 'batch:' .. token)
     end
     for _, name in ipairs({
-        'live', 'body', 'past', 'ended', 'ids', 'keys', 'ready', 'running', 'leases', 'stopping', 'counts', 'settings',
+        'live', 'body', 'past_waits', 'past', 'ended', 'ids', 'keys', 'ready', 'running', 'leases', 'stopping', 'counts', 'settings',
         'signals', 'ends', 'leaving', 'arrived', 'gone', 'orders', 'waits', 'outbox', 'batches',
         'ended_keys',
     }) do

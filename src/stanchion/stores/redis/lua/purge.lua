@@ -18,6 +18,7 @@ if #ids > 0 then
     each('ZREM', P .. 'ended', ids, 1)
     each('HDEL', P .. 'past', ids, 1)
     each('HDEL', P .. 'body', ids, 1)
+    each('HDEL', P .. 'past_waits', ids, 1)
     each('ZREM', P .. 'ids', ids, 1)
 end
 return #ids

@@ -15,7 +15,7 @@ if ARGV[2] == 'newest' then
 else
     ids = redis.call('ZRANGEBYLEX', P .. 'ids', ARGV[3], ARGV[4], 'LIMIT', 0, most)
 end
-local rows = {}
+local found, kept, bodies = {}, {}, {}
 if #ids > 0 then
     local lives, pasts = several('HMGET', P .. 'live', ids), several('HMGET', P .. 'past', ids)
     for index, id in ipairs(ids) do
@@ -26,8 +26,9 @@ if #ids > 0 then
             body = redis.call('HGET', P .. 'body', id)
         end
         if state and (#ARGV < 6 or states[name] or (body and has_letter(body, id))) then
-            rows[#rows + 1] = id .. US .. state .. US .. (body or redis.call('HGET', P .. 'body', id))
+            local number = #found + 1
+            found[number], kept[number], bodies[number] = id, state, body or redis.call('HGET', P .. 'body', id)
         end
     end
 end
-return { whole(now), table.concat(rows, RS), #ids == most and ids[#ids] or '' }
+return { whole(now), as_texts(found, kept, bodies), #ids == most and ids[#ids] or '' }

@@ -34,6 +34,7 @@ from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Asked, Row, Runner
 from stanchion.stores.sql.rows.jobs import Jobs, Step
+from stanchion.stores.sql.rows.past_waits import with_line
 from stanchion.stores.sql.rows.slots import SlotRow, SlotRows, record_freed
 
 ASKING = (
@@ -102,8 +103,9 @@ class AdmissionStatements:
             WHERE queue = :queue AND {ids}
         """)
         self.postpone = text(f"""
-            UPDATE stanchion_jobs SET run_at = :run_at, {dialect.rank} = priority, slots_held = :slots_held,
-                order_hold = :order_hold, slots_hold = :slots_hold, waits_since = :waits_since
+            UPDATE stanchion_jobs
+            SET past_waits = {with_line(dialect, ":past_waits")}, run_at = :run_at, {dialect.rank} = priority,
+                slots_held = :slots_held, order_hold = :order_hold, slots_hold = :slots_hold, waits_since = :waits_since
             WHERE queue = :queue AND id = :id
         """)
 
@@ -239,7 +241,7 @@ class Admissions:
 
 
 def asking(row: Row) -> JobRow:
-    """Return what admission needs to know of a queued job that asks for slots."""
+    """Return what admission needs to know of a queued job that asks for slots; its past waits are not read."""
     id_, queue, state, priority, rank, run_at, order_key, limits, held, order_hold, slots_hold, since = row
     known = {
         "order_key": order_key,

@@ -11,11 +11,11 @@ from sqlalchemy import BigInteger, Executable, String, func, null, select, text,
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow, row_from
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.sql.engine.columns import RUNNING, in_time, live_row, param, under_token
+from stanchion.stores.sql.engine.columns import RUNNING, claimed_row, in_time, param, under_token
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Params, Runner
-from stanchion.stores.sql.engine.schema import LIVE_COLUMNS, jobs
+from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS, jobs
 from stanchion.stores.sql.rows.jobs import in_order
 
 Asks = tuple[Params, Sequence[str]]
@@ -58,14 +58,14 @@ class ReservationStatements:
             )
         )
         self.plain_unseen: Executable = unseen
-        self.plain = unseen.returning(*live_row())
+        self.plain = unseen.returning(*claimed_row())
         self.admitted = text(f"""
             UPDATE stanchion_jobs {dialect.by("PRIMARY")}
             SET state = 'running', attempts = attempts + 1, token = :token, worker = :worker, progress = NULL,
                 lease_until = :lease_until, started_at = :started_at, slots_held = :slots_held
-            WHERE queue = :queue AND {dialect.among("id", "ids", "uuid")} {dialect.returning(LIVE_COLUMNS)}
+            WHERE queue = :queue AND {dialect.among("id", "ids", "uuid")} {dialect.returning(CLAIMED_COLUMNS)}
         """)
-        self.held = select(*live_row()).where(under_token())
+        self.held = select(*claimed_row()).where(under_token())
         self.count_held = select(func.count()).select_from(jobs).where(under_token(), in_time(now))
 
 

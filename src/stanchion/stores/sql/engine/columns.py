@@ -21,7 +21,15 @@ from sqlalchemy import (
 )
 
 from stanchion.stores.rules.dead_letters import MARK
-from stanchion.stores.sql.engine.schema import FIELDS, HELD_COLUMNS, ID_COLUMNS, LIVE_COLUMNS, history, jobs
+from stanchion.stores.sql.engine.schema import (
+    CLAIMED_COLUMNS,
+    FIELDS,
+    HELD_COLUMNS,
+    ID_COLUMNS,
+    LIVE_COLUMNS,
+    history,
+    jobs,
+)
 
 # Written into the SQL as literals: with a parameter, a planner can't prove that a partial index fits.
 QUEUED: ColumnElement[str] = literal_column("'queued'")
@@ -43,6 +51,11 @@ def param(name: str, kind: Any = None) -> ColumnElement[Any]:
 def live_row() -> list[ColumnElement[Any]]:
     """Return the columns of a live job, a prefix of JobRow."""
     return [_text_id(jobs.c[name]) for name in LIVE_COLUMNS]
+
+
+def claimed_row() -> list[ColumnElement[Any]]:
+    """Return the columns of a live job that a claim returns, a prefix of JobRow."""
+    return live_row()[: len(CLAIMED_COLUMNS)]
 
 
 def held_row() -> list[ColumnElement[Any]]:

@@ -270,6 +270,18 @@ class Dialect(ABC):
     def assignments(self, name: str) -> str:
         """Return a table `given` with the columns `id` and `worker`: the pairs of the JSON array in `name`."""
 
+    def array(self, *values: str) -> str:
+        """Return a JSON array of the values of expressions, as text."""
+        return f"json_array({', '.join(values)})"
+
+    def joined(self, *texts: str) -> str:
+        """Return one text after the other."""
+        return f"({' || '.join(texts)})"
+
+    def behind(self, mark: str, text: str) -> str:
+        """Return the part of a text that is behind the first `mark`, one character, in it."""
+        return f"substr({text}, instr({text}, {mark}) + 1)"
+
     def returning(self, columns: Iterable[str]) -> str:
         """Return the clause of an UPDATE that returns the changed rows; empty if the database has none."""
         return "RETURNING " + ", ".join(

@@ -122,6 +122,7 @@ def _job_columns() -> list[Column[Any]]:
         Column("arrival_payload", Long),
         Column("trail", Long),
         Column("entry_payload", Long),
+        Column("past_waits", Long),
     ]
 
 
@@ -371,6 +372,8 @@ _on_postgresql(stage_prepared, "ALTER COLUMN rows SET STORAGE EXTERNAL")  # comp
 HELD_COLUMNS = ("id", "queue", "order_key", "limits", "flow_node", "flow_index", "slots_held")
 """Columns of a live job that say what it holds, and its position in a flow."""
 LIVE_COLUMNS = tuple(column.name for column in jobs.columns)
+CLAIMED_COLUMNS = LIVE_COLUMNS[: LIVE_COLUMNS.index("past_waits")]
+"""Columns of a live job that a claim returns: no worker needs its past waits."""
 HISTORY_COLUMNS = tuple(column.name for column in history.columns)
 FIELDS = JobRow._fields
 ID_COLUMNS = tuple(column.name for column in jobs.columns if column.type is JobId)

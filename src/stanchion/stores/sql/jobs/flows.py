@@ -37,6 +37,7 @@ from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.jobs.flow_ends import FlowEnds
 from stanchion.stores.sql.jobs.push import Pushes, push_all
 from stanchion.stores.sql.rows.jobs import Jobs, Step, is_id
+from stanchion.stores.sql.rows.past_waits import with_wait
 from stanchion.stores.sql.rows.queues import QueueRows
 from stanchion.stores.sql.rows.slots import record_freed
 from stanchion.stores.sql.rows.transactions import Transactions
@@ -84,7 +85,8 @@ class FlowStatements:
         self.wakes = text(f"SELECT DISTINCT queue FROM stanchion_jobs {index} WHERE {waiting}")
         self.let_in = text(f"""
             UPDATE stanchion_jobs {index}
-            SET state = 'queued', run_at = CASE WHEN run_at < :now THEN :now ELSE run_at END,
+            SET {with_wait(dialect, ":now")}, state = 'queued',
+                run_at = CASE WHEN run_at < :now THEN :now ELSE run_at END,
                 waits_kind = NULL, waits_queue = NULL, waits_name = NULL, waits_since = NULL
             WHERE {waiting}
         """)

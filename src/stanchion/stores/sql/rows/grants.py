@@ -14,6 +14,7 @@ from stanchion.stores.rules.slots import HOLDER_BOOST, semaphore_slot
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Asked, Row, Runner
+from stanchion.stores.sql.rows.past_waits import with_wait
 from stanchion.stores.sql.rows.slots import Head, SlotRow, SlotRows
 
 
@@ -63,7 +64,8 @@ class GrantStatements:
         """)
         self.grant = text(f"""
             UPDATE stanchion_jobs {key}
-            SET state = 'queued', {dialect.rank} = priority + :boost, slots_held = slots_held + 1,
+            SET {with_wait(dialect, str(dialect.now))},
+                state = 'queued', {dialect.rank} = priority + :boost, slots_held = slots_held + 1,
                 waits_kind = NULL, waits_queue = NULL, waits_name = NULL, waits_since = NULL
             WHERE {these}
         """)

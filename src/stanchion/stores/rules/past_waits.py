@@ -1,0 +1,71 @@
+"""The waits of a job that are over: for which slot, since when, until when.
+
+A job that never waited has none. What ends a wait appends a line in the same write: [kind, queue, name, since, until],
+of the slot as JSON. The newest WAITS_MAX lines are kept; MORE, before the first one, tells that there were others.
+
+A job that its rate defers waits for that rate until the time that it was promised. If it is deferred again, its wait
+goes on from there, in a further line.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final, NamedTuple
+
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.slots import Slot
+from stanchion.stores.rules.limits import limits_in
+from stanchion.stores.rules.slots import promise_of, rate_slot
+
+WAITS_MAX: Final = 10
+"""Lines kept of a job's waits: the newest."""
+
+MORE: Final = "+"
+"""Stands before the first line if older ones were dropped."""
+
+
+class PastWait(NamedTuple):
+    """A wait that is over: the slot, and from when to when the job waited for it."""
+
+    slot: Slot
+    since: int
+    until: int
+
+
+def past_waits_of(row: JobRow) -> list[PastWait]:
+    """Return the waits of a job that are over, oldest first."""
+    found: list[PastWait] = []
+    for line in filter(None, (row.past_waits or "").removeprefix(MORE).split("\n")):  # JSON has no raw end of line
+        kind, queue, name, since, until = json.loads(line)
+        wait = PastWait(Slot(kind, queue, name), since, until)
+        if found and (found[-1].slot, found[-1].until) == (wait.slot, since):
+            wait = found.pop()._replace(until=until)
+        found.append(wait)
+    return found
+
+
+def has_older_waits(row: JobRow) -> bool:
+    """Return True if a job has more past waits than were kept."""
+    return (row.past_waits or "").startswith(MORE)
+
+
+def wait_over(row: JobRow, now: int) -> JobRow:
+    """Return a job with its present wait, if any, added to the past ones; it is still parked."""
+    slot, since = row.waits_for, row.waits_since
+    return row if slot is None or since is None else _with_wait(row, PastWait(slot, since, now))
+
+
+def deferred(row: JobRow, run_at: int, now: int) -> JobRow:
+    """Return a job with the wait added for which its rate defers it."""
+    rate, promise = limits_in(row.limits).rate, promise_of(row)
+    if rate is None:
+        return row
+    return _with_wait(row, PastWait(rate_slot(rate.name), now if promise is None else promise.at, run_at))
+
+
+def _with_wait(row: JobRow, wait: PastWait) -> JobRow:
+    line = json.dumps([*wait.slot, wait.since, wait.until], ensure_ascii=False, separators=(",", ":"))
+    before = row.past_waits or ""
+    if before.count("\n") >= WAITS_MAX:
+        before = MORE + before.partition("\n")[2]
+    return row._replace(past_waits=f"{before}{line}\n")
