@@ -42,7 +42,7 @@ class Stop(NamedTuple):
 class PastWait(NamedTuple):
     """A wait that is over: what for, and from when to when.
 
-    `kind`, `name`: a `semaphore` or a `rate` and its name; an `order_key`; or a `flow`, where a part of it, with the id
+    `kind`, `name`: a `semaphore` or a `rate` and its name; an `order_key`; or a `flow`, of which a part, with the id
     in `name`, had to be done first.
     """
 
@@ -161,9 +161,11 @@ class Job:
 
         A job in the hands of its worker tells none: they are not read with a claim.
         """
+        found = past_waits_of(self._row)
+        over = found[:-1] if self.is_deferred else found
         return [
             PastWait(_WAIT_KINDS.get(slot.kind, slot.kind), slot.name, moment(since), moment(until))
-            for slot, since, until in past_waits_of(self._row)
+            for slot, since, until in over
         ]
 
     @property

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
 from stanchion.core.hiding import Hidden
 from stanchion.core.times import iso, moment
 from stanchion.errors import StanchionError
-from stanchion.jobs.job import Job
+from stanchion.jobs.job import Job, PastWait
 
 
 def job_json(job: Job, hidden: Hidden | None = None) -> dict[str, Any]:
@@ -80,6 +81,12 @@ def _fields(job: Job) -> dict[str, Any]:
             for error in job.errors
         ],
     }
+
+
+def past_waits_json(job: Job, over: Iterable[PastWait]) -> dict[str, Any]:
+    """Return the waits of a job that are over, as they are in JSON."""
+    waits = [one._asdict() | {"since": iso(one.since), "until": iso(one.until)} for one in over]
+    return {"past_waits": waits, "older_waits": job.has_older_waits}
 
 
 def run_time(job: Job) -> float | None:

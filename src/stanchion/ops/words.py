@@ -57,6 +57,20 @@ def _two(seconds: int, large: int, large_name: str, small: int, small_name: str)
     return f"{first} {large_name} {second} {small_name}" if second else f"{first} {large_name}"
 
 
+def waited(kind: str, name: str, seconds: float) -> str:
+    """Return a wait that is over, as `Waited 4 min for semaphore mail`, or a pause, as `mail was paused for 4 min`."""
+    long = duration(seconds)
+    match kind:
+        case "pause":
+            return f"{name} was paused for {long}"
+        case "order_key":
+            return f"Waited {long} behind order key {name}"
+        case "flow":
+            return f"Waited {long} for a part of its flow"
+        case _:
+            return f"Waited {long} for {kind} {name}"
+
+
 def clock(at: datetime, now: datetime) -> str:
     """Return `03:12:40` today, `yesterday 04:02`, `tomorrow 04:02`, else `29 Nov, 03:12`; the year if it differs."""
     days = (at.date() - now.date()).days

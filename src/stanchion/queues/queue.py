@@ -282,6 +282,8 @@ class Queue:
         stored = store_settings(self.context.fresh_store, self.name, checked_settings(settings))
         if settings.get("paused") is False:
             pauses.forget(self.context.fresh_store, self.name)
+        elif settings.get("paused"):
+            pauses.paused_by_settings(self.context.fresh_store, self.name)
         self.context.settings.forget()
         return stored
 

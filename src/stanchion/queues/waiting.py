@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 from stanchion.context.context import Context
+from stanchion.core.times import moment
+from stanchion.jobs.job import Job, PastWait
+from stanchion.queues.pauses import past_pauses_of
 from stanchion.stores.protocol import pages
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Condition, Query
@@ -24,6 +29,24 @@ def waits_for(context: Context, job_id: str) -> str | None:
         return "a part of its flow"
     first = _first_of_key(context, row)
     return f"job {first} of the same order key" if first else "an earlier job of the same order key"
+
+
+def past_waits(context: Context, job: Job) -> list[PastWait]:
+    """Return the waits of a job that are over, oldest first; also the pauses of its queues while it was there.
+
+    A pause has the kind `pause`, and the name of its queue. It delayed the job if this was due and not running.
+    """
+    stops = job.trail
+    paused = past_pauses_of(context.store, {stop.queue for stop in stops})
+    found = job.past_waits
+    for stop, following in zip_longest(stops, stops[1:]):
+        left = job.finished_at if following is None else following.entered_at
+        for pause in paused.get(stop.queue, ()):
+            since, until = max(moment(pause.since), stop.entered_at), moment(pause.until)
+            until = until if left is None else min(until, left)
+            if since < until:
+                found.append(PastWait("pause", stop.queue, since, until))
+    return sorted(found, key=lambda wait: (wait.since, wait.until))
 
 
 def _position(context: Context, row: JobRow) -> int | None:

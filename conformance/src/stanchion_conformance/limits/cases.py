@@ -6,7 +6,12 @@ from stanchion_conformance.limits.order_races import TestOrderAndSlots, TestOrde
 from stanchion_conformance.limits.order_succession import TestInASecondLife, TestTheNextOfAKey
 from stanchion_conformance.limits.ordered_by_tenant import TestOrderedByTenant
 from stanchion_conformance.limits.ordered_queues import TestOrderedQueues, TestWaysIntoAnOrderedQueue
-from stanchion_conformance.limits.past_waits import TestPastWaits, TestSeveralPastWaits, TestWaitsGoWithTheJob
+from stanchion_conformance.limits.past_waits import (
+    TestPastPauses,
+    TestPastWaits,
+    TestSeveralPastWaits,
+    TestWaitsGoWithTheJob,
+)
 from stanchion_conformance.limits.rates import TestKeyedRates, TestRatesAndOtherLimits, TestRatesOfTheModel
 from stanchion_conformance.limits.semaphore_machine import TestPermitsAlongAnyPath
 from stanchion_conformance.limits.semaphore_races import TestRacesForSlots, TestSeveralSemaphores, TestWaitingForASlot
@@ -30,6 +35,7 @@ __all__ = [
     "TestOrderInRaces",
     "TestOrderedByTenant",
     "TestOrderedQueues",
+    "TestPastPauses",
     "TestPastWaits",
     "TestPermitsAlongAnyPath",
     "TestRacesForSlots",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from stanchion import Queue, Stanchion, chain
 from stanchion.core.ids import new_id
+from stanchion.queues.pauses import PAUSES_MAX, past_pauses_of
+from stanchion.queues.waiting import past_waits
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.outcomes import Bury, Move, Rollback
@@ -31,7 +35,7 @@ def one_wait(store: Store, job_id: str) -> tuple[str, str, str]:
     return slot
 
 
-def parked(store: Store, *semaphores: str, **fields: str) -> tuple[JobRow, str]:
+def parked(store: Store, *semaphores: str, **fields: Any) -> tuple[JobRow, str]:
     """Claim a job and park another one behind it; return the former, and the id of the latter."""
     _, second = push(store, *(limited(*semaphores, **fields) if semaphores else new_job(**fields) for _ in range(2)))
     (holder,) = claim(store, 2)
@@ -86,6 +90,14 @@ class TestPastWaits:
         last = row_of(store, ids[2])
         assert past_waits_of(last) == [before[1]._replace(until=last.run_at)]
 
+    def test_for_a_rate_until_it_is_retried(self, store: Store, clock: StoreClock) -> None:
+        rate = Rate("welcome/acme", 0.0001)
+        _, second = push(store, limited(rate=rate), limited(rate=rate))
+        claim(store, 2)
+        clock.advance(MINUTES)
+        store.retry([second])
+        assert one_wait(store, second) == ("rate", "", rate.name)
+
     def test_for_a_part_of_its_flow(self, app: Stanchion, store: Store, clock: StoreClock) -> None:
         add = app.task(name="add", queue=QUEUE)(lambda *terms: sum(terms))
         flow = chain(add.s(1), add.s(2)).enqueue()
@@ -128,6 +140,53 @@ class TestPastWaits:
         clock.advance(MINUTES)
         q.push({"n": 2}, key="b", on_duplicate="replace", limits=[SMTP])
         assert one_wait(store, waiting.id) == ("semaphore", "", SMTP)
+
+
+class TestPastPauses:
+    def test_are_among_the_waits_of_a_job_that_was_there(
+        self, app: Stanchion, q: Queue, store: Store, clock: StoreClock
+    ) -> None:
+        before = q.push({})
+        q.reserve()[0].commit()
+        clock.advance(5)
+        during = q.push({})
+        clock.advance(5)
+        began = store.now()
+        q.pause("the provider is down", "ana")
+        clock.advance(MINUTES)
+        later = q.push({})
+        clock.advance(MINUTES)
+        q.resume()
+        ended = store.now()
+        after = q.push({})
+        found = [app.get(job.id) for job in (before, during, later, after)]
+        waits = [past_waits(app.context, job) for job in found if job is not None]
+        assert [[(one.kind, one.name) for one in some] for some in waits] == [[], *[[("pause", QUEUE)]] * 2, []]
+        (whole,), (part,) = waits[1:3]
+        assert began <= whole.since.timestamp() * SECOND <= whole.until.timestamp() * SECOND <= ended
+        assert (part.since, part.until) == (later.enqueued_at, whole.until)
+
+    def test_of_each_queue_on_its_way(self, app: Stanchion, q: Queue, clock: StoreClock) -> None:
+        pushed = q.push({})
+        for name in (QUEUE, "next"):
+            queue = app.queue(name)
+            queue.configure(paused=True)
+            clock.advance(MINUTES)
+            queue.configure(paused=False)
+            queue.reserve()[0].move("next" if name == QUEUE else "last")
+            clock.advance(5)
+        job = app.get(pushed.id)
+        assert job is not None
+        assert [(one.kind, one.name) for one in past_waits(app.context, job)] == [("pause", QUEUE), ("pause", "next")]
+
+    def test_the_newest_are_kept_each_with_its_note(self, q: Queue, store: Store) -> None:
+        for number in range(PAUSES_MAX + 2):
+            q.pause(f"why {number}", "ana")
+        q.resume()
+        q.resume()
+        kept = past_pauses_of(store, [QUEUE])[QUEUE]
+        assert [one.note for one in kept] == [f"why {number}" for number in range(2, PAUSES_MAX + 2)]
+        assert all(one.since <= one.until and one.who == "ana" for one in kept)
 
 
 class TestSeveralPastWaits:

@@ -26,7 +26,6 @@ from stanchion.stores.sql.claims.search import Alike, Search
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import FIELDS
-from stanchion.stores.sql.rows.jobs import Jobs
 
 _PAYLOAD = FIELDS.index("payload")
 _CANDIDATES = 100
@@ -79,8 +78,8 @@ class MariaDBLanePicks:
 class MariaDBReservations:
     """Reads jobs when it locks them, as an UPDATE returns no rows."""
 
-    def __init__(self, jobs: Jobs, general: Reservations) -> None:
-        self._jobs, self._general = jobs, general
+    def __init__(self, general: Reservations) -> None:
+        self._general = general
 
     def plain(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> list[JobRow]:
         return reserved(run, whole(run.rows(sql.PICK_THESE, {"ids": list(ids), **reservation(claim, settings)})))
@@ -90,7 +89,7 @@ class MariaDBReservations:
 
     def admitted(self, run: Runner, asks: Sequence[Asks], *, last: bool = False) -> list[JobRow]:
         self._general.send_admitted(run, asks)
-        asked = self._jobs.asks_locked(one for _, ids in asks for one in ids)
+        asked = sql.ADMITTED, {"ids": json.dumps(sorted(one for _, ids in asks for one in ids))}
         return [row_from(row) for row in run.all_rows([asked], last=last)[0]]
 
 

@@ -286,6 +286,10 @@ class MariaDBPurgeStatements(PurgeStatements):
         """)
 
 
+ADMITTED = text(f"SELECT {names_of(CLAIMED_COLUMNS, 'job.')} FROM {by_ids('stanchion_jobs')} FOR UPDATE")
+"""The jobs that a claim has just reserved with their slots."""
+
+
 class MariaDBReservationStatements(ReservationStatements):
     """The shared statements; one has another form."""
 

@@ -58,7 +58,7 @@ class MariaDBStore(SqlStore):
         general_due = DueJobs(db, sql.MariaDBDueStatements)
         due = MariaDBDue(general_due)
         reservations = Reservations(db, sql.MariaDBReservationStatements)
-        reserves = MariaDBReservations(jobs, reservations)
+        reserves = MariaDBReservations(reservations)
         admissions = Admissions(db, slots, Decisions(db, jobs, slots, reserves))
         general_next = NextJobs(due, reserves, admissions)
         next_jobs = MariaDBNextJobs(general_next)

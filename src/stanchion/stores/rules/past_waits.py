@@ -50,9 +50,17 @@ def has_older_waits(row: JobRow) -> bool:
 
 
 def wait_over(row: JobRow, now: int) -> JobRow:
-    """Return a job with its present wait, if any, added to the past ones; it is still parked."""
+    """Return a job with its present wait, if any, added to the past ones; it is still parked.
+
+    A job that its rate has deferred does not wait until the promised time any more.
+    """
     slot, since = row.waits_for, row.waits_since
-    return row if slot is None or since is None else _with_wait(row, PastWait(slot, since, now))
+    if slot is not None and since is not None:
+        return _with_wait(row, PastWait(slot, since, now))
+    if row.past_waits is None or promise_of(row) is None or row.run_at <= now:
+        return row
+    before, end, last = row.past_waits[:-1].rpartition("\n")
+    return row._replace(past_waits=before + end + _line(*json.loads(last)[:-1], now))
 
 
 def deferred(row: JobRow, run_at: int, now: int) -> JobRow:
@@ -64,8 +72,11 @@ def deferred(row: JobRow, run_at: int, now: int) -> JobRow:
 
 
 def _with_wait(row: JobRow, wait: PastWait) -> JobRow:
-    line = json.dumps([*wait.slot, wait.since, wait.until], ensure_ascii=False, separators=(",", ":"))
     before = row.past_waits or ""
     if before.count("\n") >= WAITS_MAX:
         before = MORE + before.partition("\n")[2]
-    return row._replace(past_waits=f"{before}{line}\n")
+    return row._replace(past_waits=before + _line(*wait.slot, wait.since, wait.until))
+
+
+def _line(*parts: str | int) -> str:
+    return json.dumps(parts, ensure_ascii=False, separators=(",", ":")) + "\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, cast
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput, JobNotFound
-from stanchion.jobs.job import Job, JobState
+from stanchion.jobs.job import Job, JobState, PastWait
 from stanchion.jobs.search import Search, query_of
 from stanchion.ops.cli.console.drawing import GraphFormat, checked_format
 from stanchion.ops.cli.console.given import job_ids
@@ -40,10 +40,11 @@ from stanchion.ops.cli.console.selection import (
 )
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.cli.look.flows import show_flow
-from stanchion.ops.job_json import job_json, moment_of, readable, run_time
+from stanchion.ops.job_json import job_json, moment_of, past_waits_json, readable, run_time
 from stanchion.ops.reads.lists import page_of
+from stanchion.ops.words import waited
 from stanchion.pipelines.route import FORKED, ROUTE, Stop, route_of
-from stanchion.queues.waiting import waits_for
+from stanchion.queues.waiting import past_waits, waits_for
 
 _COLUMNS = [
     Column("ID", short=13),
@@ -131,14 +132,17 @@ def show(
         session.audit("show hidden", job.id, 1)
     hidden = None if reveal else app.context.hidden.of(app.store, [job.task]).get(job.task or "")
     values, awaited = job_json(job, hidden), waits_for(app.context, job.id)
+    over = past_waits(app.context, job)
     if session.out.as_json:
-        session.out.json({**values, "waits_for": awaited})
+        session.out.json({**values, "waits_for": awaited, **past_waits_json(job, over)})
     else:
-        session.out.show(story(job, moment(app.store.now()), awaited, values))
+        session.out.show(story(job, moment(app.store.now()), awaited, values, over))
 
 
-def story(job: Job, now: datetime, awaited: str | None, values: Mapping[str, Any]) -> Text:
-    """Return a job as text. `awaited`: what it waits for; `values`: what is shown of it, as JSON."""
+def story(
+    job: Job, now: datetime, awaited: str | None, values: Mapping[str, Any], over: Sequence[PastWait] = ()
+) -> Text:
+    """Return a job as text. `awaited`: what it waits for; `over`: its past waits; `values`: what is shown, as JSON."""
     text = Text()
 
     def line(label: str, value: str | Text | None) -> None:
@@ -174,6 +178,10 @@ def story(job: Job, now: datetime, awaited: str | None, values: Mapping[str, Any
     line("route", safe(" → ".join(_stops(job, route))))
     for number, told in enumerate(_trail(job)):
         line("" if number else "trail", told)
+    for number, wait in enumerate(over):
+        told = waited(wait.kind, wait.name, (wait.until - wait.since).total_seconds())
+        line("" if number else "waits", Text.assemble(safe(told), (f"  {when(wait.since)}", "bright_black")))
+    line("", "before that, more waits than are kept" if job.has_older_waits else None)
     line("flow", job.flow)
     for name in ("payload", *(("checkpoint",) if job.task else ()), "headers", "result"):
         value, trouble = values[name], readable(job, name)[1]

@@ -21,7 +21,7 @@ from stanchion.ops.web.show.foreign import pretty
 from stanchion.ops.web.show.redaction import JobRedaction
 from stanchion.ops.web.visit import Visit
 from stanchion.ops.words import duration
-from stanchion.queues.waiting import waits_for
+from stanchion.queues.waiting import past_waits, waits_for
 
 
 def show(visit: Visit) -> Response:
@@ -109,7 +109,8 @@ def _acts(job: Job) -> list[str]:
 def _page(visit: Visit, job: Job, *, hidden: bool) -> Response:
     context = visit.site.app.context
     waits = visit.part("waits", lambda: waits_for(context, job.id)) if job.state is JobState.WAITING else None
-    length, pieces = story.life(job, visit.now)
+    over = visit.part("past_waits", lambda: past_waits(context, job)) or ()
+    length, pieces = story.life(job, visit.now, over)
     name = job.key or job.task or f"job {job.id[-6:]}"
     redaction = JobRedaction(visit.site.redaction, visit.site.hidden_of(job), readable(job, "payload")[0])
     return visit.page(
@@ -118,7 +119,7 @@ def _page(visit: Visit, job: Job, *, hidden: bool) -> Response:
         job=job,
         waits=waits,
         last=story.last_error(job, redaction),
-        steps=story.steps(job, redaction, waits),
+        steps=story.steps(job, redaction, waits, over),
         length=length,
         pieces=pieces,
         payload=_shown(job, "payload", redaction.call if hidden else None),

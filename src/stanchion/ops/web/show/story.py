@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from stanchion.core.times import moment
-from stanchion.jobs.job import Job, JobState
+from stanchion.jobs.job import Job, JobState, PastWait
 from stanchion.ops.web.show.foreign import cut
 from stanchion.ops.web.show.redaction import Texts
-from stanchion.ops.words import duration
+from stanchion.ops.words import duration, waited
 from stanchion.telemetry.failures import LOST
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -65,11 +65,12 @@ def sentence(job: Job, waits_for: str | None) -> str:
             return "is ready"
 
 
-def steps(job: Job, redaction: Texts, waits_for: str | None) -> list[Step]:
-    """Return what is known of a job, newest first."""
-    order = {"now": 2, "error": 1}
+def steps(job: Job, redaction: Texts, waits_for: str | None, waits: Sequence[PastWait] = ()) -> list[Step]:
+    """Return what is known of a job, newest first. `waits`: those that are over."""
+    order = {"now": 3, "wait": 2, "error": 1}
     found = [(step.at, order["error"], step) for step in _failures(job, redaction)]
     found += [(step.at, 0, step) for step in _way(job)]
+    found += [(step.at, order["wait"], step) for step in _waits(job, waits)]
     if (last := _last(job, waits_for)) is not None:
         found.append((last.at, order["now"], last))
     return [step for _, _, step in sorted(found, key=lambda one: one[:2], reverse=True)]
@@ -88,6 +89,13 @@ def _failures(job: Job, redaction: Texts) -> Iterator[Step]:
                 f"Backed off for {duration(wait)}, until {until:%H:%M:%S}." if wait > 0 else "Ready again at once."
             )
         yield Step(at, "risk", _title(entry), " ".join(said), error, trace, took)
+
+
+def _waits(job: Job, waits: Sequence[PastWait]) -> Iterator[Step]:
+    for number, (kind, name, since, until) in enumerate(waits):
+        older = " It has waited before; only the last ten waits are kept." if job.has_older_waits and not number else ""
+        title = waited(kind, name, (until - since).total_seconds())
+        yield Step(since, "waiting", title, f"Until {until:%H:%M:%S}.{older}")
 
 
 def _title(entry: dict[str, Any]) -> str:
@@ -140,8 +148,8 @@ def _death(job: Job) -> str:
     return "it was not to be tried again" if job.attempts else "it never ran"
 
 
-def life(job: Job, now: int) -> tuple[str, list[Piece]]:
-    """Return how long a job has lived, and the pieces of its bar: its last attempt, and each failure."""
+def life(job: Job, now: int, waits: Sequence[PastWait] = ()) -> tuple[str, list[Piece]]:
+    """Return how long a job has lived, and the pieces of its bar: its past waits, its last attempt, each failure."""
     begin, end = job.enqueued_at, job.finished_at or moment(now)
     whole = max((end - begin).total_seconds(), 1e-6)
 
@@ -149,6 +157,9 @@ def life(job: Job, now: int) -> tuple[str, list[Piece]]:
         return min(100.0, max(0.0, 100 * (at - begin).total_seconds() / whole))
 
     pieces = [Piece("ready", 0.0, 100.0, None, "enqueued and not running")]
+    for wait in waits:
+        left, label = place(wait.since), waited(wait.kind, wait.name, (wait.until - wait.since).total_seconds())
+        pieces.append(Piece("waiting", min(left, 99.3), max(0.7, place(wait.until) - left), None, label))
     if job.started_at is not None:
         left = place(job.started_at)
         right = 100.0 if job.state in (JobState.RUNNING, JobState.DONE, JobState.DEAD) else left

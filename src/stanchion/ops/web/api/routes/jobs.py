@@ -9,6 +9,7 @@ from stanchion.core.checks import checked_id
 from stanchion.errors import InvalidInput, JobNotFound
 from stanchion.jobs import lookup
 from stanchion.jobs.job import Job, JobState
+from stanchion.ops.job_json import past_waits_json
 from stanchion.ops.reads.filters import CANCELLED, RETRIED, JobFilter
 from stanchion.ops.reads.lists import COUNTED, SEARCH_SECONDS, count, page_of, page_of_error
 from stanchion.ops.web.api.operation import Answer, Call, Operation
@@ -16,7 +17,7 @@ from stanchion.ops.web.api.paging import limit_of, page, scope_of
 from stanchion.ops.web.api.problems import Problem, Wrong
 from stanchion.ops.web.api.schemas.filters import DRY_RUN, FILTER, PAGING
 from stanchion.ops.web.api.shapes import job_shape, summary_shape
-from stanchion.queues.waiting import waits_for
+from stanchion.queues.waiting import past_waits, waits_for
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.query import Query
 
@@ -82,8 +83,10 @@ def revealed(call: Call) -> Answer:
 
 def _detail(call: Call, job: Job, *, hidden: bool) -> dict[str, Any]:
     site = call.visit.site
-    awaited = waits_for(site.app.context, job.id) if job.state is JobState.WAITING else None
-    return {**job_shape(job, site.redaction if hidden else None, site.hidden_of(job)), "waits_for": awaited}
+    context = site.app.context
+    awaited = waits_for(context, job.id) if job.state is JobState.WAITING else None
+    shape = job_shape(job, site.redaction if hidden else None, site.hidden_of(job))
+    return {**shape, "waits_for": awaited, **past_waits_json(job, past_waits(context, job))}
 
 
 def job_of(call: Call) -> Job:

@@ -86,7 +86,20 @@ _JOBS: Final[dict[str, Schema]] = {
         put_off=maybe(whole("How often it was put off, as no worker knew its task.")),
         since=maybe(time("Since when.")),
     ),
-    "JobDetail": answer("A job; values of keys such as password are hidden.", **_JOB, waits_for=maybe(text())),
+    "JobDetail": answer(
+        "A job; values of keys such as password are hidden.",
+        **_JOB,
+        waits_for=maybe(text()),
+        past_waits=several(ref("PastWait"), "Its last waits that are over, oldest first."),
+        older_waits=flag("It has waited more often; only the last ten waits are kept."),
+    ),
+    "PastWait": answer(
+        "A wait that is over, or a pause of its queue while it was there.",
+        kind=choice(("semaphore", "order_key", "rate", "flow", "pause")),
+        name=text("Of the semaphore, order key, rate or queue; the id of the part of its flow."),
+        since=time(),
+        until=time(),
+    ),
     "Reserved": answer(
         "Jobs that this caller holds now, none if none came in time.",
         jobs=several(ref("ReservedJob")),
