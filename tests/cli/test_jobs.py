@@ -148,7 +148,7 @@ def test_show_json(run: Run, app: Stanchion) -> None:
     app.queue("mail").push(1)
     app.queue("mail").reserve()[0].commit({"sent": True})
     job = run("show", app.find()[0].id.upper(), "--json").json
-    assert job.keys() == {*KEYS, "waits_for"}
+    assert job.keys() == {*KEYS, "waits_for", "past_waits", "older_waits"}
     assert (job["state"], job["result"]) == ("done", {"sent": True})
     assert job["run_time"] >= 0
 

@@ -121,3 +121,21 @@ def test_parked_jobs_are_copied_and_line_up_anew(run: Run, app: Stanchion, tmp_p
     assert [job.id for job in there.semaphore("smtp").waiting()] == [ids[0], ids[2]]
     assert there.find(state="waiting")[0].id == second.id
     there.close()
+
+
+def test_show_tells_the_waits_that_are_over(run: Run, app: Stanchion) -> None:
+    app.semaphore("smtp", capacity=1)
+    mail = app.queue("mail")
+    first, second = (job.id for job in mail.push_many([Push(number, limits=["smtp"]) for number in range(2)]))
+    (held,) = mail.reserve(2)
+    held.commit()
+    mail.pause()
+    mail.resume()
+    lines = run("show", second).out.splitlines()
+    (place,) = (number for number, line in enumerate(lines) if line.startswith("waits        Waited "))
+    assert " for semaphore smtp  20" in lines[place]
+    assert lines[place + 1].startswith("             mail was paused for ")
+    found = run("show", second, "--json").json
+    assert [(one["kind"], one["name"]) for one in found["past_waits"]] == [("semaphore", "smtp"), ("pause", "mail")]
+    assert not found["older_waits"]
+    assert run("show", first, "--json").json["past_waits"] == []

@@ -56,7 +56,7 @@ class TellsBeforeTaking(Fake):
             rows = self.rows
             for slot in wanted:
                 while (first := self.next_at([slot])[0]) and rows.step("look", partial(rows.free_at, slot)):
-                    rows.compare_and_set([Change(first, claim_rules.granted(first.row))])
+                    rows.compare_and_set([Change(first, claim_rules.granted(first.row, first.at))])
                     rows.take_each([hold_of(first.row, slot)])
 
 

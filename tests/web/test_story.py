@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from stanchion import Job, Retry, Stanchion
+from stanchion import Job, JobState, Retry, Stanchion
 from stanchion.context.testing import Clock
 from stanchion.ops.web.show.redaction import Redaction
 from stanchion.ops.web.show.story import Step, life, sentence, steps
-from stanchion.queues.waiting import waits_for
+from stanchion.queues.waiting import past_waits, waits_for
 from stanchion.stores.records.claims import Claim
 from stanchion_conformance.harness import worker
 
@@ -97,3 +97,38 @@ def test_a_dead_job_with_attempts_left_was_not_to_be_tried_again(app: Stanchion)
     (job,) = app.queue(QUEUE).reserve()
     job.bury("no such customer")
     assert told(app, pushed.id)[0].title == "Dead: it was not to be tried again"
+
+
+def test_waits_that_are_over_stand_where_they_began(app: Stanchion, clock: Clock) -> None:
+    app.semaphore("mail", capacity=1)
+    queue = app.queue(QUEUE)
+    first, second = (queue.push({}, order_key="customer-5512", limits=["mail"]) for _ in range(2))
+    (held,) = queue.reserve(2, lease=600)
+    assert held.id == first.id
+    clock.advance(240)
+    queue.pause()
+    held.commit()
+    clock.advance(60)
+    queue.resume()
+    job = app.get(second.id)
+    assert job is not None
+    waits = past_waits(app.context, job)
+    ready = [step for step in steps(job, Redaction(), None, waits) if step.mark == "waiting"]
+    assert [step.title for step in ready] == [
+        "work was paused for 1 min",
+        "Waited 4 min behind order key customer-5512",
+    ]
+    assert [step.at for step in ready] == [wait.since for wait in reversed(waits)]
+    assert ready[1].text == f"Until {waits[0].until:%H:%M:%S}."
+    bar = [piece for piece in life(job, app.store.now(), waits)[1] if piece.kind == "waiting"]
+    assert [piece.label for piece in bar] == [step.title for step in reversed(ready)]
+    assert [round(piece.width) for piece in bar] == [80, 20]
+
+
+def test_a_job_with_more_waits_than_are_kept_says_so(app: Stanchion) -> None:
+    lines = (f'["semaphore","","mail",{at}000000,{at + 240}000000]\n' for at in range(1, 3001, 300))
+    (row,) = app.store.fetch([app.queue(QUEUE).push({}).id]).values()
+    job = Job(app.context, row._replace(past_waits="+" + "".join(lines)), JobState.READY)
+    told = [step for step in steps(job, Redaction(), None, job.past_waits) if step.mark == "waiting"]
+    assert [step.title for step in told] == ["Waited 4 min for semaphore mail"] * 10
+    assert [step.text.startswith("Until 00:04:01. It has waited before") for step in told] == [False] * 9 + [True]

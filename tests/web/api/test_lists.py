@@ -190,6 +190,17 @@ class TestQueues:
         assert client.asks("getQueue", "queues/big")["queue"]["totals"]["committed"] == len(jobs)
         client.refused(422, "invalid", "POST", "queues/big%231/jobs", {"jobs": [{"payload": 1}]})
 
+    def test_a_job_tells_its_waits_that_are_over(self, client: Client) -> None:
+        jobs = [{"payload": number, "order_key": "k"} for number in range(2)]
+        _, second = client.asks("pushJobs", "queues/mail/jobs", {"jobs": jobs})["jobs"]
+        (held,) = client.asks("reserveJobs", "queues/mail/reserve", {"limit": 2})["jobs"]
+        assert client.asks("getJob", f"jobs/{second['id']}")["past_waits"] == []
+        client.asks("commitJob", f"jobs/{held['id']}/commit", {"token": held["token"]})
+        found = client.asks("getJob", f"jobs/{second['id']}")
+        (wait,) = found["past_waits"]
+        assert (wait["kind"], wait["name"], found["older_waits"]) == ("order_key", "k", False)
+        assert found["enqueued_at"] <= wait["since"] <= wait["until"]
+
     def test_settings_change_and_are_audited(self, client: Client, fresh: Stanchion) -> None:
         body = {"max_rate": 5.5, "lanes": 8, "history_ttl": 60, "dead_letter": "dead", "ordered_by": "tenant"}
         found = client.asks("configureQueue", "queues/mail", body)["settings"]

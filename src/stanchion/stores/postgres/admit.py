@@ -12,7 +12,7 @@ import json
 from collections import defaultdict
 from typing import Any
 
-from sqlalchemy import TextClause, text
+from sqlalchemy import Executable, TextClause, text
 
 from stanchion.stores.postgres.pick import NONE_EXPIRED, NOW, picked, slots_at, slots_read
 from stanchion.stores.postgres.slots import pick_asking
@@ -77,55 +77,54 @@ _LIMITS = text(f"""
             FROM stanchion_queues WHERE name = :queue
         ), false) OR NOT {NONE_EXPIRED}
 """)
-
-
-def _carry_out(dialect: Dialect) -> TextClause:
-    longer = with_line(dialect, "new.past_waits", "job.past_waits")
-    return text(f"""
-        WITH new AS MATERIALIZED (
-            SELECT * FROM jsonb_to_recordset(CAST(:jobs AS jsonb)) AS new (
-                id uuid, begins boolean, state text, rank int2, run_at bigint, slots_held int, order_hold text,
-                slots_hold text, waits_kind text, waits_queue text, waits_name text, waits_since bigint,
-                past_waits text
-            )
-        ), changed AS (
-            UPDATE stanchion_jobs AS job
-            SET state = new.state, rank = new.rank, run_at = new.run_at, slots_held = new.slots_held,
-                order_hold = new.order_hold, slots_hold = new.slots_hold,
-                waits_kind = new.waits_kind, waits_queue = new.waits_queue, waits_name = new.waits_name,
-                waits_since = new.waits_since,
-                past_waits = CASE WHEN new.past_waits IS NULL THEN job.past_waits ELSE {longer} END,
-                attempts = attempts + CAST(begins AS int),
-                token = CASE WHEN begins THEN :token ELSE token END,
-                worker = CASE WHEN begins THEN :worker ELSE worker END,
-                lease_until = CASE WHEN begins THEN CAST(:lease_until AS bigint) ELSE lease_until END,
-                started_at = CASE WHEN begins THEN :now ELSE started_at END,
-                progress = CASE WHEN begins THEN NULL ELSE progress END
-            FROM new
-            WHERE job.queue = :queue AND job.id = ANY (ARRAY(SELECT id FROM new)) AND job.id = new.id
-            RETURNING {_WHOLE}
-        ), slot_changes AS MATERIALIZED (
-            SELECT * FROM jsonb_to_recordset(CAST(:slots AS jsonb)) AS slot_changes (
-                kind text, queue text, name text, taken int, waited boolean, tokens float8, filled_at bigint,
-                promised bigint, promised_again bigint
-            )
-        ), used AS (
-            UPDATE stanchion_slots AS slot
-            SET used = used + coalesce(taken, 0), waited = slot.waited OR coalesce(slot_changes.waited, false),
-                tokens = coalesce(slot_changes.tokens, slot.tokens),
-                filled_at = coalesce(slot_changes.filled_at, slot.filled_at),
-                promised = coalesce(slot_changes.promised, slot.promised),
-                promised_again = coalesce(slot_changes.promised_again, slot.promised_again)
-            FROM slot_changes
-            WHERE slot.{slots_at("slot_changes AS given")} AND (slot.kind, slot.queue, slot.name)
-                = (slot_changes.kind, slot_changes.queue, slot_changes.name)
-        ), counted AS (
-            INSERT INTO stanchion_counter_events (queue, what, n)
-            SELECT :queue, 'reserved', count(*) FROM new
-            WHERE begins AND CAST(:counted AS boolean) HAVING count(*) > 0
+_CARRY_OUT = f"""
+    WITH new AS MATERIALIZED (
+        SELECT * FROM jsonb_to_recordset(CAST(:jobs AS jsonb)) AS new (
+            id uuid, begins boolean, state text, rank int2, run_at bigint, slots_held int, order_hold text,
+            slots_hold text, waits_kind text, waits_queue text, waits_name text, waits_since bigint,
+            past_waits text
         )
-        SELECT * FROM changed WHERE state = 'running'
-    """)
+    ), changed AS (
+        UPDATE stanchion_jobs AS job
+        SET state = new.state, rank = new.rank, run_at = new.run_at, slots_held = new.slots_held,
+            order_hold = new.order_hold, slots_hold = new.slots_hold,
+            waits_kind = new.waits_kind, waits_queue = new.waits_queue, waits_name = new.waits_name,
+            waits_since = new.waits_since, attempts = attempts + CAST(begins AS int),
+            past_waits = CASE WHEN new.past_waits IS NULL THEN job.past_waits ELSE {{longer}} END,
+            token = CASE WHEN begins THEN :token ELSE token END,
+            worker = CASE WHEN begins THEN :worker ELSE worker END,
+            lease_until = CASE WHEN begins THEN CAST(:lease_until AS bigint) ELSE lease_until END,
+            started_at = CASE WHEN begins THEN :now ELSE started_at END,
+            progress = CASE WHEN begins THEN NULL ELSE progress END
+        FROM new
+        WHERE job.queue = :queue AND job.id = ANY (ARRAY(SELECT id FROM new)) AND job.id = new.id
+        RETURNING {_WHOLE}
+    ), slot_changes AS MATERIALIZED (
+        SELECT * FROM jsonb_to_recordset(CAST(:slots AS jsonb)) AS slot_changes (
+            kind text, queue text, name text, taken int, waited boolean, tokens float8, filled_at bigint,
+            promised bigint, promised_again bigint
+        )
+    ), used AS (
+        UPDATE stanchion_slots AS slot
+        SET used = used + coalesce(taken, 0), waited = slot.waited OR coalesce(slot_changes.waited, false),
+            tokens = coalesce(slot_changes.tokens, slot.tokens),
+            filled_at = coalesce(slot_changes.filled_at, slot.filled_at),
+            promised = coalesce(slot_changes.promised, slot.promised),
+            promised_again = coalesce(slot_changes.promised_again, slot.promised_again)
+        FROM slot_changes
+        WHERE slot.{slots_at("slot_changes AS given")} AND (slot.kind, slot.queue, slot.name)
+            = (slot_changes.kind, slot_changes.queue, slot_changes.name)
+    ), counted AS (
+        INSERT INTO stanchion_counter_events (queue, what, n)
+        SELECT :queue, 'reserved', count(*) FROM new
+        WHERE begins AND CAST(:counted AS boolean) HAVING count(*) > 0
+    )
+    SELECT * FROM changed WHERE state = 'running'
+"""
+
+
+def _carry_out(dialect: Dialect) -> Executable:
+    return text(_CARRY_OUT.format(longer=with_line(dialect, "new.past_waits", "job.past_waits")))
 
 
 class PostgresDue:
