@@ -80,6 +80,14 @@ class TestPastWaits:
         assert (slot, until) == (("rate", "", rate.name), row.run_at)
         assert 95 <= (until - since) / SECOND <= 101
 
+    def test_for_a_rate_is_not_over_before(self, q: Queue, store: Store, clock: StoreClock) -> None:
+        rate = Rate("welcome/acme", 0.01)
+        _, second = push(store, limited(rate=rate), limited(rate=rate))
+        claim(store, 2)
+        assert [job.past_waits for job in q.find(state="scheduled")] == [[]]
+        clock.advance(101)
+        assert [len(job.past_waits) for job in q.find(state="ready") if job.id == second] == [1]
+
     def test_for_a_rate_again_goes_on_from_there(self, store: Store, clock: StoreClock) -> None:
         rate = Rate("welcome/acme", 0.01)
         ids = push(store, *(limited(rate=rate) for _ in range(3)))
