@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from stanchion import Job, JobState, Retry, Stanchion
 from stanchion.context.testing import Clock
 from stanchion.ops.web.show.redaction import Redaction
 from stanchion.ops.web.show.story import Step, life, sentence, steps
+from stanchion.ops.words import waited
 from stanchion.queues.waiting import past_waits, waits_for
 from stanchion.stores.records.claims import Claim
 from stanchion_conformance.harness import worker
@@ -123,6 +125,24 @@ def test_waits_that_are_over_stand_where_they_began(app: Stanchion, clock: Clock
     bar = [piece for piece in life(job, app.store.now(), waits)[1] if piece.kind == "waiting"]
     assert [piece.label for piece in bar] == [step.title for step in reversed(ready)]
     assert [round(piece.width) for piece in bar] == [80, 20]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"rate_key": "psp"}, "rate psp"),
+        ({}, "the rate of queue work"),
+        ({"rate_by": "tenant", "tenant": "a/b:c"}, "the rate of queue work, tenant a/b:c"),
+    ],
+)
+def test_a_rate_is_named_as_it_was_given(app: Stanchion, clock: Clock, options: dict[str, Any], words: str) -> None:
+    for _ in range(2):
+        app.queue(QUEUE).push({}, rate=0.01, **options)
+    app.queue(QUEUE).reserve(2)
+    clock.advance(101)
+    (ready,) = app.find(state="ready")
+    (wait,) = ready.past_waits
+    assert waited(wait.kind, wait.name, 100.0) == f"Waited 1 min 40 s for {words}"
 
 
 def test_a_job_with_more_waits_than_are_kept_says_so(app: Stanchion) -> None:

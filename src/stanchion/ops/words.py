@@ -67,8 +67,23 @@ def waited(kind: str, name: str, seconds: float) -> str:
             return f"Waited {long} behind order key {name}"
         case "flow":
             return f"Waited {long} for a part of its flow"
+        case "rate":
+            return f"Waited {long} for {_rate_of(name)}"
         case _:
             return f"Waited {long} for {kind} {name}"
+
+
+def _rate_of(name: str) -> str:
+    """Return a rate as people name it, from the name that `jobs.options` gives it."""
+    kind, _, owner = name.partition(":")
+    if kind == "key":
+        return f"rate {owner}"
+    if kind in ("task", "queue"):
+        return f"the rate of {kind} {owner}"
+    if not kind.isdecimal():
+        return f"rate {name}"
+    of, tenant = owner[: int(kind)], owner[int(kind) + 1 :]
+    return f"{_rate_of(of)}, tenant {tenant}"
 
 
 def clock(at: datetime, now: datetime) -> str:

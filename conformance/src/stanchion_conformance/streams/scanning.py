@@ -97,7 +97,7 @@ class TestConditions:
         [granted] = ids(store, "live", Condition("priority", "=", 5))
         row = store.fetch([granted])[granted]
         assert row.rank > row.priority
-        assert claim(store, 1) == [row_of(store, granted)]
+        assert claim(store, 1) == [row_of(store, granted)._replace(past_waits=None)]
         assert row_of(store, granted).priority == 5
 
     def test_lanes_are_as_stored(self, store: Store) -> None:

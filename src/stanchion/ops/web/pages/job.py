@@ -122,6 +122,7 @@ def _page(visit: Visit, job: Job, *, hidden: bool) -> Response:
         steps=story.steps(job, redaction, waits, over),
         length=length,
         pieces=pieces,
+        waited=bool(over),
         payload=_shown(job, "payload", redaction.call if hidden else None),
         result=_shown(job, "result", redaction.value if hidden else None) if job.state is JobState.DONE else None,
         headers=_shown(job, "headers", redaction.value if hidden else None) if job.headers else None,
