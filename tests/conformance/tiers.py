@@ -36,7 +36,7 @@ MODEL = frozenset(
         *("TestExpiryAtTheDoor", "TestNonsense", "TestWhatWasTakenForSomethingElse", "TestUnknownOptions"),
         *("TestNoMembersOfAFlow", "TestDelayOfTheTask", "TestUnknownWork", "TestCancelledAwaits"),
         *("TestCheckpointsOfTasks", "TestFiguresOfPartitions", "TestOperatingPartitions", "TestCopyingPartitions"),
-        *("TestWorkingOnPartitions", "TestDeathsInAResize", "TestHiding"),
+        *("TestWorkingOnPartitions", "TestDeathsInAResize", "TestHiding", "TestPastPauses"),
     )
 )
 """What these try is the model; the verbs that it calls are tried by other cases. So memory will do."""
@@ -54,6 +54,7 @@ EACH_SCRIPT = frozenset(
         *("TestScan", "TestSizes", "TestNextDue", "TestSlots", "TestKeyedRates", "TestMaxRunning", "TestRoundRobin"),
         *("TestLaneDepths", "TestGroup", "TestAFailedMember", "TestAnOpenNode", "TestFanOut", "TestPublishing"),
         *("TestOneWins", "TestPushSignal", "TestWaitingForASlot", "TestRepeatedClaimsById"),
+        *("TestPastWaits", "TestSeveralPastWaits", "TestWaitsGoWithTheJob"),
     )
 )
 """Each script of the Redis store, and what crosses its slots; each statement of other stores, with `OF_DATABASES`."""
@@ -102,6 +103,7 @@ THROUGH_A_MANAGER = frozenset(
             "TestStrangeNames",
         ),
         *("TestSettings", "TestTheClock", "TestOneWins", "TestRepeatedPushAsRunning", "TestMonitor"),
+        "TestWaitsGoWithTheJob",
     )
 )
 """Each verb and record on its way through a manager, and what its clients do themselves: waiting, splitting,
