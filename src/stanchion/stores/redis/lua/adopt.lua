@@ -1,5 +1,5 @@
--- Stores jobs of another store unchanged. ARGV: offset, then for each: id, state, and the
--- body, which past waits may follow.
+-- Stores jobs of another store unchanged. ARGV: offset, then for each: id, state, and the body, which past waits may
+-- follow.
 --
 -- Returns for each: 1 it is here, 0 a live job has its key; and last, 1 if the queue was missing.
 

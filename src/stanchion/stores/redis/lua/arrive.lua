@@ -1,5 +1,5 @@
--- Stores jobs that left a queue of another cluster slot, each once. ARGV: offset, then for each: id, state,
--- and the body, which past waits may follow.
+-- Stores jobs that left a queue of another cluster slot, each once. ARGV: offset, then for each: id, state, and the
+-- body, which past waits may follow.
 
 begin()
 redis.call('HSETNX', P .. 'settings', 'made_at', whole(now))

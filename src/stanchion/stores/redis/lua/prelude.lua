@@ -314,8 +314,8 @@ local function delete_queue()
         redis.call('UNLINK', P .. 'batch:' .. token)
     end
     for _, name in ipairs({
-        'live', 'body', 'past_waits', 'past', 'ended', 'ids', 'keys', 'ready', 'running', 'leases', 'stopping', 'counts', 'settings',
-        'signals', 'ends', 'leaving', 'arrived', 'gone', 'orders', 'waits', 'outbox', 'batches',
+        'live', 'body', 'past_waits', 'past', 'ended', 'ids', 'keys', 'ready', 'running', 'leases', 'stopping', 'counts',
+        'settings', 'signals', 'ends', 'leaving', 'arrived', 'gone', 'orders', 'waits', 'outbox', 'batches',
         'ended_keys',
     }) do
         redis.call('UNLINK', P .. name)
