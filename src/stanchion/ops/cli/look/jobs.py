@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, cast
@@ -178,10 +178,8 @@ def story(
     line("route", safe(" → ".join(_stops(job, route))))
     for number, told in enumerate(_trail(job)):
         line("" if number else "trail", told)
-    for number, wait in enumerate(over):
-        told = waited(wait.kind, wait.name, (wait.until - wait.since).total_seconds())
-        line("" if number else "waits", Text.assemble(safe(told), (f"  {when(wait.since)}", "bright_black")))
-    line("", "before that, more waits than are kept" if job.has_older_waits else None)
+    for number, wait in enumerate(_waits(job, over, when)):
+        line("" if number else "waits", wait)
     line("flow", job.flow)
     for name in ("payload", *(("checkpoint",) if job.task else ()), "headers", "result"):
         value, trouble = values[name], readable(job, name)[1]
@@ -200,6 +198,15 @@ def story(
         text.append(_indented(said["traceback"] or said["error"] or "no message"))
     text.rstrip()
     return text
+
+
+def _waits(job: Job, over: Sequence[PastWait], when: Callable[[datetime], str | None]) -> Iterator[Text]:
+    """Yield the waits of a job that are over, each with its start."""
+    for wait in over:
+        told = waited(wait.kind, wait.name, (wait.until - wait.since).total_seconds())
+        yield Text.assemble(safe(told), (f"  {when(wait.since)}", "bright_black"))
+    if job.has_older_waits:
+        yield Text("it has waited before; only the last ten waits are kept")
 
 
 def _stops(job: Job, route: list[Stop]) -> list[str]:

@@ -158,9 +158,8 @@ def _row(fields: list[str], queue: str) -> JobRow:
     (
         job_id, _, state, attempts, token, worker, lease_until, started_at, stop, progress, lane, priority, rank,
         run_at, enqueued_at, failures, finished_at, key, errors, result, slots_held, order_hold, slots_hold,
-        waits_for, waits_since, order_key, _, payload,
-        task, headers, tenant, limits, flow_root, flow_node, flow_index, flow_after, origin, max_attempts, timeout,
-        arrival_payload, trail, entry_payload,
+        waits_for, waits_since, order_key, _, payload, task, headers, tenant, limits, flow_root, flow_node,
+        flow_index, flow_after, origin, max_attempts, timeout, arrival_payload, trail, entry_payload,
     ) = fields  # fmt: skip
     waits_kind, waits_queue, waits_name = slot_of(waits_for) if waits_for else _NO_SLOT
     # Each claimed job needs its row: the constructor, a Python function, or a loop over the fields would take longer.
