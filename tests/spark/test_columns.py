@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from pyspark.sql.types import StructType
 from stanchion import Stanchion
 from stanchion.core.ids import new_id, new_ids
 from stanchion.errors import InvalidInput, StagedJobsLost
-from stanchion.spark.datasource import task_stage
+from stanchion.spark.datasource import runs, task_stage
 from stanchion.spark.datasource import write as writing
 from stanchion.spark.datasource.columns import is_compact_json
 from stanchion.spark.datasource.columns import new_ids as new_arrow_ids
@@ -264,6 +265,15 @@ class TestStage:
         found = sorted(job.payload for job in stored(app))
         assert found == sorted([*rows.column("payload").to_pylist(), "[1]"])
         assert nothing_staged(app)
+
+    def test_only_the_first_tasks_carry_jobs(self, app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
+        tasks = iter([0, runs.CARRIERS - 1, runs.CARRIERS, 100_000])
+        monkeypatch.setattr(runs.TaskContext, "get", lambda: Mock(partitionId=lambda: next(tasks)))
+        made = writer(app, batch(["{}"]).schema)
+        messages = [made.write(iter([batch(["{}"])])) for _ in range(4)]
+        assert [(message.jobs, len(message.carried)) for message in messages] == [(0, 1), (0, 1), (1, 0), (1, 0)]
+        made.commit(list(messages))
+        assert len(stored(app)) == 4
 
     def test_a_repeat_of_the_write_adds_nothing(self, app: Stanchion) -> None:
         for _ in range(2):

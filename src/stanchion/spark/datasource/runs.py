@@ -29,6 +29,16 @@ def this_batch() -> str:
     return f"{query}:{batch}"
 
 
+CARRIERS = 64
+"""Tasks of a stage that may send jobs in their messages: Spark limits the size of all messages together."""
+
+
+def may_carry() -> bool:
+    """Return whether this task may send jobs in its message to the driver."""
+    task = TaskContext.get()
+    return task is None or task.partitionId() < CARRIERS
+
+
 def has_state(checkpoint: str | None) -> bool | None:
     """Return whether the query of a checkpoint is stateful, with windows or joins; None if it can't be seen from here.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from stanchion.jobs.batches import batches, portions
+from stanchion.spark.datasource.runs import may_carry
 from stanchion.stores.protocol import PreparedJobs, Store
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.prepared import PlainColumns, Prepared
@@ -24,6 +25,7 @@ class TaskStage:
         self.staged = 0
         self.carried: list[Prepared] = []
         self._bytes = 0
+        self._most = CARRIED_BYTES if may_carry() else 0
 
     def add(self, jobs: list[NewJob]) -> None:
         """Stage jobs."""
@@ -41,7 +43,7 @@ class TaskStage:
             return False
         self._bytes += sum(len(one.rows) for one in prepared)
         self.carried += prepared
-        if self._bytes > CARRIED_BYTES:
+        if self._bytes > self._most:
             preparing.stage_prepared(self._write, self._attempt, self.carried)
             self.staged += sum(one.jobs for one in self.carried)
             self.carried = []
