@@ -1,6 +1,7 @@
 """Claims by ids, and pushes of jobs that are to run, through a manager."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion_conformance.harness import QUEUE, claim, new_job, sizes_of
 from stanchion_conformance.manager.by_id import named
+from tests.manager.conftest import Start
 from tests.servers.manager import ManagerThread
 
 
@@ -46,3 +48,14 @@ def test_a_push_in_pieces_runs_them_all(manager: ManagerThread, client: Callable
     wish = named(*jobs)
     assert [one.token for one in store.push(jobs, claim=wish)] == [wish.token] * 8
     assert claim(store) == []
+
+
+def test_no_arrow_comes_or_goes_through_a_manager(start: Start, client: Callable[[str], Store], tmp_path: Path) -> None:
+    behind = client(f"sqlite:///{tmp_path / 'jobs.db'}")
+    behind.setup()
+    assert behind.capabilities.arrow
+    assert behind.capabilities.prepared_jobs
+    store = client(start(store=behind).url)
+    store.check()
+    assert not store.capabilities.arrow
+    assert not store.capabilities.prepared_jobs
