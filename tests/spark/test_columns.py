@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pytest
 from cryptography.fernet import Fernet
+from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
 from stanchion import Stanchion
@@ -268,7 +269,7 @@ class TestStage:
 
     def test_only_the_first_tasks_carry_jobs(self, app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
         tasks = iter([0, runs.CARRIERS - 1, runs.CARRIERS, 100_000])
-        monkeypatch.setattr(runs.TaskContext, "get", lambda: Mock(partitionId=lambda: next(tasks)))
+        monkeypatch.setattr(TaskContext, "get", lambda: Mock(partitionId=lambda: next(tasks)))
         made = writer(app, batch(["{}"]).schema)
         messages = [made.write(iter([batch(["{}"])])) for _ in range(4)]
         assert [(message.jobs, len(message.carried)) for message in messages] == [(0, 1), (0, 1), (1, 0), (1, 0)]
