@@ -19,7 +19,7 @@ import pyspark.cloudpickle
 from stanchion import Retry, Send, Stanchion
 from stanchion.pipelines import Pipeline
 from stanchion.spark.stations import engine as stations
-from stanchion.spark.stations import items
+from stanchion.spark.stations import items, queries
 from tests.spark import killing
 from tests.spark.places import opened
 
@@ -78,7 +78,7 @@ def run(spark: "SparkSession", url: str, folder: Path) -> None:
     spark.conf.set(PART, PORTION)
     doomed: Any = killing.DoomedSession(spark, folder)
     try:
-        with opened(url) as app, patch.object(stations, "PER_BATCH", 5 * PORTION), patch.object(items, "AT_ONCE", 4):
+        with opened(url) as app, patch.object(queries, "PER_BATCH", 5 * PORTION), patch.object(items, "AT_ONCE", 4):
             stations.run(pipeline(app, folder), spark=doomed, available_now=True, partitions=2)
     finally:
         spark.conf.unset(PART)

@@ -218,6 +218,12 @@ def reserved_ids(store: Store, queue: str, token: str) -> list[str]:
     return [job_id for page in pages(store, query) for (job_id,) in page]
 
 
+def has_unnumbered(store: Store, state: StreamState) -> bool:
+    """Return whether jobs are claimed for the next batch, which has no number yet."""
+    query = Query("live", _under(state.queue, state.next_token), order="id", columns=("id",), limit=1)
+    return bool(store.select(query).rows)
+
+
 def reserved_rows(store: Store, queue: str, token: str, first: str | None, last: str | None) -> list[JobRow]:
     """Return the jobs of a queue that are reserved under a token, with ids from `first` to `last`, in id order."""
     return [row for page in pages(store, reserved(queue, token, first, last)) for row in page]

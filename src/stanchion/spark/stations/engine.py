@@ -1,6 +1,4 @@
-"""A pipeline on Spark: each station is a Structured Streaming query over the stream of its queue.
-
-    stream of the station's queue ──micro-batch──► items one by one (a plain station), or all as a DataFrame ──► store
+"""A pipeline on Spark: each station is a Structured Streaming query, and all of them run at once.
 
 The store has the reserved items and the position of each stream. A failed query is restarted, and another process can
 replace a dead one. So checkpoints do not matter here, and each run starts with a new one.
@@ -9,38 +7,31 @@ replace a dead one. So checkpoints do not matter here, and each run starts with 
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from pyspark.errors import StreamingQueryException
+from typing import TYPE_CHECKING, NamedTuple
 
 from stanchion.errors import StanchionError
 from stanchion.pipelines import Pipeline
 from stanchion.pipelines.station import Station
-from stanchion.spark.datasource.endings import user_error
-from stanchion.spark.datasource.options import reachable_url
 from stanchion.spark.session import session
-from stanchion.spark.stations.frames import work_on_frame
-from stanchion.spark.stations.items import ReservedItems, work_on_items
-from stanchion.spark.stations.traced import batch_span
-from stanchion.streams import SinkBatch, release, streams
-from stanchion.streams.state import ranges
+from stanchion.spark.stations.queries import Queries
+from stanchion.streams import release, streams
+from stanchion.streams.state import KIND, StreamState, has_unnumbered
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger("stanchion.spark")
-
-PER_BATCH = 2000
-"""Items of a plain station in one micro-batch."""
 
 _TICK_SECONDS = 0.2
 _PAUSE_SECONDS_MIN, _PAUSE_SECONDS_MAX = 1.0, 30.0
@@ -70,176 +61,129 @@ def run(
     pipeline.prepare()
     chosen = pipeline.chosen(stations)
     spark = spark or session()
-    partitions = partitions or spark.sparkContext.defaultParallelism
-    engine = _Engine(pipeline, chosen, spark, partitions, stop or threading.Event())
-    engine.run_available() if available_now else engine.run_on()
+    with _folder() as folder:
+        queries = Queries(spark, partitions or _cores(spark), folder)
+        _Engine(pipeline, chosen, queries, stop or threading.Event(), available_now).run()
 
 
 @dataclass
 class _Engine:
     pipeline: Pipeline
     stations: Sequence[Station]
-    spark: SparkSession
-    partitions: int
+    queries: Queries
     stop: threading.Event
+    until_empty: bool
+    running: dict[str, StreamingQuery] = field(default_factory=dict)
+    begin_at: dict[str, float] = field(default_factory=dict)
     pauses: dict[str, float] = field(default_factory=dict)
-    raised: dict[str, Exception] = field(default_factory=dict)
-    """The errors that ended the queries of stations, if raised in this process."""
+    failures: Counter[str] = field(default_factory=Counter)
+    """Failures in a row of each station, without a batch in between that it has processed."""
 
-    # -- until it is stopped
+    def run(self) -> None:
+        """Keep a query running for each station, until the engine is stopped or nothing is due."""
+        try:
+            while not self.stop.is_set() and (wanted := self._wanted()):
+                for station in wanted:
+                    self._keep(station)
+                self.stop.wait(_TICK_SECONDS)
+        finally:
+            for query in self.running.values():
+                query.stop()
+            for station in self.stations:
+                self._release(station)
 
-    def run_on(self) -> None:
-        """Keep a query running for each station."""
-        with _folder() as folder:
-            running: dict[str, StreamingQuery] = {}
-            begin_at: dict[str, float] = {}
-            try:
-                while not self.stop.wait(_TICK_SECONDS):
-                    for station in self.stations:
-                        self._keep(station, folder, running, begin_at)
-            finally:
-                self._end(running)
+    def _wanted(self) -> Sequence[Station]:
+        """Return the stations that need a query now; none if the work is done."""
+        if not self.until_empty:
+            return self.stations
+        due = self._due()
+        return [one for one in self.stations if one.queue in due or one.station in self.running] if due else []
 
-    def _keep(
-        self, station: Station, folder: Path, running: dict[str, StreamingQuery], begin_at: dict[str, float]
-    ) -> None:
-        query = running.get(station.station)
+    def _due(self) -> set[str]:
+        """Return the queues with due or reserved items.
+
+        The queries go on meanwhile. An item can only be overlooked if it is claimed between two of these reads, and
+        the number of claims tells that: then the running stations have to be looked at again.
+        """
+        store = self.pipeline.context.store
+        queues = [station.queue for station in self.stations]
+        claims = self._claims(queues)
+        states = {value.name: StreamState.of(value) for value in store.values(KIND, queues)}
+        taken = {name for name, state in states.items() if state.pending or has_unnumbered(store, state)}
+        paused = {settings.name for settings in store.queues(queues) if settings.paused}
+        stats, now = store.stats(queues, ["next_due"]), store.now()
+        next_due = {queue: stats[queue].next_due for queue in queues if queue not in paused}
+        due = taken | {queue for queue, due_at in next_due.items() if due_at is not None and due_at <= now}
+        if due or self._claims(queues) == claims:
+            return due
+        return {station.queue for station in self.stations if station.station in self.running}
+
+    def _claims(self, queues: Sequence[str]) -> int:
+        stats = self.pipeline.context.store.stats(queues, ["totals"])
+        return sum(stats[queue].totals.reserved for queue in queues)
+
+    def _keep(self, station: Station) -> None:
+        """Start the query of a station, unless it runs, or has failed a moment ago."""
+        name = station.station
+        query = self.running.get(name)
         if query is not None and query.isActive:
             return
         if query is not None:
-            error = query.exception()
-            failure = self._failure(station, error)
-            if failure.lasting:
-                raise StanchionError(failure.message) from error
-            pause = self.pauses[station.station] = min(
-                2 * self.pauses.get(station.station, _PAUSE_SECONDS_MIN / 2), _PAUSE_SECONDS_MAX
-            )
-            log.warning("%s; restarting it in %.0f s", failure.message, pause)
-            begin_at[station.station] = time.monotonic() + pause
-            del running[station.station]
-        if time.monotonic() >= begin_at.get(station.station, 0.0):
-            running[station.station] = self._start(station, folder)
+            del self.running[name]
+            self._after(station, query)
+        if time.monotonic() >= self.begin_at.get(name, 0.0):
+            self.running[name] = self.queries.start(station)
 
-    def _end(self, running: dict[str, StreamingQuery]) -> None:
-        """Stop all queries, and give back their reserved items."""
-        for query in running.values():
-            query.stop()
-        for station in self.stations:
-            self._release(station)
+    def _after(self, station: Station, query: StreamingQuery) -> None:
+        """Decide what follows a query that ended: it is started again, at once or later, or the error is raised."""
+        error = query.exception()
+        failure = _failure(station, self.queries.failed(station, error))
+        if _has_processed(query):
+            self.failures[station.station] = 0
+            self.pauses.pop(station.station, None)
+        self.failures[station.station] += 1
+        if failure.lasting or (self.until_empty and self.failures[station.station] > _FAILURES_IN_A_ROW):
+            raise StanchionError(failure.message) from error
+        pause = 0.0 if self.until_empty else self._longer_pause(station)
+        log.warning("%s; restarting it in %.0f s", failure.message, pause)
+        self.begin_at[station.station] = time.monotonic() + pause
 
-    # -- until no item is due
-
-    def run_available(self) -> None:
-        """Run one station after the other until none has due items."""
-        failures = 0
-        with _folder() as folder:
-            while not self.stop.is_set() and (due := self._due()):
-                for station in due:
-                    error = self._run_once(station, folder)
-                    failures = 0 if error is None else failures + 1
-                    if error is None:
-                        continue
-                    failure = self._failure(station, error)
-                    if failure.lasting or failures > _FAILURES_IN_A_ROW:
-                        self._release(station)
-                        raise StanchionError(failure.message) from error
-                    log.warning("%s; restarting it", failure.message)
-
-    def _due(self) -> list[Station]:
-        """Return the stations with due items, or with items that a query has left reserved."""
-        store = self.pipeline.context.store
-        queues = [station.queue for station in self.stations]
-        paused = {settings.name for settings in store.queues(queues) if settings.paused}
-        reserved = {stream.queue for stream in streams(store) if stream.reserved_jobs}
-        stats = store.stats(queues, ["states"])
-        return [
-            station
-            for station in self.stations
-            if station.queue in reserved or (station.queue not in paused and stats[station.queue].states.ready)
-        ]
-
-    def _run_once(self, station: Station, folder: Path) -> Exception | None:
-        """Run the query of a station until it has processed all ready items; return its error, if it failed."""
-        query = self._start(station, folder, availableNow=True)
-        try:
-            while not query.awaitTermination(1) and not self.stop.is_set():
-                pass
-        except StreamingQueryException as error:
-            return error
-        if self.stop.is_set():
-            query.stop()
-            self._release(station)
-        return query.exception()
-
-    # -- one query
-
-    def _start(self, station: Station, folder: Path, **trigger: Any) -> StreamingQuery:
-        stream = (
-            self.spark.readStream.format("stanchion")
-            .option("url", reachable_url(self.pipeline.context.url))
-            .option("queue", station.queue)
-            .option("partitions", self.partitions)
-            .option("maxRecordsPerBatch", station.frame.max_per_batch if station.frame else PER_BATCH)
-        )
-        if (ui := self.spark.sparkContext.uiWebUrl) is not None:
-            stream = stream.option("ui", ui)
-        source = stream.schema("id string").load()
-        writer = source.writeStream.queryName(station.name).foreachBatch(self._processor(station))
-        if trigger:
-            writer = writer.trigger(**trigger)
-        # Each start gets a new checkpoint: the stream knows which batch is unfinished.
-        return writer.option("checkpointLocation", tempfile.mkdtemp(prefix=f"{station.station}-", dir=folder)).start()
-
-    def _processor(self, station: Station) -> Callable[[DataFrame, int], None]:
-        """Return the function that runs a micro-batch through a station."""
-
-        def take(frame: DataFrame, _number: int) -> None:
-            try:
-                self._take(station, frame)
-            except Exception as error:  # Spark reports it only as long text
-                self.raised[station.station] = error
-                self._record_failure(station, error)
-                raise
-
-        return take
-
-    def _take(self, station: Station, frame: DataFrame) -> None:
-        frame.rdd.getNumPartitions()  # makes the reader divide the batch, and halve one that keeps failing
-        # The reserved items are read only now. If a later driver has a new batch, this one joins in.
-        found = SinkBatch.pending(self.pipeline.context.store, station.queue)
-        if found is None:  # it was finished before
-            return
-        batch, ids = found
-        if not ids:
-            batch.drop_rest()
-            return
-        with batch_span(self.pipeline.context, station, batch.token, len(ids)) as trace:
-            items = ReservedItems(station, batch.token, ranges(ids, self.partitions), trace)
-            if station.frame is None:
-                work_on_items(items, frame)
-            else:
-                work_on_frame(items, frame, batch)
-
-    def _record_failure(self, station: Station, error: Exception) -> None:
-        """Record that the reserved batch failed, as a batch that keeps failing is halved."""
-        with suppress(StanchionError):  # the store may be what failed
-            if found := SinkBatch.pending(self.pipeline.context.store, station.queue):
-                found[0].failed(user_error(_text(error)))
-
-    def _failure(self, station: Station, error: Exception | None) -> _Failure:
-        raised = self.raised.pop(station.station, None)
-        text = str(error or "it was stopped from outside") if raised is None else _text(raised)
-        lasting = any(name in text for name in _LASTING)
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        own = [line for line in lines if any(f"{name}: " in line for name in _LASTING)]
-        message = f"the query of station {station.station!r} failed: {(own or lines)[0][:_SHOWN]}"
-        return _Failure(message, lasting)
+    def _longer_pause(self, station: Station) -> float:
+        last = self.pauses.get(station.station, _PAUSE_SECONDS_MIN / 2)
+        pause = self.pauses[station.station] = min(2 * last, _PAUSE_SECONDS_MAX)
+        return pause
 
     def _release(self, station: Station) -> None:
         """Give back reserved items now, instead of after missed heartbeats."""
         store = self.pipeline.context.store
         if any(stream.name == station.queue and stream.reserved_jobs for stream in streams(store)):
             release(store, station.queue)
+
+
+class _Failure(NamedTuple):
+    """Why a query failed, and whether it would keep failing."""
+
+    message: str
+    lasting: bool
+
+
+def _failure(station: Station, text: str) -> _Failure:
+    lasting = any(name in text for name in _LASTING)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    own = [line for line in lines if any(f"{name}: " in line for name in _LASTING)]
+    return _Failure(f"the query of station {station.station!r} failed: {(own or lines)[0][:_SHOWN]}", lasting)
+
+
+def _has_processed(query: StreamingQuery) -> bool:
+    """Return whether a query has processed a batch, and not only looked for one."""
+    return any("addBatch" in progress["durationMs"] for progress in query.recentProgress)
+
+
+def _cores(spark: SparkSession) -> int:
+    """Return the number of cores; with Spark Connect, which doesn't tell it, that of this machine."""
+    from pyspark.sql.utils import is_remote
+
+    return os.cpu_count() or 1 if is_remote() else spark.sparkContext.defaultParallelism
 
 
 @contextmanager
@@ -249,14 +193,3 @@ def _folder() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
-class _Failure(NamedTuple):
-    """Why a query failed, and whether it would keep failing."""
-
-    message: str
-    lasting: bool

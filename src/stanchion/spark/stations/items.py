@@ -1,10 +1,11 @@
-"""Items of a micro-batch in Spark's tasks, which read them by parts and settle each in one step.
+"""Items of a micro-batch in Spark's tasks, which read them by parts, and settle many in one step.
 
 As items are settled individually, a repeated batch finds only those that are left. Plain stations need nothing more.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ import pyarrow as pa
 from stanchion.pipelines.station import Station
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Outcome
-from stanchion.streams.state import reserved_rows, settle
+from stanchion.streams.state import known, reserved_rows, settle
 from stanchion.telemetry.traces import Headers
 
 if TYPE_CHECKING:
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
 TAKEN = "taken bigint, settled bigint"
 _TAKEN = pa.schema([("taken", pa.int64()), ("settled", pa.int64())])
 
-AT_ONCE = 200
+AT_ONCE = 1000
 """Outcomes per call of settle."""
+
+SETTLED_WITHIN = 1.0
+"""Seconds after which outcomes are settled, though they are fewer: a process that dies loses no more work than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +78,44 @@ class ReservedItems:
 
 def work_on_items(items: ReservedItems, like: DataFrame) -> None:
     """Run items through a plain station."""
+    items.frame(like, lambda rows: _settled(items, rows), TAKEN).collect()
 
-    def work(rows: list[JobRow]) -> Iterator[pa.RecordBatch]:
-        for at in range(0, len(rows), AT_ONCE):
-            portion = rows[at : at + AT_ONCE]
-            outcomes = [outcome for row in portion if (outcome := items.station.step(row)) is not None]
-            yield taken(len(portion), items.settle(outcomes, portion))
 
-    items.frame(like, work, TAKEN).collect()
+def work_on_stream(station: Station, stream: DataFrame) -> DataFrame:
+    """Return the stream of a station's items, as ids, with each run through the plain station and settled."""
+
+    def work(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for some in found:
+            state = known(station.context.store, station.queue)
+            if not (some.num_rows and state.pending):
+                continue
+            # If a later driver has a new batch, its items within these bounds are run here too, and settled once.
+            ids = some.column("id")
+            items = ReservedItems(station, state.token, [(ids[0].as_py(), ids[-1].as_py())])
+            yield from _settled(items, items.part(0))
+        station.context.close()
+
+    return stream.mapInArrow(work, TAKEN)
+
+
+def _settled(items: ReservedItems, rows: Sequence[JobRow]) -> Iterator[pa.RecordBatch]:
+    """Run items through a plain station, and settle them in portions."""
+    for portion in _portions(items.station, rows):
+        outcomes = [outcome for _, outcome in portion if outcome is not None]
+        yield taken(len(portion), items.settle(outcomes, [row for row, _ in portion]))
+
+
+def _portions(station: Station, rows: Sequence[JobRow]) -> Iterator[list[tuple[JobRow, Outcome | None]]]:
+    """Yield items with their outcomes; None: the function settled the item itself."""
+    portion: list[tuple[JobRow, Outcome | None]] = []
+    began = time.monotonic()
+    for row in rows:
+        portion.append((row, station.step(row)))
+        if len(portion) == AT_ONCE or time.monotonic() - began > SETTLED_WITHIN:
+            yield portion
+            portion, began = [], time.monotonic()
+    if portion:
+        yield portion
 
 
 def taken(rows: int, settled: int) -> pa.RecordBatch:

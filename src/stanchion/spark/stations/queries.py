@@ -1,0 +1,137 @@
+"""The query of a station: a Structured Streaming query over the stream of the station's queue.
+
+    plain station   stream ──ids──► tasks run the items one by one and settle each; the sink has nothing to write
+    Spark station   stream ──► foreachBatch: all items of a micro-batch as a DataFrame ──► store
+
+The batches of a plain station never reach the driver's Python: the next call of its stream acknowledges them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stanchion.errors import StanchionError
+from stanchion.pipelines.station import Station
+from stanchion.spark.datasource.endings import user_error
+from stanchion.spark.datasource.options import reachable_url
+from stanchion.spark.stations.frames import work_on_frame
+from stanchion.spark.stations.items import ReservedItems, work_on_items, work_on_stream
+from stanchion.spark.stations.traced import batch_span
+from stanchion.streams import SinkBatch
+from stanchion.streams.state import ranges
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+PER_BATCH = 20_000
+"""Items of a plain station in one micro-batch."""
+
+
+@dataclass
+class Queries:
+    """Starts the queries of stations. `partitions`: tasks per micro-batch; `folder`: for checkpoints."""
+
+    spark: SparkSession
+    partitions: int
+    folder: Path
+    raised: dict[str, Exception] = field(default_factory=dict)
+    """The errors that ended the queries of stations, if raised in this process."""
+
+    def start(self, station: Station) -> StreamingQuery:
+        """Start the query of a station. Its checkpoint is new: the stream knows which batch is unfinished."""
+        stream = self._stream(station)
+        if station.frame is None and station.context.traces is None:
+            writer = work_on_stream(station, stream).writeStream.format("noop")
+        else:  # also for the span of a batch, which belongs to the driver
+            writer = stream.writeStream.foreachBatch(_Batches(station, self.partitions, self.raised))
+        checkpoint = tempfile.mkdtemp(prefix=f"{station.station}-", dir=self.folder)
+        return writer.queryName(station.name).option("checkpointLocation", checkpoint).start()
+
+    def _stream(self, station: Station) -> DataFrame:
+        stream = (
+            self.spark.readStream.format("stanchion")
+            .option("url", reachable_url(station.context.url))
+            .option("queue", station.queue)
+            .option("partitions", self.partitions)
+            .option("maxRecordsPerBatch", station.frame.max_per_batch if station.frame else PER_BATCH)
+        )
+        if (ui := _page(self.spark)) is not None:
+            stream = stream.option("ui", ui)
+        return stream.schema("id string").load()
+
+    def failed(self, station: Station, error: Exception | None) -> str:
+        """Record that a query ended with an error; return its text."""
+        raised = self.raised.pop(station.station, None)
+        if raised is not None:  # recorded where it was raised
+            return _text(raised)
+        if error is not None:
+            record_failure(station, str(error))
+        return str(error or "it was stopped from outside")
+
+
+@dataclass(frozen=True)
+class _Batches:
+    """Runs each micro-batch of a query through its station. With Spark Connect, a copy of it does that elsewhere."""
+
+    station: Station
+    partitions: int
+    raised: dict[str, Exception]
+
+    def __call__(self, frame: DataFrame, _number: int) -> None:
+        try:
+            self._take(frame)
+        except Exception as error:  # Spark reports it only as long text
+            self.raised[self.station.station] = error
+            record_failure(self.station, _text(error))
+            raise
+
+    def _take(self, frame: DataFrame) -> None:
+        station = self.station
+        _divide(frame)
+        # The reserved items are read only now. If a later driver has a new batch, this one joins in.
+        found = SinkBatch.pending(station.context.store, station.queue)
+        if found is None:  # it was finished before
+            return
+        batch, ids = found
+        if not ids:
+            batch.drop_rest()
+            return
+        with batch_span(station.context, station, batch.token, len(ids)) as trace:
+            items = ReservedItems(station, batch.token, ranges(ids, self.partitions), trace)
+            if station.frame is None:
+                work_on_items(items, frame)
+            else:
+                work_on_frame(items, frame, batch)
+
+
+def record_failure(station: Station, error: str) -> None:
+    """Record that the reserved batch failed, as a batch that keeps failing is halved."""
+    with suppress(StanchionError):  # the store may be what failed
+        if found := SinkBatch.pending(station.context.store, station.queue):
+            found[0].failed(user_error(error))
+
+
+def _divide(frame: DataFrame) -> None:
+    """Make the stream divide the batch, and halve one that keeps failing."""
+    from pyspark.sql.utils import is_remote
+
+    if is_remote():
+        frame.isEmpty()
+    else:
+        frame.rdd.getNumPartitions()
+
+
+def _page(spark: Any) -> str | None:
+    """Return the address of Spark's own page; None if it has none, or doesn't tell it to its clients."""
+    from pyspark.sql.utils import is_remote
+
+    return None if is_remote() else spark.sparkContext.uiWebUrl
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
