@@ -13,6 +13,14 @@ def sources() -> Iterator[Path]:
         yield from (file for file in (REPOSITORY / folder).rglob("*.py") if "generated" not in file.parts)
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield all statements below a node, but no expressions, which are most of what there is."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for below in getattr(node, name, ()):
+            yield below
+            yield from statements(below)
+
+
 def test_no_file_is_long() -> None:
     lengths = {str(file.relative_to(REPOSITORY)): len(file.read_text().splitlines()) for file in sources()}
     assert len(lengths) > 400
@@ -22,7 +30,7 @@ def test_no_file_is_long() -> None:
 def test_no_function_is_long() -> None:
     long = {}
     for file in sources():
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in statements(ast.parse(file.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
                 length = node.end_lineno - node.lineno + 1
                 if length > FUNCTION_LINES:

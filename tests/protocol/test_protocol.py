@@ -12,8 +12,10 @@ LARGE = (
     *("head of line after the first", "head of line and slots", "driven again, head of line", "a lost lease"),
     *("the first is lost", "a rate"),
     "both driven again while their end is seen to",
+    *("a fan-out beside outbox recovery", "a failure beside outbox recovery", "outbox recovery beside work"),
+    *("two claimers and a release", "two outbox recoveries"),
 )
-"""Each has a hundred thousand states, or several."""
+"""Each has ten thousands of states, or more."""
 
 
 def explore(name: str, more_crashes: int = 0) -> None:

@@ -125,7 +125,7 @@ def waiting(store: RedisStore) -> list[JobRow]:
 class TestDeath:
     @ways
     @pytest.mark.parametrize("step", STEPS)
-    @pytest.mark.one_in_each("step", "way")
+    @pytest.mark.one_in_each("way", "step")
     def test_leaves_no_free_slot_idle(self, opened: Open, url: str, way: Way, step: str) -> None:
         scenes = 0
         for scene in at_every_call(opened, url, way, crowd, STEPS[step]):

@@ -49,7 +49,7 @@ def test_the_result_is_the_same(
     ("owner", "name", "before"),
     [
         pytest.param(ArchiveTable, "commit", True, marks=pytest.mark.nightly),
-        (ArchiveTable, "commit", False),
+        pytest.param(ArchiveTable, "commit", False, marks=pytest.mark.nightly),
         pytest.param(parts.Purger, "purge", True, marks=pytest.mark.nightly),
     ],
 )

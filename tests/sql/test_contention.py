@@ -62,6 +62,7 @@ def waiting_on_mariadb(server: MariaDBServer) -> int:
     return int(row[0]) if row else 0
 
 
+@pytest.mark.nightly_except("postgresql")
 def test_four_processes_of_every_verb_meet_in_no_deadlock(server: Server) -> None:
     url, deadlocks, _ = server
     before = deadlocks()

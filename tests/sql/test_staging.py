@@ -80,6 +80,7 @@ def kill_me(store: SqlStore, run: Runner) -> None:
     time.sleep(0.2)
 
 
+@pytest.mark.one_in_each("step", "value")
 @pytest.mark.parametrize(
     "step",
     [

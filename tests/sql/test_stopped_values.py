@@ -40,6 +40,7 @@ store.compare_and_set("manager.slice", "orders/0", text, version)
 """
 
 
+@pytest.mark.one_in_each("before", "url", "lost")
 @pytest.mark.parametrize("url", ["postgresql", "mariadb"], indirect=True)
 @pytest.mark.parametrize("lost", [0, 1], ids=["first", "repeat"])
 @pytest.mark.parametrize(

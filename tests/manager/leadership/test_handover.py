@@ -114,6 +114,7 @@ class TestQueues:
         assert epochs(world, "orders") == before
 
     @pytest.mark.usefixtures("pair")
+    @pytest.mark.one_in_each("lanes", "before")
     @pytest.mark.parametrize("lanes", [1, 2, 3, 5, 64, 100])
     @pytest.mark.parametrize("before", [4, 64, 100])
     def test_lanes_change(self, world: World, before: int, lanes: int) -> None:
