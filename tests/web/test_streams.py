@@ -325,6 +325,13 @@ class TestFragments:
         assert browser.post("/api/v1/queues/mail/resume").status_code == 200
         assert "resume, mail" in browser.get("/", headers=AGAIN).text
 
+    def test_it_is_new_after_an_act_that_no_reading_sees(self, site: Site) -> None:
+        browser = Browser(site)
+        before = browser.get("/", headers=AGAIN)
+        assert browser.submit("/on-it", key="no-worker queue mail").status_code == 303
+        after = browser.get("/", headers={**AGAIN, "If-None-Match": before.headers["ETag"]})
+        assert (after.status_code, "on it, no-worker queue mail" in after.text) == (200, True)
+
     def test_a_page_without_topics_is_new_after_a_while(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
         browser = Browser(site)
         monkeypatch.setattr("stanchion.ops.web.door.POLLED", 1e12)
