@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 
 import pytest
 
@@ -14,7 +15,6 @@ from stanchion.stores.rules.times import (
     BUCKETS,
     ENTRIES_MAX,
     FLOOR,
-    bucket_of,
     quantile,
     times_in,
     times_text,
@@ -25,6 +25,10 @@ from stanchion.telemetry.times import SLICE, SLICES, JobTimes, Times, by_queue
 def row(queue: str = "q", priority: int = 0, *, waited: float = 0.0) -> JobRow:
     due = 1_900_000_000 * SECOND
     return JobRow("id", queue, -1, "running", priority, 0, due, due, "", started_at=due + int(waited * SECOND))
+
+
+def bucket_of(seconds: float) -> int:
+    return bisect_left(BOUNDS, seconds)
 
 
 class Clock:

@@ -8,7 +8,6 @@ quantile of them is within ACCURACY of its value, as long as it is between FLOOR
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, zip_longest
 from typing import Final
@@ -28,14 +27,10 @@ BUCKETS: Final = 121
 """The last one is of all times beyond the last bound, 272 days."""
 
 BOUNDS: Final = tuple(FLOOR * RATIO**index for index in range(BUCKETS - 1))
+"""Seconds. The bucket of a time is its place among them by `bisect_left`: a bound is part of its bucket."""
 
 ENTRIES_MAX: Final = 60
 """Queues and bands of which a worker tells times, those with most jobs."""
-
-
-def bucket_of(seconds: float) -> int:
-    """Return the bucket of a time; a bound is part of its bucket."""
-    return bisect_left(BOUNDS, seconds)
 
 
 def quantile(counts: Sequence[int], share: float) -> float | None:

@@ -41,9 +41,9 @@ class Column:
     """A column of a table.
 
     `right`: right-aligned, for numbers. `shrinks`: truncated if space is scarce; other columns keep their whole
-    text. `keeps`: the width to which it is truncated first, and below which last. `keeps_end`: truncated at the start.
-    `short`: the width to which its middle is cut before others shrink; 0: it is not. `from_width`: left out on narrower
-    terminals, and where it is empty.
+    text. `keeps`: the width to which it is truncated first, and below which last. `keeps_end`: truncated at the start;
+    `keeps_ends`: in its middle, for names that differ at either end. `short`: the width to which its middle is cut
+    before others shrink; 0: it is not. `from_width`: left out on narrower terminals, and where it is empty.
     """
 
     title: str
@@ -51,6 +51,7 @@ class Column:
     shrinks: bool = False
     keeps: int = 0
     keeps_end: bool = False
+    keeps_ends: bool = False
     short: int = 0
     from_width: int = 0
 
@@ -88,7 +89,7 @@ class Output:
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
         """Print a table: styled and fitted on a terminal, plain and complete elsewhere."""
         if self.console.is_terminal:
-            self.console.print(fitted(columns, rows, self.width))
+            self.console.print(fitted(columns, rows, self.width), no_wrap=True, overflow="ellipsis")
         else:
             print(plain(columns, rows), end="")
 
@@ -171,6 +172,9 @@ def _placed(cell: Text, column: Column, width: int) -> Text:
     """Return a cell truncated or padded to its column's width."""
     if cell.cell_len > width and column.keeps_end:
         return Text("…") + cell[1 - width :]
+    if cell.cell_len > width and column.keeps_ends:
+        tail = width // 2
+        return cell[: width - tail - 1] + Text("…") + cell[-tail:]
     if cell.cell_len > width and column.short:
         return cell[: width - 5] + Text("…") + cell[-4:]
     cell = cell.copy()

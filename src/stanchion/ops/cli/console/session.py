@@ -144,13 +144,17 @@ def _loaded(load: Callable[[str], T], path: str) -> T:
 
 def refuse_missing_file(app: Stanchion) -> None:
     """Refuse a missing SQLite file instead of creating an empty one."""
-    if not app.url.startswith("sqlite"):
+    try:
+        url = app.url
+    except InvalidInput:  # a store that was given as an object
+        return
+    if not url.startswith("sqlite"):
         return
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
     try:
-        file = make_url(app.url).database
+        file = make_url(url).database
     except (ArgumentError, ValueError):
         return
     if file and file != ":memory:" and not file.startswith("file:") and not Path(file).exists():

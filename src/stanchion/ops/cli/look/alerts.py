@@ -32,7 +32,7 @@ alerts_cli = typer.Typer(help="Show what needs a person; exit code 1 if somethin
 cli.add_typer(alerts_cli, name="alerts", rich_help_panel=LOOK)
 
 _BANDS = [
-    Column("QUEUE", shrinks=True),
+    Column("QUEUE", shrinks=True, keeps_ends=True),
     Column("BAND"),
     Column("READY", right=True),
     Column("RUNNING", right=True),

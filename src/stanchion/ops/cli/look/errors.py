@@ -20,9 +20,9 @@ from stanchion.ops.reads.filters import JobFilter
 
 _COLUMNS = [
     Column("KEY"),
-    Column("ERROR", shrinks=True),
-    Column("TASK", shrinks=True, keeps_end=True),
-    Column("QUEUE", shrinks=True, from_width=100),
+    Column("ERROR", shrinks=True, keeps=48),
+    Column("TASK", shrinks=True, keeps_end=True, from_width=1),
+    Column("QUEUE", shrinks=True, keeps_ends=True, from_width=100),
     Column("DEAD", right=True),
     Column("FAILED", right=True),
     Column("FIRST", right=True, from_width=100),

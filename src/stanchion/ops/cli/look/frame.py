@@ -17,7 +17,7 @@ from stanchion.ops.reads.queues import QueueFigures
 from stanchion.stores.records.queues import Sizes
 
 _QUEUES = [
-    Column("QUEUE", shrinks=True),
+    Column("QUEUE", shrinks=True, keeps_ends=True),
     Column("READY", right=True),
     Column("SCHEDULED", right=True, from_width=90),
     Column("WAITING", right=True, from_width=100),
@@ -33,15 +33,15 @@ _QUEUES = [
 ]
 _RUNNING = [
     Column("RUNNING JOB", short=13),
-    Column("QUEUE", shrinks=True),
-    Column("TASK", shrinks=True, keeps_end=True),
+    Column("QUEUE", shrinks=True, keeps_ends=True),
+    Column("TASK", shrinks=True, keeps_end=True, from_width=1),
     Column("FOR", right=True),
     Column("DONE", right=True),
-    Column("WORKER", shrinks=True, from_width=110),
+    Column("WORKER", shrinks=True, keeps_ends=True, from_width=110),
 ]
 _DEAD = [
     Column("DEAD JOB", short=13),
-    Column("QUEUE", shrinks=True),
+    Column("QUEUE", shrinks=True, keeps_ends=True),
     Column("AGO", right=True),
     Column("ERROR", shrinks=True, keeps=48),
 ]

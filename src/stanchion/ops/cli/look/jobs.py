@@ -48,8 +48,8 @@ from stanchion.queues.waiting import past_waits, waits_for
 
 _COLUMNS = [
     Column("ID", short=13),
-    Column("QUEUE", shrinks=True),
-    Column("TASK", shrinks=True, keeps_end=True),
+    Column("QUEUE", shrinks=True, keeps_ends=True),
+    Column("TASK", shrinks=True, keeps_end=True, from_width=1),
     Column("STATE"),
     Column("TRIES", right=True, from_width=90),
     Column("AGE", right=True),
@@ -102,7 +102,7 @@ def jobs(
         out.json_list(job_json(job, hidden.get(job.task or "")) for job in found)
     elif found:
         now = moment(app.store.now())
-        out.table(_columns(wanted["state"]), [_row(job, now) for job in found])
+        out.table(_columns(wanted["state"], queue), [_row(job, now) for job in found])
         if len(found) == limit:
             out.say(f"the newest {limit}; --limit shows more")
     else:
@@ -227,10 +227,11 @@ def _trail(job: Job) -> list[str]:
     ]
 
 
-def _columns(states: list[str] | None) -> list[Column]:
-    """Return the columns of a list; the state that all its jobs have gives way to their errors."""
-    same = states is not None and len(states) == 1
-    return [replace(one, from_width=100) if same and one.title == "STATE" else one for one in _COLUMNS]
+def _columns(states: list[str] | None, queue: str | None) -> list[Column]:
+    """Return the columns of a list; the state and the queue that all its jobs have give way to their errors."""
+    same = {"STATE"} if states is not None and len(states) == 1 else set()
+    same |= {"QUEUE"} if queue is not None else set()
+    return [replace(one, from_width=100) if one.title in same else one for one in _COLUMNS]
 
 
 def _row(job: Job, now: datetime) -> list[Cell]:

@@ -32,7 +32,7 @@ cli.add_typer(queues_cli, name="queues", rich_help_panel=LOOK)
 Names = Annotated[list[str], typer.Argument(metavar="QUEUE...", help="Names of queues.")]
 
 _COLUMNS = [
-    Column("QUEUE", shrinks=True),
+    Column("QUEUE", shrinks=True, keeps_ends=True),
     Column("READY", right=True),
     Column("SCHEDULED", right=True),
     Column("WAITING", right=True, from_width=100),
@@ -40,7 +40,7 @@ _COLUMNS = [
     Column("DONE", right=True),
     Column("DEAD", right=True),
     Column("OLDEST", right=True),
-    Column("SETTINGS", shrinks=True),
+    Column("SETTINGS", shrinks=True, keeps=12),
 ]
 
 

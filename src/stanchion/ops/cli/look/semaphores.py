@@ -35,7 +35,7 @@ cli.add_typer(semaphores_cli, name="semaphores", rich_help_panel=LOOK)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The semaphore.")]
 
 _COLUMNS = [
-    Column("SEMAPHORE", shrinks=True),
+    Column("SEMAPHORE", shrinks=True, keeps_ends=True),
     Column("CAPACITY", right=True),
     Column("HELD", right=True),
     Column("WAITING", right=True),
@@ -44,8 +44,8 @@ _COLUMNS = [
 _JOB_COLUMNS = [
     Column("", right=True),
     Column("ID", short=13),
-    Column("QUEUE", shrinks=True),
-    Column("TASK", shrinks=True, keeps_end=True),
+    Column("QUEUE", shrinks=True, keeps_ends=True),
+    Column("TASK", shrinks=True, keeps_end=True, from_width=1),
     Column("STATE"),
     Column("AGE", right=True),
 ]

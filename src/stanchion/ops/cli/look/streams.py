@@ -22,13 +22,13 @@ streams_cli = typer.Typer(help="List the streams that Spark reads; give the jobs
 cli.add_typer(streams_cli, name="streams", rich_help_panel=LOOK)
 
 _COLUMNS = [
-    Column("STREAM", shrinks=True),
-    Column("QUEUE", shrinks=True),
-    Column("RESERVED", right=True),
-    Column("ACKED", right=True),
+    Column("STREAM", shrinks=True, keeps_ends=True),
+    Column("QUEUE", shrinks=True, keeps_ends=True),
+    Column("RESERVED", right=True, from_width=100),
+    Column("ACKED", right=True, from_width=100),
     Column("BEHIND", right=True),
-    Column("REPLAYS", right=True, from_width=100),
-    Column("EPOCH", right=True, from_width=100),
+    Column("REPLAYS", right=True, from_width=120),
+    Column("EPOCH", right=True, from_width=120),
     Column("SEEN", right=True),
     Column("STATE"),
     Column("ERROR", shrinks=True, keeps=48),

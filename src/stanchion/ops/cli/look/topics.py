@@ -28,11 +28,11 @@ Since = Annotated[
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The subscription.")]
 
 _COLUMNS = [
-    Column("TOPIC", shrinks=True),
-    Column("SUBSCRIPTION", shrinks=True),
-    Column("QUEUE", shrinks=True),
-    Column("TASK", shrinks=True, keeps_end=True),
-    Column("FILTER", shrinks=True),
+    Column("TOPIC", shrinks=True, keeps_ends=True),
+    Column("SUBSCRIPTION", shrinks=True, keeps_ends=True),
+    Column("QUEUE", shrinks=True, keeps_ends=True),
+    Column("TASK", shrinks=True, keeps_end=True, from_width=100),
+    Column("FILTER", shrinks=True, from_width=100),
     Column("LAG", right=True),
     Column("RUNNING", right=True),
     Column("AGE", right=True),

@@ -17,7 +17,7 @@ from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.workers import CONSUMER, HOLDER
 
 COLUMNS = [
-    Column("WORKER", shrinks=True),
+    Column("WORKER", shrinks=True, keeps_ends=True),
     Column("STATE"),
     Column("RUNNING", right=True),
     Column("THREADS", right=True),

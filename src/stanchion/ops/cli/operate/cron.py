@@ -27,10 +27,10 @@ SHOWN_TICKS = 3
 MOST_TICKS = 1000
 
 _COLUMNS = [
-    Column("NAME", shrinks=True),
+    Column("NAME", shrinks=True, keeps_ends=True),
     Column("CRON"),
-    Column("ZONE"),
-    Column("NEXT", shrinks=True),
+    Column("ZONE", shrinks=True, keeps_end=True),
+    Column("NEXT", shrinks=True, keeps=18),
     Column("LAST", from_width=100),
     Column("STATE"),
 ]

@@ -18,22 +18,22 @@ from stanchion.pipelines import Pipeline
 from stanchion.telemetry.rollups import point_of
 
 COLUMNS = [
-    Column("STATION", shrinks=True),
+    Column("STATION", shrinks=True, keeps_ends=True),
     Column("DEPTH", right=True),
     Column("RUNNING", right=True, from_width=90),
-    Column("DELAYED", right=True, from_width=100),
-    Column("WAITING", right=True, from_width=110),
+    Column("DELAYED", right=True, from_width=130),
+    Column("WAITING", right=True, from_width=130),
     Column("IN", right=True),
     Column("OUT", right=True),
-    Column("DROPPED", right=True, from_width=100),
+    Column("DROPPED", right=True, from_width=130),
     Column("RETRIED", right=True, from_width=75),
     Column("DEAD", right=True),
     Column("RATE/S", right=True),
     Column("OLDEST", right=True),
-    Column("PICK-UP P95", right=True, from_width=130),
+    Column("PICK-UP P95", right=True, from_width=140),
     Column("RUN P95", right=True, from_width=120),
     Column(""),
-    Column("ERROR", shrinks=True, keeps=32, from_width=120),
+    Column("ERROR", shrinks=True, keeps=32, from_width=110),
 ]
 
 

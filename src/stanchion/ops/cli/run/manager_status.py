@@ -18,9 +18,9 @@ from stanchion.ops.reads.managers import ManagerFigures, Owned, manager_figures
 from stanchion.stores.records.managers import ManagerStatus, ReceiverFigures
 
 _COLUMNS = [
-    Column("MANAGER", shrinks=True, keeps_end=True),
+    Column("MANAGER", shrinks=True, keeps_ends=True),
     Column("STATE"),
-    Column("QUEUE", shrinks=True),
+    Column("QUEUE", shrinks=True, keeps_ends=True),
     Column("SLICES", right=True),
     Column("WINDOW", right=True, from_width=90),
     Column("LAG", right=True),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 _COLUMNS = [
-    Column("QUEUE", shrinks=True),
+    Column("QUEUE", shrinks=True, keeps_ends=True),
     Column("COPIED", right=True),
     Column("HISTORY", right=True),
     Column("KEY TAKEN", right=True),

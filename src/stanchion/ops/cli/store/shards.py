@@ -24,14 +24,20 @@ shards_cli = typer.Typer(help="Show which shard has which partitions; move them 
 cli.add_typer(shards_cli, name="shards", rich_help_panel=STORE)
 
 _PLACES = [
-    Column("QUEUE", shrinks=True),
+    Column("QUEUE", shrinks=True, keeps_ends=True),
     Column("SHARD"),
-    Column("PARTITIONS", shrinks=True),
+    Column("PARTITIONS", shrinks=True, keeps_ends=True),
     Column("JOBS", right=True),
     Column("MOVES TO"),
     Column("PHASE"),
 ]
-_MOVED = [Column("PARTITION", shrinks=True), Column("FROM"), Column("TO"), Column("JOBS", right=True), Column("NOW")]
+_MOVED = [
+    Column("PARTITION", shrinks=True, keeps_ends=True),
+    Column("FROM"),
+    Column("TO"),
+    Column("JOBS", right=True),
+    Column("NOW"),
+]
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say which partitions would move.")]
 Wait = Annotated[

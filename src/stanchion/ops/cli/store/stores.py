@@ -23,7 +23,7 @@ _COLUMNS = [
     Column("PUSH WAKE-UP"),
     Column("ATOMIC BATCHES"),
     Column("MANY PROCESSES"),
-    Column("FEED"),
+    Column("FEED", from_width=90),
     Column("INSTALLED"),
     Column("URL", shrinks=True, from_width=100),
 ]
