@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from stanchion.stores.memory.store import MemoryStore
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.workers import QueueTimes, WorkerRow
 from stanchion.stores.rules.sessions import SESSION, session_text
-from stanchion.stores.rules.times import bucket_of
+from stanchion.stores.rules.times import BOUNDS
 from stanchion.streams import StreamSource
 from stanchion.telemetry.failures import FailureTally
 from tests.web.conftest import site_of
@@ -185,7 +186,7 @@ def _beat(app: Stanchion) -> None:
 
 def _buckets(usual: float, slow: float) -> tuple[int, ...]:
     """Return how often what took so many seconds: mostly the first, sometimes the second."""
-    counted = Counter({bucket_of(usual): 54, bucket_of(slow): 6})
+    counted = Counter({bisect_left(BOUNDS, usual): 54, bisect_left(BOUNDS, slow): 6})
     return tuple(counted[bucket] for bucket in range(max(counted) + 1))
 
 
