@@ -11,6 +11,7 @@ import pytest
 
 from tests.conformance.tiers import (
     NIGHTS,
+    SERVERS,
     VARIANTS,
     is_left_to_the_night,
     is_of_another_night,
@@ -21,8 +22,8 @@ from tests.conformance.tiers import (
 )
 from tests.conformance.variants import LEFT_OUT
 
-ONE_IN_A_CLASS = {**dict.fromkeys(VARIANTS, 3), "test_mariadb": 2, "test_mongo": 2}
-"""One in so many cases of a class runs every day, and at least one, on these servers: the slow ones, and variants."""
+ONE_IN_A_CLASS = {**dict.fromkeys(VARIANTS, 3), **dict.fromkeys(SERVERS, 2)}
+"""One in so many cases of a class runs every day, and at least one, on these servers."""
 
 
 @pytest.hookimpl(tryfirst=True)

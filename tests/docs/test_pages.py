@@ -59,7 +59,7 @@ def reader(tmp_path: Path, replaced: dict[str, str], monkeypatch: pytest.MonkeyP
 
 
 WITH_MANY_PROCESSES = (
-    *("archive", "report", "operations", "copying", "shards", "manager", "proto", "own"),
+    *("api", "flows", "security", "archive", "report", "operations", "copying", "shards", "manager", "proto", "own"),
     *("cron", "feed", "topics", "pipelines", "mariadb", "redis", "mongodb", "workers", "metrics", "alerts", "web"),
 )
 """Pages whose commands start dozens of processes, or Spark again and again. Their commands have tests of their own."""
