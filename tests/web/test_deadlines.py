@@ -95,7 +95,6 @@ def test_a_part_that_is_late_says_so_and_the_rest_stands(late: Late, site: Site)
     ("path", "verb", "said"),
     [
         ("/", "values web-audit", f"What was done here {SLOW}"),
-        ("/", "values on-it", f"Who looks after alerts {SLOW}"),
         ("/jobs?state=ready", "values web-bulk", f"Bulk work under way {SLOW}"),
         ("/queues/payments", "select", f"What fails, and what ended its dead jobs {SLOW}"),
         ("/queues/mail", "values web-settings", f"Who changed them {SLOW}"),
