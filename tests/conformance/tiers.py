@@ -1,8 +1,8 @@
 """Which cases of the suite run on which store every day; the others do at night.
 
 On memory all run every day, and on SQLite all that reach the store. On servers those run whose statements or scripts
-are the store's own. Of a case with many parameters one in eight runs there. Of a class one case in two runs on servers,
-and one in three on their variants.
+are the store's own. Of a case with many parameters one in eight runs there, and of a class one in three on the variants
+of a server.
 
 At night all run that are left, but for the stores that differ from another one only in what is before or behind it: of
 their cases one in NIGHTS runs in a night, others in the next. STANCHION_NIGHT names the night, from 0; else it is the
