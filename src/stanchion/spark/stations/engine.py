@@ -89,8 +89,7 @@ class _Engine:
         finally:
             for query in self.running.values():
                 query.stop()
-            for station in self.stations:
-                self._release(station)
+            self._release()
 
     def _wanted(self) -> Sequence[Station]:
         """Return the stations that need a query now; none if the work is done."""
@@ -153,11 +152,13 @@ class _Engine:
         pause = self.pauses[station.station] = min(2 * last, _PAUSE_SECONDS_MAX)
         return pause
 
-    def _release(self, station: Station) -> None:
+    def _release(self) -> None:
         """Give back reserved items now, instead of after missed heartbeats."""
         store = self.pipeline.context.store
-        if any(stream.name == station.queue and stream.reserved_jobs for stream in streams(store)):
-            release(store, station.queue)
+        reserved = {stream.name for stream in streams(store) if stream.reserved_jobs}
+        for station in self.stations:
+            if station.queue in reserved:
+                release(store, station.queue)
 
 
 class _Failure(NamedTuple):
