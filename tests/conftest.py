@@ -1,5 +1,6 @@
 """Servers for the tests that need them, and the rule for those that are not there."""
 
+import gc
 import os
 import signal
 import sys
@@ -62,6 +63,16 @@ SERVERS = frozenset(
     )
 )
 """Fixtures and parameters of tests that need a server."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None]:
+    """Collect without the garbage collector: it looks at all that is collected again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

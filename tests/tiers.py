@@ -15,7 +15,10 @@ from typing import Any
 
 import pytest
 
-STORES = ("scene", "bench", "own_bench", "scenes", "url", "killable", "sql_app", "address", "store_url", "server")
+STORES = (
+    *("scene", "bench", "own_bench", "scenes", "url", "killable"),
+    *("sql_app", "address", "store_url", "server", "kind"),
+)
 """The parameters that name one: `scenes` a source and a destination."""
 
 

@@ -108,7 +108,7 @@ def check(core: Core) -> None:
         assert "pip install 'stanchion[" in answer.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_where_the_drivers_are_not_found(blocked: Core) -> None:
     check(blocked)
 

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 import pytest
 
 from tests.conformance.tiers import (
     NIGHTS,
-    VARIANTS,
     is_left_to_the_night,
     is_of_another_night,
     is_one_of_many,
     night,
     of_the_day,
     one_in,
+    one_in_a_class,
 )
 from tests.conformance.variants import LEFT_OUT
-
-ONE_IN_A_CLASS = 3
-"""Of the cases of a class on a variant of a server, this part runs every day, and at least one."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -37,7 +35,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark what is nightly, and leave out what is not for a store and what another night runs."""
     items[:] = [item for item in items if not _is_left_out(item)]
     of_cases: defaultdict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
-    of_classes: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    of_classes: defaultdict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
     for item in items:
         module, case = item.path.stem, getattr(item, "cls", None)
         if item.path.parent.name != "conformance" or case is None:
@@ -47,12 +45,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             continue
         function = item.nodeid.partition("[")[0]
         of_cases[function, one_in(module, case.__name__)].append(item)
-        if module in VARIANTS:
-            of_classes[function.rpartition("::")[0]].append(item)
-    for (_, number), cases in of_cases.items():
+        of_classes[function.rpartition("::")[0], one_in_a_class(module)].append(item)
+    for (_, number), cases in chain(of_cases.items(), of_classes.items()):
         _leave_others(cases, number)
-    for cases in of_classes.values():
-        _leave_others(cases, ONE_IN_A_CLASS)
     tonight = night()
     others = {item for item in items if _is_of_another_night(item, tonight)}
     items[:] = [item for item in items if item not in others]

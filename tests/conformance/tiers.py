@@ -1,8 +1,8 @@
 """Which cases of the suite run on which store every day; the others do at night.
 
 On memory all run every day, and on SQLite all that reach the store. On servers those run whose statements or scripts
-are the store's own. Of a case with many parameters one in eight runs there, and of a class one in three on the variants
-of a server.
+are the store's own: of a class one case in two, on the variants of a server one in six, and of a case with many
+parameters one in eight.
 
 At night all run that are left, but for the stores that differ from another one only in what is before or behind it: of
 their cases one in NIGHTS runs in a night, others in the next. STANCHION_NIGHT names the night, from 0; else it is the
@@ -181,6 +181,13 @@ def one_in(module: str, case: str) -> int:
     if case == "TestEachWayForEachShape":
         return 1 if module == "test_sqlite" else 4
     return 8
+
+
+def one_in_a_class(module: str) -> int:
+    """Return how many cases of a class one stands for on the store of a module."""
+    if module in SERVERS or module == "test_grpc":
+        return 2
+    return 6 if module in VARIANTS else 1
 
 
 def of_the_day(names: list[str], one_in: int) -> set[str]:

@@ -26,7 +26,7 @@ IN_PYTHON = ("mariadb", "redis", "mongodb")
 """The databases whose drivers are written in Python, and can thus be cut between two messages."""
 
 
-@pytest.mark.nightly_except("postgresql")
+@pytest.mark.nightly
 def test_workers_and_producers_die_and_stall(scene: Scene, request: pytest.FixtureRequest) -> None:
     loads: list[Load] = [Semaphores(scene, 40), OrderKeys(scene, 15), Flow(scene, 80, 20)]
     scene.push(150, 0.01)

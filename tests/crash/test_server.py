@@ -37,7 +37,7 @@ def test_work_resumes_after_every_restart(own_bench: Bench[Any]) -> None:
     scene.verify()
 
 
-@pytest.mark.nightly_except("postgresql")
+@pytest.mark.nightly
 def test_running_jobs_outlive_an_outage_of_three_heartbeats(own_bench: Bench[Any]) -> None:
     scene = own_bench.scene
     scene.push(8, 6.0)

@@ -66,7 +66,7 @@ def test_processes_killed_between_two_messages(scene: Scene) -> None:
     scene.verify()
 
 
-@pytest.mark.nightly_except("sqlite")
+@pytest.mark.nightly
 def test_a_job_that_kills_its_process_ends_dead(scene: Scene) -> None:
     scene.push(50, 0.02)
     fatal = scene.push_fatal()

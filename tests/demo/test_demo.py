@@ -67,7 +67,7 @@ def test_agrees_with_pandas(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None
     assert_agrees(demo(), by_pandas(days=3))
 
 
-@pytest.mark.nightly_except("redis_url")
+@pytest.mark.nightly
 @pytest.mark.usefixtures("few")
 def test_agrees_on_every_store(demo: Demo, store_url: str) -> None:
     assert_agrees(demo(store_url), by_pandas(days=1))
@@ -308,6 +308,7 @@ def test_cleaning_knows_early_from_missing() -> None:
     assert (flight["dep_delay"], flight["arr_delay"], flight["tailnum"], flight["cancelled"]) == (-4, None, None, False)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("few")
 def test_a_java_that_does_not_start_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

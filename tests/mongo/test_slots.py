@@ -3,6 +3,8 @@
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from stanchion.core.ids import new_id
 from stanchion.stores.mongo.store import MongoStore
 from stanchion.stores.records.claims import Claim
@@ -215,4 +217,4 @@ def holders(store: MongoStore, slot: Slot) -> list[str]:
     return [hold.job for hold in inside.holds(store) if hold.slot == slot]
 
 
-test_cut_at_any_command = cut_at_any_command(ACTS, check)
+test_cut_at_any_command = pytest.mark.nightly(cut_at_any_command(ACTS, check))

@@ -76,7 +76,7 @@ def verdict(mutant: Mutant, tier: str) -> str:
 def main() -> int:
     """Try the mutants that are named, or all."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("--tier", choices=TIERS, default="test", help="the tests that may notice")
+    parser.add_argument("--tier", choices=TIERS, default="all", help="the tests that may notice")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("names", nargs="*", help="parts of names")
     given = parser.parse_args()

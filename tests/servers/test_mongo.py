@@ -29,6 +29,7 @@ def own_jobs(server: OwnMongoServer, **options: Any) -> Documents:
         pytest.param("mongos", "Sharded", marks=pytest.mark.nightly),
     ],
 )
+@pytest.mark.nightly
 def test_passes_for_each_kind_of_server(own_mongo_server: OwnMongoServer, like: Like, topology: str) -> None:
     client: MongoClient[Document]
     with MongoClient(own_mongo_server.url(like=like)) as client:
@@ -51,6 +52,7 @@ def test_what_was_stored_outlives_a_kill(own_mongo_server: OwnMongoServer) -> No
             jobs.insert_one({"key": 5})
 
 
+@pytest.mark.nightly
 def test_a_client_notices_that_the_database_has_gone(own_mongo_server: OwnMongoServer) -> None:
     jobs = own_jobs(own_mongo_server, retryWrites=False, serverSelectionTimeoutMS=2000)
     jobs.insert_one({"_id": 1})

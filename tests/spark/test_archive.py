@@ -80,6 +80,7 @@ def test_what_is_in_one_process_alone_is_refused(folder: Path) -> None:
         archive(Stanchion("memory://"), folder, engine="spark")
 
 
+@pytest.mark.nightly
 def test_many_are_for_spark(
     spark: "SparkSession", tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

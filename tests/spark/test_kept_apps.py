@@ -101,6 +101,7 @@ def test_keys_of_the_environment_are_part_of_the_place(url: str, monkeypatch: py
             assert (without.context.codec.has_keys, with_keys.context.codec.has_keys) == (False, True)
 
 
+@pytest.mark.nightly
 def test_processes_of_spark_connect_once_and_disconnect_when_idle(spark: "SparkSession", pg_app: Stanchion) -> None:
     def connections(of: str) -> int:
         with pg_app.transaction() as connection:

@@ -84,6 +84,7 @@ class TestRead:
             assert frame.columns == list(COLUMNS[of])
             assert frame.collect() == []
 
+    @pytest.mark.nightly
     def test_filters_give_what_spark_alone_would(self, spark: "SparkSession", sql_app: Stanchion) -> None:
         fill(sql_app)
         conditions = [

@@ -47,6 +47,7 @@ def figures(spark: "SparkSession", known: tuple[Stanchion, Path, list[JobRow]]) 
     return made.figures
 
 
+@pytest.mark.nightly
 def test_it_is_what_python_counts(figures: dict[str, Any], known: tuple[Stanchion, Path, list[JobRow]]) -> None:
     every = Stanchion("memory://")
     every.store.adopt(known[2])

@@ -236,6 +236,7 @@ def test_an_answer_that_is_lost(store: SqlStore, monkeypatch: pytest.MonkeyPatch
     assert not store.publish_prepared(publication, carried)
 
 
+@pytest.mark.nightly
 def test_a_stage_that_a_crash_of_the_server_emptied(own_postgres_server: PostgresServer) -> None:
     with closing(open_store(own_postgres_server.create_database("crashed"))) as store:
         assert isinstance(store, SqlStore)

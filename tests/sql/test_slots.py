@@ -177,7 +177,7 @@ def test_a_line_at_a_full_slot_costs_a_claim_nothing(store: SqlStore, work: Work
     assert work.of(store.recover) < limit
 
 
-@pytest.mark.nightly_except("mariadb")
+@pytest.mark.nightly_except("sqlite")
 def test_a_line_behind_an_order_key_costs_its_next_nothing(store: SqlStore, work: Work) -> None:
     waiters = jobs(PARKED, order_key="k")
     push_all(store, waiters)
@@ -210,8 +210,7 @@ def test_a_large_group_costs_each_of_its_members_the_same(store: SqlStore, work:
     assert [node.state for node in store.flow_nodes(root)] == [NodeState.DONE, NodeState.DONE]
 
 
-@pytest.mark.slow
-@pytest.mark.nightly_except("postgresql")
+@pytest.mark.nightly
 def test_those_of_a_flow_are_found_without_a_walk(store: SqlStore, work: Work) -> None:
     push_all(store, jobs(PARKED))
     root = new_id()

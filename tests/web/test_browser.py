@@ -89,6 +89,7 @@ def test_each_page_is_accessible(chromium: Browser, served: Served, place: int, 
         assert [(one["id"], one["nodes"][0]["html"]) for one in found.response["violations"]] == [], path
 
 
+@pytest.mark.nightly
 def test_nothing_of_a_job_runs_even_without_the_policy(chromium: Browser, served: Served) -> None:
     with opened(chromium, bypass_csp=True) as (page, said):
         for path in pages_of(served.app):
@@ -183,6 +184,7 @@ def test_who_reads_sees_no_act(chromium: Browser, served_guarded: Served) -> Non
         assert said == []
 
 
+@pytest.mark.nightly
 def test_a_form_of_another_site_changes_nothing(chromium: Browser, served: Served) -> None:
     served.app.queue("victim").push({})
     with opened(chromium) as (page, _):

@@ -113,7 +113,7 @@ def test_a_process_that_dies_is_replaced(app, start):
     assert app.enqueue("sleep", 0).result(timeout=90) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_process_with_a_stuck_thread_is_replaced(app, start, tmp_path):
     start(threads=2)
     stuck = app.enqueue("stuck")

@@ -175,6 +175,7 @@ def test_a_transaction_may_not_write_to_it(client: MongoClient[Document], signs:
     assert raised.value.code == 263
 
 
+@pytest.mark.nightly
 def test_outlives_a_kill(own_mongo_server: OwnMongoServer) -> None:
     client: MongoClient[Document]
     with MongoClient(own_mongo_server.url()) as client:

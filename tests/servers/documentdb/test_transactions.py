@@ -105,6 +105,7 @@ def test_racing_transactions_lose_no_update(client: Client, jobs: Documents) -> 
     assert jobs.find_one() == {"_id": 1, "n": 20}
 
 
+@pytest.mark.nightly
 def test_the_transaction_of_a_client_that_breaks_off_is_rolled_back(own_mongo_server: OwnMongoServer) -> None:
     client: Client
     other: Client
@@ -123,6 +124,7 @@ def test_the_transaction_of_a_client_that_breaks_off_is_rolled_back(own_mongo_se
         assert jobs.find_one() == {"_id": 1, "n": 1}
 
 
+@pytest.mark.nightly
 def test_a_standalone_server_has_none(own_mongo_server: OwnMongoServer) -> None:
     client: Client
     with MongoClient(own_mongo_server.url(like="standalone")) as client:

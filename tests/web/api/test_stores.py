@@ -28,6 +28,7 @@ class Sender:
         return answer
 
 
+@pytest.mark.nightly_except("sqlite")
 @pytest.mark.parametrize("kind", KINDS)
 def test_odd_text_is_no_fault(kind: str, request: pytest.FixtureRequest, tmp_path: Any) -> None:
     with store_of(kind, request, tmp_path) as store:
