@@ -131,6 +131,18 @@ def test_what_a_stream_reads_needs_no_worker() -> None:
     assert [one.rule for one in alerts(seen(late))] == ["no-worker"]
 
 
+def test_what_helps_a_stream_that_falls_behind() -> None:
+    late = queue("etl.in", head(0, 5400), ready=7)
+    see, faster = ("See the stream that reads it", "stanchion streams"), "Give its query more cores"
+    (alert,) = alerts(seen(late, streams=(stream(),)))
+    assert (alert.rule, alert.actions[1]) == ("age", see)
+    assert alert.actions[-1].text.startswith(faster)
+    (alert,) = alerts(seen(late, streams=(stream(live=False),)))
+    assert (alert.rule, alert.actions[0].text) == ("stream", "Start the query that reads it again")
+    assert see in alert.actions
+    assert not any(one.text.startswith((faster, "Add workers")) for one in alert.actions)
+
+
 def test_a_silent_driver_is_evidence_of_its_queue() -> None:
     late = queue("etl.in", head(0, 5400), ready=7)
     (alert,) = alerts(seen(late, streams=(stream(live=False, last_beat=ago(90)),)), no_worker=1e9)

@@ -187,6 +187,11 @@ class Snapshot:
         """The dead-letter queues: nobody works on them."""
         return frozenset(one.settings.dead_letter for one in self.queues if one.settings.dead_letter is not None)
 
+    @property
+    def streamed(self) -> frozenset[str]:
+        """The queues that streams read: they take drivers and no workers."""
+        return frozenset(one.queue for one in self.streams)
+
     def due(self, queue: QueueSample) -> Iterator[tuple[Band, Head]]:
         """Yield the claimable jobs among the heads of a queue, each with its band."""
         for head in queue.stats.heads:

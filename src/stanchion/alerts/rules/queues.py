@@ -26,8 +26,7 @@ def no_worker(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
 
     What a stream reads takes a driver and no worker: the rule of streams looks after it.
     """
-    streamed = {one.queue for one in seen.streams}
-    for queue in (one for one in _worked(seen) if one.settings.name not in streamed):
+    for queue in (one for one in _worked(seen) if one.settings.name not in seen.streamed):
         due = [(band, head) for band, head in seen.due(queue) if not _is_served(seen, queue, head)]
         if not due:
             continue
@@ -75,10 +74,20 @@ def age(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
                     evidence=(f"{number(queue.stats.states.ready, 'job')} can run, {_running(queue)}.",),
                     actions=(
                         Action("See the jobs that wait", command("jobs --state ready --queue", name)),
-                        Action("Add workers", command("worker MODULE:APP --queues", name)),
+                        *_faster(seen, name),
                     ),
                 ),
             )
+
+
+def _faster(seen: Snapshot, queue: str) -> Iterator[Action]:
+    """Yield what helps a queue that falls behind: workers, or what its stream needs."""
+    if queue not in seen.streamed:
+        yield Action("Add workers", command("worker MODULE:APP --queues", queue))
+        return
+    yield Action("See the stream that reads it", "stanchion streams")
+    if any(one.live for one in seen.streams if one.queue == queue):
+        yield Action("Give its query more cores, and higher options partitions and maxRecordsPerBatch")
 
 
 def paused(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:

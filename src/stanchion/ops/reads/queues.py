@@ -124,7 +124,7 @@ def figures_seen(seen: Snapshot, settings: QueueSettings, now: int) -> QueueFigu
         return None
     due = min((head.run_at for head in sample.stats.heads), default=None)
     live, times = live_workers(seen.workers, now), by_queue(seen.workers, now)
-    stats, streamed = sample.stats._replace(next_due=due), {one.queue for one in seen.streams}
+    stats, streamed = sample.stats._replace(next_due=due), seen.streamed
     return _figures(settings, stats, live, times, now, seen.letter_queues, streamed)
 
 
