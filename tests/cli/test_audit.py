@@ -199,20 +199,29 @@ def refuse(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     monkeypatch.setattr(AuditLog, "add", refused)
 
 
+def acts_only_with_the_log(act: Callable[[], int], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a command fail without the log, which changes nothing, then act with it."""
+    before = content(folder)
+    with monkeypatch.context() as patch:
+        refuse(patch, StoreUnavailable("the store is gone"))
+        assert act() == 1
+    assert content(folder) == before
+    assert act() == 0
+
+
+def set_up(url: str) -> None:
+    with closing(Stanchion(url)) as app:
+        app.setup()
+
+
 @pytest.mark.parametrize("name", ACTS)
 def test_an_act_is_written_before_it_is_done(
     call: Call, name: str, url: str, words: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     args, said = ACTS[name]
     if name == "copy":
-        with closing(Stanchion(f"sqlite:///{tmp_path}/other.db?synchronous=off")) as other:
-            other.setup()
-    with monkeypatch.context() as patch:
-        refuse(patch, StoreUnavailable("the store is gone"))
-        before = content(tmp_path)
-        assert call(name, args) == 1
-        assert content(tmp_path) == before
-    assert call(name, args) == 0
+        set_up(f"sqlite:///{tmp_path}/other.db?synchronous=off")
+    acts_only_with_the_log(lambda: call(name, args), tmp_path, monkeypatch)
     assert entries(url) == [
         (act, subject.format(**words), number, note.format(**words)) for act, subject, number, note in said
     ]
@@ -236,10 +245,20 @@ def test_a_dry_run_is_none(call: Call, tmp_path: Path) -> None:
     assert content(tmp_path) == before
 
 
+REFUSED = {
+    "alerts set": ["no_worker=-1"],
+    "archive": ["{here}/new", "-q", "mail", "-q", "nosuch"],
+    "copy": ["{url}", "sqlite:///{here}/other.db", "-q", "nosuch"],
+    "push": ["mail", "{{"],
+    "semaphores resize": ["nosuch", "2"],
+    "topics catch-up": ["orders", "nosuch"],
+}
+
+
 def test_what_is_refused_is_none(call: Call, tmp_path: Path) -> None:
+    set_up(f"sqlite:///{tmp_path}/other.db?synchronous=off")
     before = content(tmp_path)
-    for name, args in (("semaphores resize", ["nosuch", "2"]), ("topics catch-up", ["orders", "nosuch"]),
-                       ("alerts set", ["no_worker=-1"]), ("push", ["mail", "{{"])):  # fmt: skip
+    for name, args in REFUSED.items():
         assert call(name, args) == 2
     assert content(tmp_path) == before
 
@@ -298,12 +317,7 @@ def test_moves_of_partitions_are_written(
     given = [*args, "--url", shards.url]
     if name in ("shards abandon", "shards resume"):
         Plans(shards.store).put(["orders#1"], "two")
-    with monkeypatch.context() as patch:
-        refuse(patch, StoreUnavailable("the store is gone"))
-        before = content(tmp_path)
-        assert call(name, given) == 1
-        assert content(tmp_path) == before
-    assert call(name, given) == 0
+    acts_only_with_the_log(lambda: call(name, given), tmp_path, monkeypatch)
     assert entries(shards.url) == said
     shards.close()
 

@@ -39,7 +39,7 @@ def test_the_store_tells_who_lives_and_owns_what(app: Stanchion) -> None:
     managers(app)
     site = site_of(app)
     text = Browser(site).get("/managers").text
-    assert "<h1>The manager is alive</h1>" in text
+    assert "<h1>1 manager is alive, 1 is gone</h1>" in text
     assert "manager-1:7117 &lt;b&gt;" in text
     assert "What each does is known where this page asks them" in text
     site.close()
@@ -67,10 +67,10 @@ def test_what_they_say_is_shown(app: Stanchion, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("said", "state", "title"),
     [
-        (status(), "alive", "The manager is alive"),
+        (status(), "alive", "1 manager is alive, 1 is gone"),
         (ManagerStatus("manager-1:7117 <b>"), "silent", "manager-1:7117 <b> does not answer"),
         (status(store_answers=False), "store silent", "manager-1:7117 <b> has lost its store"),
-        (status(draining=True), "ending", "The manager is alive"),
+        (status(draining=True), "ending", "1 manager is alive, 1 is gone"),
         (
             status(queues=(QueueFigures("mail", 1, 80, 7.0, 0, 0, 0, 0, 0, 0, 0),)),
             "late",
@@ -85,6 +85,21 @@ def test_those_in_trouble_come_first(app: Stanchion, said: ManagerStatus, state:
     assert next(one.state for one in found if one.address == said.address) == state
     assert headline(found) == title
     assert found[0].troubled == (state in ("silent", "store silent", "late"))
+
+
+def test_the_sentence_counts_those_that_are_gone(app: Stanchion) -> None:
+    managers(app)
+    alive, gone = sorted(figures(app), key=lambda one: one.state)
+    said = {
+        "No manager": [],
+        "The manager is alive": [alive],
+        "The manager is gone": [gone],
+        "All 2 managers are alive": [alive, alive],
+        "All 2 managers are gone": [gone, gone],
+        "2 managers are alive, 1 is gone": [gone, alive, alive],
+        "1 manager is alive, 2 are gone": [gone, gone, alive],
+    }
+    assert {headline(found): found for found in said.values()} == said
 
 
 def test_one_that_has_no_session_is_listed_too(app: Stanchion) -> None:

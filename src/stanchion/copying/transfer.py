@@ -35,7 +35,7 @@ from stanchion.stores.hand_over import fitting, hand_over, portions
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.records.queues import STORED_SETTINGS, Sizes
+from stanchion.stores.records.queues import STORED_SETTINGS, QueueSettings, Sizes
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.jobs import detached
 
@@ -78,6 +78,15 @@ class Watcher:
 
     def waiting(self, running: int, seconds: float) -> None:
         """`running` jobs run in the source; the copy waits for them, up to `seconds`."""
+
+
+def settings_of(source: Store, queues: Sequence[str]) -> dict[str, QueueSettings]:
+    """Return the settings of queues of the source. Raises InvalidInput for one that it does not have."""
+    known = {settings.name: settings for settings in source.queues()}
+    for queue in queues:
+        if queue not in known:
+            raise InvalidInput(f"the source has no queue {queue!r}; it has {', '.join(known) or 'none'}")
+    return {queue: known[queue] for queue in queues}
 
 
 class Transfer:
@@ -128,12 +137,9 @@ class Transfer:
         return self._copied
 
     def _pause(self) -> None:
-        known = {settings.name: asdict(settings) for settings in self._source.queues()}
+        known = settings_of(self._source, [copied.queue for copied in self._copied])
         for copied in self._copied:
-            if copied.queue not in known:
-                raise InvalidInput(f"the source has no queue {copied.queue!r}; it has {', '.join(known) or 'none'}")
-        for copied in self._copied:
-            given = known[copied.queue]
+            given = asdict(known[copied.queue])
             settings = {name: given[name] for name in STORED_SETTINGS if name != "name"}
             settings["declared"] = {name: value for name, value in given["declared"].items() if name != PARTITIONED}
             if given["partitions"] > 1:

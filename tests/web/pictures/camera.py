@@ -6,6 +6,7 @@ Only the fonts Liberation are there, without hinting, and no script runs, as it 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -33,6 +34,9 @@ from tests.web.pictures.shop import night
 from tests.web.pictures.still import standing_still
 
 REFERENCES: Final = Path(__file__).parent / "references"
+REFUSED: Final = Path(__file__).parents[3] / "build" / "pictures"
+"""Where the test puts the pictures that are not like their references; git ignores it."""
+
 MADE_BY: Final = REFERENCES / "made-by.json"
 
 FONTS: Final = (Path("/usr/share/fonts/truetype/liberation"), Path("/usr/share/fonts/truetype/liberation2"))
@@ -138,6 +142,13 @@ def made_by() -> str:
 def sign(version: str) -> None:
     """Write down which browser made the references."""
     MADE_BY.write_text(json.dumps({"chromium": version}) + "\n")
+
+
+def refusals() -> Path:
+    """Return the folder for pictures that are refused, without those of an earlier run."""
+    shutil.rmtree(REFUSED, ignore_errors=True)
+    REFUSED.mkdir(parents=True)
+    return REFUSED
 
 
 def names() -> set[str]:

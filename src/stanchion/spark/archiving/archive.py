@@ -54,19 +54,16 @@ def archive(
     `queues`: only jobs of these. `keep`: do not delete them from the store. `compact`: merge small files at the end.
     `engine`: "spark" or "local"; by default this process does it, and Spark from a million jobs on. `watch` is called
     with the number of jobs archived so far. Run it again after any error. Raises MissingExtra without the extra
-    `spark`, ArchiveBusy if another run was faster, InvalidInput if the folder contains something else.
+    `spark`, ArchiveBusy if another run was faster, InvalidInput as `wanted` does.
     """
     began = time.monotonic()
     place = Path(folder).absolute()
     done = Archive(str(place))
-    try:
-        from stanchion.spark.archiving.run import Run
-        from stanchion.spark.archiving.table import open_archive
-    except ModuleNotFoundError:
-        raise MissingExtra("spark", "the archive") from None
+    query = wanted(app, place, queues, seconds_of(older_than, "older_than"))
+    from stanchion.spark.archiving.run import Run
+    from stanchion.spark.archiving.table import open_archive
 
-    open_archive(place)  # refuses a folder with something else before anything is read
-    run = Run(app, place, wanted(app, queues, seconds_of(older_than, "older_than")), keep, done, watch)
+    run = Run(app, place, query, keep, done, watch)
     if engine == "spark" or run.here(MANY if engine is None and _spark_could(app) else None):
         run.in_spark(spark)
     if compact and (table := open_archive(place)) is not None:
@@ -75,8 +72,16 @@ def archive(
     return done
 
 
-def wanted(app: Stanchion, queues: Sequence[str], older_than: float) -> Query:
-    """Return the query for the history to archive, by the store's clock."""
+def wanted(app: Stanchion, folder: Path, queues: Sequence[str], older_than: float) -> Query:
+    """Return the query for the history to archive, by the store's clock.
+
+    Raises InvalidInput for a queue that is not known, and if the folder contains something else.
+    """
+    try:
+        from stanchion.spark.archiving.table import open_archive
+    except ModuleNotFoundError:
+        raise MissingExtra("spark", "the archive") from None
+    open_archive(folder)
     conditions = [Condition("finished_at", "<=", app.store.now() - int(older_than * SECOND))]
     if queues:
         names = tuple(checked_name(name, "a queue") for name in queues)

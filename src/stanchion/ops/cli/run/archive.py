@@ -43,7 +43,9 @@ def archive(
         raise InvalidInput(f"--engine must be spark or local, not {engine!r}")
     seconds, subject = duration(older_than, "--older-than"), ", ".join(queue or ()) or "all queues"
     from stanchion.spark import archive as run
+    from stanchion.spark.archiving.archive import wanted
 
+    wanted(session.app, folder.absolute(), queue or (), seconds)  # what is refused is not in the audit log
     out = session.out
     session.audit("archive", subject, note=f"older than {older_than} to {folder}{', kept here too' if keep else ''}")
     with out.progress() as progress:

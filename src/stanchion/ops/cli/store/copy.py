@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from stanchion.app import Stanchion
-from stanchion.copying.transfer import SETTLE, Copied, Transfer, Watcher
+from stanchion.copying.transfer import SETTLE, Copied, Transfer, Watcher, settings_of
 from stanchion.core.checks import checked_name
 from stanchion.core.durations import duration
 from stanchion.errors import InvalidInput, SchemaMismatch
@@ -74,6 +74,7 @@ def copy(
     out = session.out
     copied: list[Copied] = []
     with _opened(source, "the source", exists=True) as src, _opened(destination, "the destination") as dst:
+        settings_of(src, names)  # what is refused is not in the audit log
         # In rounds: a job that dies in the source meanwhile may make one more queue there, for dead letters.
         while found := [name for name in names or _names(src) if name not in {one.queue for one in copied}]:
             session.audit("copy", ", ".join(found), note=f"to {shown_url(destination)}", store=src)

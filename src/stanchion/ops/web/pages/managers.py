@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from stanchion.ops.reads.managers import ManagerFigures, manager_figures
 from stanchion.ops.web.visit import Visit
-from stanchion.ops.words import duration, listed
+from stanchion.ops.words import duration, listed, plural
 
 SHOWN: Final = 100
 QUEUES_SHOWN: Final = 50
@@ -34,8 +34,7 @@ def every(visit: Visit) -> Response:
 
 def headline(found: list[ManagerFigures]) -> str:
     """Return what is to be known of all managers, as a sentence."""
-    alive = [one for one in found if one.state != "gone"]
-    if not alive:
+    if not found:
         return "No manager"
     said = (
         ("silent", "does not answer", "do not answer"),
@@ -48,4 +47,13 @@ def headline(found: list[ManagerFigures]) -> str:
     late = next((one for one in found if one.state == "late"), None)
     if late is not None:
         return f"{late.address} is {duration(late.lag)} behind"
-    return "The manager is alive" if len(alive) == 1 else f"All {len(alive)} managers are alive"
+    gone = sum(one.state == "gone" for one in found)
+    alive = len(found) - gone
+    if gone and alive:
+        return f"{plural(alive, 'manager')} {_are(alive)} alive, {gone} {_are(gone)} gone"
+    said = "gone" if gone else "alive"
+    return f"The manager is {said}" if len(found) == 1 else f"All {len(found)} managers are {said}"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
