@@ -2,7 +2,7 @@ import json
 import threading
 
 from stanchion import Stanchion
-from stanchion.queues.pauses import pauses_of
+from stanchion.context.pauses import pauses_of
 from tests.alerts.test_webhook import Receiver
 from tests.cli.conftest import Run
 

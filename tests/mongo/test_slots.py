@@ -132,7 +132,8 @@ def adopt(world: World) -> Act:
     (job,) = limited(world, 1)
     (row,) = world.store.fetch([job]).values()
     world.store.delete([row.ref])
-    return lambda store: store.adopt([detached(row)])
+    there = detached(row, world.store.now())
+    return lambda store: store.adopt([there])
 
 
 def drop_queue(world: World) -> Act:

@@ -280,7 +280,7 @@ def test_what_was_deleted_early_can_be_adopted(world: World) -> None:
     first, second = store.fetch(list(ran)).values()
     assert store.delete([first.ref, second.ref]) == [True, True]
     store.push([NewJob(new_id(), world.other, "{}", key="k")])
-    again = [detached(first)._replace(state=QUEUED, finished_at=None, result=None), second]
+    again = [detached(first, 0)._replace(state=QUEUED, finished_at=None, result=None), second]
     taken = again[0]._replace(key="k")
     assert store.adopt([taken, second]) == [False, True]
     assert store.adopt(again) == [True, True]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stanchion.alerts.on_it import OnIt
+from stanchion.context.pauses import Pause
 from stanchion.core.service_levels import Band, band_of
-from stanchion.queues.pauses import Pause
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.managers import ManagerStatus
 from stanchion.stores.records.queues import Counts, Head, QueueSettings, QueueStats, SemaphoreRow

@@ -14,8 +14,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
+from stanchion.context.pauses import CODE, by_settings
 from stanchion.context.settings import (
     CONCERN_ORDER,
     SETTINGS,
@@ -27,6 +29,7 @@ from stanchion.context.settings import (
     ordered_changes,
     tenant_lanes,
 )
+from stanchion.errors import NotPermitted
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import QueueSettings
@@ -98,6 +101,8 @@ class DeclaredQueues:
                 if more := agreement(settings, current, store.now):
                     current = store.configure(queue, more, tx)
                 stored[queue], changed = current, True
+            if tx is None:
+                _note_pause(store, settings, current)
             if not new or tx is None:  # a transaction may be rolled back: the next use checks again
                 self._missing.discard(queue)
         return changed
@@ -119,9 +124,19 @@ class DeclaredQueues:
             lost = {name: value for name, value in settings.items() if name not in current.declared}
             changes = difference(lost, current, store.now) if lost else agreement(settings, current, store.now)
             if changes:
-                store.configure(queue, changes)
+                _note_pause(store, settings, store.configure(queue, changes))
                 changed = True
         return changed
+
+
+def _note_pause(store: Store, declared: Mapping[str, Any], current: QueueSettings) -> None:
+    """Keep since when a queue is paused, or that it is not any more, if the code declares that.
+
+    One read for each process and queue. Not within a transaction, whose writes it would wait for: another use sees it.
+    """
+    if "paused" in declared:
+        with suppress(NotPermitted):  # a manager lets only admins pause
+            by_settings(store, current.name, paused=current.paused, who=CODE)
 
 
 def difference(settings: Mapping[str, Any], current: QueueSettings, now: Callable[[], int]) -> dict[str, Any]:

@@ -185,11 +185,11 @@ class Transfer:
         query: Query | None = replace(such.also(Condition("queue", "=", copied.queue)), limit=_FIRST_PAGE)
         while query is not None:
             page = self._source.select(query)
-            rows, after = page.rows, page.next
+            rows, after, now = page.rows, page.next, self._source.now()
             movable = [row for row in rows if row.flow_root is None or row.finished_at is not None]
             of_flows += len(rows) - len(movable)
             # A database without booleans has 0 here; jobs that are not running are not asked to stop.
-            for portion in portions([detached(row._replace(cancel_requested=False)) for row in movable]):
+            for portion in portions([detached(row._replace(cancel_requested=False), now) for row in movable]):
                 count = self._hand_over(portion, refused)
                 self._watcher.moved(copied.queue, count)
                 moved += count

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Unpack, overload
 
+from stanchion.context import pauses
 from stanchion.context.context import Context
 from stanchion.context.declared import as_declared, resettable
 from stanchion.context.settings import checked_settings, settings_of, store_settings
@@ -33,7 +34,6 @@ from stanchion.jobs.job import FreshJob, Job, JobState
 from stanchion.jobs.options import Push, PushOptions, checked
 from stanchion.jobs.reservation import Reservation
 from stanchion.jobs.search import PageOptions
-from stanchion.queues import pauses
 from stanchion.queues.batch import Batch
 from stanchion.queues.consumer import Consumer
 from stanchion.queues.purging import purge
@@ -280,10 +280,8 @@ class Queue:
             checked_partitioned(self.name)
             self.context.use_partitions()
         stored = store_settings(self.context.fresh_store, self.name, checked_settings(settings))
-        if settings.get("paused") is False:
-            pauses.forget(self.context.fresh_store, self.name)
-        elif settings.get("paused"):
-            pauses.paused_by_settings(self.context.fresh_store, self.name)
+        if "paused" in settings:
+            pauses.by_settings(self.context.fresh_store, self.name, paused=stored.paused)
         self.context.settings.forget()
         return stored
 
@@ -297,6 +295,8 @@ class Queue:
         current = self.settings
         changes = as_declared(current, names or resettable(current), self.context.fresh_store.now)
         stored = store_settings(self.context.fresh_store, self.name, changes)
+        if "paused" in changes:
+            pauses.by_settings(self.context.fresh_store, self.name, paused=stored.paused, who=pauses.CODE)
         self.context.settings.forget()
         return stored
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import zip_longest
 
 from stanchion.context.context import Context
+from stanchion.context.pauses import past_pauses_of
 from stanchion.core.times import moment
 from stanchion.jobs.job import Job, PastWait
-from stanchion.queues.pauses import past_pauses_of
 from stanchion.stores.protocol import pages
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Condition, Query

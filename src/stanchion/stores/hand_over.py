@@ -66,8 +66,8 @@ def queued_portions(
     """
     query: Query | None = QUEUED.also(Condition("queue", "=", queue))
     while query is not None:
-        page = store.select(query)
-        yield from portions([arriving(row) for row in page.rows if keep(row)])
+        page, now = store.select(query), store.now()
+        yield from portions([arriving(row, now) for row in page.rows if keep(row)])
         query = None if page.next is None else query.following(page.next, fitting(page.rows, QUEUED.limit))
 
 

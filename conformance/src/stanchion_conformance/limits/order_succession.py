@@ -175,7 +175,7 @@ class TestInASecondLife:
         ids = push(store, *(keyed(priority=n) for n in range(3)))
         (row,) = claim(store, 3)
         back(store, row, 0.0)
-        rows = [detached(row_of(store, job)) for job in ids]
+        rows = [detached(row_of(store, job), store.now()) for job in ids]
         assert all(store.delete([JobRef(one) for one in ids]))
         there = new_store()
         assert there.adopt(rows[::-1]) == [True] * 3

@@ -203,7 +203,7 @@ class TestWaysIntoAnOrderedQueue:
         store.push([adopted := new_job()])
         row = row_of(store, adopted.id)
         store.delete([row.ref])
-        store.adopt([detached(row)])
+        store.adopt([detached(row, store.now())])
         app.queue(QUEUE).push("last")
         assert claim(store, 10) == []
         app.reservation(head.id, head.token or "").rollback(delay=600)

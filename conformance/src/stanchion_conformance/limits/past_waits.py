@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from stanchion import Queue, Stanchion, chain
+from stanchion.context.pauses import PAUSES_MAX, past_pauses_of
+from stanchion.copying.transfer import Transfer
 from stanchion.core.ids import new_id
-from stanchion.queues.pauses import PAUSES_MAX, past_pauses_of
 from stanchion.queues.waiting import past_waits
+from stanchion.stores.hand_over import hand_over, queued_portions
+from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.outcomes import Bury, Move, Rollback
@@ -295,6 +298,27 @@ class TestWaitsGoWithTheJob:
         assert other_store.adopt(there) == [True, True]
         assert [row_of(store, one).past_waits for one in (copied, ended)] == [row.past_waits] * 2
 
+    def test_to_another_store_while_it_waits(self, store: Store, clock: StoreClock) -> None:
+        _, second = parked(store, SMTP)
+        clock.advance(MINUTES)
+        there = copied(store, clock.governs(MemoryStore()))
+        assert one_wait(there, second) == ("semaphore", "", SMTP)
+
+    def test_to_another_store_while_its_rate_defers_it(self, store: Store) -> None:
+        rate = Rate("welcome/acme", 0.01)
+        _, second = push(store, limited(rate=rate), limited(rate=rate))
+        claim(store, 2)
+        before = row_of(store, second)
+        after = row_of(copied(store, MemoryStore()), second)
+        assert (after.past_waits, after.run_at) == (before.past_waits, before.run_at)
+
+    def test_to_the_shard_of_its_partition(self, store: Store, clock: StoreClock) -> None:
+        _, second = parked(store, order_key="k")
+        clock.advance(MINUTES)
+        there = clock.governs(MemoryStore())
+        assert sum(hand_over(store, there, rows).moved for rows in queued_portions(store, QUEUE)) == 1
+        assert one_wait(there, second) == ("order", QUEUE, "k")
+
     def test_not_to_a_copy(self, q: Queue, store: Store) -> None:
         holder, second = parked(store, SMTP)
         commit(store, holder)
@@ -310,6 +334,13 @@ class TestWaitsGoWithTheJob:
         ((kind, name, since, until),) = job.past_waits
         assert (kind, name, job.has_older_waits) == ("order_key", "k", False)
         assert job.enqueued_at <= since <= until
+
+
+def copied(store: Store, there: Store) -> Store:
+    """Copy the queue to another store, which is returned; its running job stays."""
+    (done,) = Transfer(store, there, [QUEUE], settle=0, wait=0).run()
+    assert (done.live, done.running) == (1, 1)
+    return there
 
 
 def push_other(store: Store) -> str:

@@ -224,7 +224,7 @@ class TestTheLine:
         assert slot_of(store, SMTP)[1] == waiters
 
     def test_are_moved_to_another_store_as_queued(self, store: Store, waiters: list[str], new_store: NewStore) -> None:
-        rows = [detached(row_of(store, job)) for job in waiters]
+        rows = [detached(row_of(store, job), store.now()) for job in waiters]
         assert {(row.state, row.slots_held, row.waits_for) for row in rows} == {(QUEUED, 0, None)}
         assert {(row.order_hold, row.slots_hold) for row in rows} == {(None, None)}
         assert store.delete([JobRef(one) for one in waiters]) == [True] * 3
@@ -287,7 +287,7 @@ class TestSlotsTakenAgain:
         store.set_semaphore(SMTP, 1)
         push(store, limited(SMTP), limited(SMTP))
         rows = [row_of(store, job)._replace(id=new_id()) for job in took(store, 2)]
-        adopted = [detached(row._replace(state=QUEUED, lease_until=None)) for row in rows]
+        adopted = [detached(row._replace(state=QUEUED, lease_until=None), store.now()) for row in rows]
         assert new_store().adopt(adopted) == [True]
         assert took(store) == []
         assert usage(store) == (1, 2)

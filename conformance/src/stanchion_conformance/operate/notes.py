@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from stanchion import Queue
+from stanchion import Queue, Stanchion
 from stanchion.alerts.on_it import LASTS, be_on_it, who_is_on_it
+from stanchion.context.pauses import CODE, past_pauses_of, pauses_of
 from stanchion.errors import InvalidInput
-from stanchion.queues.pauses import pauses_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 from stanchion_conformance.harness import QUEUE, StoreClock
@@ -29,6 +29,32 @@ class TestNotes:
         q.configure(paused=False)
         assert pauses_of(store, [QUEUE]) == {}
 
+    def test_what_the_code_declares_has_a_time_too(self, store: Store, clock: StoreClock) -> None:
+        before = store.now()
+        declared(store, paused=True)
+        (pause,) = pauses_of(store, [QUEUE]).values()
+        assert (pause.who, pause.note) == (CODE, "")
+        assert before <= pause.at <= store.now()
+        clock.advance(60)
+        declared(store, paused=True)
+        assert pauses_of(store, [QUEUE]) == {QUEUE: pause}
+        declared(store, paused=False)
+        (past,) = past_pauses_of(store, [QUEUE])[QUEUE]
+        assert (past.who, past.since) == (CODE, pause.at)
+        assert 60 <= (past.until - past.since) / SECOND < 120
+        assert pauses_of(store, [QUEUE]) == {}
+
+    def test_what_a_person_does_comes_before_the_code(self, store: Store) -> None:
+        queue = declared(store, paused=True)
+        queue.pause("the provider is down", "ana")
+        declared(store, paused=True)
+        assert pauses_of(store, [QUEUE])[QUEUE].who == "ana"
+        queue.resume()
+        declared(store, paused=True)
+        assert pauses_of(store, [QUEUE]) == {}
+        queue.reset()
+        assert pauses_of(store, [QUEUE])[QUEUE].who == CODE
+
     def test_a_long_one_is_refused_and_pauses_nothing(self, q: Queue) -> None:
         with pytest.raises(InvalidInput):
             q.pause("x" * 301)
@@ -47,3 +73,11 @@ class TestNotes:
         be_on_it(store, "queue:other", "eva", store.now())
         assert [value.name for value in store.values("on-it")] == ["queue:other"]
         assert who_is_on_it(store, store.now())["queue:other"].who == "eva"
+
+
+def declared(store: Store, *, paused: bool) -> Queue:
+    """Let a process start that declares the queue."""
+    app = Stanchion(store=store)
+    queue = app.queue(QUEUE, paused=paused)
+    queue.push({})
+    return queue

@@ -9,10 +9,10 @@ from stanchion.alerts.rules.found import Found, of_queue
 from stanchion.alerts.snapshot import QueueSample, Snapshot
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.words import command, number, spoken
+from stanchion.context.pauses import Pause
 from stanchion.core.partition_names import logical_name
 from stanchion.core.service_levels import BANDS, Band
 from stanchion.core.times import moment
-from stanchion.queues.pauses import Pause
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import Head
 from stanchion.stores.rules.liveness import alive

@@ -155,18 +155,22 @@ def stored_state_of(row: JobRow, now: int) -> JobState:
     return JobState(row.state)
 
 
-def detached(row: JobRow) -> JobRow:
-    """Return a job as another store receives it: holding nothing and waiting for nothing; no live job of a flow."""
-    detached_row = row._replace(rank=row.priority, **_HOLDS_NOTHING)
+def detached(row: JobRow, now: int) -> JobRow:
+    """Return a job as another store receives it: holding nothing and waiting for nothing; no live job of a flow.
+
+    What it waits for here is over `now`, by the clock of its store. The wait for a rate lasts until it is due.
+    """
+    known = row if row.waits_for is None else wait_over(row, now)
+    detached_row = known._replace(rank=row.priority, **_HOLDS_NOTHING)
     return detached_row if row.finished_at is not None else detached_row._replace(state=QUEUED)
 
 
-def arriving(row: JobRow) -> JobRow:
+def arriving(row: JobRow, now: int) -> JobRow:
     """Return a job as the shard receives it to which its partition moves: a retry that holds its order key is due.
 
     The job has begun before the others of its key, which do not wait for it there. It comes before them by its time.
     """
-    there = detached(row._replace(cancel_requested=False))
+    there = detached(row._replace(cancel_requested=False), now)
     if row.finished_at is None and held_between(row):
         return there._replace(run_at=min(row.run_at, row.enqueued_at))
     return there

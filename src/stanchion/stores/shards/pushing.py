@@ -137,7 +137,9 @@ class ShardPushes:
     def _handed(self, jobs: Mapping[int, NewJob], here: Shard, there: Shard) -> dict[int, Pushed]:
         """Move jobs that are still queued in a shard; return other answers for those whose key is taken now."""
         found = here.ask(here.store.fetch, [job.id for job in jobs.values()])
-        rows = [arriving(row) for row in found.values() if row.finished_at is None and row.state != JobState.RUNNING]
+        now = here.ask(here.store.now)
+        queued = (row for row in found.values() if row.finished_at is None and row.state != JobState.RUNNING)
+        rows = [arriving(row, now) for row in queued]
         refused = set(hand_over(here.named, there.named, rows).refused)
         again = {place: job for place, job in jobs.items() if job.id in refused}
         if not again:

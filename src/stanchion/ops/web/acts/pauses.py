@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from stanchion.context import pauses
+from stanchion.context.pauses import Pause
 from stanchion.ops.web.visit import Visit
-from stanchion.queues import pauses
-from stanchion.queues.pauses import Pause
 from stanchion.stores.records.queues import QueueSettings
 
 
@@ -17,5 +17,5 @@ def set_paused(visit: Visit, queue: str, *, paused: bool, note: str) -> QueueSet
 
 
 def pause_of(visit: Visit, queue: str) -> Pause | None:
-    """Return who paused a queue; None if its settings did."""
+    """Return who paused a queue; None if that is not known."""
     return pauses.pauses_of(visit.store, [queue]).get(queue)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
+from stanchion.context.pauses import Pause
 from stanchion.core.checks import checked_name
 from stanchion.errors import InvalidInput
 from stanchion.ops.reads.errors import Errors, hidden, read_errors, source_of
@@ -20,7 +21,6 @@ from stanchion.ops.web.show.plots import spark
 from stanchion.ops.web.show.runbook import link_of
 from stanchion.ops.web.visit import Visit
 from stanchion.ops.words import duration, plural
-from stanchion.queues.pauses import Pause
 from stanchion.stores.records.queues import QueueSettings, Sizes
 from stanchion.telemetry.times import Times
 

@@ -18,6 +18,9 @@ KIND_OF_PAST: Final = "pauses"
 
 NOTE_MAX: Final = 300
 
+CODE: Final = "The code"
+"""Who has paused a queue that is paused because the code declares it."""
+
 PAUSES_MAX: Final = 10
 """Past pauses kept of a queue: the newest."""
 
@@ -59,10 +62,12 @@ def pause(store: Store, queue: str, note: str = "", who: str = "") -> QueueSetti
     return stored
 
 
-def paused_by_settings(store: Store, queue: str) -> None:
-    """Note when a queue was paused, by a change of its settings; a pause that is noted stays as it is."""
-    if not store.values(KIND, [queue]):
-        store.compare_and_set(KIND, queue, json.dumps(Pause("", store.now(), "")), 0)
+def by_settings(store: Store, queue: str, *, paused: bool, who: str = "") -> None:
+    """Note that the settings of a queue pause or resume it by now; a pause that is noted stays as it is."""
+    if not paused:
+        forget(store, queue)
+    elif not store.values(KIND, [queue]):
+        store.compare_and_set(KIND, queue, json.dumps(Pause(who, store.now(), "")), 0)
 
 
 def resume(store: Store, queue: str) -> QueueSettings:
@@ -80,7 +85,7 @@ def forget(store: Store, queue: str) -> None:
 
 
 def pauses_of(store: Store, queues: Iterable[str]) -> dict[str, Pause]:
-    """Return who paused these queues; one that is paused because the code declares it is missing."""
+    """Return who paused these queues; one is missing if that is not known."""
     return {value.name: Pause(*json.loads(value.text)) for value in store.values(KIND, queues)}
 
 
