@@ -12,7 +12,7 @@ from stanchion import InvalidInput
 from stanchion.alerts.records import Alert, Rule
 from stanchion.alerts.thresholds import RUNBOOK, Thresholds
 from stanchion.alerts.verdict import RULES, shown
-from stanchion.alerts.words import command, spoken
+from stanchion.alerts.words import command
 from tests.alerts.samples import alerts, head, queue, seen, told, worker
 
 
@@ -89,17 +89,6 @@ class TestThresholds:
     def test_nonsense(self, name: str, value: float) -> None:
         with pytest.raises(InvalidInput):
             Thresholds().changed({name: value})
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        *((0.4, "0.4 s"), (5, "5 s"), (45, "45 s"), (680, "11 min 20 s"), (7200, "2 h"), (10_680, "2 h 58 min")),
-        *((3 * 86_400 + 4 * 3600 + 59, "3 days 4 h"), (86_400 + 59, "1 day"), (10, "10 s")),
-    ],
-)
-def test_durations(seconds: float, text: str) -> None:
-    assert spoken(seconds) == text
 
 
 def test_names_are_quoted() -> None:

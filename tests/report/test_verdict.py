@@ -42,7 +42,7 @@ def died(dead: int, of: int) -> dict[str, Any]:
         (changed(done=39, cancelled=1), "No job died, and none failed."),
         (changed(failures=1), "No job died; 1 attempt failed on the way."),
         (changed(failures=1200), "No job died; 1,200 attempts failed on the way."),
-        (late(0.94), "No job died, but 6.0% of the eventual jobs started later than 1.5 h."),
+        (late(0.94), "No job died, but 6.0% of the eventual jobs started later than 1 h 30 min."),
         (late(0.95), "All 40 jobs were done at the first attempt."),
         (died(3, 3), "3 of 40 jobs died, in billing: invoices."),
         (died(2, 3), "3 of 40 jobs died, 2 of them in billing: invoices."),
@@ -55,7 +55,7 @@ def test_the_sentence(figures: dict[str, Any], sentence: str) -> None:
 
 def test_what_is_on_top() -> None:
     found = facts(samples.year())
-    assert found["Slowest task"].text == "reports: nightly, p95 540 ms"
+    assert found["Slowest task"].text == "reports: nightly, p95 0.5 s"
     assert found["Top error"].level == BAD
     assert found["Top error"].link == "errors"
 
@@ -64,7 +64,7 @@ def test_who_waits() -> None:
     assert "Oldest waiting job" not in facts(changed())
     assert facts({**changed(), "now": {"queue": "mail", "oldest": 59.0}})["Oldest waiting job"].level == ""
     fact = facts({**changed(), "now": {"queue": "mail", "oldest": 61.0}})["Oldest waiting job"]
-    assert (fact.level, fact.text) == (FAIR, "1.02 min in mail, when this page was made")
+    assert (fact.level, fact.text) == (FAIR, "1 min 1 s in mail, when this page was made")
 
 
 def test_against_the_period_before() -> None:

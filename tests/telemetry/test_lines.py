@@ -38,7 +38,7 @@ def test_one_line_for_each_job_with_its_fields(caplog):
     lines = JobLines(Clock())
     end(lines, "j1")
     end(lines, "j2", 90.0, None)
-    assert caplog.messages == ["done greet j1 in 3 ms", "done a payload of mail j2 in 1.5 min"]
+    assert caplog.messages == ["done greet j1 in 3 ms", "done a payload of mail j2 in 1 min 30 s"]
     fields = json.loads(JsonLines().format(caplog.records[0]))
     assert {name: fields[name] for name in ("job", "queue", "task", "outcome", "attempt", "seconds", "level")} == {
         "job": "j1", "queue": "mail", "task": "greet", "outcome": "done", "attempt": 1, "seconds": 0.003,
@@ -61,7 +61,7 @@ def test_sums_under_load_count_each_job_once(caplog):
     clock.now += 6
     end(lines, "last")
     sums = caplog.records[-1]
-    assert sums.getMessage().startswith(f"{1201 - LINES_A_SECOND:,} more jobs in 10.0 s: done greet 981 (3 ms each)")
+    assert sums.getMessage().startswith(f"{1201 - LINES_A_SECOND:,} more jobs in 10 s: done greet 981 (3 ms each)")
     assert "3 more tasks" in sums.getMessage()
     assert sum(sums.jobs.values()) == 1201 - LINES_A_SECOND
     end(lines, "alone")

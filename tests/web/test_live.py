@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stanchion import Stanchion
+from stanchion.core.durations import spelled
 from stanchion.ops.reads.track import HOUR, STEP, Track, between
 from stanchion.ops.web.live import sampler as sampling
 from stanchion.ops.web.live.sampler import Sampler
@@ -17,7 +18,7 @@ from stanchion.ops.web.pages.overview import headline
 from stanchion.ops.web.show.hour import plots_of
 from stanchion.ops.web.show.plots import POINTS, Line, Plot, round_step, thinned, unbroken
 from stanchion.ops.web.site import Site
-from stanchion.ops.words import duration, number
+from stanchion.ops.words import number
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.registry import open_store
 from stanchion.telemetry import rollups
@@ -82,7 +83,7 @@ class TestPlot:
         assert 1 <= highest / step <= 4
 
     def test_ticks_of_durations_are_those_of_a_clock(self) -> None:
-        assert [duration(round_step(one, seconds=True)) for one in (90, 130, 3600)] == ["30 s", "1 min", "20 min"]
+        assert [spelled(round_step(one, seconds=True)) for one in (90, 130, 3600)] == ["30 s", "1 min", "20 min"]
 
     def test_nothing_is_drawn_where_nothing_is_known(self) -> None:
         known = [(minute * rollups.MINUTE, 1.0) for minute in (0, 1, 2, 8, 9, 14)]

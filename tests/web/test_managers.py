@@ -74,7 +74,7 @@ def test_what_they_say_is_shown(app: Stanchion, monkeypatch: pytest.MonkeyPatch)
         (
             status(queues=(QueueFigures("mail", 1, 80, 7.0, 0, 0, 0, 0, 0, 0, 0),)),
             "late",
-            "manager-1:7117 <b> is 7.0 s behind",
+            "manager-1:7117 <b> is 7 s behind",
         ),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 
 from stanchion.alerts.records import Rule
 from stanchion.alerts.thresholds import RUNBOOK
+from stanchion.core.durations import spelled
 from stanchion.ops import words
 from stanchion.ops.web.asgi import STATIC
 from stanchion.ops.web.show import runbook
@@ -22,12 +23,21 @@ NOW = datetime(2026, 11, 26, 3, 12, 40, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        *((None, "–"), (0.0, "0 ms"), (0.042, "42 ms"), (0.4, "0.4 s"), (5.0, "5.0 s"), (9.97, "10 s"), (34, "34 s")),
+        *(
+            (None, "–"),
+            (0.0, "0 ms"),
+            (0.042, "42 ms"),
+            (0.4, "0.4 s"),
+            (5.04, "5.0 s"),
+            (5, "5 s"),
+            (9.97, "10 s"),
+            (34, "34 s"),
+        ),
         *((60, "1 min"), (680, "11 min 20 s"), (10_680, "2 h 58 min"), (7200, "2 h"), (273_600, "3 days 4 h")),
     ],
 )
 def test_durations_have_two_units_at_most(seconds: float | None, text: str) -> None:
-    assert words.duration(seconds) == text
+    assert spelled(seconds) == text
 
 
 def test_numbers() -> None:
@@ -145,4 +155,4 @@ class TestRunbook:
         text = str(age.parts)
         assert "<code>stanchion top</code>" in text
         assert '<a href="#run-time">run-time</a>' in text
-        assert len(age.parts[0][1]) == 3
+        assert len(age.parts[0][1]) == 4

@@ -44,7 +44,7 @@ def test_an_attempt_has_its_worker_its_time_and_its_back_off(app: Stanchion, clo
     clock.advance(5)
     job.rollback(delay=90, error=ValueError("no stock"))
     due, failed, enqueued = told(app, pushed.id)
-    assert (failed.title, failed.took, failed.error) == ("Attempt 1 failed", "5.0 s", "ValueError: no stock")
+    assert (failed.title, failed.took, failed.error) == ("Attempt 1 failed", "5 s", "ValueError: no stock")
     assert failed.text.startswith("On billing:1. Backed off for 1 min 30 s, until ")
     assert (due.title, due.at) == ("Due then", app.get(pushed.id).run_at)  # type: ignore[union-attr]
     assert enqueued.title == "Enqueued in work"

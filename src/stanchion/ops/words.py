@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
+from stanchion.core.durations import spelled
 from stanchion.core.times import moment
 from stanchion.stores.records.jobs import SECOND
 
 SPAN_NAMES: Final = {"1h": "the last hour", "24h": "the last 24 h", "7d": "the last 7 days", "30d": "the last 30 days"}
 
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+_MINUTE = 60
 
 
 def number(value: float) -> str:
@@ -33,33 +34,9 @@ def listed(parts: list[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
-def duration(seconds: float | None) -> str:
-    """Return at most two units: `0.4 s`, `34 s`, `11 min 20 s`, `2 h 58 min`, `3 days 4 h`; a dash for None."""
-    if seconds is None:
-        return "–"
-    if seconds < 0.0995:
-        return f"{max(0.0, seconds) * 1000:.0f} ms"
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < _MINUTE:
-        return f"{whole} s"
-    if whole < _HOUR:
-        return _two(whole, _MINUTE, "min", 1, "s")
-    if whole < 2 * _DAY:
-        return _two(whole, _HOUR, "h", _MINUTE, "min")
-    return _two(whole, _DAY, "days", _HOUR, "h")
-
-
-def _two(seconds: int, large: int, large_name: str, small: int, small_name: str) -> str:
-    first, rest = divmod(seconds, large)
-    second = rest // small
-    return f"{first} {large_name} {second} {small_name}" if second else f"{first} {large_name}"
-
-
 def waited(kind: str, name: str, seconds: float) -> str:
     """Return a wait that is over, as `Waited 4 min for semaphore mail`, or a pause, as `mail was paused for 4 min`."""
-    long = duration(seconds)
+    long = spelled(seconds)
     match kind:
         case "pause":
             return f"{name} was paused for {long}"

@@ -10,10 +10,11 @@ from shlex import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from stanchion.core.durations import spelled
 from stanchion.core.service_levels import BANDS
 from stanchion.reporting.charts import bars, legend, lines, ranges, ranks, sparks, stacked
 from stanchion.reporting.figures import NAMES, Figures
-from stanchion.reporting.scales import length, number, percent, rate
+from stanchion.reporting.scales import number, percent, rate
 from stanchion.reporting.verdict import spoken_error, spoken_task, verdict_of
 
 _STATES = (("done", "done"), ("dead", "dead"), ("cancelled", "cancelled"))
@@ -110,11 +111,11 @@ def _throughput(figures: Figures) -> Section:
     rows, step = figures["throughput"], figures["step"]
     shown = [(name, kind) for name, kind in _STATES if any(row[name] for row in rows)]
     series = [(name, kind, [row[name] for row in rows]) for name, kind in shown]
-    picture = stacked("Jobs finished over time", rows[0]["at"], step, series, f"jobs in {length(step)}")
+    picture = stacked("Jobs finished over time", rows[0]["at"], step, series, f"jobs in {spelled(step)}")
     busiest = max(rows, key=lambda row: row["done"] + row["dead"] + row["cancelled"])
     most = busiest["done"] + busiest["dead"] + busiest["cancelled"]
     when = datetime.fromtimestamp(busiest["at"], UTC)
-    text = f"At most {most:,} in {length(step)}, from {when:%-d %b %Y %H:%M:%S}: {rate(most / step)}."
+    text = f"At most {most:,} in {spelled(step)}, from {when:%-d %b %Y %H:%M:%S}: {rate(most / step)}."
     return Section("throughput", "Throughput", text, (Chart(picture, legend=legend(shown)),))
 
 
@@ -126,7 +127,7 @@ def _pickup(figures: Figures) -> Section | None:
     first = figures["throughput"][0]["at"]
     picture = lines("Pick-up delay over time", first, figures["step"], series, lengths=True, unit="95th percentile")
     rows = [
-        (_spoken(band["band"]), f"{band['jobs']:,}", *(length(band["pickup"][name]) for name in NAMES))
+        (_spoken(band["band"]), f"{band['jobs']:,}", *(spelled(band["pickup"][name]) for name in NAMES))
         for band in figures["bands"]
     ]
     text = "From due to started, of the last attempt. A band is a range of priorities: " + "; ".join(
@@ -151,7 +152,7 @@ def _levels(figures: Figures) -> Section:
     rows, cells = [], []
     for band in figures["bands"]:
         for level in band["levels"]:
-            limit = f"{level['limit']}" if level["what"] == "attempts" else length(level["limit"])
+            limit = f"{level['limit']}" if level["what"] == "attempts" else spelled(level["limit"])
             kept, late = level["share"], level["of"] - level["kept"]
             label = f"{_spoken(band['band'])}, {_short(level['what'])} ≤ {limit}"
             if kept is not None:
@@ -184,8 +185,8 @@ def _tasks(figures: Figures) -> Section:
         (
             spoken_task(row),
             f"{row['jobs']:,}",
-            *(length(row["run"][name]) for name in ("p50", "p95", "p99", "max")),
-            length(row["run_total"]),
+            *(spelled(row["run"][name]) for name in ("p50", "p95", "p99", "max")),
+            spelled(row["run_total"]),
             f"{row['failures']:,}",
             f"{row['dead']:,}",
         )
@@ -280,8 +281,8 @@ def _tenants(figures: Figures) -> Section | None:
         (
             row["tenant"],
             f"{row['jobs']:,}",
-            length(row["run_total"]),
-            *(length(row["pickup"][name]) for name in ("p50", "p95", "max")),
+            spelled(row["run_total"]),
+            *(spelled(row["pickup"][name]) for name in ("p50", "p95", "max")),
         )
         for row in rows
     ]
@@ -304,7 +305,7 @@ def _stations(figures: Figures) -> Section | None:
         return None
     step = figures["step"]
     rows = [(row["station"], row["counts"], rate(max(row["counts"], default=0) / step)) for row in stations]
-    picture = sparks(f"Items in {length(step)}, and the highest rate", stations[0]["begins"], step, rows)
+    picture = sparks(f"Items in {spelled(step)}, and the highest rate", stations[0]["begins"], step, rows)
     cells = [
         (
             row["station"],

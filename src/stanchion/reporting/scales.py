@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from stanchion.core.durations import UNKNOWN, spelled
+
 _LENGTHS = (
     *(0.001, 0.01, 0.1, 1, 10, 60, 600, 3600, 6 * 3600, 86_400),
     *(7 * 86_400, 30 * 86_400, 365 * 86_400, 3650 * 86_400),
@@ -50,7 +52,7 @@ def log_lengths(values: Sequence[float], ticks: int = 6) -> Axis:
     last = min((n for n, length in enumerate(_LENGTHS) if length >= highest), default=len(_LENGTHS) - 1)
     last = max(last, first + 1)
     shown = range(first, last + 1, max(1, math.ceil((last - first) / ticks)))
-    return Axis(_LENGTHS[first], _LENGTHS[last], tuple((_LENGTHS[n], length(_LENGTHS[n])) for n in shown), log=True)
+    return Axis(_LENGTHS[first], _LENGTHS[last], tuple((_LENGTHS[n], spelled(_LENGTHS[n])) for n in shown), log=True)
 
 
 def log_counts(highest: float) -> Axis:
@@ -105,22 +107,10 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:.3g}"
 
 
-def length(seconds: float | None) -> str:
-    """Return a duration: 1 ms, 3.2 s, 5 min, 1.5 h, 2 d."""
-    if seconds is None:
-        return "-"
-    if seconds < 1:
-        return f"{seconds * 1000:.3g} ms" if seconds >= 0.0005 else "0 ms"
-    for size, mark in ((365 * 86_400, "a"), (86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {mark}"
-    return f"{seconds:.3g} s"
-
-
 def percent(share: float | None) -> str:
     """Return a share as a percentage; 100% and 0% only if exact."""
     if share is None:
-        return "-"
+        return UNKNOWN
     if share in (0, 1):
         return f"{share:.0%}"
     for digits in (1, 2, 3):
@@ -133,7 +123,7 @@ def percent(share: float | None) -> str:
 def rate(per_second: float | None) -> str:
     """Return a rate in a suitable unit."""
     if per_second is None:
-        return "-"
+        return UNKNOWN
     for size, mark in ((1, "s"), (60, "min"), (3600, "h")):
         if per_second * size >= 1:
             return f"{number(float(f'{per_second * size:.3g}'))}/{mark}"

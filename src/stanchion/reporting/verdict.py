@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from stanchion.core.durations import spelled
 from stanchion.core.service_levels import BANDS
 from stanchion.reporting.figures import Figures
-from stanchion.reporting.scales import length, percent
+from stanchion.reporting.scales import percent
 
 BAD, FAIR, GOOD, PLAIN = "bad", "fair", "good", ""
 
@@ -59,7 +60,7 @@ def _sentence(figures: Figures) -> str:
     if late := [(level, band) for band, level in _ages(figures) if level["share"] < KEPT]:
         level, band = min(late, key=lambda one: one[0]["share"])
         missed = percent(1 - level["share"])
-        return f"No job died, but {missed} of the {_spoken(band)} jobs started later than {length(level['limit'])}."
+        return f"No job died, but {missed} of the {_spoken(band)} jobs started later than {spelled(level['limit'])}."
     if whole["failures"]:
         attempts = "attempt" if whole["failures"] == 1 else "attempts"
         return f"No job died; {whole['failures']:,} {attempts} failed on the way."
@@ -89,11 +90,11 @@ def _ages(figures: Figures) -> Iterator[tuple[str, Figures]]:
 def _facts(figures: Figures) -> Iterator[Fact]:
     if (now := figures.get("now")) is not None:
         late = now["oldest"] > min(_AGES.values())
-        text = f"{length(now['oldest'])} in {now['queue']}, when this page was made"
+        text = f"{spelled(now['oldest'])} in {now['queue']}, when this page was made"
         yield Fact(FAIR if late else PLAIN, "Oldest waiting job", text)
     if slowest := [row for row in figures["tasks"]["rows"] if row["run"]["p95"] is not None]:
         row = max(slowest, key=lambda row: row["run"]["p95"])
-        yield Fact(PLAIN, "Slowest task", f"{spoken_task(row)}, p95 {length(row['run']['p95'])}", "tasks")
+        yield Fact(PLAIN, "Slowest task", f"{spoken_task(row)}, p95 {spelled(row['run']['p95'])}", "tasks")
     if rows := figures["errors"]["rows"]:
         top = max(rows, key=lambda row: (row["dead"], row["count"]))
         times = "once" if top["count"] == 1 else f"{top['count']:,} times"
@@ -101,7 +102,7 @@ def _facts(figures: Figures) -> Iterator[Fact]:
         yield Fact(BAD if top["dead"] else FAIR, "Top error", text, "errors")
     for band, level in _ages(figures):
         if level["share"] < KEPT:
-            text = f"{percent(1 - level['share'])} started later than {length(level['limit'])}"
+            text = f"{percent(1 - level['share'])} started later than {spelled(level['limit'])}"
             yield Fact(BAD, f"Late, {_spoken(band)}", text, "levels")
     if (before := figures.get("before")) is not None:
         yield Fact(_worse(figures["whole"], before), "Against the period before", _change(figures["whole"], before))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from stanchion.core.durations import spelled
 from stanchion.core.partition_names import logical_name
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Outcome
@@ -108,4 +109,4 @@ def _took(seconds: float) -> str:
         return "under 1 ms"
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
-    return f"{seconds:.1f} s" if seconds < 60 else f"{seconds / 60:.1f} min"
+    return spelled(seconds)

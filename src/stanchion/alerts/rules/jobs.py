@@ -11,7 +11,8 @@ from stanchion.alerts.rules.errors import cause_of
 from stanchion.alerts.rules.found import Found, of_queue
 from stanchion.alerts.snapshot import DeadJob, LiveJob, PutOff, QueueSample, RunningJob, Snapshot, Window
 from stanchion.alerts.thresholds import Thresholds
-from stanchion.alerts.words import command, number, spoken
+from stanchion.alerts.words import command, number
+from stanchion.core.durations import spelled
 from stanchion.core.service_levels import BANDS, BandName, band_of
 from stanchion.core.times import moment
 from stanchion.stores.records.jobs import SECOND
@@ -39,7 +40,7 @@ def run_time(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
             Alert(
                 *("soon", "run-time", "queue", queue),
                 f"{number(len(slow), 'job')} of {queue} {'run' if len(slow) > 1 else 'runs'} for too long: {what} for "
-                f"{spoken(ran)}, the limit is {spoken(limit)}.",
+                f"{spelled(ran)}, the limit is {spelled(limit)}.",
                 value=ran,
                 limit=limit,
                 unit="seconds",
@@ -117,7 +118,7 @@ def _dead(
     (count, limit), name = count_and_limit, queue.settings.name
     place = queue.settings.dead_letter or name
     newest = max((job.died_at for job in jobs), default=None)
-    last = () if newest is None else (f"The last one died {spoken(seen.ago(newest))} ago.",)
+    last = () if newest is None else (f"The last one died {spelled(seen.ago(newest))} ago.",)
     cause = cause_of(seen, name, dead=True)
     return Alert(
         *("now" if urgent else "soon", "dead-letters", "queue", name),
@@ -154,8 +155,8 @@ def failed_attempts(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
             of_queue(name),
             Alert(
                 *("now" if share >= limits.failed_now else "soon", "failed-attempts", "queue", name),
-                f"{share:.0%} of the attempts of {name} failed in the last {spoken(minutes)}: {failed:,} of {ended:,}, "
-                f"the limit is {limit:.0%}.",
+                f"{share:.0%} of the attempts of {name} failed in the last {spelled(minutes)}: {failed:,} of "
+                f"{ended:,}, the limit is {limit:.0%}.",
                 value=share,
                 limit=limit,
                 unit="share",
@@ -182,7 +183,7 @@ def unknown_task(seen: Snapshot, _limits: Thresholds) -> Iterator[Found]:
             Alert(
                 *("soon", "unknown-task", "task", work),
                 f"No worker knows {work}: {number(len(jobs), 'job')} of {jobs[0].queue} "
-                f"{'are' if len(jobs) > 1 else 'is'} put off, the first for {spoken(seen.ago(first))}.",
+                f"{'are' if len(jobs) > 1 else 'is'} put off, the first for {spelled(seen.ago(first))}.",
                 value=len(jobs),
                 limit=1,
                 unit="jobs",

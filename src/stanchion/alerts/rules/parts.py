@@ -8,7 +8,8 @@ from stanchion.alerts.records import Action, Alert
 from stanchion.alerts.rules.found import Found, of_queue
 from stanchion.alerts.snapshot import QueueSample, SemaphoreSample, Snapshot, StreamSample
 from stanchion.alerts.thresholds import Thresholds
-from stanchion.alerts.words import command, number, spoken
+from stanchion.alerts.words import command, number
+from stanchion.core.durations import spelled
 from stanchion.core.service_levels import band_of
 from stanchion.core.times import moment
 from stanchion.stores.records.jobs import SECOND
@@ -42,7 +43,7 @@ def _failing(one: StreamSample, limits: Thresholds) -> Alert:
 def _driverless(seen: Snapshot, one: StreamSample, ready: int) -> Alert:
     silent = None if one.last_beat is None else seen.ago(one.last_beat)
     waits = "a batch is not finished" if one.pending else f"{number(ready, 'item')} can run"
-    known = "its driver is unknown" if silent is None else f"its driver is silent for {spoken(silent)}"
+    known = "its driver is unknown" if silent is None else f"its driver is silent for {spelled(silent)}"
     return Alert(
         *("now", "stream", "stream", one.name, f"{one.name} has no driver: {known}, and {waits}."),
         value=MISSED_BEATS,
@@ -74,7 +75,7 @@ def idle_station(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
                     Alert(
                         *("soon", "idle-station", "pipeline", station.pipeline),
                         f"{station.station} of {station.pipeline} is idle: {name} before it has "
-                        f"{number(before.stats.states.ready, 'item')}, the oldest for {spoken(age)}, and none runs.",
+                        f"{number(before.stats.states.ready, 'item')}, the oldest for {spelled(age)}, and none runs.",
                         value=age,
                         limit=limits.idle,
                         unit="seconds",
@@ -105,7 +106,7 @@ def semaphore(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
             Alert(
                 *("now" if now else "soon", "semaphore", "semaphore", row.name),
                 f"The line of {row.name} does not move: {number(row.waiting, 'job')} wait, the first for "
-                f"{spoken(waited)}, and {why}.",
+                f"{spelled(waited)}, and {why}.",
                 value=waited,
                 limit=limit,
                 unit="seconds",
@@ -134,7 +135,7 @@ def missed_tick(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
             f"schedule:{one.name}",
             Alert(
                 *("soon", "missed-tick", "schedule", one.name),
-                f"{one.name} missed its tick {spoken(late)} ago: {why}.",
+                f"{one.name} missed its tick {spelled(late)} ago: {why}.",
                 value=late,
                 limit=limits.missed_tick,
                 unit="seconds",
@@ -157,7 +158,7 @@ def purge(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
             "purge",
             Alert(
                 *("soon", "purge", "queue", one.queue),
-                f"History of {one.queue} is deleted {spoken(behind)} late, the limit is {spoken(limits.purge)}.",
+                f"History of {one.queue} is deleted {spelled(behind)} late, the limit is {spelled(limits.purge)}.",
                 value=behind,
                 limit=limits.purge,
                 unit="seconds",

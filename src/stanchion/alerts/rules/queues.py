@@ -8,8 +8,9 @@ from stanchion.alerts.records import Action, Alert
 from stanchion.alerts.rules.found import Found, of_queue
 from stanchion.alerts.snapshot import QueueSample, Snapshot
 from stanchion.alerts.thresholds import Thresholds
-from stanchion.alerts.words import command, number, spoken
+from stanchion.alerts.words import command, number
 from stanchion.context.pauses import Pause
+from stanchion.core.durations import spelled
 from stanchion.core.partition_names import logical_name
 from stanchion.core.service_levels import BANDS, Band
 from stanchion.core.times import moment
@@ -40,7 +41,7 @@ def no_worker(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
             of_queue(name),
             Alert(
                 *("now", "no-worker", "queue", name),
-                f"{name} has no live worker{lanes}: {number(ready, 'job')} can run, the oldest for {spoken(age)}.",
+                f"{name} has no live worker{lanes}: {number(ready, 'job')} can run, the oldest for {spelled(age)}.",
                 value=age,
                 limit=limits.no_worker,
                 unit="seconds",
@@ -64,8 +65,8 @@ def age(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
                 of_queue(name),
                 Alert(
                     *("now" if urgent else "soon", "age", "queue", name),
-                    f"{name} falls behind: its oldest {_spoken(band)} job could have run {spoken(age)} ago, the limit "
-                    f"is {spoken(limit)}.",
+                    f"{name} falls behind: its oldest {_spoken(band)} job could have run {spelled(age)} ago, the limit "
+                    f"is {spelled(limit)}.",
                     value=age,
                     limit=limit,
                     unit="seconds",
@@ -106,7 +107,7 @@ def paused(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
             Alert(
                 *("now" if urgent else "soon", "paused", "queue", name),
                 f"{name} is paused and grows: {number(queue.stats.states.ready, 'job')} can run, the oldest for "
-                f"{spoken(age)}.",
+                f"{spelled(age)}.",
                 value=age,
                 limit=limits.paused_now,
                 unit="seconds",
@@ -121,7 +122,7 @@ def paused(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
 def _told(pause: Pause, seconds: float) -> str:
     """Return who paused a queue, and why, as a sentence."""
     note = f": “{pause.note}”" if pause.note else ", without a note."
-    return f"{pause.who or 'Someone'} paused it {spoken(seconds)} ago{note}"
+    return f"{pause.who or 'Someone'} paused it {spelled(seconds)} ago{note}"
 
 
 def _worked(seen: Snapshot) -> Iterator[QueueSample]:

@@ -9,7 +9,7 @@ from stanchion.alerts.rules.found import Found
 from stanchion.alerts.rules.queues import serving
 from stanchion.alerts.snapshot import Snapshot
 from stanchion.alerts.thresholds import Thresholds
-from stanchion.alerts.words import spoken
+from stanchion.core.durations import spelled
 from stanchion.core.partition_names import logical_name
 
 
@@ -23,7 +23,7 @@ def store(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
             Alert("now", "store", "store", "store", said, limits.store, limits.store, "seconds", actions=actions),
         )
     elif seen.seconds >= limits.store:
-        said = f"The store answers in {spoken(seen.seconds)}, the limit is {spoken(limits.store)}."
+        said = f"The store answers in {spelled(seen.seconds)}, the limit is {spelled(limits.store)}."
         yield Found(
             "store", Alert("soon", "store", "store", "store", said, seen.seconds, limits.store, "seconds", None)
         )
@@ -40,7 +40,8 @@ def manager(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
         elif not one.store_answers:
             said = f"The store of the manager {one.address} does not answer; {one.pushes + one.outcomes} writes wait."
         elif lag >= limits.manager:
-            said = f"The manager {one.address} is {spoken(lag)} behind in {queue}, the limit is {limits.manager:g} s."
+            limit = spelled(limits.manager)
+            said = f"The manager {one.address} is {spelled(lag)} behind in {queue}, the limit is {limit}."
         else:
             continue
         value = max(lag, limits.manager) if one.answered and one.store_answers else limits.manager

@@ -6,9 +6,10 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stanchion.alerts.snapshot import Snapshot, StreamSample
+from stanchion.core.durations import spelled
 from stanchion.core.partition_names import logical_name
 from stanchion.ops.reads.workers import live_workers
-from stanchion.ops.words import duration, listed, number, plural, seconds_since
+from stanchion.ops.words import listed, number, plural, seconds_since
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import Counts, QueueSettings, QueueStats, Sizes
 from stanchion.stores.records.workers import WorkerRow
@@ -72,7 +73,7 @@ class QueueFigures:
             kept = plural(self.sizes.ready, "dead letter")
             return f"{self.name} keeps {kept}" if self.letters else f"{self.name} has {ready} and no {self._reader}"
         if self.sizes.ready:
-            return f"{self.name} has {ready}, the oldest for {duration(self.lag)}"
+            return f"{self.name} has {ready}, the oldest for {spelled(self.lag)}"
         if self.sizes.total:
             return f"{self.name} keeps up: no job is ready"
         return f"{self.name} is empty"

@@ -15,9 +15,8 @@ from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.verdict import shown
 from stanchion.alerts.watching.changes import Change, Changes
 from stanchion.alerts.watching.webhook import Webhook
-from stanchion.alerts.words import spoken
 from stanchion.core.checks import whole
-from stanchion.core.durations import duration
+from stanchion.core.durations import duration, spelled
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import JobState
 from stanchion.ops.cli.console.given import account, pairs
@@ -188,7 +187,7 @@ def lines_of(alert: Alert, now: int = 0, on_it: OnIt | None = None) -> list[str]
     evidence = (f"      {line}" for line in alert.evidence)
     actions = (f"      {one.text}{f': {one.command}' if one.command else ''}" for one in alert.actions)
     runbook = f"      {since}{alert.percent:.0f} % of the limit, {alert.runbook}"
-    after = () if on_it is None else (f"      {on_it.who} is on it for {spoken((now - on_it.at) / SECOND)}",)
+    after = () if on_it is None else (f"      {on_it.who} is on it for {spelled((now - on_it.at) / SECOND)}",)
     return [f"{alert.level.upper():<5} {alert.summary}", *after, *evidence, *actions, runbook]
 
 

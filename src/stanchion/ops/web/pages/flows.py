@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 
 from stanchion.core.checks import checked_id
+from stanchion.core.durations import spelled
 from stanchion.core.hiding import Hidden
 from stanchion.errors import StanchionError
 from stanchion.jobs.job import Job, JobState
@@ -17,7 +18,7 @@ from stanchion.ops.web.show.foreign import one_line
 from stanchion.ops.web.show.redaction import JobRedaction
 from stanchion.ops.web.show.story import last_error
 from stanchion.ops.web.visit import Visit
-from stanchion.ops.words import duration, number, plural
+from stanchion.ops.words import number, plural
 from stanchion.stores.records.jobs import SECOND
 
 SHOWN = 100
@@ -89,7 +90,7 @@ def show(visit: Visit) -> Response:
 
 def _took(flow: Flow) -> str:
     root = flow.root
-    return duration((root.finished_at - root.created_at) / SECOND) if root.finished_at and root.created_at else ""
+    return spelled((root.finished_at - root.created_at) / SECOND) if root.finished_at and root.created_at else ""
 
 
 def _members(visit: Visit, flow: Flow) -> list[Member]:
@@ -104,7 +105,7 @@ def _members(visit: Visit, flow: Flow) -> list[Member]:
 
 def _member(visit: Visit, job: Job, hidden: Hidden | None, *, has_result: bool) -> Member:
     started, ended = job.started_at, job.finished_at
-    took = duration((ended - started).total_seconds()) if started and ended and ended >= started else ""
+    took = spelled((ended - started).total_seconds()) if started and ended and ended >= started else ""
     if job.state is JobState.DONE:
         return Member(job, _result(visit, job, hidden) if has_result else "", False, took)
     said = last_error(job, visit.site.redaction)

@@ -9,6 +9,7 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from stanchion.core.checks import checked_id
+from stanchion.core.durations import spelled
 from stanchion.core.service_levels import BANDS
 from stanchion.errors import InvalidInput, JobNotFound, StanchionError
 from stanchion.jobs import lookup
@@ -20,7 +21,6 @@ from stanchion.ops.web.show import story
 from stanchion.ops.web.show.foreign import pretty
 from stanchion.ops.web.show.redaction import JobRedaction
 from stanchion.ops.web.visit import Visit
-from stanchion.ops.words import duration
 from stanchion.queues.waiting import past_waits, waits_for
 
 
@@ -151,7 +151,7 @@ def _facts(job: Job) -> list[tuple[str, str, str]]:
         ("Priority", f"{job.priority}, {band}".replace("-", "−"), ""),
         ("Tenant", f"{job.tenant}{lane}" if job.tenant else "", ""),
         ("Attempts", f"{job.attempts} of {job.max_attempts}", ""),
-        ("Time-out", duration(job.timeout) if job.timeout else "", ""),
+        ("Time-out", spelled(job.timeout) if job.timeout else "", ""),
         ("Key", job.key or "", ""),
         ("Order key", job.order_key or "", ""),
         ("Semaphores", ", ".join(job.limits), ""),

@@ -6,9 +6,10 @@ from typing import Final
 
 from starlette.responses import Response
 
+from stanchion.core.durations import spelled
 from stanchion.ops.reads.managers import ManagerFigures, manager_figures
 from stanchion.ops.web.visit import Visit
-from stanchion.ops.words import duration, listed, plural
+from stanchion.ops.words import listed, plural
 
 SHOWN: Final = 100
 QUEUES_SHOWN: Final = 50
@@ -46,13 +47,13 @@ def headline(found: list[ManagerFigures]) -> str:
             return f"{listed(names[:3])} {one if len(names) == 1 else several}"
     late = next((one for one in found if one.state == "late"), None)
     if late is not None:
-        return f"{late.address} is {duration(late.lag)} behind"
+        return f"{late.address} is {spelled(late.lag)} behind"
     gone = sum(one.state == "gone" for one in found)
     alive = len(found) - gone
     if gone and alive:
         return f"{plural(alive, 'manager')} {_are(alive)} alive, {gone} {_are(gone)} gone"
-    said = "gone" if gone else "alive"
-    return f"The manager is {said}" if len(found) == 1 else f"All {len(found)} managers are {said}"
+    state = "gone" if gone else "alive"
+    return f"The manager is {state}" if len(found) == 1 else f"All {len(found)} managers are {state}"
 
 
 def _are(count: int) -> str:

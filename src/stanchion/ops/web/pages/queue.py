@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from stanchion.context.pauses import Pause
 from stanchion.core.checks import checked_name
+from stanchion.core.durations import spelled
 from stanchion.errors import InvalidInput
 from stanchion.ops.reads.errors import Errors, hidden, read_errors, source_of
 from stanchion.ops.reads.filters import JobFilter
@@ -20,7 +21,7 @@ from stanchion.ops.web.show.alerts import Shown, shown
 from stanchion.ops.web.show.plots import spark
 from stanchion.ops.web.show.runbook import link_of
 from stanchion.ops.web.visit import Visit
-from stanchion.ops.words import duration, plural
+from stanchion.ops.words import plural
 from stanchion.stores.records.queues import QueueSettings, Sizes
 from stanchion.telemetry.times import Times
 
@@ -208,7 +209,7 @@ def _sides(queue: QueueFigures) -> dict[str, str]:
     slots = "no live worker" if not queue.workers else f"{plural(queue.threads, 'thread')} serve it"
     bound = queue.settings.max_running
     return {
-        "ready": f"oldest {duration(queue.lag)}" if queue.sizes.ready else "",
+        "ready": f"oldest {spelled(queue.lag)}" if queue.sizes.ready else "",
         "running": f"at most {bound:,}" if bound is not None else slots,
         "waiting": "for a slot, an order key or a flow" if queue.sizes.waiting else "",
         "scheduled": "not due yet, or backing off" if queue.sizes.scheduled else "",
@@ -229,10 +230,10 @@ def _settings(queue: QueueSettings) -> list[tuple[str, str]]:
         ),
         ("lanes", f"{queue.lanes}" if queue.lanes > 1 else "none"),
         *([("lanes_per_tenant", f"{queue.lanes_per_tenant}")] if queue.lanes > 1 else []),
-        ("lease", duration(queue.lease)),
-        ("timeout", optional(queue.timeout, duration(queue.timeout), "none of its own")),
+        ("lease", spelled(queue.lease)),
+        ("timeout", optional(queue.timeout, spelled(queue.timeout), "none of its own")),
         ("dead_letter", optional(queue.dead_letter, str(queue.dead_letter), "none: kept as dead")),
-        ("history_ttl", duration(queue.history_ttl)),
-        ("expires", optional(queue.expires, f"unused for {duration(queue.expires)}", "never")),
+        ("history_ttl", spelled(queue.history_ttl)),
+        ("expires", optional(queue.expires, f"unused for {spelled(queue.expires)}", "never")),
         ("partitions", f"{queue.partitions}" if queue.partitions > 1 else "none"),
     ]

@@ -7,11 +7,12 @@ from typing import Final
 
 from markupsafe import Markup
 
+from stanchion.core.durations import spelled
 from stanchion.core.graph.model import Link
 from stanchion.ops.reads.pipelines import Known, Station
 from stanchion.ops.web.show.foreign import strong
 from stanchion.ops.web.show.graph import Box, Drawing, Kind, Tone, Wire
-from stanchion.ops.words import duration, listed, number, plural, rate
+from stanchion.ops.words import listed, number, plural, rate
 
 _WHY: Final = {
     "paused": "is paused",
@@ -45,8 +46,8 @@ def lede(stations: Sequence[Station]) -> Markup:
     """Return the rest of the verdict: what holds the items, who waits for it, and who keeps up."""
     said = []
     for one in [one for one in stations if one.trouble][:_NAMED]:
-        why = f"has had no driver for {duration(one.silent)}" if _silent(one) else _WHY[one.trouble]
-        oldest = f", the oldest for {duration(one.lag)}" if one.lag else ""
+        why = f"has had no driver for {spelled(one.silent)}" if _silent(one) else _WHY[one.trouble]
+        oldest = f", the oldest for {spelled(one.lag)}" if one.lag else ""
         items = strong(plural(one.sizes.ready, "item"))
         said.append(
             Markup("{} {}. {} {} there{}.").format(
@@ -132,4 +133,4 @@ def _names(found: Sequence[Station]) -> Markup:
 
 def _rough(seconds: float) -> str:
     """Return a duration by its largest unit, for a box."""
-    return " ".join(duration(seconds).split()[:2])
+    return " ".join(spelled(seconds).split()[:2])

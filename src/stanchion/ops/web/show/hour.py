@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+from stanchion.core.durations import spelled
 from stanchion.ops.reads.track import between
 from stanchion.ops.web.show.plots import GAP, Line, Plot
-from stanchion.ops.words import duration, number, rate
+from stanchion.ops.words import number, rate
 from stanchion.telemetry.rollups import Point
 
 
@@ -28,7 +29,7 @@ def _plots(points: Sequence[Point]) -> list[Plot]:
         Plot(
             "Oldest ready job",
             [Line("now", "ready", lag, filled=True)],
-            _trend("The age of the oldest ready job", lag, duration),
+            _trend("The age of the oldest ready job", lag, spelled),
             _age,
             seconds=True,
         ),
@@ -49,7 +50,7 @@ def _plots(points: Sequence[Point]) -> list[Plot]:
 
 
 def _age(value: float) -> str:
-    return "0" if value == 0 else duration(value)
+    return "0" if value == 0 else spelled(value)
 
 
 def _trend(what: str, values: list[tuple[int, float]], shown: Callable[[float], str]) -> str:

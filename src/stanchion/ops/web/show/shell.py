@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup, escape
 
+from stanchion.core.durations import spelled
 from stanchion.core.times import moment
 from stanchion.ops import words
 from stanchion.ops.web.access.callers import Caller
@@ -127,7 +128,7 @@ class Shell:
 
     def age(self, stored: int) -> str:
         """Return how long ago a stored time is."""
-        return words.duration(words.seconds_since(stored, self.now or 0))
+        return spelled(words.seconds_since(stored, self.now or 0))
 
     def mark(self, name: str, classes: str = "", label: str = "") -> Markup:
         """Return the mark of a state; with a label where no word stands beside it."""

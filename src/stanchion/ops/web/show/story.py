@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from stanchion.core.durations import spelled
 from stanchion.core.times import moment
 from stanchion.jobs.job import Job, JobState, PastWait
 from stanchion.ops.web.show.foreign import cut
 from stanchion.ops.web.show.redaction import Texts
-from stanchion.ops.words import duration, waited
+from stanchion.ops.words import waited
 from stanchion.telemetry.failures import LOST
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -81,12 +82,12 @@ def _failures(job: Job, redaction: Texts) -> Iterator[Step]:
         at, began, until = (_time(entry, name) for name in ("at", "started", "until"))
         assert at is not None  # noqa: S101 - each entry has it
         error, trace = (redaction.text(cut(str(entry.get(name) or ""))) for name in ("error", "traceback"))
-        took = duration((at - began).total_seconds()) if began and at >= began else ""
+        took = spelled((at - began).total_seconds()) if began and at >= began else ""
         said = [f"On {entry['worker']}."] if entry.get("worker") else []
         if until is not None:
             wait = (until - at).total_seconds()
             said.append(
-                f"Backed off for {duration(wait)}, until {until:%H:%M:%S}." if wait > 0 else "Ready again at once."
+                f"Backed off for {spelled(wait)}, until {until:%H:%M:%S}." if wait > 0 else "Ready again at once."
             )
         yield Step(at, "risk", _title(entry), " ".join(said), error, trace, took)
 
@@ -122,7 +123,7 @@ def _way(job: Job) -> Iterator[Step]:
 def _last(job: Job, waits_for: str | None) -> Step | None:
     """Return the step that tells where the job is now."""
     ended, started = job.finished_at, job.started_at
-    took = duration((ended - started).total_seconds()) if ended and started and ended >= started else ""
+    took = spelled((ended - started).total_seconds()) if ended and started and ended >= started else ""
     on = f"On {job.worker}." if job.worker else ""
     match job.state:
         case JobState.DEAD if ended is not None:
@@ -171,7 +172,7 @@ def life(job: Job, now: int, waits: Sequence[PastWait] = ()) -> tuple[str, list[
         width = max(0.7, ended - left)
         pieces.append(Piece("risk", min(left, 99.3), width, None, f"attempt {entry['attempt']} failed"))
     until = "to its end" if job.finished_at else "until now"
-    return f"{duration(whole)} from enqueue {until}", pieces
+    return f"{spelled(whole)} from enqueue {until}", pieces
 
 
 def last_error(job: Job, redaction: Texts) -> str:

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from stanchion.core.durations import spelled
 from stanchion.ops import words
 from stanchion.ops.web.show.foreign import visible
 
@@ -32,7 +33,7 @@ def environment() -> Environment:
     )
     made.filters |= {
         "number": words.number,
-        "duration": words.duration,
+        "duration": spelled,
         "short_id": words.short_id,
         "segment": segment,
         "rate": words.rate,
