@@ -13,6 +13,33 @@ class InvalidInput(StanchionError, ValueError):
     """An argument was refused before anything was stored."""
 
 
+class PayloadMisfit(InvalidInput):
+    """A payload does not fit the schema of its queue.
+
+    `field`: the path of the field, empty for the whole payload; `reason`: why; `row`: its number in a batch, from 1.
+    """
+
+    def __init__(self, queue: str, version: int, field: str, reason: str, row: int | None = None) -> None:
+        what = "a payload" if row is None else f"payload {row} of the batch"
+        super().__init__(
+            f"{what} does not fit the schema of queue {queue!r} (version {version}): "
+            f"{f'field {field}' if field else 'it'} {reason}; correct it, or declare another schema"
+        )
+        self.queue, self.version, self.field, self.reason, self.row = queue, version, field, reason, row
+
+
+class SchemaRefused(InvalidInput):
+    """A declared schema does not go together with the one of the queue; only nullable fields may be added."""
+
+    def __init__(self, queue: str, version: int, field: str, why: str) -> None:
+        super().__init__(
+            f"the declared schema of queue {queue!r} can't follow the stored one (version {version}): field {field} "
+            f"{why}; only nullable fields may be added: give the field another name, use another queue, or, where "
+            f"no job of the old kind matters, put the schema in force with queue.configure(schema=...)"
+        )
+        self.queue, self.version, self.field, self.why = queue, version, field, why
+
+
 class UnknownTask(StanchionError, LookupError):
     """A task name that no code of this app has registered."""
 

@@ -85,6 +85,7 @@ THEMES = (
     "operate.values",
     "operate.of_a_rank",
     "operate.operating",
+    "operate.queue_schemas",
     "operate.searching_inside",
     "operate.selecting",
     "operate.settings",

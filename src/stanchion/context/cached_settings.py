@@ -9,6 +9,7 @@ from itertools import islice
 
 from stanchion.core.forks import reset_after_fork
 from stanchion.partitions.settings import PARTITIONED
+from stanchion.schemas.stored import MARK
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import QueueSettings
 
@@ -20,7 +21,8 @@ QUEUES_AT_ONCE = 100
 
 
 class CachedSettings:
-    """The settings that concern more than claims, in one process: lanes, time-outs, order keys.
+    """The settings that concern more than claims, in one process: lanes, time-outs, order keys,
+    schemas.
 
     While one thread reads settings again, others go on with those that they know.
     """
@@ -77,4 +79,5 @@ class CachedSettings:
 
 
 def _concern_more(settings: QueueSettings) -> bool:
-    return settings.lanes > 1 or settings.timeout is not None or settings.ordered_by is not None
+    plain = settings.lanes == 1 and settings.timeout is None and settings.ordered_by is None
+    return not plain or MARK in settings.declared

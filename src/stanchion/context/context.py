@@ -13,6 +13,7 @@ from stanchion.context.cached_settings import CachedSettings
 from stanchion.context.declared import DeclaredQueues
 from stanchion.context.hiding import DeclaredHidden
 from stanchion.context.lanes import LaneChooser
+from stanchion.context.queue_schemas import QueueSchemas
 from stanchion.context.registry import Registry
 from stanchion.context.semaphores import DeclaredSemaphores
 from stanchion.context.unknown_work import UnknownWork
@@ -26,12 +27,12 @@ from stanchion.errors import CannotJoin, InvalidInput, LeaseLost
 from stanchion.partitions.layouts import READ_SECONDS
 from stanchion.partitions.store import PartitionedStore, with_partitions
 from stanchion.stores.protocol import Store, Transactions
-from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.registry import absolute_url, open_store, shown_url
 from stanchion.telemetry.traces import traces_if
 from stanchion.waits import Waits
 
-_KEPT = ("retry", "timeout", "traces", "events", "registry", "declared", "hidden", "_partitions")
+_KEPT = ("retry", "timeout", "traces", "events", "registry", "declared", "schemas", "hidden", "_partitions")
 """The attributes that a pickled context keeps, besides what it was made with."""
 
 JobOf = Callable[["Context", JobRow], Any]
@@ -88,6 +89,7 @@ class Context:
         self.hidden = DeclaredHidden()
         self.settings = CachedSettings()
         self.lanes = LaneChooser(self.settings)
+        self.schemas = QueueSchemas()
         self.unknown_work = unknown_work
         self.calls = calls_pool()
         """The threads in which coroutines call the store."""
@@ -172,6 +174,7 @@ class Context:
             store = with_partitions(store, always=self._partitions)
             self.semaphores.store(store)
             self.declared.store(store, self.declared)
+            self.schemas.store(store, self.schemas.declared)
             self.store_subscriptions(store)
             self.store_pipelines(store)
         finally:
@@ -224,6 +227,9 @@ class Context:
             and self.declared.store(store, self.registry.queues_with(queue), tx)
         ):
             self.settings.forget()
+        if not self.schemas.are_stored(store):
+            self.schemas.store(store, self.registry.queues_with(queue), tx)
+            self.settings.forget()
         if self.registry.declared_topics and tx is None:
             self.store_subscriptions(store)
         if self.registry.pipelines and tx is None:
@@ -245,6 +251,12 @@ class Context:
         """Check from time to time that declared settings are still stored; see `DeclaredQueues.keep`."""
         if self.declared.keep(self.store):
             self.settings.forget()
+        self.schemas.keep(self.store)
+
+    def check_fits(self, job: NewJob) -> None:
+        """Raise PayloadMisfit for a job that is to go on to a queue whose schema it does not fit."""
+        if concerned := self.settings.of(self.store, {job.queue}):
+            self.schemas.check(self.store, self.codec, [job], concerned)
 
     def store_semaphores(self, tx: Any = None) -> Store:
         """Store new declared semaphores; return the store."""

@@ -50,9 +50,14 @@ class LaneChooser:
         self._offsets = count(random.randrange(MAX_LANES))  # noqa: S311 - spreading load
         self._settings = settings
 
-    def assign(self, store: Store, jobs: list[NewJob]) -> None:
-        """Assign lanes and default order keys to the jobs whose queues have them, changing the list in place."""
-        for queue, settings in self._settings.of(store, set(map(_QUEUE, jobs))).items():
+    def assign(self, store: Store, jobs: list[NewJob], concerned: Mapping[str, QueueSettings] | None = None) -> None:
+        """Assign lanes and default order keys to the jobs whose queues have them, changing the list in place.
+
+        `concerned`: the settings of their queues that are cached, if the caller has read them.
+        """
+        if concerned is None:
+            concerned = self._settings.of(store, set(map(_QUEUE, jobs)))
+        for queue, settings in concerned.items():
             places = [n for n, job in enumerate(jobs) if job.queue == queue]
             for n in places if settings.ordered_by else ():
                 jobs[n] = with_order_key(jobs[n], settings)

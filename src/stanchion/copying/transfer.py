@@ -31,6 +31,7 @@ from stanchion.copying.guard import HEARTBEAT, Guard
 from stanchion.errors import InvalidInput
 from stanchion.partitions.settings import PARTITIONED
 from stanchion.partitions.store import PartitionedStore, with_partitions
+from stanchion.schemas.stored import MARK, declare, stored_schema
 from stanchion.stores.hand_over import fitting, hand_over, portions
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
@@ -62,6 +63,10 @@ class Copied:
     """Jobs that stay in the source as members of flows, which finish where they started."""
     running: int = 0
     resumed: bool = False
+
+
+_OWN = (PARTITIONED, MARK)
+"""Among the declared settings of a queue: marks for what each store keeps elsewhere."""
 
 
 class Watcher:
@@ -139,9 +144,12 @@ class Transfer:
     def _pause(self) -> None:
         known = settings_of(self._source, [copied.queue for copied in self._copied])
         for copied in self._copied:
+            if (schema := stored_schema(self._source, copied.queue).schema) is not None:
+                declare(self._destination, copied.queue, schema)
+        for copied in self._copied:
             given = asdict(known[copied.queue])
             settings = {name: given[name] for name in STORED_SETTINGS if name != "name"}
-            settings["declared"] = {name: value for name, value in given["declared"].items() if name != PARTITIONED}
+            settings["declared"] = {name: value for name, value in given["declared"].items() if name not in _OWN}
             if given["partitions"] > 1:
                 settings["partitions"] = given["partitions"]
             self._source.configure(copied.queue, {"paused": True})

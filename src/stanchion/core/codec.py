@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stanchion.core.checks import several, whole
+from stanchion.core.plain import plain_model
 from stanchion.errors import InvalidInput, MissingExtra, StanchionError
 
 if TYPE_CHECKING:
@@ -15,15 +16,17 @@ if TYPE_CHECKING:
 MAX_PAYLOAD = 1024 * 1024
 _SEALED = "enc:"
 
-_encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
+_encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=plain_model).encode
 
 
-def decoder(parse_constant: Callable[[str], Any] | None = None) -> Callable[[str], Any]:
+def decoder(
+    parse_constant: Callable[[str], Any] | None = None, parse_float: Callable[[str], Any] | None = None
+) -> Callable[[str], Any]:
     """Return a function that decodes JSON, and raises ValueError for other text.
 
     It is fast for encoder output, one value without surrounding spaces; the ordinary decoder handles the rest.
     """
-    ordinary = json.JSONDecoder(parse_constant=parse_constant)
+    ordinary = json.JSONDecoder(parse_constant=parse_constant, parse_float=parse_float)
     scan: Callable[[str, int], tuple[Any, int]] = getattr(ordinary, "scan_once")  # noqa: B009 - no type stub has it
 
     def decode(text: str) -> Any:

@@ -1,7 +1,8 @@
 """Inserting new jobs: the one function through which they enter the store.
 
 Steps: (1) store the declared settings of their queues, (2) apply the options of stations to their items, (3) check that
-their semaphores are known, (4) choose partitions and lanes, (5) store the jobs, (6) fire the event. With traces, a span
+their semaphores are known and that payloads fit the schemas, (4) choose partitions and lanes, (5) store the jobs, (6)
+fire the event. With traces, a span
 covers all of it, and the jobs get its context in step 2.
 """
 
@@ -25,11 +26,11 @@ from stanchion.stores.rules.jobs import created, state_of
 def make_ready(context: Context, jobs: list[NewJob], tx: Any = None) -> Store:
     """Prepare new jobs, changing the list in place; return the store to insert them into.
 
-    Raises InvalidInput for a job with an undeclared semaphore, or one that its station can't take.
+    Raises InvalidInput for a job with an undeclared semaphore, or one that its station can't take, and PayloadMisfit.
     """
     store = context.store
-    if context.declared.settings:
-        if not context.declared.is_stored(store):
+    if context.declared.settings or context.schemas.declared:
+        if not (context.declared.is_stored(store) and context.schemas.are_stored(store)):
             for queue in {job.queue for job in jobs}:
                 context.declare(queue, tx)
         if tx is None:
@@ -44,9 +45,12 @@ def make_ready(context: Context, jobs: list[NewJob], tx: Any = None) -> Store:
         if job.limits is not None:
             context.semaphores.check(jobs, store, tx)
             break
+    if concerned := context.settings.of(store, set(map(_QUEUE, jobs))):
+        context.schemas.check(store, context.codec, jobs, concerned)
     if isinstance(store, PartitionedStore):
         jobs[:] = store.placed(jobs)
-    context.lanes.assign(store, jobs)
+        concerned = context.settings.of(store, set(map(_QUEUE, jobs)))
+    context.lanes.assign(store, jobs, concerned)
     if set(map(_KEY_TTL, jobs)) - _NONE:
         _check_key_ttl(store, jobs)
     return context.current_store()
@@ -62,7 +66,7 @@ def _check_key_ttl(store: Store, jobs: Sequence[NewJob]) -> None:
             )
 
 
-_KEY_TTL, _NONE = attrgetter("key_ttl"), {None}
+_KEY_TTL, _QUEUE, _NONE = attrgetter("key_ttl"), attrgetter("queue"), {None}
 
 
 def insert(context: Context, jobs: list[NewJob], tx: Any = None) -> list[Pushed]:

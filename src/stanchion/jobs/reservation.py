@@ -176,6 +176,8 @@ class Reservation(Job):
         new = NewJob(self.id, name, "", tenant=self.tenant)
         placed = self._context.lanes.placed(self._context.store, new)
         new_payload = None if payload is UNCHANGED else self._context.codec.encode(payload)
+        going = new._replace(payload=self._row.payload if new_payload is None else new_payload, task=self.task)
+        self._context.check_fits(going)
         move = outcomes.Move(self.lease, name, new_payload, seconds, placed.lane, keep_entry=keep_entry)
         return Settlement(self, move._replace(order_key=placed.order_key))
 

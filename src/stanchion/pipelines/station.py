@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from stanchion.context.context import Context
 from stanchion.core.ids import new_ids
-from stanchion.errors import InvalidInput
+from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.jobs.outcome import UNCHANGED
 from stanchion.pipelines.options import Frame, StationOptions
 from stanchion.pipelines.route import headers_after, rounds_of
@@ -121,6 +122,7 @@ class Station:
         targets = [self._checked_target(send.to) for send in sends]
         headers = headers_after(row, self.station, counting=self.loops, forking=len(sends) > 1)
         payloads = [self._payload(row, item, send) for send in sends]
+        self._check_fit(targets, payloads)
         if len(sends) == 1:
             (send,), (target,), (payload,) = sends, targets, payloads
             keep = self.topology.keep_entry
@@ -215,6 +217,12 @@ class Station:
                 )
             value = {**item, **value}
         return self.context.codec.encode(value)
+
+    def _check_fit(self, targets: Sequence[str], payloads: Sequence[str]) -> None:
+        """Raise PayloadMisfit for an item that does not fit the schema of the station that it goes on to."""
+        with suppress(StoreUnavailable):  # losing the finished work would be worse
+            for target, payload in zip(targets, payloads, strict=True):
+                self.context.check_fits(NewJob("", self.topology.queue(target), payload))
 
     # -- the declaration
 

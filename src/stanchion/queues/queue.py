@@ -38,6 +38,9 @@ from stanchion.queues.batch import Batch
 from stanchion.queues.consumer import Consumer
 from stanchion.queues.purging import purge
 from stanchion.queues.receive import Receive
+from stanchion.schemas.kinds import Schema
+from stanchion.schemas.models import schema_from
+from stanchion.schemas.stored import replace, stored_schema
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.queues import Counts, QueueSettings, QueueStats, Sizes, Stat
@@ -274,12 +277,18 @@ class Queue:
 
     def configure(self, **settings: Any) -> QueueSettings:
         """Store settings: max_rate, max_running, lanes, lanes_per_tenant, history_ttl, dead_letter, lease, paused,
-        expires, expires_with_jobs, timeout, ordered, ordered_by, partitions.
+        expires, expires_with_jobs, timeout, ordered, ordered_by, partitions. `schema`: put in force whatever was
+        before; None for none.
         """
+        schema = schema_from(settings["schema"]) if settings.get("schema") is not None else None
+        changes_schema, settings = "schema" in settings, without_schema(settings)
         if "partitions" in settings:
             checked_partitioned(self.name)
             self.context.use_partitions()
         stored = store_settings(self.context.fresh_store, self.name, checked_settings(settings))
+        if changes_schema:
+            replace(self.context.fresh_store, self.name, schema)
+            self.context.schemas.forget()
         if "paused" in settings:
             pauses.by_settings(self.context.fresh_store, self.name, paused=stored.paused)
         self.context.settings.forget()
@@ -305,10 +314,17 @@ class Queue:
         """The stored settings; the defaults if the queue does not exist."""
         return settings_of(self.context.fresh_store, self.name)
 
+    @property
+    def schema(self) -> Schema | None:
+        """The schema in force, with its version; None if the queue has none."""
+        self.context.declare(self.name)
+        return stored_schema(self.context.fresh_store, self.name).schema
+
     def delete(self) -> int:
         """Delete the queue with its jobs, history and counts; return the number of live jobs deleted."""
         deleted = self.context.fresh_store.drop_queue(self.name)
         self.context.declared.deleted(self.name)
+        self.context.schemas.deleted(self.name)
         return deleted
 
     apush = off_loop(push)
@@ -319,9 +335,16 @@ class Queue:
         return f"<Queue {self.name!r} of {self.context!r}>"
 
 
+def without_schema(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings without the schema, which is stored elsewhere."""
+    return {name: value for name, value in settings.items() if name != "schema"}
+
+
 def declared_queue(context: Context, name: str, settings: Mapping[str, Any]) -> Queue:
     """Return a queue. Settings given here are stored at its first use by this process, or by `setup`."""
-    if settings:
+    if settings.get("schema") is not None:
+        context.schemas.declare(checked_queue(name), schema_from(settings["schema"]))
+    if settings := without_schema(settings):
         if "partitions" in settings:
             checked_partitioned(name)
             context.use_partitions()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stanchion import JobState, Push, Queue, Stanchion, chain
-from stanchion.errors import CannotJoin, DuplicateKey, LeaseLost
+from stanchion.errors import CannotJoin, DuplicateKey, InvalidInput, LeaseLost, PayloadMisfit
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import Counts
 from stanchion_conformance.harness import LONG_LEASE, QUEUE, StoreClock, claim, new_job, row_of, sizes_of, transaction
@@ -62,6 +62,20 @@ class TestJoining:
         with app.transaction() as tx:
             assert not q.push(3, key="new", key_ttl=60, tx=tx).duplicate
         assert q.reserve()[0].payload == 3
+
+    def test_payloads_are_checked_in_it_too(self, app: Stanchion, q: Queue, other_app: Stanchion) -> None:
+        typed = app.queue(QUEUE, schema="id bigint not null")
+        with app.transaction() as tx, pytest.raises(InvalidInput, match=r"app\.setup"):
+            typed.push({"id": 1}, tx=tx)
+        app.setup()
+        with app.transaction() as tx:
+            typed.push({"id": 1}, tx=tx)
+            with pytest.raises(PayloadMisfit):
+                typed.push({"id": "2"}, tx=tx)
+        other = other_app.queue(QUEUE, schema="id bigint not null")
+        with other_app.transaction() as tx:
+            other.push({"id": 3}, tx=tx)
+        assert q.size().total == 2
 
     def test_tasks_are_enqueued_in_it_too(self, app: Stanchion) -> None:
         @app.task(name="work", queue=QUEUE)

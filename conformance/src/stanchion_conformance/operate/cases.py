@@ -25,6 +25,7 @@ from stanchion_conformance.operate.failure_tallies import TestFailureTallies
 from stanchion_conformance.operate.notes import TestNotes
 from stanchion_conformance.operate.of_a_rank import TestOfOneRank
 from stanchion_conformance.operate.operating import TestCancel, TestReplay, TestRetry
+from stanchion_conformance.operate.queue_schemas import TestQueueSchemas, TestSchemaEvolution, orders, release
 from stanchion_conformance.operate.repair import TestRepair
 from stanchion_conformance.operate.rollups import TestRollups
 from stanchion_conformance.operate.searching_inside import TestSearchByContents, TestSearchByTheEnd
@@ -83,6 +84,7 @@ __all__ = [
     "TestPause",
     "TestPushSignal",
     "TestQueuePatterns",
+    "TestQueueSchemas",
     "TestQueuesThatExpire",
     "TestQueuesThatExpireWithJobs",
     "TestReads",
@@ -91,6 +93,7 @@ __all__ = [
     "TestReplay",
     "TestRetry",
     "TestRollups",
+    "TestSchemaEvolution",
     "TestSearchByContents",
     "TestSearchByTheEnd",
     "TestSelect",
@@ -108,7 +111,9 @@ __all__ = [
     "TestValues",
     "TestWaiting",
     "TestWorkersOfLanes",
+    "orders",
     "passing",
+    "release",
     "start",
     "three",
 ]

@@ -44,6 +44,8 @@ class Status(IntEnum):
 STATUSES: Final[dict[type[StanchionError], Status]] = {
     errors.StanchionError: Status.UNKNOWN,
     errors.InvalidInput: Status.INVALID_ARGUMENT,
+    errors.PayloadMisfit: Status.INVALID_ARGUMENT,
+    errors.SchemaRefused: Status.FAILED_PRECONDITION,
     errors.UnknownTask: Status.NOT_FOUND,
     errors.DuplicateKey: Status.ALREADY_EXISTS,
     errors.SearchTooWide: Status.OUT_OF_RANGE,

@@ -1,0 +1,142 @@
+"""The schemas of queues in one process: those that its code declares, and those in force, which payloads must fit.
+
+Those in force are read again once they are SETTINGS_SECONDS old, and before a payload is refused: so what another
+process has added a moment ago is known.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from stanchion.context.cached_settings import SETTINGS_SECONDS
+from stanchion.context.declared import LOOK_SECONDS
+from stanchion.core.codec import Codec
+from stanchion.errors import InvalidInput, PayloadMisfit
+from stanchion.schemas.kinds import Schema
+from stanchion.schemas.misfits import Checker, Misfit
+from stanchion.schemas.stored import MARK, check_declared, declare, stored_schema
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.queues import QueueSettings
+
+
+class InForce(NamedTuple):
+    """The schema of a queue, and its check."""
+
+    schema: Schema
+    checker: Checker
+
+
+class QueueSchemas:
+    """What one process knows of the schemas of queues."""
+
+    def __init__(self) -> None:
+        self.declared: dict[str, Schema] = {}
+        """By queue."""
+        self._begin(None)
+
+    def _begin(self, store: Store | None) -> None:
+        self._store, self._missing, self._looked_at = store, set(self.declared), -math.inf
+        self._read: dict[str, tuple[float, InForce | None]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"declared": self.declared}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.declared = state["declared"]
+        self._begin(None)
+
+    def declare(self, queue: str, schema: Schema) -> None:
+        """Note the schema of a queue, to be stored at its first use. Raises InvalidInput if there is another."""
+        known = self.declared.setdefault(queue, schema)
+        if known != schema:
+            raise InvalidInput(f"the code declares two schemas for queue {queue!r}: {known}, and {schema}; declare one")
+        if known is schema:
+            self._missing.add(queue)
+
+    def deleted(self, queue: str) -> None:
+        """Record that this process has deleted a queue: its next use stores what is declared."""
+        self._read.pop(queue, None)
+        if queue in self.declared:
+            self._missing.add(queue)
+
+    def are_stored(self, store: Store) -> bool:
+        """Return whether everything declared is known to be stored."""
+        return not self.declared or (store is self._store and not self._missing)
+
+    def store(self, store: Store, queues: Iterable[str], tx: Any = None) -> None:
+        """Store the declared schemas of these queues, where they are new. Raises SchemaRefused.
+
+        In a transaction nothing can be stored: raises InvalidInput if something would have to be.
+        """
+        if store is not self._store:
+            self._begin(store)
+        for queue in sorted(self._missing.intersection(queues)):
+            if tx is None:
+                declare(store, queue, self.declared[queue])
+                self.forget()
+            else:
+                check_declared(store, queue, self.declared[queue])
+            self._missing.discard(queue)
+
+    def forget(self) -> None:
+        """Read all again, as this process has just changed some."""
+        self._read = {}
+
+    def keep(self, store: Store) -> None:
+        """Look every LOOK_SECONDS for declared schemas of queues that were deleted: their next use declares them."""
+        if self.are_stored(store) and self.declared and time.monotonic() - self._looked_at > LOOK_SECONDS:
+            self._looked_at = time.monotonic()
+            marked = {one.name for one in store.queues(self.declared) if MARK in one.declared}
+            self._missing |= self.declared.keys() - marked
+
+    def check(self, store: Store, codec: Codec, jobs: Sequence[NewJob], settings: Mapping[str, QueueSettings]) -> None:
+        """Raise PayloadMisfit for the first job whose payload does not fit the schema of its queue.
+
+        Calls of tasks are not checked. `settings`: of the queues of these jobs, those that the settings in use have.
+        """
+        for queue, one in settings.items():
+            if MARK in one.declared and (known := self.in_force(store, queue)) is not None:
+                self._check(store, queue, known, _payloads(codec, queue, jobs))
+
+    def in_force(self, store: Store, queue: str, *, fresh: bool = False) -> InForce | None:
+        """Return the schema of a queue; None if it has none that this release knows."""
+        if store is not self._store:
+            self._begin(store)
+        now = time.monotonic()
+        read_at, known = self._read.get(queue, (0.0, None))
+        if fresh or queue not in self._read or now - read_at > SETTINGS_SECONDS:
+            schema = None
+            with suppress(InvalidInput):  # a newer release has stored it; what it checks, this one can't
+                schema = stored_schema(store, queue).schema
+            if known is None or schema != known.schema:
+                known = None if schema is None else InForce(schema, Checker(schema.struct))
+            self._read[queue] = now, known
+        return known
+
+    def _check(self, store: Store, queue: str, known: InForce, payloads: Sequence[str | None]) -> None:
+        if _misfit(known, payloads) is None:
+            return
+        fresh = self.in_force(store, queue, fresh=True)
+        if fresh is not None and (found := _misfit(fresh, payloads)) is not None:
+            place, misfit = found
+            row = place + 1 if len(payloads) > 1 else None
+            raise PayloadMisfit(queue, fresh.schema.version, misfit.path, misfit.reason, row)
+
+
+def _payloads(codec: Codec, queue: str, jobs: Sequence[NewJob]) -> list[str | None]:
+    """Return the JSON of the payloads; None for jobs of other queues, and for calls of tasks."""
+    return [codec.opened(job.payload) if job.queue == queue and job.task is None else None for job in jobs]
+
+
+def _misfit(known: InForce, payloads: Sequence[str | None]) -> tuple[int, Misfit] | None:
+    """Return the first payload that does not fit, by its place, and why."""
+    check = known.checker.text
+    for place, text in enumerate(payloads):
+        if text is not None and (misfit := check(text)) is not None:
+            return place, misfit
+    return None

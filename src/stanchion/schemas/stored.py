@@ -1,0 +1,107 @@
+"""The schema of a queue in the store: a versioned value, and a mark among the declared settings of the queue.
+
+    1. if the queue has no mark: the version that the value has now, 0 without one, as the mark
+    2. the value, by compare-and-set: its version is that of the schema
+
+The schema is in force from the first change after the mark. So processes that read the settings of a queue know that it
+has a schema, releases that know of none copy the mark as any other declared setting, and the schema of a deleted queue
+is not that of a later one with its name. A process that dies after 1 leaves a mark for which there is no schema.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stanchion.errors import InvalidInput, SchemaRefused
+from stanchion.schemas.ddl import struct_of
+from stanchion.schemas.evolution import Refused, merged
+from stanchion.schemas.kinds import Schema
+from stanchion.stores.protocol import Store
+
+KIND = "schema"
+"""The kind of the values."""
+
+MARK = "schema"
+"""The name of the mark among the declared settings of a queue."""
+
+_NONE = ""
+"""The text of a value for no schema."""
+
+
+class Stored(NamedTuple):
+    """What the store has for a queue. `version`: of the value; `base`: the mark; None: the queue has none."""
+
+    text: str
+    version: int
+    base: int | None
+
+    @property
+    def is_in_force(self) -> bool:
+        """True if the queue has a schema."""
+        return self.base is not None and self.version > self.base and self.text != _NONE
+
+    @property
+    def schema(self) -> Schema | None:
+        """The schema in force, or None. Raises InvalidInput for one that this release can't read."""
+        return Schema(struct_of(self.text), self.version) if self.is_in_force else None
+
+
+def stored_schema(store: Store, queue: str) -> Stored:
+    """Return what the store has for a queue."""
+    # The value first: if there is no mark afterwards, no process has changed the value since it was read.
+    value = next(iter(store.values(KIND, [queue])), None)
+    settings = next(iter(store.queues([queue])), None)
+    base = None if settings is None else settings.declared.get(MARK)
+    return Stored("", 0, base) if value is None else Stored(value.text, value.version, base)
+
+
+def declared_in(found: Stored, queue: str, schema: Schema) -> Schema | None:
+    """Return the schema to put in force for a declared one; None: that which is in force covers it.
+
+    Raises SchemaRefused if it does not go together with that.
+    """
+    before = found.schema
+    if before is None:
+        return schema
+    try:
+        both = merged(before.struct, schema.struct)
+    except Refused as refused:
+        raise SchemaRefused(queue, before.version, refused.path, refused.why) from None
+    return None if both == before.struct else Schema(both)
+
+
+def declare(store: Store, queue: str, schema: Schema) -> Schema:
+    """Put a declared schema in force, where it adds something; return the one in force. Raises SchemaRefused."""
+    while True:
+        found = stored_schema(store, queue)
+        new = declared_in(found, queue, schema)
+        if new is None:
+            assert found.schema is not None  # noqa: S101 - it covers the declared one
+            return found.schema
+        _change(store, queue, found, new.ddl)
+
+
+def check_declared(store: Store, queue: str, schema: Schema) -> None:
+    """Raise InvalidInput unless the stored schema covers a declared one: in a transaction, it can't be changed."""
+    if declared_in(stored_schema(store, queue), queue, schema) is not None:
+        raise InvalidInput(
+            f"queue {queue!r} has another schema in the store than the code declares, and a transaction can't change "
+            f"that: call app.setup(), or use the queue once outside of a transaction, and push then"
+        )
+
+
+def replace(store: Store, queue: str, schema: Schema | None) -> None:
+    """Put a schema in force, whatever was before; None: the queue has none any more."""
+    while True:
+        found = stored_schema(store, queue)
+        if (schema is None and not found.is_in_force) or _change(store, queue, found, schema.ddl if schema else _NONE):
+            return
+
+
+def _change(store: Store, queue: str, found: Stored, text: str) -> bool:
+    """Write the value; return False if another process has written it since it was read."""
+    if found.base is None:
+        store.configure(queue, {"declared": {MARK: found.version}})
+    elif found.text == text and found.is_in_force:
+        return True
+    return store.compare_and_set(KIND, queue, text, found.version)
