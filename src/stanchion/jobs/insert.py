@@ -23,8 +23,10 @@ from stanchion.stores.records.jobs import NewJob, Pushed
 from stanchion.stores.rules.jobs import created, state_of
 
 
-def make_ready(context: Context, jobs: list[NewJob], tx: Any = None) -> Store:
+def make_ready(context: Context, jobs: list[NewJob], tx: Any = None, *, checks_payloads: bool = True) -> Store:
     """Prepare new jobs, changing the list in place; return the store to insert them into.
+
+    `checks_payloads`: False if the jobs stand for something else, and have no payloads of their own.
 
     Raises InvalidInput for a job with an undeclared semaphore, or one that its station can't take, and PayloadMisfit.
     """
@@ -45,7 +47,7 @@ def make_ready(context: Context, jobs: list[NewJob], tx: Any = None) -> Store:
         if job.limits is not None:
             context.semaphores.check(jobs, store, tx)
             break
-    if concerned := context.settings.of(store, set(map(_QUEUE, jobs))):
+    if (concerned := context.settings.of(store, set(map(_QUEUE, jobs)))) and checks_payloads:
         context.schemas.check(store, context.codec, jobs, concerned)
     if isinstance(store, PartitionedStore):
         jobs[:] = store.placed(jobs)

@@ -105,8 +105,11 @@ class JobMaker:
     task: str | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
-    def jobs(self, context: Context, batch: pa.RecordBatch) -> list[NewJob]:
-        """Return the jobs of a batch, with their lanes. InvalidInput names the wrong column."""
+    def jobs(self, context: Context, batch: pa.RecordBatch, *, checks_payloads: bool = True) -> list[NewJob]:
+        """Return the jobs of a batch, with their lanes. InvalidInput names the wrong column, or the field and the row.
+
+        `checks_payloads`: see `make_ready`.
+        """
         columns = {name: _values(name, batch.column(name)) for name in known_columns(batch)}
         rows = batch.num_rows
         queues = list(map(self.queue_of, columns["queue"])) if "queue" in columns else [self.queue_of(None)] * rows
@@ -127,7 +130,7 @@ class JobMaker:
             fields["limits"] = self._limits(columns, queues, tasks)
         whole = (fields[name] if name in fields else repeat(default) for name, default in _DEFAULTS.items())
         made = list(map(NewJob._make, zip(*whole, strict=False)))  # as many as there are ids
-        make_ready(context, made)
+        make_ready(context, made, checks_payloads=checks_payloads)
         return made
 
     def queue_of(self, given: str | None) -> str:

@@ -163,7 +163,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if not rows.num_rows:
             return Made(rows, [])
         try:
-            return Made(rows, self.maker.jobs(app.context, self.columns.content(rows)))
+            return Made(rows, self._jobs(app, rows))
         except InvalidInput:
             if not buries or self.errors != "bury" or not self.columns.has_ids:
                 raise
@@ -171,12 +171,35 @@ class StreamWriter(DataSourceStreamArrowWriter):
             fit = self.columns.without(rows, misfits)
             if not fit.num_rows and rows.num_rows > 1:  # the query is at fault, not a row
                 raise
-            return Made(fit, self.maker.jobs(app.context, self.columns.content(fit)) if fit.num_rows else [], misfits)
+            return Made(fit, self._jobs(app, fit) if fit.num_rows else [], misfits)
+
+    def _jobs(self, app: Stanchion, rows: pa.RecordBatch) -> list[NewJob]:
+        content = self.columns.content(rows)
+        if self.mode == "append" or (self.mode == "move" and self.columns.has_content):
+            return self.maker.jobs(app.context, content)
+        jobs = self.maker.jobs(app.context, content, checks_payloads=False)
+        if self.mode == "move":
+            self._check_moves(app, rows, jobs)
+        return jobs
+
+    def _check_moves(self, app: Stanchion, rows: pa.RecordBatch, jobs: Sequence[NewJob]) -> None:
+        """Raise PayloadMisfit for a job that keeps its payload, and goes on to a queue whose schema it does not fit."""
+        schemas, store = app.context.schemas, app.store
+        concerned = app.context.settings.of(store, {job.queue for job in jobs})
+        if any(schemas.in_force(store, queue) for queue in concerned):
+            ids = self.columns.ids(rows, set())
+            found = store.fetch(ids)
+            going = [
+                job._replace(payload=found[one].payload, task=found[one].task)
+                for one, job in zip(ids, jobs, strict=True)
+                if one in found
+            ]
+            schemas.check(store, app.context.codec, going, concerned)
 
     def _misfits(self, app: Stanchion, rows: pa.RecordBatch) -> dict[str, str]:
         """Return the ids of the jobs whose rows can't be jobs, and the reason, by bisection."""
         try:
-            self.maker.jobs(app.context, self.columns.content(rows))
+            self._jobs(app, rows)
         except InvalidInput as error:
             if rows.num_rows == 1:
                 return {self.columns.ids(rows, set())[0]: f"InvalidInput: {error}"}
