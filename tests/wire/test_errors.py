@@ -28,6 +28,8 @@ KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if kind
 EXAMPLES: list[StanchionError] = [
     errors.StanchionError("any"),
     errors.InvalidInput("no"),
+    errors.PayloadMisfit("q", 2, "lines[1].`a b`", "is a string, not int", 3),
+    errors.SchemaRefused("q", 2, "id", "is bigint, and declared as int"),
     errors.UnknownTask("no task 'a'"),
     errors.DuplicateKey("q", "k 😀", "1", finished=True),
     errors.SearchTooWide(1000, ["1", "2"], "2"),
