@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from stanchion.core.durations import spelled
+from stanchion.core.durations import UNKNOWN, spelled
 from stanchion.core.times import moment
 from stanchion.stores.records.jobs import SECOND
 
@@ -22,6 +22,16 @@ def number(value: float) -> str:
 def rate(value: float) -> str:
     """Return a rate with suitable precision: `0.4`, `24`, `1,003`."""
     return f"{value:.1f}".removesuffix(".0") if value < 100 else number(value)
+
+
+def percent(share: float | None) -> str:
+    """Return a share as `36 %`, or `2.4 %` below ten; a dash for None."""
+    if share is None:
+        return UNKNOWN
+    value = 100 * share
+    if 0 < value < 0.1:
+        return "< 0.1 %"
+    return f"{value:.0f} %" if value >= 9.95 or not value else f"{value:.1f} %"
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:

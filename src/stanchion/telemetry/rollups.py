@@ -8,7 +8,7 @@ before it has written, the minute is missing, which is a gap in a plot. Workers,
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from stanchion.stores.protocol import Store
@@ -101,13 +101,17 @@ def keep(store: Store, points: Mapping[str, Point], now: int) -> None:
 
 def past(store: Store, queues: Sequence[str], hours: int, now: int) -> dict[str, list[Point]]:
     """Return the points of these queues in the last hours, oldest first."""
-    first = now // HOUR - hours
-    names = [_name(queue, hour * HOUR) for queue in queues for hour in range(first, now // HOUR + 1)]
-    found: dict[str, list[Point]] = {queue: [] for queue in queues}
-    for value in store.values(KIND, names):
-        found[value.name.rpartition("@")[0]] += [Point(*point) for point in json.loads(value.text)]
+    found = in_hours(store, queues, range(now // HOUR - hours, now // HOUR + 1))
     begin = now - hours * HOUR
-    return {queue: sorted(point for point in points if begin <= point.at <= now) for queue, points in found.items()}
+    return {queue: [point for point in points if begin <= point.at <= now] for queue, points in found.items()}
+
+
+def in_hours(store: Store, queues: Sequence[str], hours: Iterable[int]) -> dict[str, list[Point]]:
+    """Return the points of these queues in whole hours since 1970, oldest first."""
+    found: dict[str, list[Point]] = {queue: [] for queue in queues}
+    for value in store.values(KIND, [_name(queue, hour * HOUR) for hour in hours for queue in queues]):
+        found[value.name.rpartition("@")[0]] += [Point(*point) for point in json.loads(value.text)]
+    return {queue: sorted(points) for queue, points in found.items()}
 
 
 def _name(queue: str, at: int) -> str:

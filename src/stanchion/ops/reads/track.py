@@ -6,11 +6,15 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from stanchion.stores.records.jobs import SECOND
-from stanchion.telemetry.rollups import Point
+from stanchion.telemetry.rollups import MINUTE, Point
 
 HOUR: Final = 3600 * SECOND
 STEP: Final = 30 * SECOND
 """Microseconds between two points that are kept: 120 of an hour."""
+
+
+FAILED_IN: Final = 300 * SECOND
+"""The time of which failed attempts are counted."""
 
 
 class Rates(NamedTuple):
@@ -50,6 +54,18 @@ class Track:
     def rates(self) -> Rates | None:
         """The rates between the two newest points; None before there are two."""
         return None if self._before is None or self.newest is None else between(self._before, self.newest)
+
+    @property
+    def failed(self) -> float | None:
+        """The share of the attempts of the last five minutes that failed; None if none is known to have ended."""
+        after = self.newest
+        if after is None:
+            return None
+        begin = after.at - FAILED_IN - MINUTE  # points of the past are a minute apart
+        before = next(one for one in self.points if one.at >= begin)
+        failed = after.failed - before.failed + after.dead - before.dead
+        ended = failed + after.done - before.done
+        return failed / ended if 0 <= failed <= ended and ended else None
 
 
 def between(before: Point, after: Point) -> Rates:

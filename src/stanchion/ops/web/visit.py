@@ -15,6 +15,7 @@ from stanchion.ops.audit import Entry
 from stanchion.ops.web.access.guard import local_path
 from stanchion.ops.web.access.session import Session
 from stanchion.ops.web.live.deadlines import Missed
+from stanchion.ops.web.show.alerts import needs_of
 from stanchion.ops.web.show.shell import KEYS_COOKIE, THEME_COOKIE, THEMES, Shell
 from stanchion.ops.web.show.templating import query, segment
 from stanchion.ops.web.site import Site
@@ -135,7 +136,12 @@ class Visit:
             outer="fragment.html" if self.fragment else "frame.html",
             missed=tuple(self.missed),
             seconds=self.site.deadlines.seconds,
+            needs={} if now is None else self._needs(),
         )
+
+    def _needs(self) -> dict[str, int]:
+        sample = self.site.sampler.glance()
+        return needs_of(() if sample is None else sample.firing)
 
     def _events(self) -> str:
         place = self.site.board.place(self.site.board.version_of(self.topics))

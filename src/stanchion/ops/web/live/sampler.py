@@ -20,6 +20,7 @@ from stanchion.context.context import Context
 from stanchion.core.times import micros
 from stanchion.errors import StanchionError
 from stanchion.ops.reads.track import Track
+from stanchion.ops.web.live.day import Day
 from stanchion.stores.protocol import Store
 from stanchion.telemetry import rollups
 from stanchion.telemetry.rollups import point_of, sum_of
@@ -69,6 +70,8 @@ class Sampler:
         """The last sample, if there is one."""
         self.all, self.queues = Track(), dict[str, Track]()
         """The last hour of all queues together, and of each."""
+        self.day = Day()
+        """What has died within a day."""
 
     def latest(self) -> Sample:
         """Return the last sample, which is at most a pause old; the first question takes one."""
@@ -76,14 +79,30 @@ class Sampler:
         if self.sample is not None and self.awake:  # without the lock, which a slow reading holds
             return self.sample
         with self._lock:
-            if not self.awake:
-                if self.sample is None or self._asked - self._taken >= SHORTEST:
-                    self.take()
-                self._closed = False
-                self._thread = threading.Thread(target=self._run, name="stanchion-web-sampler", daemon=True)
-                self._thread.start()
+            if self.sample is None or (not self.awake and self._asked - self._taken >= SHORTEST):
+                self.take()
+            self._begin()
         assert self.sample is not None  # noqa: S101 - taken above
         return self.sample
+
+    def glance(self) -> Sample | None:
+        """Return the last sample, None if there is none of late; do not wait for one, but begin to read."""
+        self._asked = time.monotonic()
+        if self.awake:
+            return self.sample
+        if self._lock.acquire(blocking=False):
+            try:
+                self._begin()
+            finally:
+                self._lock.release()
+        return None
+
+    def _begin(self) -> None:
+        """Begin to read from time to time. Within the lock."""
+        if not self.awake:
+            self._closed = False
+            self._thread = threading.Thread(target=self._run, name="stanchion-web-sampler", daemon=True)
+            self._thread.start()
 
     @property
     def awake(self) -> bool:
@@ -133,6 +152,7 @@ class Sampler:
             self._minute = at // rollups.MINUTE
             if rollups.take_minute(store, at):
                 rollups.keep(store, points, at)
+        self.day.read(store, at, [one.queue for one in sorted(read.queues, key=lambda one: -one.totals.pushed)])
         self.all.add(sum_of([*points.values()], at))
         for gone in self.queues.keys() - points.keys():
             del self.queues[gone]
@@ -150,15 +170,20 @@ class Sampler:
 
     def _run(self) -> None:
         while not self._closed and time.monotonic() - self._asked < ASKED:
-            sample = self.sample
-            self._wake.wait(max(SHORTEST, SHARE * (sample.seconds if sample else 0.0)))
+            self._wake.wait(self._pause())
             if self._closed:
                 return
             try:
                 with self._lock:
-                    self.take()
+                    if not self._pause():  # else one was taken meanwhile
+                        self.take()
             except StanchionError as error:
+                self._taken = time.monotonic()
                 _log.warning("the page can't read the store: %s", error)
+
+    def _pause(self) -> float:
+        seconds = self.sample.seconds if self.sample else 0.0
+        return max(0.0, self._taken + max(SHORTEST, SHARE * seconds) - time.monotonic())
 
     def close(self) -> None:
         """Stop reading."""

@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
-from stanchion.alerts.records import SHOWN, Alert, BandFigures
+from stanchion.alerts.records import SHOWN, Alert, BandFigures, QueueFigures
 from stanchion.alerts.thresholds import Levels
 from stanchion.core.service_levels import BANDS
 from stanchion.ops.audit import Entry
 from stanchion.ops.reads.track import Rates
 from stanchion.ops.web.acts import on_it as acts
-from stanchion.ops.web.live.sampler import Sample
+from stanchion.ops.web.live.sampler import Sample, Sampler
 from stanchion.ops.web.pages import past
 from stanchion.ops.web.show.alerts import shown
 from stanchion.ops.web.show.runbook import link_of
@@ -47,7 +47,11 @@ class BandRow(NamedTuple):
 
 
 class QueueRow(NamedTuple):
-    """A queue, its alert if it has one, and its rates if they are known yet."""
+    """A queue, its alert if it has one, and its rates if they are known yet.
+
+    `failed`: the share of the attempts of five minutes that failed; `dead`: jobs that have died within a day; each None
+    if that is not known. `fails`: so many fail that there is an alert.
+    """
 
     name: str
     size: Sizes
@@ -56,6 +60,9 @@ class QueueRow(NamedTuple):
     paused: bool
     alert: Alert | None
     rates: Rates | None
+    failed: float | None
+    dead: int | None
+    fails: bool
 
 
 def show(visit: Visit) -> Response:
@@ -70,7 +77,8 @@ def show(visit: Visit) -> Response:
         more=max(0, len(sample.firing) - SHOWN),
         bands=_bands(sample),
         plots=past.asked(visit, ALL),
-        queues=_queues(sample, {name: track.rates for name, track in sampler.queues.items()})[:QUEUES_SHOWN],
+        queues=_queues(sample, sampler)[:QUEUES_SHOWN],
+        dead_since=sampler.day.since(sample.seen.at),
         known=len(sample.monitor.queues),
         exact=sample.monitor.exact,
         read_at=sample.monitor.at,
@@ -116,23 +124,28 @@ def _bands(sample: Sample) -> list[BandRow]:
     return rows
 
 
-def _queues(sample: Sample, rates: dict[str, Rates | None]) -> list[QueueRow]:
+def _queues(sample: Sample, sampler: Sampler) -> list[QueueRow]:
     """Return the queues, those with an alert first, then by their share of the limit."""
     alerts = {alert.subject: alert for alert in reversed(sample.firing) if alert.kind == "queue"}
-    rows = [
-        QueueRow(
-            one.queue,
-            one.size,
-            max((band.max_age for band in one.bands), default=0.0),
-            one.alert_percent,
-            one.paused,
-            alerts.get(one.queue),
-            rates.get(one.queue),
-        )
-        for one in sample.monitor.queues
-    ]
+    rows = [_queue(one, sample, sampler, alerts.get(one.queue)) for one in sample.monitor.queues]
     levels = {"now": 0, "soon": 1}
     return sorted(rows, key=lambda one: (levels[one.alert.level] if one.alert else 2, -one.percent, one.name))
+
+
+def _queue(one: QueueFigures, sample: Sample, sampler: Sampler, alert: Alert | None) -> QueueRow:
+    track = sampler.queues.get(one.queue)
+    return QueueRow(
+        name=one.queue,
+        size=one.size,
+        lag=max((band.max_age for band in one.bands), default=0.0),
+        percent=one.alert_percent,
+        paused=one.paused,
+        alert=alert,
+        rates=track.rates if track else None,
+        failed=track.failed if track else None,
+        dead=sampler.day.dead(one.queue, one.totals.buried, sample.seen.at),
+        fails=alert is not None and "failed-attempts" in (alert.rule, *alert.merged),
+    )
 
 
 def _told(entry: Entry) -> str:

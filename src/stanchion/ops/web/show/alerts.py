@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 from stanchion.alerts.records import Alert
 from stanchion.ops.web.show.templating import segment
+
+NEEDS: Final = {
+    "/errors": frozenset({"dead-letters", "failed-attempts", "attempts"}),
+    "/streams": frozenset({"stream"}),
+}
+"""The rules whose alerts are counted in the navigation, by page."""
 
 
 class Shown(NamedTuple):
@@ -38,3 +45,9 @@ def shown(alert: Alert, on_it: tuple[str, int] | None) -> Shown:
     act = "resume" if alert.rule == "paused" else "pause"
     pausing = alert.kind == "queue" and alert.rule != "no-worker"  # where nothing runs, a pause would change nothing
     return Shown(alert, link, text, f"/{act}/{name}" if pausing else "", on_it)
+
+
+def needs_of(alerts: Iterable[Alert]) -> dict[str, int]:
+    """Return how many alerts want a person to look at a page, for each page of the navigation that says so."""
+    rules = [{one.rule, *one.merged} for one in alerts]
+    return {page: sum(not known.isdisjoint(one) for one in rules) for page, known in NEEDS.items()}

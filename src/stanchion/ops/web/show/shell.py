@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -61,7 +62,7 @@ class Shell:
     """What the frame of a page shows; `page` in the templates. `now`: by the store's clock, in microseconds.
 
     `events`: where the page hears that it is not new any more. `outer`: the template around the shell. `missed`: parts
-    that were not read within `seconds`.
+    that were not read within `seconds`. `needs`: how much wants a person, by pages of the navigation.
     """
 
     title: str
@@ -79,6 +80,7 @@ class Shell:
     outer: str = "frame.html"
     missed: tuple[str, ...] = ()
     seconds: float = 0.0
+    needs: Mapping[str, int] = field(default_factory=dict)
     navigation = NAVIGATION
     tabs = TABS
 

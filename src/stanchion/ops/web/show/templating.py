@@ -36,6 +36,7 @@ def environment() -> Environment:
         "duration": spelled,
         "short_id": words.short_id,
         "segment": segment,
+        "percent": words.percent,
         "rate": words.rate,
     }
     made.globals |= {"plural": words.plural, "query": query}

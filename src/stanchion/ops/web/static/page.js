@@ -16,7 +16,15 @@
     live.dataset.state = state;
     live.querySelector(".how").textContent = how;
   };
-  const fetched = () => { live.querySelector(".time").textContent = document.getElementById("as-of").textContent; };
+  const fetched = () => {
+    const told = document.getElementById("as-of");
+    live.querySelector(".time").textContent = told.textContent;
+    for (const badge of document.querySelectorAll("[data-need]")) {
+      const count = told.dataset[badge.dataset.need];
+      badge.hidden = !count;
+      if (count) badge.firstChild.data = count;
+    }
+  };
   const refresh = () => {
     if (document.hidden) return;
     if (held()) say("plain", "Held, as of");
