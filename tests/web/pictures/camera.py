@@ -106,7 +106,8 @@ def shots(camera: Camera, wanted: str = "") -> Iterator[tuple[str, Image.Image]]
 
 
 def _count(site: Site) -> None:
-    """Have the report of the page counted, which would else say that it is being counted."""
+    """Have the report counted, which would else say that it is being counted, and the alerts read for each page."""
+    site.sampler.latest()
     site.reports.ask(Key(SPANS[USUAL_SPAN]), site.store.now())
     site.reports.join()
 
