@@ -101,7 +101,7 @@ class TestDay:
         store = CountingStore(app.store)
         day = Day()
         for at in (0, 59, 0, 60, 119):
-            day.read(store, NOW + at * MINUTE, ["mail", ALL])  # type: ignore[arg-type]
+            day.read(store, NOW + at * MINUTE, ["mail", ALL])
         assert store.calls == {"values": 4}
         assert NOW % HOUR == 0
 
