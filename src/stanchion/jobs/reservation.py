@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -15,6 +14,7 @@ from stanchion.core.error_kinds import group_of
 from stanchion.core.partition_names import checked_queue
 from stanchion.core.retry import Retry
 from stanchion.core.times import moment
+from stanchion.core.tracebacks import trace_of
 from stanchion.errors import CannotJoin, InvalidInput, LeaseLost, StoreUnavailable
 from stanchion.jobs.call import with_checkpoint
 from stanchion.jobs.job import Job, Meter
@@ -393,5 +393,5 @@ def described(error: BaseException | str) -> tuple[str, str | None]:
     except Exception:  # a faulty __str__ must not hide the error
         text = "(its message can't be shown)"
     message = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    trace = "".join(traceback.format_exception(error, limit=-20)) if error.__traceback__ else None
+    trace = trace_of(error)
     return message[:MAX_ERROR], trace[-MAX_TRACEBACK:] if trace else None

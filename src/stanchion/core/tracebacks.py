@@ -1,0 +1,49 @@
+"""Tracebacks as texts: the frames of a failure that has been seen before are not formatted again."""
+
+from __future__ import annotations
+
+import traceback
+from types import CodeType, TracebackType
+from typing import Final
+
+FRAMES: Final = 20
+"""Frames of a traceback that are kept, the innermost."""
+
+KNOWN_MAX: Final = 256
+"""Tracebacks whose frames are remembered."""
+
+_known: dict[tuple[int, ...], tuple[tuple[CodeType, ...], str]] = {}
+"""The texts of frames by the places in the code that they are at, with that code, so that no other takes its ids."""
+
+_LOOKING: Final = (NameError, AttributeError, ImportError, SyntaxError, BaseExceptionGroup)
+"""Errors whose last lines tell more than their message, by what stands in the frames or within them."""
+
+
+def trace_of(error: BaseException) -> str | None:
+    """Return the traceback of an error as Python prints it; None for one that was not raised."""
+    trace = error.__traceback__
+    if trace is None:
+        return None
+    chained = error.__cause__ is not None or (error.__context__ is not None and not error.__suppress_context__)
+    if chained or isinstance(error, _LOOKING):
+        return "".join(traceback.format_exception(error, limit=-FRAMES))
+    last = "".join(traceback.format_exception_only(error))
+    return f"Traceback (most recent call last):\n{_frames(trace)}{last}"
+
+
+def _frames(trace: TracebackType) -> str:
+    codes: list[CodeType] = []
+    places: list[int] = []
+    one: TracebackType | None = trace
+    while one is not None:
+        code = one.tb_frame.f_code
+        codes.append(code)
+        places += (id(code), one.tb_lasti)
+        one = one.tb_next
+    key = tuple(places[-2 * FRAMES :])
+    found = _known.get(key)
+    if found is None:
+        if len(_known) >= KNOWN_MAX:
+            _known.clear()
+        found = _known[key] = tuple(codes), "".join(traceback.format_tb(trace, limit=-FRAMES))
+    return found[1]

@@ -1,0 +1,113 @@
+"""Tracebacks as Python prints them, formatted once for each place in the code."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stanchion.core import tracebacks
+from stanchion.core.tracebacks import FRAMES, KNOWN_MAX, trace_of
+
+
+def printed(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error, limit=-FRAMES))
+
+
+def raised(call: Callable[[], Any]) -> BaseException:
+    try:
+        call()
+    except BaseException as error:
+        return error
+    raise AssertionError
+
+
+def deep(frames: int, text: str = "no answer") -> None:
+    if frames:
+        deep(frames - 1, text)
+    else:
+        raise TimeoutError(text)
+
+
+def caused() -> None:
+    try:
+        deep(2)
+    except TimeoutError as error:
+        raise ValueError("two") from error
+
+
+def during() -> None:
+    try:
+        deep(2)
+    except TimeoutError:
+        raise ValueError("two")  # noqa: B904 - a context
+
+
+def hidden() -> None:
+    try:
+        deep(2)
+    except TimeoutError:
+        raise ValueError("two") from None
+
+
+def noted() -> None:
+    error = ValueError("a\nb")
+    error.add_note("a note")
+    raise error
+
+
+def several() -> None:
+    raise ExceptionGroup("both", [raised(lambda: deep(1)), ValueError("two")])  # type: ignore[list-item]
+
+
+def either(first: bool) -> None:
+    if first:
+        raise ValueError("two")
+    raise ValueError("two")
+
+
+def misspelt() -> None:
+    printd  # type: ignore[name-defined]  # noqa: B018, F821
+
+
+CASES = [lambda: deep(0), lambda: deep(2), lambda: deep(50), caused, during, hidden, noted, several, misspelt,
+         lambda: [].apend(1), lambda: exec("a b")]  # type: ignore[attr-defined]  # noqa: S102  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_they_are_as_python_prints_them(case: Callable[[], Any]) -> None:
+    for _ in range(2):
+        error = raised(case)
+        assert trace_of(error) == printed(error)
+
+
+def test_places_in_one_function_are_told_apart() -> None:
+    for first in (True, False):
+        error = raised(lambda first=first: either(first))
+        assert trace_of(error) == printed(error)
+
+
+def test_the_message_is_that_of_the_error_and_the_frames_are_formatted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[object] = []
+    whole = traceback.format_tb
+    monkeypatch.setattr(tracebacks, "_known", {})
+    monkeypatch.setattr(traceback, "format_tb", lambda *args, **more: calls.append(args) or whole(*args, **more))
+    texts = {trace_of(raised(lambda number=number: deep(2, f"no answer {number}"))) for number in range(5)}
+    assert len(texts) == 5
+    assert len(calls) == 1
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    known: dict[Any, Any] = {}
+    monkeypatch.setattr(tracebacks, "_known", known)
+    monkeypatch.setattr(tracebacks, "KNOWN_MAX", 3)
+    assert KNOWN_MAX > 3
+    for frames in range(8):
+        trace_of(raised(lambda frames=frames: deep(frames)))
+        assert len(known) <= 3
+
+
+def test_one_that_was_not_raised_has_none() -> None:
+    assert trace_of(ValueError("x")) is None
