@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,7 +61,7 @@ def noted() -> None:
 
 
 def several() -> None:
-    raise ExceptionGroup("both", [raised(lambda: deep(1)), ValueError("two")])  # type: ignore[list-item]
+    raise ExceptionGroup("both", [raised(partial(deep, 1)), ValueError("two")])  # type: ignore[type-var]
 
 
 def either(first: bool) -> None:
@@ -72,8 +74,18 @@ def misspelt() -> None:
     printd  # type: ignore[name-defined]  # noqa: B018, F821
 
 
-CASES = [lambda: deep(0), lambda: deep(2), lambda: deep(50), caused, during, hidden, noted, several, misspelt,
-         lambda: [].apend(1), lambda: exec("a b")]  # type: ignore[attr-defined]  # noqa: S102  # fmt: skip
+def unknown() -> None:
+    [].apend(1)  # type: ignore[attr-defined]
+
+
+def unreadable() -> None:
+    exec("a b")  # noqa: S102
+
+
+CASES: list[Callable[[], Any]] = [
+    *(partial(deep, 0), partial(deep, 2), partial(deep, 50)),
+    *(caused, during, hidden, noted, several, misspelt, unknown, unreadable),
+]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -85,7 +97,7 @@ def test_they_are_as_python_prints_them(case: Callable[[], Any]) -> None:
 
 def test_places_in_one_function_are_told_apart() -> None:
     for first in (True, False):
-        error = raised(lambda first=first: either(first))
+        error = raised(partial(either, first))
         assert trace_of(error) == printed(error)
 
 
@@ -93,10 +105,27 @@ def test_the_message_is_that_of_the_error_and_the_frames_are_formatted_once(monk
     calls: list[object] = []
     whole = traceback.format_tb
     monkeypatch.setattr(tracebacks, "_known", {})
-    monkeypatch.setattr(traceback, "format_tb", lambda *args, **more: calls.append(args) or whole(*args, **more))
-    texts = {trace_of(raised(lambda number=number: deep(2, f"no answer {number}"))) for number in range(5)}
+
+    def counted(*args: Any, **more: Any) -> list[str]:
+        calls.append(args)
+        return whole(*args, **more)
+
+    monkeypatch.setattr(traceback, "format_tb", counted)
+    texts = {trace_of(raised(partial(deep, 2, f"no answer {number}"))) for number in range(5)}
     assert len(texts) == 5
     assert len(calls) == 1
+
+
+def test_code_that_is_reloaded_shows_its_new_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracebacks, "_known", {})
+    module = tmp_path / "reloaded.py"
+    for number in range(200):
+        module.write_text(f"def fail():\n    raise ValueError('the {number}. line', {'0' * number!r})\n")
+        names: dict[str, Any] = {}
+        exec(compile(module.read_text(), module, "exec"), names)  # noqa: S102
+        error = raised(names["fail"])
+        assert trace_of(error) == printed(error)
+        del error
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +134,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracebacks, "KNOWN_MAX", 3)
     assert KNOWN_MAX > 3
     for frames in range(8):
-        trace_of(raised(lambda frames=frames: deep(frames)))
+        trace_of(raised(partial(deep, frames)))
         assert len(known) <= 3
 
 

@@ -12,8 +12,9 @@ FRAMES: Final = 20
 KNOWN_MAX: Final = 256
 """Tracebacks whose frames are remembered."""
 
-_known: dict[tuple[int, ...], tuple[tuple[CodeType, ...], str]] = {}
-"""The texts of frames by the places in the code that they are at, with that code, so that no other takes its ids."""
+_known: dict[tuple[int, ...], tuple[list[CodeType], str]] = {}
+"""The texts of frames by the places in the code that they are at, with that code: while it is held, no other, such as
+that of a module that was reloaded, takes its ids."""
 
 _LOOKING: Final = (NameError, AttributeError, ImportError, SyntaxError, BaseExceptionGroup)
 """Errors whose last lines tell more than their message, by what stands in the frames or within them."""
@@ -32,18 +33,19 @@ def trace_of(error: BaseException) -> str | None:
 
 
 def _frames(trace: TracebackType) -> str:
+    """Return the innermost frames as text."""
     codes: list[CodeType] = []
     places: list[int] = []
     one: TracebackType | None = trace
     while one is not None:
         code = one.tb_frame.f_code
         codes.append(code)
-        places += (id(code), one.tb_lasti)
+        places += (id(code), one.tb_lasti, one.tb_lineno)
         one = one.tb_next
-    key = tuple(places[-2 * FRAMES :])
+    key = tuple(places[-3 * FRAMES :])
     found = _known.get(key)
     if found is None:
         if len(_known) >= KNOWN_MAX:
             _known.clear()
-        found = _known[key] = tuple(codes), "".join(traceback.format_tb(trace, limit=-FRAMES))
+        found = _known[key] = codes[-FRAMES:], "".join(traceback.format_tb(trace, limit=-FRAMES))
     return found[1]
