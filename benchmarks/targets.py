@@ -106,7 +106,7 @@ TARGETS = [
     ),
     Target("PostgreSQL, Spark write: to COPY by one process", 0.55, _ratio("PostgreSQL, Spark write", "raw")),
     *(
-        Target(f"PostgreSQL, Spark read of {columns}: to Spark's JDBC", 1.0, _ratio(table, "jdbc"))
+        Target(f"PostgreSQL, Spark read of {columns}: jobs() to Spark's JDBC", 0.95, _ratio(table, "jdbc", of="jobs()"))
         for columns in READS
         for table in [f"PostgreSQL, Spark read of {columns}"]
     ),

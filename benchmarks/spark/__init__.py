@@ -21,6 +21,7 @@ SQLITE_WRITERS: dict[str, str] = {
 READERS: dict[str, str] = {
     "raw": "reading:adbc_postgres",
     "jdbc": "reading:jdbc",
+    "jobs()": "reading:stanchion_jdbc",
     "stanchion": "reading:stanchion",
 }
 

@@ -64,7 +64,7 @@ def verdict(mutant: Mutant, tier: str) -> str:
                 )
             except subprocess.TimeoutExpired:
                 return "killed"  # they hang
-    except ValueError as error:
+    except (ValueError, FileNotFoundError) as error:
         return str(error)
     if done.returncode == FAILED:
         return "killed"

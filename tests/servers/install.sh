@@ -31,6 +31,7 @@ missing() {
     has_program mariadb '' || echo mariadb-client
     has_program node '' || echo nodejs
     has_program npm '' || echo npm
+    [ -e /usr/share/java/postgresql.jar ] || echo libpostgresql-jdbc-java
     has_program chromium '' || echo chromium fonts-liberation
 }
 

@@ -14,7 +14,11 @@ from tests.spark.supervision import one_at_a_time
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+JDBC_DRIVER = Path("/usr/share/java/postgresql.jar")
+"""Where Debian's libpostgresql-jdbc-java puts it."""
+
 FAST = {
+    "spark.driver.extraClassPath": str(JDBC_DRIVER),
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.memory": "1g",
     "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2] / "examples"),

@@ -20,14 +20,16 @@ if TYPE_CHECKING:
     from stanchion.spark.archiving.done import Archive
     from stanchion.spark.archiving.replay import Replay, replay
     from stanchion.spark.reporting.report import report
+    from stanchion.spark.table import jobs
 
-__all__ = ["Archive", "Replay", "Report", "archive", "register", "replay", "report", "session"]
+__all__ = ["Archive", "Replay", "Report", "archive", "jobs", "register", "replay", "report", "session"]
 
 _HOME = {
     "Archive": "archiving.done",
     "archive": "archiving.archive",
     **dict.fromkeys(("Replay", "replay"), "archiving.replay"),
     **dict.fromkeys(("Report", "report"), "reporting.report"),
+    "jobs": "table",
 }
 """The module of each name."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.claims import Claim, Claimed
@@ -347,6 +347,14 @@ class ArrowReads(Protocol):
         State and priority are as callers see them; times are microseconds, numbers of any width. A column that these
         jobs do not have is null. Limit and order are ignored, but jobs of a token are sorted by id.
         """
+
+
+@runtime_checkable
+class SelectText(Protocol):
+    """Optional port of a store that other clients of its database can read: those of PostgreSQL."""
+
+    def select_text(self, query: Query) -> str | None:
+        """Return the statement that `select_arrow` runs, with constants in it; None if no job can meet the query."""
 
 
 class PreparedJobs(Protocol):

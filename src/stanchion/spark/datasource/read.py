@@ -71,10 +71,16 @@ def reader_of(given: Mapping[str, str], schema: StructType) -> JobsReader:
     options = checked_options(given, "read")
     of: Of = options["of"]
     wanted = [Field(field.name, field.dataType.simpleString()) for field in schema.fields]
-    where = () if options["queue"] is None else (Condition("queue", "=", options["queue"]),)
     names = checked_columns(of, wanted)
     kind = FilteringReader if _pushes_filters() else JobsReader
-    return kind(place_of(options), query_of(of, *where), names, options["partitions"], options["by"] == "lane")
+    return kind(
+        place_of(options), query_of(of, *queue_of(options)), names, options["partitions"], options["by"] == "lane"
+    )
+
+
+def queue_of(options: Mapping[str, Any]) -> tuple[Condition, ...]:
+    """Return the condition for the queue in checked options, if there is one."""
+    return () if options["queue"] is None else (Condition("queue", "=", options["queue"]),)
 
 
 def _pushes_filters() -> bool:
@@ -106,10 +112,7 @@ class JobsReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Divide the query by ids or by lanes."""
         with self.place.app() as app:
-            cut = (
-                _by_lanes(app, self.query, self.parts) if self.by_lane else app.store.partition(self.query, self.parts)
-            )
-        return [Part(query) for query in cut]
+            return [Part(query) for query in divided(app, self.query, self.parts, by_lane=self.by_lane)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the jobs of a part."""
@@ -186,6 +189,11 @@ def _is_id(text: str) -> bool:
         return str(UUID(text)) == text
     except ValueError:
         return False
+
+
+def divided(app: Stanchion, query: Query, parts: int, *, by_lane: bool) -> list[Query]:
+    """Divide a query by ids, into parts of equal size, or by lanes."""
+    return _by_lanes(app, query, parts) if by_lane else app.store.partition(query, parts)
 
 
 def _by_lanes(app: Stanchion, query: Query, parts: int) -> list[Query]:

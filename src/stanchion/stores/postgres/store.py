@@ -43,7 +43,7 @@ from stanchion.stores.sql.jobs.settle import HeldJobs, Outcomes, TransactionComm
 from stanchion.stores.sql.limits.repair import SlotRepair
 from stanchion.stores.sql.queues.drop import LiveDrop
 from stanchion.stores.sql.queues.purge import Purges
-from stanchion.stores.sql.reading.arrow import Arrow, from_postgres
+from stanchion.stores.sql.reading.arrow import Arrow, from_postgres, postgres_text, statement
 from stanchion.stores.sql.reading.query import Queries
 from stanchion.stores.sql.reading.stats import Stats
 from stanchion.stores.sql.staging.prepared import PreparedJobs
@@ -106,7 +106,11 @@ class PostgresStore(SqlStore):
             deletion=Deletion(db, transactions, jobs),
         )
         super().__init__(db, rows, verbs, values, Setup(db))
-        self._arrow = Arrow(db, from_postgres)
+        self._db, self._arrow = db, Arrow(db, from_postgres)
 
     def select_arrow(self, query: Query) -> Iterator[pa.RecordBatch]:
         return self._arrow.select_arrow(query)
+
+    def select_text(self, query: Query) -> str | None:
+        wanted = statement(self._db, query)
+        return None if wanted is None else postgres_text(*wanted)

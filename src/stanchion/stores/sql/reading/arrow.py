@@ -46,11 +46,17 @@ class Arrow:
         self._database, self._give = database, give
 
     def select_arrow(self, query: Query) -> Iterator[pa.RecordBatch]:
-        shape = selection.shape_of(checked(query))
-        if not shape.tables:
-            return
-        params = {**self._database.given(), **selection.params_of(self._database.dialect, query)}
-        yield from self._give(self._database, _statement(self._database.dialect, shape, query.columns), params)
+        if (wanted := statement(self._database, query)) is not None:
+            yield from self._give(self._database, *wanted)
+
+
+def statement(database: Database, query: Query) -> tuple[Select[Any], Params] | None:
+    """Return the statement that reads all jobs of a query, with its parameters; None if no job can meet it."""
+    shape = selection.shape_of(checked(query))
+    if not shape.tables:
+        return None
+    params = {**database.given(), **selection.params_of(database.dialect, query)}
+    return _statement(database.dialect, shape, query.columns), params
 
 
 def _statement(dialect: Dialect, shape: selection.Shape, columns: Sequence[str]) -> Select[Any]:
@@ -68,15 +74,20 @@ def _fields(dialect: Dialect, table: Table, fields: Sequence[str]) -> Select[Any
     return select(*(shown.get(field, table.c.get(field, null)).label(field) for field in fields))
 
 
+def postgres_text(wanted: Select[Any], params: Params) -> str:
+    """Return a statement as text, with its parameters as constants."""
+    # A percent sign in a constant is escaped, unless parameters are named.
+    named = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
+    return str(wanted.params(params).compile(dialect=named, compile_kwargs={"literal_binds": True}))
+
+
 def from_postgres(database: Database, wanted: Select[Any], params: Params) -> Iterator[pa.RecordBatch]:
     """Read the rows by the ADBC driver, over a separate connection."""
     from adbc_driver_postgresql import dbapi
 
     from stanchion.stores.sql.reading.arrow_ids import with_text_ids
 
-    # Constants are written into the statement, where a percent sign is escaped.
-    named = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
-    sql = str(wanted.params(params).compile(dialect=named, compile_kwargs={"literal_binds": True}))
+    sql = postgres_text(wanted, params)
     plain = database.url.set(drivername="postgresql").update_query_dict(_SILENCE)
     url = plain.render_as_string(hide_password=False)
     with closing(dbapi.connect(url)) as connection, connection.cursor() as cursor:

@@ -1,0 +1,177 @@
+"""Jobs and history as a DataFrame: by Spark's own JDBC reader where that can be had, else by the data source.
+
+The JDBC reader stays in the JVM, and a query reads only the columns that it uses. Python processes take part in
+neither planning nor reading.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from sqlalchemy import URL, make_url
+
+from stanchion.errors import MissingExtra
+from stanchion.spark.datasource.options import KEYS, Place, checked_options, place_of
+from stanchion.stores.protocol import SelectText
+from stanchion.stores.records.jobs import UNLANED
+from stanchion.stores.records.query import Condition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DRIVER = "org.postgresql.Driver"
+FETCHED = "10000"
+"""Rows that the driver fetches at once."""
+
+_SCHEMES = ("postgresql", "postgres")
+_PROPERTIES = {
+    "application_name": "ApplicationName",
+    "channel_binding": "channelBinding",
+    "connect_timeout": "connectTimeout",
+    "options": "options",
+    "sslmode": "sslmode",
+    "sslrootcert": "sslrootcert",
+}
+"""The parameters of a URL that the JDBC driver has too, with its names. URLs with others go to the data source."""
+
+_OF_PARTS = "stored_{}"
+"""The name of a field by which jobs are divided into parts: as stored, so that an index finds them."""
+
+_CONVERTED = {
+    "string": "{}::text",
+    "int": "{}::int",
+    "double": "{}::double precision",
+    "boolean": "{}::boolean",
+    # The seconds are exact as a double; the microseconds would not be, for all years.
+    "timestamp": "to_timestamp({0} / 1000000) + ({0} % 1000000) * interval '1 microsecond'",
+}
+"""Each type of a column, from what the store has."""
+
+
+def jobs(
+    spark: SparkSession,
+    url: str | None = None,
+    *,
+    of: str = "jobs",
+    queue: str | None = None,
+    partitions: int = 4,
+    by: str = "id",
+    keys: str | None = None,
+) -> DataFrame:
+    """Return live jobs, or with `of="history"` finished ones, as a DataFrame, as `format("stanchion")` does.
+
+    PostgreSQL is read by Spark's JDBC reader if its driver is on the class path (`spark.jars.packages`,
+    `org.postgresql:postgresql`), all else by the data source: other stores, encrypted payloads with keys, Spark
+    Connect, and URLs with parameters that the JDBC driver does not have.
+
+    The parameters are the options of the data source: `url` (by default STANCHION_URL), `queue` (by default all),
+    `partitions` (tasks that read), `by` (`id` or `lane`), `keys` (of encrypted payloads, by default STANCHION_KEYS).
+    Raises InvalidInput for wrong ones, StoreUnavailable, MissingExtra without PySpark.
+    """
+    try:
+        from pyspark.sql import functions
+
+        from stanchion.spark.datasource.read import divided, query_of, queue_of
+        from stanchion.spark.datasource.schema import COLUMNS, stored_fields
+    except ImportError:
+        raise MissingExtra("spark", "Spark") from None
+    given = {"url": url, "of": of, "queue": queue, "partitions": str(partitions), "by": by, "keys": keys}
+    options = {name: text for name, text in given.items() if text is not None}
+    checked = checked_options(options, "read")
+    place, columns = place_of(checked), COLUMNS[checked["of"]]
+    connection = _connection(spark, place)
+    if connection is not None:
+        query = replace(query_of(checked["of"], *queue_of(checked)), columns=stored_fields(tuple(columns)))
+        with place.app() as app:
+            text = app.store.select_text(query) if isinstance(app.store, SelectText) else None
+            parts = divided(app, query, checked["partitions"], by_lane=checked["by"] == "lane") if text else []
+        if text:
+            selected = _columns(columns, query.columns)
+            found = spark.read.jdbc(
+                properties=connection,
+                url=connection["url"],
+                table=f"(SELECT {selected} FROM ({text}) AS stored) AS jobs",  # noqa: S608 - constants are escaped
+                predicates=[_predicate(part.where[len(query.where) :]) for part in parts],
+            )
+            return found.select(*(functions.col(name).alias(name, metadata={}) for name in columns))
+    return spark.read.format("stanchion").options(**options).load()
+
+
+def _connection(spark: SparkSession, place: Place) -> dict[str, str] | None:
+    """Return what the JDBC reader takes to connect; None if it can't read this place as the data source does."""
+    url = make_url(place.url)
+    if (
+        url.drivername.partition("+")[0] not in _SCHEMES
+        or place.keys
+        or os.environ.get(KEYS)
+        or not (url.host and url.database and url.query.keys() <= _PROPERTIES.keys())
+        or not all(isinstance(value, str) for value in url.query.values())
+        or not _has_driver(spark)
+    ):
+        return None
+    return {
+        **{_PROPERTIES[name]: str(value) for name, value in url.query.items()},
+        **({"user": url.username} if url.username else {}),
+        **({"password": str(url.password)} if url.password else {}),
+        "url": _address(url),
+        "driver": DRIVER,
+        "fetchsize": FETCHED,
+        **({} if _compares_times(spark) else {"pushDownPredicate": "false"}),
+    }
+
+
+def _address(url: URL) -> str:
+    host = f"[{url.host}]" if url.host and ":" in url.host else url.host
+    return f"jdbc:postgresql://{host}:{url.port or 5432}/{quote(url.database or '', safe='')}"
+
+
+def _has_driver(spark: SparkSession) -> bool:
+    from py4j.protocol import Py4JError
+
+    java = _java(spark)
+    if java is None:
+        return False
+    try:
+        java.org.apache.spark.util.Utils.getContextOrSparkClassLoader().loadClass(DRIVER)
+    except Py4JError:
+        return False
+    return True
+
+
+def _java(spark: SparkSession) -> Any:
+    """Return the JVM of a session's driver; None over Spark Connect."""
+    from pyspark.sql.utils import is_remote
+
+    return None if is_remote() else spark._jvm  # the only way to ask for a class
+
+
+def _compares_times(spark: SparkSession) -> bool:
+    """Return whether the server understands times in filters as Spark means them.
+
+    Spark writes them without a zone: in that of the JVM, which is the server's for this connection, or if times are
+    Java 8's in that of the session. An hour that a zone has twice has no such text of its own.
+    """
+    zone = _java(spark).java.util.TimeZone.getDefault()
+    if zone.toZoneId().getRules().isFixedOffset():
+        java8 = spark.conf.get("spark.sql.datetime.java8API.enabled") == "true"
+        return not java8 or spark.conf.get("spark.sql.session.timeZone") == zone.getID()
+    return False
+
+
+def _columns(columns: Mapping[str, str], fields: Sequence[str]) -> str:
+    """Return the selection of columns from the stored fields, and the fields that divide jobs into parts."""
+    shown = {"lane": f"NULLIF(lane, {UNLANED})"}
+    converted = (
+        f"{_CONVERTED[kind].format(shown.get(field, field))} AS {name}"
+        for (name, kind), field in zip(columns.items(), fields, strict=True)
+    )
+    return ", ".join((*converted, *(f"{field} AS {_OF_PARTS.format(field)}" for field in ("id", "lane"))))
+
+
+def _predicate(where: Sequence[Condition]) -> str:
+    """Return the conditions of a part, on ids or lanes, in SQL."""
+    return " AND ".join(f"{_OF_PARTS.format(one.field)} {one.op} '{one.value}'" for one in where) or "TRUE"
