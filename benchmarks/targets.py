@@ -30,8 +30,8 @@ class Target:
         return value >= self.limit if self.at_least else value <= self.limit
 
 
-def _ratio(table: str, *others: str) -> Callable[[Readings], float | None]:
-    return lambda readings: readings.ratio(table, STANCHION, others)
+def _ratio(table: str, *others: str, of: str = STANCHION) -> Callable[[Readings], float | None]:
+    return lambda readings: readings.ratio(table, of, others)
 
 
 def _value(table: str) -> Callable[[Readings], float | None]:

@@ -40,7 +40,8 @@ def driver() -> None:
 
 @contextmanager
 def zone_of_java(spark: "SparkSession", name: str) -> Iterator[None]:
-    zones = spark._jvm.java.util.TimeZone
+    java: Any = spark._jvm
+    zones = java.java.util.TimeZone
     before = zones.getDefault()
     zones.setDefault(zones.getTimeZone(name))
     try:
@@ -52,7 +53,7 @@ def zone_of_java(spark: "SparkSession", name: str) -> Iterator[None]:
 @contextmanager
 def settings(spark: "SparkSession", **given: str) -> Iterator[None]:
     named = {name.replace("_", "."): value for name, value in given.items()}
-    before = {name: spark.conf.get(name) for name in named}
+    before = {name: str(spark.conf.get(name)) for name in named}
     for name, value in named.items():
         spark.conf.set(name, value)
     try:

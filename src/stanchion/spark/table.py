@@ -130,7 +130,7 @@ def _address(url: URL) -> str:
 
 
 def _has_driver(spark: SparkSession) -> bool:
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     java = _java(spark)
     if java is None:
