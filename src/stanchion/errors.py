@@ -40,6 +40,22 @@ class SchemaRefused(InvalidInput):
         self.queue, self.version, self.field, self.why = queue, version, field, why
 
 
+class JobsMisfit(StanchionError):
+    """Jobs that a query reads do not fit the schema of their queue.
+
+    `misfits`: their number, of `jobs` read together. `job_id`: one of them; `why`: a clause about it.
+    """
+
+    def __init__(self, queue: str, version: int, misfits: int, jobs: int, job_id: str, why: str) -> None:
+        super().__init__(
+            f"{misfits} of {jobs} jobs do not fit the schema of queue {queue!r} (version {version}), such as job "
+            f"{job_id}: {why}; cancel them, put a schema in force that they fit, or read with the option misfits, "
+            f"which says what becomes of such jobs"
+        )
+        self.queue, self.version, self.misfits, self.jobs = queue, version, misfits, jobs
+        self.job_id, self.why = job_id, why
+
+
 class UnknownTask(StanchionError, LookupError):
     """A task name that no code of this app has registered."""
 

@@ -18,8 +18,8 @@ from stanchion.core.ids import new_id, new_ids
 from stanchion.errors import InvalidInput, StagedJobsLost
 from stanchion.spark.datasource import runs, task_stage
 from stanchion.spark.datasource import write as writing
-from stanchion.spark.datasource.columns import is_compact_json
 from stanchion.spark.datasource.columns import new_ids as new_arrow_ids
+from stanchion.spark.datasource.json_texts import is_compact_json
 from stanchion.spark.datasource.write import JobsWriter, Staged, writer_of
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.query import Query

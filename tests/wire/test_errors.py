@@ -29,6 +29,7 @@ EXAMPLES: list[StanchionError] = [
     errors.StanchionError("any"),
     errors.InvalidInput("no"),
     errors.PayloadMisfit("q", 2, "lines[1].`a b`", "is a string, not int", 3),
+    errors.JobsMisfit("q", 2, 3, 100, "1", "field id is missing"),
     errors.SchemaRefused("q", 2, "id", "is bigint, and declared as int"),
     errors.UnknownTask("no task 'a'"),
     errors.DuplicateKey("q", "k 😀", "1", finished=True),

@@ -78,6 +78,10 @@ class CachedSettings:
         read.update((queue, (now, found.get(queue))) for queue in old)
 
 
+def concern_new_jobs(settings: QueueSettings) -> bool:
+    """Return whether new jobs of a queue get a lane, a time-out or an order key by its settings."""
+    return settings.lanes > 1 or settings.timeout is not None or settings.ordered_by is not None
+
+
 def _concern_more(settings: QueueSettings) -> bool:
-    plain = settings.lanes == 1 and settings.timeout is None and settings.ordered_by is None
-    return not plain or MARK in settings.declared
+    return concern_new_jobs(settings) or MARK in settings.declared

@@ -120,6 +120,11 @@ class Codec:
             ) from None
 
 
+def is_sealed(text: str) -> bool:
+    """Return whether a stored text is encrypted."""
+    return text.startswith(_SEALED)
+
+
 def _size(text: str) -> int:
     """Return the size of a text in bytes."""
     return len(text) if text.isascii() else len(text.encode())

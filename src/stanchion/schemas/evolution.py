@@ -34,6 +34,14 @@ def merged(stored: Struct, declared: Struct, path: str = "") -> Struct:
     return Struct(tuple(_field(pair, path) for pair in pairs))
 
 
+def covers(schema: Struct, other: Struct) -> bool:
+    """Return whether a schema has all fields of another one, as that has them."""
+    try:
+        return merged(schema, other) == schema
+    except Refused:
+        return False
+
+
 def _field(pair: _Pair, path: str) -> Field:
     stored, declared = pair
     if stored is None:

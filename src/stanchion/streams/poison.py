@@ -24,7 +24,7 @@ LONGEST = 2000
 """Characters of a failure that are kept."""
 
 _INNOCENT = re.compile(
-    r"\b(StoreUnavailable|LeasesLost|LeaseLost|StagedJobsLost|StreamTaken|StreamStopped|ForeignCheckpoint|BatchNotKept)\b"
+    r"\b(StoreUnavailable|JobsMisfit|LeasesLost|LeaseLost|StagedJobsLost|StreamTaken|StreamStopped|ForeignCheckpoint|BatchNotKept)\b"
     r"|Python worker failed to connect back|OutOfMemoryError: Java heap|SparkContext was shut down"
 )
 """Errors that no job is to blame for, by their text."""

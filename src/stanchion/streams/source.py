@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from uuid import uuid4
 
@@ -176,6 +176,11 @@ class StreamSource:
                 settle(self._store, [Bury(row.lease, told)])
                 return []
         return ids
+
+    def bury(self, jobs: Mapping[str, str]) -> None:
+        """Bury jobs of the last batch that its reader can't take, with these errors, before it is read."""
+        state = self._mine()
+        settle(self._store, [Bury(state.lease(job), error) for job, error in jobs.items()])
 
     # -- liveness
 

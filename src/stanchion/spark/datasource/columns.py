@@ -11,30 +11,19 @@ from functools import cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json
 
+from stanchion.context.cached_settings import concern_new_jobs
 from stanchion.context.context import Context
 from stanchion.core.ids import id_spans
 from stanchion.errors import InvalidInput
+from stanchion.spark.datasource.json_texts import are_objects, may_be_compact
 from stanchion.spark.datasource.json_values import plain_values
 from stanchion.spark.datasource.new_jobs import JobMaker, checked_option, known_columns
+from stanchion.spark.datasource.typed_arrow import parsed_compact
 from stanchion.stores.records.prepared import PLAIN_FIELDS, PlainColumns
 
 _MANY = 1000
 """Different values of a column in a batch from which on each row is looked at."""
-
-_COMPACT = r'^\{(?:[{}\[\]:,0-9+\-.eEtrufalsn]|"(?:[^\x00-\x1f"\\\x{d800}-\x{dfff}]|\\["\\bfnrt])*")*\}$'
-"""Matches what may be an object in compact JSON that an encoder would not write in another way.
-
-Without the letters of NaN and Infinity, which Arrow's parser takes, and surrogates, which RE2 takes for characters.
-"""
-
-_NESTED, _NESTED_MOST = 1000, 400
-"""Characters from which on the depth of JSON is checked, and its limit: Python refuses more than about a thousand."""
-
-_LONG, _DIGITS = 4000, r"[0-9]{1000}"
-"""Characters from which on numbers are checked: Python refuses those with more than 4,300 digits."""
-
 
 _LOW_DIGITS = 3
 """Hexadecimal digits of an id that are taken from a table."""
@@ -52,7 +41,7 @@ def plain_columns(maker: JobMaker, context: Context, batch: pa.RecordBatch) -> P
     ):
         return None
     payloads = batch.column("payload")
-    if not is_compact_json(payloads, context.codec.max_payload):
+    if not may_be_compact(payloads, context.codec.max_payload):
         return None
     try:
         queue = _queue(maker, batch.column("queue") if "queue" in names else None)
@@ -60,7 +49,7 @@ def plain_columns(maker: JobMaker, context: Context, batch: pa.RecordBatch) -> P
         fixed = {name: maker.fixed(name) for name in maker.defaults}
     except (InvalidInput, _OneByOne):
         return None
-    if context.settings.of(context.store, {queue}):  # settings of new jobs, such as lanes
+    if not _fit(context, queue, payloads):
         return None
     return PlainColumns(queue, new_ids(batch.num_rows), payloads, fixed, varying)
 
@@ -69,40 +58,23 @@ class _OneByOne(Exception):
     """Each row has to be looked at."""
 
 
+def _fit(context: Context, queue: str, payloads: pa.Array) -> bool:
+    """Return whether the payloads are JSON that fits the schema of the queue, and nothing else is to be done to jobs.
+
+    A payload that does not fit is named by the look at each row.
+    """
+    settings = context.settings.of(context.store, {queue}).get(queue)
+    if settings is None:
+        return are_objects(payloads)
+    if concern_new_jobs(settings):  # such as lanes
+        return False
+    known = context.schemas.in_force(context.store, queue)
+    return are_objects(payloads) if known is None else parsed_compact(known.schema.struct, payloads) is not None
+
+
 def _is_plain(context: Context) -> bool:
     """Return whether new jobs are stored as they are given."""
     return not (context.codec.has_keys or context.traces or context.registry.stations or context.declared.settings)
-
-
-def is_compact_json(texts: pa.Array, most: int) -> bool:
-    """Return whether all texts are objects in compact JSON, of at most so many bytes each.
-
-    Two checks: by their characters, so that none spans lines or is left unfinished; and by a parser, as lines.
-    """
-    if not pa.types.is_string(texts.type) or texts.null_count:
-        return False
-    longest = pc.max(pc.binary_length(texts)).as_py()
-    if longest > most or not pc.all(pc.match_substring_regex(texts, _COMPACT)).as_py():
-        return False
-    if longest > _NESTED:
-        opened = pc.add(pc.count_substring(texts, "{"), pc.count_substring(texts, "["))
-        if pc.max(opened).as_py() > _NESTED_MOST:
-            return False
-    if longest > _LONG and pc.any(pc.match_substring_regex(texts, _DIGITS)).as_py():
-        return False
-    return _objects(texts, longest) == len(texts)
-
-
-def _objects(texts: pa.Array, longest: int) -> int:
-    """Return the number of JSON objects in these lines; 0 if they are no JSON."""
-    lines = pc.binary_join_element_wise(texts, "", "\n")
-    reading = pa.json.ReadOptions(use_threads=False, block_size=max(1 << 20, 2 * longest))
-    # Fields that no schema names are parsed, and not kept.
-    parsing = pa.json.ParseOptions(explicit_schema=pa.schema([]), unexpected_field_behavior="ignore")
-    try:
-        return int(pa.json.read_json(pa.BufferReader(lines.buffers()[2]), reading, parsing).num_rows)
-    except pa.ArrowInvalid:
-        return 0
 
 
 def _queue(maker: JobMaker, column: pa.Array | None) -> str:

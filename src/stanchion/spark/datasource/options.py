@@ -99,6 +99,13 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def _percent(text: str) -> float:
+    share = _number(float)(text)
+    if not 0 <= share <= 100:
+        raise InvalidInput(f"must be percent of a batch, from 0 to 100, not {text!r}")
+    return share
+
+
 def _address(text: str) -> str:
     if not text.startswith(("https://", "http://")) or len(text) > 500 or not text.isprintable():
         raise InvalidInput(f"must be an address such as http://etl-1:4040, not {text[:60]!r}")
@@ -139,6 +146,7 @@ _FOR_JOBS: dict[str, Callable[[str], Any]] = {
 """Defaults for jobs of a write without their own column values."""
 
 _ALL: frozenset[Use] = frozenset({"read", "write", "readStream", "writeStream"})
+_READS: frozenset[Use] = frozenset({"read", "readStream"})
 _WRITES: frozenset[Use] = frozenset({"write", "writeStream"})
 
 OPTIONS: dict[str, Option] = {
@@ -146,8 +154,11 @@ OPTIONS: dict[str, Option] = {
     "keys": Option(_ALL, _keys, ()),
     "queue": Option(_ALL, _name),
     "of": Option(frozenset({"read"}), _one_of("jobs", "history"), "jobs"),
-    "partitions": Option(frozenset({"read", "readStream"}), _whole(1, 10_000), 4),
+    "partitions": Option(_READS, _whole(1, 10_000), 4),
     "by": Option(frozenset({"read"}), _one_of("id", "lane"), "id"),
+    "typed": Option(_READS, lambda text: _one_of("true", "false")(text) == "true", False),
+    "misfits": Option(_READS, _one_of("stop", "null", "bury"), "stop"),
+    "maxMisfits": Option(frozenset({"readStream"}), _percent, 10.0),
     "writeId": Option(_WRITES, _name),
     "stream": Option(frozenset({"readStream", "writeStream"}), _name),
     "ackStream": Option(frozenset({"writeStream"}), _name),

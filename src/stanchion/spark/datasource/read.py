@@ -25,9 +25,9 @@ from pyspark.sql.datasource import (
 
 from stanchion.app import Stanchion
 from stanchion.core.times import micros
-from stanchion.errors import StanchionError
+from stanchion.errors import InvalidInput, StanchionError
 from stanchion.spark.datasource.errors import hide_traceback, without_traceback
-from stanchion.spark.datasource.options import Place, checked_options, given_options, place_of
+from stanchion.spark.datasource.options import Place, checked_options, given_options, place_of, reachable_url
 from stanchion.spark.datasource.schema import (
     Field,
     Of,
@@ -36,6 +36,14 @@ from stanchion.spark.datasource.schema import (
     checked_columns,
     ddl,
     stored_fields,
+)
+from stanchion.spark.datasource.typed import (
+    PAYLOAD,
+    TypedPayloads,
+    ddl_of,
+    schema_in_force,
+    wanted_fields,
+    with_needed,
 )
 from stanchion.stores.protocol import ArrowReads, Store, pages
 from stanchion.stores.records.jobs import UNLANED
@@ -62,7 +70,12 @@ _PUSHED = COMPARED - {"lane"}  # a job in no lane has a null there, which no com
 @without_traceback
 def schema_of(given: Mapping[str, str]) -> str:
     """Return the columns, in DDL, that these options read, as a batch or as a stream."""
-    return ddl(given_options(given, "read", "readStream").get("of", "jobs"))
+    options = given_options(given, "read", "readStream")
+    of: Of = options.get("of", "jobs")
+    if not options.get("typed"):
+        return ddl(of)
+    place = {"queue": None, "keys": (), **options, "url": reachable_url(options.get("url"))}
+    return ddl(of, ddl_of(schema_in_force(place).struct))
 
 
 @without_traceback
@@ -70,17 +83,31 @@ def reader_of(given: Mapping[str, str], schema: StructType) -> JobsReader:
     """Return the reader for these options and columns. Raises InvalidInput."""
     options = checked_options(given, "read")
     of: Of = options["of"]
-    wanted = [Field(field.name, field.dataType.simpleString()) for field in schema.fields]
-    names = checked_columns(of, wanted)
+    if options["misfits"] == "bury":
+        raise InvalidInput("a batch read changes nothing, so it buries no jobs; give misfits=stop or misfits=null")
+    names, typed = columns_of(options, of, schema)
+    query = query_of(of, *queue_of(options))
     kind = FilteringReader if _pushes_filters() else JobsReader
-    return kind(
-        place_of(options), query_of(of, *queue_of(options)), names, options["partitions"], options["by"] == "lane"
-    )
+    return kind(place_of(options), query, names, options["partitions"], options["by"] == "lane", typed)
 
 
 def queue_of(options: Mapping[str, Any]) -> tuple[Condition, ...]:
     """Return the condition for the queue in checked options, if there is one."""
     return () if options["queue"] is None else (Condition("queue", "=", options["queue"]),)
+
+
+def columns_of(options: Mapping[str, Any], of: Of, schema: StructType) -> tuple[list[str], TypedPayloads | None]:
+    """Return the names of the requested columns, and what makes the payloads typed. Raises InvalidInput."""
+    typed = None
+    asked = {field.name: field.dataType for field in schema.fields}
+    plain = [Field(name, kind.simpleString()) for name, kind in asked.items()]
+    if options["typed"] and PAYLOAD in asked:
+        known = schema_in_force(options)
+        fields = wanted_fields(known, asked[PAYLOAD])
+        typed = TypedPayloads(options["queue"], known, fields, options["misfits"])
+        plain = [field for field in plain if field.name != PAYLOAD]
+    checked_columns(of, plain)
+    return list(asked), typed
 
 
 def _pushes_filters() -> bool:
@@ -105,8 +132,17 @@ class Part(InputPartition):
 class JobsReader(DataSourceReader):
     """Reads the jobs of a query in several tasks, each with its own connection."""
 
-    def __init__(self, place: Place, query: Query, names: Sequence[str], parts: int, by_lane: bool) -> None:
+    def __init__(
+        self,
+        place: Place,
+        query: Query,
+        names: Sequence[str],
+        parts: int,
+        by_lane: bool,
+        typed: TypedPayloads | None = None,
+    ) -> None:
         self.place, self.query, self.names, self.parts, self.by_lane = place, query, names, parts, by_lane
+        self.typed = typed
 
     @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
@@ -118,7 +154,12 @@ class JobsReader(DataSourceReader):
         """Yield the jobs of a part."""
         try:
             with self.place.app() as app:
-                yield from batches_of(app, cast("Part", partition).query, self.names)
+                query = cast("Part", partition).query
+                if self.typed is None:
+                    yield from batches_of(app, query, self.names)
+                else:
+                    for batch in batches_of(app, query, with_needed(self.names)):
+                        yield self.typed.applied(app, batch, self.names)
         except StanchionError:
             hide_traceback()
             raise

@@ -58,9 +58,9 @@ _STORED = {"flow": "flow_root"}
 """The fields of a JobRow that have another name than their column."""
 
 
-def ddl(of: Of) -> str:
-    """Return the schema in DDL."""
-    return ", ".join(f"{name} {kind}" for name, kind in COLUMNS[of].items())
+def ddl(of: Of, payload: str = "string") -> str:
+    """Return the schema in DDL, with payloads of this type."""
+    return ", ".join(f"{name} {kind}" for name, kind in {**COLUMNS[of], "payload": payload}.items())
 
 
 class Field(NamedTuple):

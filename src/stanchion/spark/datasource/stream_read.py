@@ -24,9 +24,10 @@ from stanchion.errors import InvalidInput
 from stanchion.spark.datasource.endings import how_ended
 from stanchion.spark.datasource.errors import without_traceback
 from stanchion.spark.datasource.options import Place, checked_options, place_of
-from stanchion.spark.datasource.read import arrow_reads
+from stanchion.spark.datasource.read import arrow_reads, columns_of
 from stanchion.spark.datasource.runs import this_run
-from stanchion.spark.datasource.schema import Field, batch_of_arrow, batch_of_rows, checked_columns, stored_fields
+from stanchion.spark.datasource.schema import batch_of_arrow, batch_of_rows, stored_fields
+from stanchion.spark.datasource.typed import NEEDED, Misfits, TypedPayloads, with_needed
 from stanchion.streams import Part, Position, StreamSource
 from stanchion.streams.heart import Heart
 from stanchion.streams.sink import begin, rows
@@ -55,18 +56,20 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
         raise InvalidInput(
             "the option lanes needs the option stream: name a stream for these lanes, such as orders-0-15"
         )
-    wanted = [Field(field.name, field.dataType.simpleString()) for field in schema.fields]
+    names, typed = columns_of(options, "jobs", schema)
     return StreamReader(
         place_of(options),
         options["stream"] or options["queue"],
         options["queue"],
-        checked_columns("jobs", wanted),
+        names,
         most=options["maxRecordsPerBatch"],
         parts=options["partitions"],
         heartbeat=options["heartbeat"],
         poll=options["poll"] or IDLE,
         lanes=options["lanes"],
         ui=options["ui"],
+        typed=typed,
+        most_misfits=options["maxMisfits"],
     )
 
 
@@ -96,10 +99,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         poll: float,
         lanes: tuple[int, int] | None,
         ui: str,
+        typed: TypedPayloads | None = None,
+        most_misfits: float = 100.0,
     ) -> None:
         self.place, self.stream, self.queue, self.names = place, stream, queue, names
         self.most, self.parts, self.heartbeat, self.poll = most, parts, heartbeat, poll
-        self.lanes, self.ui = lanes, ui
+        self.lanes, self.ui, self.typed, self.most_misfits = lanes, ui, typed, most_misfits
         self._ends_when_done = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -155,7 +160,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @without_traceback
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Divide the batch among tasks."""
-        return [StreamPart(part) for part in self._source.parts(_position(start), _position(end), self.parts)]
+        span = _position(start), _position(end)
+        parts = self._source.parts(*span, self.parts)
+        if self.typed is not None and self.typed.policy == "bury":
+            misfits = self._misfits(self.typed, parts)
+            if misfits.are_too_many(self.most_misfits):
+                raise misfits.stopped()
+            if misfits.jobs:
+                self._source.bury({job: f"PayloadMisfit: {why}" for job, why in misfits.jobs.items()})
+                parts = self._source.parts(*span, self.parts)
+        return [StreamPart(part) for part in parts]
+
+    def _misfits(self, typed: TypedPayloads, parts: Sequence[Part]) -> Misfits:
+        """Return the jobs of a batch that do not fit, before any of them is read: the batch begins without them."""
+        found = [
+            typed.misfits(self._app, batch)
+            for part in parts
+            for batch in batches(self._app, part, NEEDED)
+            if not part.finished
+        ]
+        jobs = {job: why for some in found for job, why in some.jobs.items()}
+        return Misfits(self.queue, typed.schema.version, sum(some.of for some in found), jobs)
 
     def commit(self, end: Offset) -> None:
         """Do nothing: the next `latestOffset` acknowledges."""
@@ -172,7 +197,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with self.place.app() as app:
             if run is not None:
                 begin(app.store, part, run)
-            yield from batches(app, part, self.names)
+            if self.typed is None:
+                yield from batches(app, part, self.names)
+            else:
+                for batch in batches(app, part, with_needed(self.names)):
+                    yield self.typed.applied(app, batch, self.names)
 
 
 def batches(app: Stanchion, part: Part, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

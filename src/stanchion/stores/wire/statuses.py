@@ -46,6 +46,7 @@ STATUSES: Final[dict[type[StanchionError], Status]] = {
     errors.InvalidInput: Status.INVALID_ARGUMENT,
     errors.PayloadMisfit: Status.INVALID_ARGUMENT,
     errors.SchemaRefused: Status.FAILED_PRECONDITION,
+    errors.JobsMisfit: Status.FAILED_PRECONDITION,
     errors.UnknownTask: Status.NOT_FOUND,
     errors.DuplicateKey: Status.ALREADY_EXISTS,
     errors.SearchTooWide: Status.OUT_OF_RANGE,

@@ -1,0 +1,201 @@
+"""Payloads as typed columns: what the option typed asks for, and what becomes of jobs that do not fit the schema.
+
+The columns are fixed when a query starts. Nullable fields that the queue gets later flow on: jobs that have them are
+read by the newer schema, and the query gives the columns that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from stanchion.app import Stanchion
+from stanchion.core.codec import is_sealed
+from stanchion.errors import InvalidInput, JobsMisfit
+from stanchion.schemas.evolution import covers
+from stanchion.schemas.kinds import Array, Decimals, Field, Kind, Map, Plain, Schema, Struct
+from stanchion.schemas.misfits import Checker, Misfit
+from stanchion.spark.datasource.options import place_of
+from stanchion.spark.datasource.typed_arrow import arrow_type, parsed, structs
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+Policy = Literal["stop", "null", "bury"]
+
+PAYLOAD = "payload"
+NEEDED = ("id", "task", PAYLOAD)
+"""The columns that typed payloads are made from."""
+
+
+def with_needed(names: Sequence[str]) -> list[str]:
+    """Return the columns to read for these, where payloads are typed."""
+    return [*names, *(name for name in NEEDED if name not in names)]
+
+
+def schema_in_force(options: Mapping[str, Any]) -> Schema:
+    """Return the schema of the queue in checked options. Raises InvalidInput if it has none."""
+    queue = options["queue"]
+    if queue is None:
+        raise InvalidInput("the option typed needs the option queue: name the queue whose schema the payloads have")
+    with place_of(options).app() as app:
+        found = app.context.schemas.in_force(app.store, queue, fresh=True)
+    if found is None:
+        raise InvalidInput(
+            f"queue {queue!r} has no schema, which typed payloads need: declare one with "
+            f"app.queue({queue!r}, schema=...), or leave out the option typed"
+        )
+    return found.schema
+
+
+def ddl_of(kind: Kind) -> str:
+    """Return the type of a column for Spark: all that a source reads may be null there."""
+    return str(_nullable(kind))
+
+
+def _nullable(kind: Kind) -> Kind:
+    match kind:
+        case Struct(fields):
+            return Struct(tuple(Field(field.name, _nullable(field.kind)) for field in fields))
+        case Array(of):
+            return Array(_nullable(of))
+        case Map(of):
+            return Map(_nullable(of))
+    return kind
+
+
+def kind_of(given: DataType) -> Kind:
+    """Return the type that stands for one of Spark. Raises InvalidInput if none does."""
+    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
+
+    if isinstance(given, StructType):
+        return Struct(tuple(Field(field.name, kind_of(field.dataType)) for field in given.fields))
+    if isinstance(given, ArrayType):
+        return Array(kind_of(given.elementType))
+    if isinstance(given, MapType):
+        return Map(kind_of(given.valueType))
+    if isinstance(given, DecimalType):
+        return Decimals(given.precision, given.scale)
+    return Plain(given.simpleString())
+
+
+def wanted_fields(schema: Schema, given: DataType) -> tuple[str, ...]:
+    """Return the fields of a requested column of payloads. Raises InvalidInput for those that the schema lacks."""
+    wanted = kind_of(given)
+    known = {field.name: _nullable(field.kind) for field in schema.fields}
+    if not isinstance(wanted, Struct):
+        raise InvalidInput(f"with the option typed, the column payload is {ddl_of(schema.struct)}, not {wanted}")
+    for field in wanted.fields:
+        if field.name not in known:
+            raise InvalidInput(f"the payloads have no field {field.name!r}; known: {', '.join(known)}")
+        if _nullable(field.kind) != known[field.name]:
+            raise InvalidInput(
+                f"the field {field.name} of the payloads is of type {known[field.name]}, not {field.kind}; cast it "
+                f"after reading"
+            )
+    return tuple(field.name for field in wanted.fields)
+
+
+@dataclass(frozen=True)
+class Misfits:
+    """The jobs of a batch that do not fit, by their ids, in order."""
+
+    queue: str
+    version: int
+    of: int
+    jobs: Mapping[str, Misfit]
+
+    def are_too_many(self, percent: float) -> bool:
+        """Return whether they are more than such a share of the batch: then the schema is at fault, not a job."""
+        return len(self.jobs) >= MISFITS_MIN and 100 * len(self.jobs) > percent * self.of
+
+    def stopped(self) -> JobsMisfit:
+        """Return the error that names them."""
+        job, misfit = next(iter(self.jobs.items()))
+        return JobsMisfit(self.queue, self.version, len(self.jobs), self.of, job, str(misfit))
+
+
+MISFITS_MIN = 10
+"""Jobs that do not fit from which on the brake of a stream may hold: a small batch with one of them goes on."""
+
+
+class TypedPayloads:
+    """Turns the payloads of a queue into structs with the fields that a query has. Pickled into its tasks."""
+
+    def __init__(self, queue: str, schema: Schema, fields: Sequence[str], policy: Policy) -> None:
+        self.queue, self.schema, self.fields, self.policy = queue, schema, tuple(fields), policy
+        self._use(schema)
+
+    def _use(self, schema: Schema) -> None:
+        self._current, self._checker = schema, Checker(schema.struct)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TypedPayloads, (self.queue, self.schema, self.fields, self.policy)
+
+    @property
+    def kind(self) -> pa.DataType:
+        """The type of the column."""
+        kinds = {field.name: field.kind for field in self.schema.fields}
+        return arrow_type(Struct(tuple(Field(name, kinds[name]) for name in self.fields)))
+
+    def applied(self, app: Stanchion, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+        """Return a batch with these columns, its payloads typed; those of calls are null. Raises JobsMisfit."""
+        column, misfits = self._column(app, batch)
+        if misfits.jobs and self.policy != "null":
+            raise misfits.stopped()
+        whole = column.flatten()
+        places = {field.name: n for n, field in enumerate(self._current.fields)}
+        kept = [whole[places[name]] for name in self.fields]
+        narrow = pa.StructArray.from_arrays(kept, fields=list(self.kind), mask=column.is_null())
+        columns = [narrow if name == PAYLOAD else batch.column(name) for name in names]
+        return pa.RecordBatch.from_arrays(columns, names=list(names))
+
+    def misfits(self, app: Stanchion, batch: pa.RecordBatch) -> Misfits:
+        """Return the jobs of a batch that do not fit."""
+        return self._column(app, batch)[1]
+
+    def _column(self, app: Stanchion, batch: pa.RecordBatch) -> tuple[pa.StructArray, Misfits]:
+        texts = batch.column(PAYLOAD)
+        calls = batch.column("task").is_valid()
+        if not calls.true_count:
+            if (found := parsed(self._current.struct, texts)) is not None:
+                return found, self._found(batch, {})
+            if self._has_grown(app) and (found := parsed(self._current.struct, texts)) is not None:
+                return found, self._found(batch, {})
+        values, misfits = self._checked(batch)
+        if misfits and self._has_grown(app, fresh=True):
+            values, misfits = self._checked(batch)
+        return structs(self._current.struct, values), self._found(batch, misfits)
+
+    def _found(self, batch: pa.RecordBatch, jobs: Mapping[str, Misfit]) -> Misfits:
+        return Misfits(self.queue, self._current.version, batch.num_rows, jobs)
+
+    def _checked(self, batch: pa.RecordBatch) -> tuple[list[Any], dict[str, Misfit]]:
+        """Return decoded payloads, and None for those of calls and those that do not fit."""
+        values: list[Any] = []
+        misfits: dict[str, Misfit] = {}
+        for job, task, text in zip(*(batch.column(name).to_pylist() for name in NEEDED), strict=True):
+            value = None
+            if task is None:
+                value = _SEALED if is_sealed(text) else self._checker.decoded(text)
+                misfit = value if isinstance(value, Misfit) else self._checker.value(value)
+                if misfit is not None:
+                    misfits[job], value = misfit, None
+            values.append(value)
+        return values, misfits
+
+    def _has_grown(self, app: Stanchion, *, fresh: bool = False) -> bool:
+        """Use the schema that is in force now, if it has all that this query reads; return whether it is another."""
+        found = app.context.schemas.in_force(app.store, self.queue, fresh=fresh)
+        if found is None or found.schema.struct == self._current.struct:
+            return False
+        if not covers(found.schema.struct, self.schema.struct):
+            return False
+        self._use(found.schema)
+        return True
+
+
+_SEALED = Misfit("", "is encrypted, and the query has no key for it: give the option keys")
