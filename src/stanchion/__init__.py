@@ -5,6 +5,7 @@ from stanchion.core.retry import Retry
 from stanchion.cron.schedule import Schedule
 from stanchion.errors import (
     ArchiveBusy,
+    ArgumentMisfit,
     BatchLeasesLost,
     BatchNotKept,
     CannotJoin,
@@ -56,6 +57,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArchiveBusy",
+    "ArgumentMisfit",
     "BatchLeasesLost",
     "BatchNotKept",
     "Bury",

@@ -56,6 +56,20 @@ class JobsMisfit(StanchionError):
         self.job_id, self.why = job_id, why
 
 
+class ArgumentMisfit(InvalidInput):
+    """An argument of a task does not fit the model with which the task annotates it.
+
+    `field`: the path of the field in it, empty for the whole argument; `reason`: why.
+    """
+
+    def __init__(self, task: str, argument: str, model: str, field: str, reason: str) -> None:
+        super().__init__(
+            f"the argument {argument} of task {task!r} does not fit {model}: "
+            f"{f'field {field}' if field else 'it'} {reason}; correct the call"
+        )
+        self.task, self.argument, self.model, self.field, self.reason = task, argument, model, field, reason
+
+
 class UnknownTask(StanchionError, LookupError):
     """A task name that no code of this app has registered."""
 

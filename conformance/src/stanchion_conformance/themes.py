@@ -44,6 +44,7 @@ THEMES = (
     "jobs.renewals",
     "jobs.scheduling",
     "jobs.strange_names",
+    "jobs.task_models",
     "jobs.tasks",
     "jobs.together",
     "jobs.transactions",

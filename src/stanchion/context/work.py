@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from stanchion.core.retry import Retry
@@ -12,11 +12,19 @@ from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.outcomes import Outcome
 
 
+class Models(Protocol):
+    """The parameters of a function that take models."""
+
+    def given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return stored arguments as the function gets them. Raises ArgumentMisfit."""
+
+
 class Work(Protocol):
     """A function, and what is needed to run it for a job.
 
     `name`: for logs and errors. `timeout`: seconds per attempt, for jobs without their own. `attempts_max`: attempts
     after which a failed job is dead; None: by the job. `job_parameter`: the parameter that gets the job.
+    `models`: the parameters that take models, if there are any.
     """
 
     @property
@@ -27,6 +35,8 @@ class Work(Protocol):
     def signature(self) -> inspect.Signature: ...
     @property
     def job_parameter(self) -> str | None: ...
+    @property
+    def models(self) -> Models | None: ...
     @property
     def is_async(self) -> bool: ...
     @property

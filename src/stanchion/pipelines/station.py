@@ -58,6 +58,7 @@ class Station:
         self.is_async = inspect.iscoroutinefunction(function)
         self.signature = signature_of(self.function)
         self.job_parameter = None if function is None else job_parameter(function)
+        self.models = None
         self._check_function()
 
     @property

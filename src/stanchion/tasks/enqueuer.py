@@ -18,6 +18,7 @@ from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.insert import insert
 from stanchion.jobs.options import ENQUEUE_OPTIONS, EnqueueOptions, checked, member
 from stanchion.stores.records.jobs import NewJob
+from stanchion.tasks.arguments import ModelArguments
 
 P = ParamSpec("P")
 
@@ -25,8 +26,11 @@ P = ParamSpec("P")
 class Enqueuer(Generic[P]):
     """Enqueues calls of one task under fixed options. Made by `task.using(...)`."""
 
-    def __init__(self, context: Context, task: str, options: EnqueueOptions) -> None:
-        self.context, self.task_name = context, task
+    def __init__(
+        self, context: Context, task: str, options: EnqueueOptions, models: ModelArguments | None = None
+    ) -> None:
+        """`models`: what the code of the task says of its arguments, if it is known here."""
+        self.context, self.task_name, self._models = context, task, models
         refuse_unknown(options, ENQUEUE_OPTIONS)
         rest = dict(options)
         self._queue = checked_queue(rest.pop("queue", "default"))
@@ -35,7 +39,7 @@ class Enqueuer(Generic[P]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Store one call. For a duplicate `key`, return the handle of the live job that has it."""
-        payload = self.context.codec.encode(arguments(args, kwargs), "arguments")
+        payload = self.context.codec.encode(self._arguments(args, kwargs), "arguments")
         job = NewJob(new_id(), self._queue, payload, self.task_name, **self._fields)
         (pushed,) = insert(self.context, [job], self._tx)
         return JobHandle(self.context, pushed.id, duplicate=pushed.duplicate)
@@ -62,6 +66,10 @@ class Enqueuer(Generic[P]):
         job = NewJob(job_id, self._queue, payload, self.task_name, **self._fields)
         return member(job)
 
+    def _arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the payload of a call. Raises ArgumentMisfit if an argument does not fit its model."""
+        return arguments(args, kwargs) if self._models is None else arguments(*self._models.stored(args, kwargs))
+
     def _store(self, batches_of_calls: Iterable[list[Call]]) -> list[JobHandle]:
         stored = store_batches(self.context, (self._new(calls) for calls in batches_of_calls), self._tx)
         return [JobHandle(self.context, one.id, duplicate=one.duplicate) for _, pushed in stored for one in pushed]
@@ -69,6 +77,6 @@ class Enqueuer(Generic[P]):
     def _new(self, calls: list[Call]) -> list[NewJob]:
         encode, queue, name, fields = self.context.codec.encode, self._queue, self.task_name, self._fields
         return [
-            NewJob(job_id, queue, encode(arguments(args, kwargs), "arguments"), name, **fields)
+            NewJob(job_id, queue, encode(self._arguments(args, kwargs), "arguments"), name, **fields)
             for job_id, (args, kwargs) in zip(new_ids(len(calls)), calls, strict=True)
         ]

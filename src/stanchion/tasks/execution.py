@@ -49,6 +49,8 @@ class Execution:
             # A bare payload is the item of a station, which takes nothing else.
             if row.flow_root is not None and row.task is not None and (after := after_of(row)).node:
                 self.args.insert(0, Values(context, row.flow_root).behind(after))
+            if self.work.models is not None:
+                self.args, self.kwargs = self.work.models.given(self.args, self.kwargs)
         except (StoreUnavailable, Unrunnable, Unknown):
             raise
         except (ValueError, RecursionError, StanchionError) as error:

@@ -25,6 +25,7 @@ from stanchion.jobs.options import EnqueueOptions, Push
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Commit, Continue
 from stanchion.stores.rules.outcomes import commit_of
+from stanchion.tasks.arguments import model_arguments
 from stanchion.tasks.enqueuer import Enqueuer
 
 P = ParamSpec("P")
@@ -55,6 +56,7 @@ class Task(Generic[P, R]):
         self.is_async = inspect.iscoroutinefunction(function)
         self.signature = signature_of(function)
         self.job_parameter = job_parameter(function)
+        self.models = model_arguments(self.name, self.signature, hints_of(function), self.job_parameter)
         self._enqueuer: Enqueuer[P] = self.using()
         self.__name__ = getattr(function, "__name__", name)
         self.__doc__ = function.__doc__
@@ -66,7 +68,7 @@ class Task(Generic[P, R]):
     def using(self, **options: Unpack[EnqueueOptions]) -> Enqueuer[P]:
         """Return an enqueuer that overrides the task's default options."""
         merged = cast(EnqueueOptions, {"max_attempts": self.retry.max_attempts, **self.options, **options})
-        return Enqueuer(self.context, self.name, merged)
+        return Enqueuer(self.context, self.name, merged, self.models)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Store a call as a job of the task's queue."""
@@ -169,13 +171,17 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
         ) from None
 
 
+def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of a function; none if one can't be resolved here."""
+    try:
+        return get_type_hints(function)
+    except (NameError, TypeError):
+        return {}
+
+
 def job_parameter(function: Callable[..., Any]) -> str | None:
     """Return the name of the parameter annotated with Job (or a kind of it)."""
-    try:
-        hints = get_type_hints(function)
-    except (NameError, TypeError):  # an annotation that can't be resolved here is not Job
-        return None
-    for name, hint in hints.items():
+    for name, hint in hints_of(function).items():
         if name != "return" and isinstance(hint, type) and issubclass(hint, Job):
             return name
     return None

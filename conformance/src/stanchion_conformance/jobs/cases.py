@@ -33,6 +33,7 @@ from stanchion_conformance.jobs.renewals import TestProgress, TestRenewals
 from stanchion_conformance.jobs.scheduling import TestAWrongClockOfTheClient, TestDue, TestNextDue, wrong_clock
 from stanchion_conformance.jobs.stories import TestStories
 from stanchion_conformance.jobs.strange_names import TestStrangeNames
+from stanchion_conformance.jobs.task_models import TestTaskModels, bill, calls
 from stanchion_conformance.jobs.tasks import TestEvents, TestHandles, TestTasks
 from stanchion_conformance.jobs.together import TestBatch, TestEndedElsewhere, TestSettle, TestTogetherInTransactions
 from stanchion_conformance.jobs.trails import TestPassed, TestPayloadOfTheEntry, TestTrail
@@ -109,6 +110,7 @@ __all__ = [
     "TestStories",
     "TestStrangeNames",
     "TestSuspended",
+    "TestTaskModels",
     "TestTasks",
     "TestTheFirstIsWaitedFor",
     "TestThreads",
@@ -118,6 +120,8 @@ __all__ = [
     "TestUnknownOptions",
     "TestUnknownWork",
     "TestWhatWasTakenForSomethingElse",
+    "bill",
+    "calls",
     "key",
     "letters",
     "sealed",

@@ -47,6 +47,7 @@ STATUSES: Final[dict[type[StanchionError], Status]] = {
     errors.PayloadMisfit: Status.INVALID_ARGUMENT,
     errors.SchemaRefused: Status.FAILED_PRECONDITION,
     errors.JobsMisfit: Status.FAILED_PRECONDITION,
+    errors.ArgumentMisfit: Status.INVALID_ARGUMENT,
     errors.UnknownTask: Status.NOT_FOUND,
     errors.DuplicateKey: Status.ALREADY_EXISTS,
     errors.SearchTooWide: Status.OUT_OF_RANGE,
