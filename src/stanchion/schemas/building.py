@@ -26,7 +26,7 @@ def _fields(model: type) -> list[tuple[str, Any, Callable[[Mapping[str, Any], st
     """Return the fields of a dataclass, and what says whether its constructor needs a value."""
     hints = get_type_hints(model, include_extras=True)
     found: list[tuple[str, Any, Callable[[Mapping[str, Any], str], bool]]] = []
-    for field in fields(model):  # type: ignore[arg-type]
+    for field in fields(model):
         hint = hints[field.name]
         if (field.default, field.default_factory) == (MISSING, MISSING):
             needed: Callable[[Mapping[str, Any], str], bool] = _always

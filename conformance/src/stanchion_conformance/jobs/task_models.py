@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
@@ -98,7 +99,7 @@ class TestTaskModels:
         ],
     )
     def test_a_call_that_does_not_fit_is_not_stored(self, app: Stanchion, bill: Any, order: Any, path: str) -> None:
-        for call in (lambda: bill.enqueue(order), lambda: bill.enqueue_many([(ORDER,), (order,)])):
+        for call in (partial(bill.enqueue, order), partial(bill.enqueue_many, [(ORDER,), (order,)])):
             with pytest.raises(ArgumentMisfit) as refused:
                 call()
             assert (refused.value.task, refused.value.argument, refused.value.field) == ("bill", "order", path)
