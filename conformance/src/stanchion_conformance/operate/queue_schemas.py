@@ -133,6 +133,17 @@ class TestQueueSchemas:
             app.enqueue_flow(group(Push({"id": 1}, queue=QUEUE), Push({"id": "2"}, queue=QUEUE)))
         assert orders.size().total == 1
 
+    def test_an_event_that_does_not_fit_one_of_its_queues_reaches_none(self, app: Stanchion, orders: Queue) -> None:
+        orders.push({"id": 0})
+        topic = app.topic("events")
+        topic.subscribe("any")
+        topic.subscribe("typed", queue=QUEUE)
+        with pytest.raises(PayloadMisfit):
+            topic.push({"id": "1"})
+        topic.push({"id": 1})
+        assert payloads(orders.reserve(2)) == [{"id": 0}, {"id": 1}]
+        assert app.queue("events.any").size().total == 1
+
     def test_strange_names_of_fields(self, app: Stanchion) -> None:
         names = ("a.b", "`x`", "__proto__", "größe", "a b", "'q'\"", "\\")
         columns = [f"`{name.replace('`', '``')}` struct<`{name.replace('`', '``')}`:array<int>>" for name in names]
