@@ -11,6 +11,7 @@ import pytest
 
 from stanchion import Push, Queue, Stanchion
 from stanchion.alerts.alerts import store_limits
+from stanchion.alerts.reading import heads
 from stanchion.alerts.records import Alert, BandFigures
 from stanchion.core.error_kinds import group_of
 from stanchion.stores.protocol import Store
@@ -241,6 +242,56 @@ class TestAlerts:
         assert set(by_rule(app)) == {"age", "no-worker"}
 
 
+class TestOfJobsThatWaited:
+    @pytest.fixture(params=["semaphore", "order key"])
+    def limit(self, request: pytest.FixtureRequest) -> dict[str, Any]:
+        """What only one job has at a time."""
+        return {"limits": ["smtp"]} if request.param == "semaphore" else {"order_key": "k"}
+
+    @pytest.fixture
+    def free(self, app: Stanchion, q: Queue, clock: StoreClock, limit: dict[str, Any]) -> Callable[[], None]:
+        """Return what lets a job go on that could have run 500 s ago but for another one."""
+        app.semaphore("smtp", 1)
+        q.push({}, priority=80, **limit)
+        q.push({}, priority=80, **limit)
+        (first,) = q.reserve(2)
+        first.extend(1000)
+        clock.advance(500)
+        return first.commit
+
+    def test_the_age_begins_when_they_could_run(
+        self, app: Stanchion, clock: StoreClock, free: Callable[[], None]
+    ) -> None:
+        free()
+        one = of_band(app, QUEUE, "interactive")
+        assert one is not None
+        assert (one.ready, one.max_age) == (1, past(0))
+        assert told(app, no_worker=1) == []
+        clock.advance(100)
+        one = of_band(app, QUEUE, "interactive")
+        assert one is not None
+        assert one.max_age == past(100)
+        assert by_rule(app)["age"].value == past(100)
+
+    def test_others_beside_them_count(
+        self, app: Stanchion, q: Queue, clock: StoreClock, free: Callable[[], None]
+    ) -> None:
+        q.push({}, priority=80)
+        clock.advance(100)
+        free()
+        assert by_rule(app)["age"].value == past(100)
+
+    def test_those_beyond_what_is_read_count_from_when_they_were_due(
+        self, app: Stanchion, free: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        free()
+        monkeypatch.setattr(heads, "BEHIND_MAX", 1)
+        assert by_rule(app)["age"].value == past(500)
+        monkeypatch.setattr(heads, "BEHIND_MAX", 50)
+        monkeypatch.setattr(heads, "HEADS_MAX", 0)
+        assert by_rule(app)["age"].value == past(500)
+
+
 class TestReads:
     def test_the_number_of_jobs_and_queues_costs_no_reads(self, app: Stanchion) -> None:
         with counted(app) as calls:
@@ -252,7 +303,7 @@ class TestReads:
             calls.clear()
             app.alerts()
         assert calls["compare_and_set"] == 0  # the first reading wrote the totals for later ones
-        assert calls["select"] <= 3 + 8
+        assert calls["select"] <= 3 + 8 + heads.HEADS_MAX
         assert calls.total() - calls["select"] <= few.total() - few["select"] + 1
         assert not calls["fetch"] + calls["partition"] + calls["lane_depths"]
 

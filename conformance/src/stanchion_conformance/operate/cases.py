@@ -1,7 +1,7 @@
 """Cases of operation."""
 
 from stanchion_conformance.operate.adopted import TestAdoptedJobs, TestAdoptedKeys
-from stanchion_conformance.operate.alerts import TestAlerts, TestMonitor, TestReads
+from stanchion_conformance.operate.alerts import TestAlerts, TestMonitor, TestOfJobsThatWaited, TestReads
 from stanchion_conformance.operate.audit_log import TestAuditLog
 from stanchion_conformance.operate.best_heads import TestBestHeads
 from stanchion_conformance.operate.claim_order import TestOrderOfQueues, three
@@ -76,6 +76,8 @@ __all__ = [
     "TestMonitor",
     "TestNoSpinning",
     "TestNotes",
+    "TestOfJobsThatWaited",
+    "TestOfJobsThatWaited",
     "TestOfOneRank",
     "TestOrderOfQueues",
     "TestOrders",

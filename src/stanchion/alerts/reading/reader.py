@@ -8,6 +8,7 @@ from typing import cast
 
 from stanchion.alerts.on_it import who_is_on_it
 from stanchion.alerts.reading.errors import failing, heaviest, read_tallies
+from stanchion.alerts.reading.heads import as_they_could_run
 from stanchion.alerts.reading.jobs import JobReads
 from stanchion.alerts.reading.parts import read_schedules, read_semaphores, read_stations, read_streams
 from stanchion.alerts.reading.windows import limits_in, read_values, windows_in
@@ -38,7 +39,7 @@ def _read(store: Store, pipelines: Iterable[Pipeline]) -> Snapshot:
     seconds = time.monotonic() - asked
     settings = store.queues()
     stats = store.stats([one.name for one in settings], ["states", "totals", "heads"])
-    queues = tuple(QueueSample(one, stats[one.name]) for one in settings)
+    queues = as_they_could_run(store, [QueueSample(one, stats[one.name]) for one in settings])
     workers = tuple(store.workers())
     jobs = JobReads(store, now, queues)
     live, whole = jobs.live()

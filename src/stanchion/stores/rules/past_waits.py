@@ -49,6 +49,11 @@ def has_older_waits(row: JobRow) -> bool:
     return (row.past_waits or "").startswith(MORE)
 
 
+def last_wait_until(past_waits: str | None) -> int:
+    """Return when the last wait of a job was over, from the lines of its row; 0 if it never waited."""
+    return int(json.loads(past_waits[:-1].rpartition("\n")[2])[-1]) if past_waits else 0
+
+
 def wait_over(row: JobRow, now: int) -> JobRow:
     """Return a job with its present wait, if any, added to the past ones; it is still parked.
 
