@@ -266,7 +266,7 @@ class TestOfJobsThatWaited:
         one = of_band(app, QUEUE, "interactive")
         assert one is not None
         assert (one.ready, one.max_age) == (1, past(0))
-        assert told(app, no_worker=1) == []
+        assert told(app) == []
         clock.advance(100)
         one = of_band(app, QUEUE, "interactive")
         assert one is not None
