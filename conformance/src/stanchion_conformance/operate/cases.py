@@ -77,7 +77,6 @@ __all__ = [
     "TestNoSpinning",
     "TestNotes",
     "TestOfJobsThatWaited",
-    "TestOfJobsThatWaited",
     "TestOfOneRank",
     "TestOrderOfQueues",
     "TestOrders",
