@@ -1,5 +1,6 @@
 """Streams through Spark: from queue to queue, on each store."""
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -37,7 +38,8 @@ class Streams:
         checkpoint = str(self.folder / f"checkpoint of {stream}")
         writes = {"url": self.app.url, "stream": stream, "checkpointLocation": checkpoint, **writes}
         query = frame.writeStream.format("stanchion").options(**writes).trigger(availableNow=True)
-        supervised(lambda: query.start().awaitTermination())
+        self.query = query.start()
+        supervised(self.query.awaitTermination)
 
     def fill(self, count: int) -> None:
         self.app.queue("raw").push_many([{"n": n} for n in range(count)])
@@ -107,6 +109,8 @@ class TestModes:
         assert {job.priority for job in streams.app.queue("clean").find(limit=10)} == {5}
         counts = streams.app.queue("raw").counts()
         assert (counts.committed, counts.buried) == (299, 1)
+        offsets = [json.loads(one.sources[0].latestOffset) for one in streams.query.recentProgress]
+        assert [(one["seq"], one["behind"]) for one in offsets][:2] == [(2, 100), (2, 0)]
 
     @pytest.mark.parametrize("streams", ["sqlite_url"], indirect=True)
     @pytest.mark.nightly

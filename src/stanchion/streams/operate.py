@@ -24,7 +24,8 @@ class StreamInfo(NamedTuple):
 
     `reserved_jobs`: the number of its reserved jobs, including those without a batch number yet. `last_beat`: by the
     store's clock; None for a driver of long ago. `error`: the last failure of its query on the current batch;
-    `stopped`: the query fails on one job after the other.
+    `stopped`: the query fails on one job after the other. `jobs`, `seconds`: the size of the last batch that was
+    finished, and how long it took; 0 before the first.
     """
 
     name: str
@@ -39,6 +40,8 @@ class StreamInfo(NamedTuple):
     live: bool
     error: str | None = None
     stopped: bool = False
+    jobs: int = 0
+    seconds: float = 0.0
 
 
 def streams(store: Store) -> list[StreamInfo]:
@@ -63,6 +66,8 @@ def streams(store: Store) -> list[StreamInfo]:
                 live=driver is not None and alive(driver, now),
                 error=state.error,
                 stopped=state.stopped,
+                jobs=state.jobs,
+                seconds=state.seconds,
             )
         )
     return found

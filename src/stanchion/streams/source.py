@@ -6,6 +6,8 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from time import monotonic
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from stanchion.errors import BatchNotKept, ForeignCheckpoint, InvalidInput, StreamStopped, StreamTaken
@@ -31,6 +33,13 @@ from stanchion.streams.state import (
 )
 
 HEARTBEAT = 10.0
+
+
+class _Claimed(NamedTuple):
+    """A batch that this driver has claimed: when, by its own clock, and its jobs."""
+
+    at: float
+    jobs: int
 
 
 class StreamSource:
@@ -59,6 +68,7 @@ class StreamSource:
         self._epoch: int | None = None
         self._left: int | None = None
         self._begun = 0  # the batch whose current processing was counted
+        self._claimed: _Claimed | None = None
 
     # -- positions
 
@@ -70,11 +80,7 @@ class StreamSource:
     def stop_after_ready(self) -> None:
         """Reserve at most as many jobs as are ready now, so that new jobs can't keep the driver running."""
         self._mine()
-        self._left = self._store.stats([self._queue], ["states"])[self._queue].states.ready
-        if self._lanes is not None:
-            first, last = self._lanes
-            queued = self._store.lane_depths(self._queue, range(first, last + 1), at_most=self._left)
-            self._left = min(self._left, sum(queued.values()))
+        self._left = self.behind()
 
     def latest(self, start: Position, limit: int) -> Position:
         """Return up to where there is work: `start` itself, or the next batch, of up to `limit` jobs.
@@ -88,12 +94,29 @@ class StreamSource:
             state = acknowledge(self._store, self._name, state) or self._mine()
         if not state.pending:
             limit = limit if self._left is None else min(limit, self._left)
-            if not (limit and self._reserve(state, limit)):
+            measured = self._measured()
+            if not (limit and self._reserve(state, limit, measured)):
+                if measured:
+                    self._write(lambda now: replace(now, **measured))
                 return start
             self._begun = start.seq + 1
         return Position(state.id, start.seq + 1)
 
-    def _reserve(self, state: StreamState, limit: int) -> bool:
+    def _measured(self) -> dict[str, Any]:
+        """Return the size and the time of the batch that has ended, if this driver has claimed it."""
+        ended, self._claimed = self._claimed, None
+        return {} if ended is None else {"jobs": ended.jobs, "seconds": round(monotonic() - ended.at, 3)}
+
+    def behind(self) -> int:
+        """Return the number of ready jobs of the queue, in the lanes of this stream."""
+        ready = self._store.stats([self._queue], ["states"])[self._queue].states.ready
+        if self._lanes is None:
+            return ready
+        first, last = self._lanes
+        queued = self._store.lane_depths(self._queue, range(first, last + 1), at_most=ready)
+        return min(ready, sum(queued.values()))
+
+    def _reserve(self, state: StreamState, limit: int, measured: dict[str, Any]) -> bool:
         """Claim the next batch and number it; return False if there is nothing to claim."""
         token, worker = state.next_token, worker_id(self._name, state.epoch)
         wanted = Claim(self._queue, limit, token, worker, repeat=True, lanes=self._lanes, rows=False)
@@ -101,10 +124,11 @@ class StreamSource:
         if not count:
             return False
         try:
-            self._write(StreamState.with_batch)
+            self._write(lambda now: replace(now.with_batch(), **measured))
         except StreamTaken:
             give_back(self._store, self._queue, token, reserved_ids(self._store, self._queue, token))
             raise
+        self._claimed = _Claimed(monotonic(), count)
         if self._left is not None:
             self._left -= min(count, self._left)
         return True

@@ -81,6 +81,9 @@ class StreamState:
     after a failure of the query; `alone`: how often it was a single job then. `error`: the last of these failures;
     `buried`: the failure for which a job was buried, until another job is finished; `stopped`: the next job failed
     in the same way. `ui`: the address of the current driver's own page, if it told one.
+
+    `jobs`, `seconds`: of the last batch that a driver has seen through, from its claim to the driver's next look; 0
+    before the first.
     """
 
     id: str
@@ -102,6 +105,8 @@ class StreamState:
     buried: str | None = None
     stopped: bool = False
     ui: str = ""
+    jobs: int = 0
+    seconds: float = 0.0
     version: int = 0
 
     @classmethod

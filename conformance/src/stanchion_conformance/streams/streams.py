@@ -147,6 +147,33 @@ class TestOperatingStreams:
         clock.advance(31)
         assert not streams(store)[0].live
 
+    def test_tell_size_and_time_of_their_last_finished_batch(self, store: Store) -> None:
+        fill(store, 5)
+        source = StreamSource(store, NAME, SOURCE)
+        first = source.latest(source.initial(), 2)
+        assert streams(store)[0][-2:] == (0, 0.0)
+        second = source.latest(first, 3)
+        (info,) = streams(store)
+        assert (info.acked, info.jobs, info.seconds > 0) == (1, 2, True)
+        assert source.latest(second, 3) == second  # nothing is left, so the batch that has ended is told at once
+        (info,) = streams(store)
+        assert (info.acked, info.jobs, info.seconds > 0) == (2, 3, True)
+
+    def test_tell_nothing_of_a_batch_that_another_driver_has_ended(self, store: Store) -> None:
+        fill(store, 2)
+        first = StreamSource(store, NAME, SOURCE)
+        end = first.latest(first.initial(), 2)
+        source = StreamSource(store, NAME, SOURCE)
+        assert source.latest(end, 2) == end
+        assert streams(store)[0][-2:] == (0, 0.0)
+
+    def test_count_the_jobs_behind_them(self, store: Store) -> None:
+        store.configure(SOURCE, {"lanes": 4})
+        store.push([NewJob(new_id(), SOURCE, "1", lane=n % 4) for n in range(8)])
+        store.push([NewJob(new_id(), SOURCE, "1", delay=60, lane=3)])
+        whole, half = StreamSource(store, NAME, SOURCE), StreamSource(store, "half", SOURCE, lanes=(0, 1))
+        assert (whole.behind(), half.behind()) == (8, 4)
+
     def test_release_gives_the_jobs_back_and_refuses_the_driver(self, store: Store) -> None:
         fill(store, 3)
         log = Log()

@@ -19,7 +19,7 @@ class StreamFigures(NamedTuple):
 
     `host`: of the driver, empty if it is not known any more. `beat`: when it was heard last. `size`: jobs of the last
     batch, None before it was read. `behind`: ready jobs of the queue. `lag`: seconds for which the oldest has been due.
-    `ui`: where the driver shows itself.
+    `ui`: where the driver shows itself. `jobs`, `seconds`: of the last batch that was finished, 0 before the first.
     """
 
     name: str
@@ -36,6 +36,8 @@ class StreamFigures(NamedTuple):
     epoch: int
     error: str
     ui: str
+    jobs: int
+    seconds: float
 
     @property
     def troubled(self) -> bool:
@@ -88,6 +90,8 @@ def stream_figures(store: Store, seen: Snapshot) -> list[StreamFigures]:
                 state.epoch,
                 state.error or "",
                 state.ui if state.ui.startswith(("https://", "http://")) else "",
+                state.jobs,
+                state.seconds,
             )
         )
     return sorted(found, key=lambda one: (_ORDER.index(one.state), one.name))

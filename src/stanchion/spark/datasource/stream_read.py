@@ -14,13 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
+from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from stanchion.app import Stanchion
-from stanchion.errors import InvalidInput
+from stanchion.errors import InvalidInput, StanchionError
 from stanchion.spark.datasource.endings import how_ended
 from stanchion.spark.datasource.errors import without_traceback
 from stanchion.spark.datasource.options import Place, checked_options, place_of
@@ -106,6 +107,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.most, self.parts, self.heartbeat, self.poll = most, parts, heartbeat, poll
         self.lanes, self.ui, self.typed, self.most_misfits = lanes, ui, typed, most_misfits
         self._ends_when_done = False
+        self._end: Offset | None = None
+        self._behind: int | None = None
+        self._count_at = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out connections and threads, which belong to one process."""
@@ -155,7 +159,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if end == place and not self._ends_when_done and self._listener.wait(self.poll):
             end = self._source.latest(place, most)
         # Spark compares offsets as text.
-        return start if end == place else end._asdict()
+        self._end = start if end == place else end._asdict()
+        return self._end
+
+    def reportLatestOffset(self) -> Offset | None:  # noqa: N802 - Spark's name
+        """Return where the stream would end if all ready jobs were read, and their number, for Spark's progress.
+
+        Spark asks after each batch. More of them than a batch takes are counted once in each heartbeat.
+        """
+        if monotonic() >= self._count_at or (self._behind or 0) <= self.most:
+            self._count_at = monotonic() + self.heartbeat
+            try:
+                self._behind = self._source.behind()
+            except StanchionError:  # the query itself tells of it
+                self._behind = None
+        if self._behind is None or self._end is None:
+            return None
+        return {**self._end, "seq": self._end["seq"] + -(-self._behind // self.most), "behind": self._behind}
 
     @without_traceback
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:

@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from stanchion.alerts.alerts import reading
+from stanchion.core.durations import spelled
 from stanchion.core.times import iso, moment
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.ops.cli.console.human import age, one_line
@@ -27,6 +28,7 @@ _COLUMNS = [
     Column("RESERVED", right=True, from_width=100),
     Column("ACKED", right=True, from_width=100),
     Column("BEHIND", right=True),
+    Column("LAST BATCH", right=True, from_width=110),
     Column("REPLAYS", right=True, from_width=120),
     Column("EPOCH", right=True, from_width=120),
     Column("SEEN", right=True),
@@ -83,6 +85,7 @@ def _row(one: StreamFigures, now: int) -> list[Cell]:
         f"{one.reserved:,}",
         f"{one.acked:,}",
         count_cell(one.behind, STATE_STYLES[JobState.READY]),
+        f"{one.jobs:,} in {spelled(one.seconds)}" if one.jobs else "",
         count_cell(one.replays, "yellow"),
         f"{one.epoch:,}",
         "" if one.beat is None else age((now - one.beat) / SECOND),

@@ -146,7 +146,20 @@ def _streams(call: Call) -> list[StreamFigures]:
 
 
 def _stream_shape(call: Call, one: StreamFigures) -> dict[str, Any]:
-    same = ("name", "queue", "state", "reserved", "acked", "size", "behind", "lag", "replays", "epoch")
+    same = (
+        "name",
+        "queue",
+        "state",
+        "reserved",
+        "acked",
+        "size",
+        "behind",
+        "lag",
+        "replays",
+        "epoch",
+        "jobs",
+        "seconds",
+    )
     return {
         **{name: getattr(one, name) for name in same},
         "host": one.host or None,

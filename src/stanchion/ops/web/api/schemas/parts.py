@@ -99,6 +99,8 @@ PARTS: Final[dict[str, Schema]] = {
         beat=maybe(time("When the driver was heard last.")),
         **dict.fromkeys(("reserved", "acked", "behind", "replays", "epoch"), _COUNT),
         size=maybe(whole("Jobs of the last batch.")),
+        jobs=whole("Jobs of the last batch that was finished; 0 before the first."),
+        seconds=decimal("How long that batch took, from its reservation to the driver's next look."),
         lag=decimal("Seconds for which the oldest job behind it has been due."),
         error=maybe(text()),
         ui=maybe(text("Where the driver shows itself.")),
