@@ -14,6 +14,7 @@ from stanchion.core.ids import new_id
 from stanchion.errors import CannotJoin, DuplicateKey, InvalidInput, LeasesLost, MissingExtra, StoreUnavailable
 from stanchion.manager.server.address import Listen
 from stanchion.manager.server.settings import ServerSettings
+from stanchion.stores.grpc.client import channels as opening
 from stanchion.stores.grpc.client.address import address_of
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store
@@ -22,6 +23,7 @@ from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange, VersionedValue
 from stanchion.stores.registry import shown_url
+from stanchion.stores.wire.transport import PINGS
 from stanchion_conformance.harness import claim, in_threads, new_job
 from tests.manager.conftest import Start
 from tests.servers.manager import LOOPBACK, ManagerThread
@@ -153,6 +155,7 @@ class TestSeveralManagers:
     ) -> None:
         """Each gets a share of the time. The second one is many hosts, as a slow machine may take several shares."""
         monkeypatch.setattr(calls, "CALL_SECONDS", 30.0)
+        monkeypatch.setattr(opening, "_OPTIONS", [one for one in opening._OPTIONS if one not in PINGS])
         backing = MemoryStore()
         first, second = start(store=backing), start(store=backing)
         with TcpProxy("127.0.0.1", int(first.address.rpartition(":")[2])) as proxy:

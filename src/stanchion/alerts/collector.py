@@ -18,7 +18,7 @@ READ_SECONDS: Final = 15.0
 
 STATES: Final = ("ready", "scheduled", "waiting", "running")
 _BANDS: Final = {
-    "stanchion_oldest_job_age_seconds": ("max_age", "Time for which the oldest claimable job has been due."),
+    "stanchion_oldest_job_age_seconds": ("max_age", "Time for which the oldest claimable job could have run."),
     "stanchion_longest_attempt_seconds": ("max_lease_age", "Time for which the longest attempt has run."),
     "stanchion_erroring_jobs": ("erroring", "Live jobs that wait after a failed attempt."),
     "stanchion_most_attempts": ("max_attempts", "Attempts of the live job with most of them."),

@@ -101,9 +101,9 @@ class Alert:
 class BandFigures:
     """The live jobs of one band, of a queue or of all.
 
-    `erroring`: jobs that wait after a failed attempt. `max_age`: seconds for which the oldest claimable job has been
-    due; running, waiting and future jobs don't count. `max_lease_age`: seconds for which the longest attempt has run.
-    `alert_percent`: the largest of age, run time and attempts in percent of its limit.
+    `erroring`: jobs that wait after a failed attempt. `max_age`: seconds for which the oldest claimable job could
+    have run; running, waiting and future jobs don't count. `max_lease_age`: seconds for which the longest attempt
+    has run. `alert_percent`: the largest of age, run time and attempts in percent of its limit.
     """
 
     band: BandName
