@@ -33,13 +33,19 @@ class PastWait(NamedTuple):
 
 
 def past_waits_of(row: JobRow) -> list[PastWait]:
-    """Return the waits of a job that are over, oldest first."""
+    """Return the waits of a job that are over, oldest first; none begins before the one before it has ended.
+
+    Where a store claims in several steps, a job is parked with the time of the first step, as its place in the line
+    needs it, and the wait before may have ended at a later step.
+    """
     found: list[PastWait] = []
     for line in filter(None, (row.past_waits or "").removeprefix(MORE).split("\n")):  # JSON has no raw end of line
         kind, queue, name, since, until = json.loads(line)
         wait = PastWait(Slot(kind, queue, name), since, until)
         if found and (found[-1].slot, found[-1].until) == (wait.slot, since):
             wait = found.pop()._replace(until=until)
+        elif found:
+            wait = wait._replace(since=min(until, max(since, found[-1].until)))
         found.append(wait)
     return found
 
