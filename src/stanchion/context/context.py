@@ -227,8 +227,7 @@ class Context:
             and self.declared.store(store, self.registry.queues_with(queue), tx)
         ):
             self.settings.forget()
-        if not self.schemas.are_stored(store):
-            self.schemas.store(store, self.registry.queues_with(queue), tx)
+        if not self.schemas.are_stored(store) and self.schemas.store(store, self.registry.queues_with(queue), tx):
             self.settings.forget()
         if self.registry.declared_topics and tx is None:
             self.store_subscriptions(store)

@@ -68,20 +68,22 @@ class QueueSchemas:
         """Return whether everything declared is known to be stored."""
         return not self.declared or (store is self._store and not self._missing)
 
-    def store(self, store: Store, queues: Iterable[str], tx: Any = None) -> None:
-        """Store the declared schemas of these queues, where they are new. Raises SchemaRefused.
+    def store(self, store: Store, queues: Iterable[str], tx: Any = None) -> bool:
+        """Store the declared schemas of these queues, where they are new; return whether any was. Raises SchemaRefused.
 
         In a transaction nothing can be stored: raises InvalidInput if something would have to be.
         """
         if store is not self._store:
             self._begin(store)
-        for queue in sorted(self._missing.intersection(queues)):
+        missing = sorted(self._missing.intersection(queues))
+        for queue in missing:
             if tx is None:
                 declare(store, queue, self.declared[queue])
                 self.forget()
             else:
                 check_declared(store, queue, self.declared[queue])
             self._missing.discard(queue)
+        return bool(missing)
 
     def forget(self) -> None:
         """Read all again, as this process has just changed some."""

@@ -82,6 +82,16 @@ class TestQueueSchemas:
         copy = pickle.loads(pickle.dumps(orders.context.schemas))  # noqa: S301 - our own
         assert copy.declared == orders.context.schemas.declared
 
+    def test_one_of_another_queue_costs_a_push_nothing(
+        self, app: Stanchion, orders: Queue, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("stanchion.context.cached_settings.SETTINGS_SECONDS", 1e6)
+        app.queue("other").push(1)
+        assert orders.context.schemas.declared
+        for name in ("values", "queues"):
+            monkeypatch.setattr(store, name, None)
+        app.queue("other").push(2)
+
     def test_encrypted_payloads_are_checked(self, store: Store) -> None:
         fernet = pytest.importorskip("cryptography.fernet")
         queue = Stanchion(store=store, keys=[fernet.Fernet.generate_key()]).queue(QUEUE, schema=ORDERS)
