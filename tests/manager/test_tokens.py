@@ -10,7 +10,7 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.core.ids import new_id
-from stanchion.errors import InvalidInput, NotPermitted, StoreUnavailable
+from stanchion.errors import InvalidInput, NotPermitted, PayloadMisfit, StoreUnavailable
 from stanchion.manager.server.address import Listen, listen_address
 from stanchion.manager.server.settings import ServerSettings, Tls
 from stanchion.manager.server.tokens import Caller, Role, Tokens, token_of, tokens_in
@@ -255,6 +255,18 @@ class TestQueues:
         assert [one.name for one in mail.values("topic")] == ["t"]
         where = (Condition("queue", "=", "mail"),)
         assert [row.id for row in mail.select(Query(where=where)).rows] == [mine.id]
+
+    def test_who_may_only_push_is_held_to_the_schema(self, start: Start, client: Client) -> None:
+        manager = start(limited(token("admin", "admin"), token("mail", "push", ("mail",))))
+        root, pushes = (Stanchion(store=client(url_of(manager, name))) for name in ("admin", "mail"))
+        root.queue("mail", schema="id bigint not null, note string").push({"id": 1})
+        with pytest.raises(PayloadMisfit):
+            pushes.queue("mail").push({"id": "2"})
+        older = Stanchion(store=pushes.store).queue("mail", schema="id bigint not null")
+        older.push({"id": 3})
+        with pytest.raises(NotPermitted, match="admin"):
+            Stanchion(store=pushes.store).queue("mail", schema="id bigint not null, new string").push({"id": 4})
+        assert root.queue("mail").size().total == 2
 
     def test_a_worker_gets_by(self, mail: Store) -> None:
         app = Stanchion(store=mail)
