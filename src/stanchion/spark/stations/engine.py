@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("stanchion.spark")
 
 _TICK_SECONDS = 0.2
+_LOOK_SECONDS = 1.0
+"""Between looks for due items while all stations have a query: each walks over what claims have left in indexes."""
 _PAUSE_SECONDS_MIN, _PAUSE_SECONDS_MAX = 1.0, 30.0
 _FAILURES_IN_A_ROW = 60
 """Tries of a station with `available_now`: enough to halve a batch until the item that breaks it is alone."""
@@ -83,9 +85,11 @@ class _Engine:
         """Keep a query running for each station, until the engine is stopped or nothing is due."""
         try:
             while not self.stop.is_set() and (wanted := self._wanted()):
-                for station in wanted:
-                    self._keep(station)
-                self.stop.wait(_TICK_SECONDS)
+                for _ in range(round(_LOOK_SECONDS / _TICK_SECONDS)):
+                    for station in wanted:
+                        self._keep(station)
+                    if self.stop.wait(_TICK_SECONDS) or len(self.running) < len(self.stations):
+                        break
         finally:
             for query in self.running.values():
                 query.stop()
