@@ -73,8 +73,6 @@ def jobs(
     Raises InvalidInput for wrong ones, StoreUnavailable, MissingExtra without PySpark.
     """
     try:
-        from pyspark.sql import functions
-
         from stanchion.spark.datasource.read import divided, query_of, queue_of
         from stanchion.spark.datasource.schema import COLUMNS, stored_fields
     except ImportError:
@@ -97,7 +95,7 @@ def jobs(
                 table=f"(SELECT {selected} FROM ({text}) AS stored) AS jobs",  # noqa: S608 - constants are escaped
                 predicates=[_predicate(part.where[len(query.where) :]) for part in parts],
             )
-            return found.select(*(functions.col(name).alias(name, metadata={}) for name in columns))
+            return found.selectExpr(*columns)
     return spark.read.format("stanchion").options(**options).load()
 
 
