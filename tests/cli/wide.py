@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -63,6 +64,7 @@ def fill() -> None:
     app.drain(["flights-by-airport.decode-raw-lines", "flights-by-airport.enrich"])
     managers(app)
     topics()
+    time.sleep(0.002)  # ids of one millisecond, of different calls, are in no order
     spark()
     tally()
     log()
