@@ -19,7 +19,7 @@ from stanchion.errors import InvalidInput, StagedJobsLost
 from stanchion.spark.datasource import runs, task_stage
 from stanchion.spark.datasource import write as writing
 from stanchion.spark.datasource.columns import new_ids as new_arrow_ids
-from stanchion.spark.datasource.json_texts import is_compact_json
+from stanchion.spark.datasource.json_texts import are_objects, may_be_compact
 from stanchion.spark.datasource.write import JobsWriter, Staged, writer_of
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.query import Query
@@ -127,6 +127,11 @@ def both_ways(app: Stanchion, monkeypatch: pytest.MonkeyPatch, *batches: pa.Reco
 def random_text(rng: random.Random) -> str:
     alphabet = 'aZ09 \t\n\r\b\f\\"/\0\x1f\x7f\u0085é\u2028😀N.{}[],:'
     return "".join(rng.choice(alphabet) for _ in range(rng.randrange(20)))
+
+
+def is_compact_json(texts: pa.Array, most: int) -> bool:
+    """Return whether both checks of the bulk write take these texts."""
+    return may_be_compact(texts, most) and are_objects(texts)
 
 
 class TestSame:

@@ -19,14 +19,6 @@ _LONG, _DIGITS = 4000, r"[0-9]{1000}"
 """Characters from which on numbers are checked: Python refuses those with more than 4,300 digits."""
 
 
-def is_compact_json(texts: pa.Array, most: int) -> bool:
-    """Return whether all texts are objects in compact JSON, of at most so many bytes each.
-
-    Two checks: by their characters, so that none spans lines or is left unfinished; and by a parser, as lines.
-    """
-    return may_be_compact(texts, most) and are_objects(texts)
-
-
 def are_objects(texts: pa.Array) -> bool:
     """Return whether texts with the characters of compact JSON are objects, one each."""
     # Fields that no schema names are parsed, and not kept.
