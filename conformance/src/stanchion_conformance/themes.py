@@ -101,6 +101,7 @@ THEMES = (
     "partitions.consuming",
     "partitions.operating",
     "partitions.placing",
+    "streams.expectations",
     "streams.reserved_jobs",
     "streams.pipelines",
     "streams.pipelines_failing",

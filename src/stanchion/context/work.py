@@ -19,12 +19,19 @@ class Models(Protocol):
         """Return stored arguments as the function gets them. Raises ArgumentMisfit."""
 
 
+class Checks(Protocol):
+    """What a function expects of its payload."""
+
+    def check(self, store: Store, row: JobRow, item: Any) -> None:
+        """Raise the outcome of a job whose payload does not meet it."""
+
+
 class Work(Protocol):
     """A function, and what is needed to run it for a job.
 
     `name`: for logs and errors. `timeout`: seconds per attempt, for jobs without their own. `attempts_max`: attempts
     after which a failed job is dead; None: by the job. `job_parameter`: the parameter that gets the job.
-    `models`: the parameters that take models, if there are any.
+    `models`: the parameters that take models, if there are any. `expectations`: those of a payload, if there are any.
     """
 
     @property
@@ -37,6 +44,8 @@ class Work(Protocol):
     def job_parameter(self) -> str | None: ...
     @property
     def models(self) -> Models | None: ...
+    @property
+    def expectations(self) -> Checks | None: ...
     @property
     def is_async(self) -> bool: ...
     @property

@@ -14,6 +14,9 @@ UNCHANGED: Any = object()
 class Outcome(Exception):
     """An instruction from a task to its worker. Returning it and raising it have the same effect."""
 
+    expectation: str | None = None
+    """The condition that the item of a station did not meet, if that is why."""
+
 
 class _Delayed(Outcome):
     def __init__(self, seconds: float | timedelta, *, payload: Any = UNCHANGED) -> None:

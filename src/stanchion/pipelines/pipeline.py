@@ -15,6 +15,7 @@ from stanchion.errors import InvalidInput, NotPermitted
 from stanchion.jobs.job import Job
 from stanchion.jobs.options import PushOptions
 from stanchion.jobs.search import PageOptions
+from stanchion.pipelines.expectation import DeclaredExpectations, Expectation, OnFail
 from stanchion.pipelines.finding import checked_query, found, found_ids
 from stanchion.pipelines.graph import graph_of
 from stanchion.pipelines.options import MAX_ROUNDS, Frame, PayloadMode, StationOptions
@@ -43,6 +44,7 @@ class Pipeline:
         self.context, self.name = context, checked_name(name, "the name of a pipeline")
         self.stations: dict[str, Station] = {}
         self._topology = Topology(name, keep_entry=keep_entry)
+        self._expected = DeclaredExpectations()
         self._run = run
         self._recorded_in: Store | None = None
 
@@ -78,7 +80,8 @@ class Pipeline:
         options = StationOptions.of(to, entry, payload, retry, max_attempts, limits, timeout, max_rounds, settings)
 
         def register(function: F) -> F:
-            self._add(Station(self.context, self._topology, name, function, options), settings)
+            expected = self._expected.of(function)
+            self._add(Station(self.context, self._topology, name, function, options, None, expected), settings)
             return function
 
         return register
@@ -108,10 +111,31 @@ class Pipeline:
 
         def register(function: F) -> F:
             frame = Frame(function, schema, max_per_batch)
-            self._add(Station(self.context, self._topology, name, worker, options, frame), settings)
+            expected = self._expected.of(function, worker)
+            self._add(Station(self.context, self._topology, name, worker, options, frame, expected), settings)
             return function
 
         return register
+
+    def expect(self, condition: str, /, *, on_fail: OnFail = "bury") -> Callable[[F], F]:
+        """State what the function of a station expects of each item, as a condition in SQL: `etl.expect("miles > 0")`.
+
+        Stands below `station` or `spark_station`. An item of which it is not true, or unknown as it depends on a null,
+        does not reach the function. `on_fail`: it is a dead letter ("bury"), is cancelled ("drop"), or pauses the
+        station and is given back ("stop"). Of several, the first that is not met decides. Raises InvalidInput for a
+        condition that is none, and MissingExtra without sqlglot.
+        """
+        expected = Expectation.of(condition, on_fail)
+
+        def declare(function: F) -> F:
+            if any(function in one.functions for one in self.stations.values()):
+                raise InvalidInput(
+                    f"put @{self.name}.expect({condition!r}) below the decorator that declares its station"
+                )
+            self._expected.add(function, expected)
+            return function
+
+        return declare
 
     def _add(self, station: Station, settings: dict[str, Any]) -> None:
         other = self.stations.get(station.station)
@@ -158,6 +182,7 @@ class Pipeline:
                 one.to,
                 one.entry,
                 "workers" if one.frame is None else "both" if one.on_workers else "spark",
+                () if one.expectations is None else one.expectations.texts,
             )
             for name, one in self.stations.items()
         )
@@ -315,5 +340,5 @@ class Pipeline:
 
 def _same_code(one: Station, other: Station) -> bool:
     """Return whether two declarations come from the same source, as when a module is loaded twice."""
-    first, second = (station.frame.function if station.frame else station.function for station in (one, other))
+    first, second = (station.functions[0] for station in (one, other))
     return getattr(first, "__code__", first) == getattr(second, "__code__", second)

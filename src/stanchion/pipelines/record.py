@@ -18,12 +18,16 @@ Engine = Literal["workers", "spark", "both"]
 
 
 class StationRecord(NamedTuple):
-    """A station: those that it sends items to, whether items enter there, and what runs it."""
+    """A station: those that it sends items to, whether items enter there, what runs it, and what it expects.
+
+    `expectations`: conditions, and what becomes of an item of which one is not true.
+    """
 
     name: str
     to: tuple[str, ...] = ()
     entry: bool = False
     engine: Engine = "workers"
+    expectations: tuple[tuple[str, str], ...] = ()
 
 
 class PipelineRecord(NamedTuple):
@@ -57,9 +61,10 @@ def record(store: Store, pipeline: PipelineRecord) -> None:
 
 
 def _stations(text: str) -> tuple[StationRecord, ...]:
-    """Return the stations in a text; fields of newer releases are ignored."""
+    """Return the stations in a text; fields of newer releases are ignored, those of older ones may be missing."""
     rows = json.loads(text)["stations"]
+    records = (StationRecord(*row[: len(StationRecord._fields)]) for row in rows)
     return tuple(
-        StationRecord(name, tuple(to), entry, engine)
-        for name, to, entry, engine in (row[: len(StationRecord._fields)] for row in rows)
+        one._replace(to=tuple(one.to), expectations=tuple((text, on_fail) for text, on_fail in one.expectations))
+        for one in records
     )

@@ -18,6 +18,7 @@ from stanchion.context.context import Context
 from stanchion.core.ids import new_ids
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.jobs.outcome import UNCHANGED
+from stanchion.pipelines.expectation import Expectations
 from stanchion.pipelines.options import Frame, StationOptions
 from stanchion.pipelines.route import headers_after, rounds_of
 from stanchion.pipelines.send import Send
@@ -27,7 +28,7 @@ from stanchion.stores.records.outcomes import Continue, Move, Outcome
 from stanchion.stores.rules.flows import position_of
 from stanchion.stores.rules.outcomes import commit_of
 from stanchion.stores.rules.trail import split_trail
-from stanchion.tasks.execution import attempted
+from stanchion.tasks.execution import Attempted, attempted
 from stanchion.tasks.task import job_parameter, signature_of
 
 
@@ -45,6 +46,7 @@ class Station:
         function: Callable[..., Any] | None,
         options: StationOptions,
         frame: Frame | None = None,
+        expectations: Expectations | None = None,
     ) -> None:
         self.context, self.topology, self.station, self.frame = context, topology, checked_station(name), frame
         self.name = self.queue = topology.queue(name)
@@ -58,8 +60,13 @@ class Station:
         self.is_async = inspect.iscoroutinefunction(function)
         self.signature = signature_of(self.function)
         self.job_parameter = None if function is None else job_parameter(function)
-        self.models = None
+        self.models, self.expectations = None, expectations
         self._check_function()
+
+    @property
+    def functions(self) -> list[Callable[..., Any]]:
+        """The function of batches, if there is one, and that of items."""
+        return [self.function] if self.frame is None else [self.frame.function, self.function]
 
     @property
     def queues(self) -> list[str]:
@@ -85,7 +92,11 @@ class Station:
         It changes nothing in the store and needs no worker: an async function gets its own event loop. Choose the
         lanes of the outcome with `LaneChooser.place`.
         """
-        return attempted(self.context, row).outcome
+        return self.attempt(row).outcome
+
+    def attempt(self, row: JobRow) -> Attempted:
+        """Run the function on a reserved item, as `step` does; return also what it raised."""
+        return attempted(self.context, row)
 
     def refused(self, row: JobRow) -> str | None:
         """Return why an item must not run, or None."""

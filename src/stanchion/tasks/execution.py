@@ -100,6 +100,8 @@ class Execution:
         return self.traced.run_async(self._called) if self.work.is_async else self.traced.run(self._called)
 
     def _called(self) -> Any:
+        if self.work.expectations is not None:
+            self.work.expectations.check(self._context.store, self.row, self.payload)
         try:
             return self.work.function(*self.args, **self.kwargs)
         except TypeError as error:

@@ -56,6 +56,7 @@ class Task(Generic[P, R]):
         self.is_async = inspect.iscoroutinefunction(function)
         self.signature = signature_of(function)
         self.job_parameter = job_parameter(function)
+        self.expectations = None
         self.models = model_arguments(self.name, self.signature, hints_of(function), self.job_parameter)
         self._enqueuer: Enqueuer[P] = self.using()
         self.__name__ = getattr(function, "__name__", name)

@@ -26,6 +26,9 @@ from stanchion.stores.rules.error_entries import entries_of
 KIND: Final = "failures"
 """Kind of the versioned values; their names are those of queues."""
 
+UNMET: Final = "expectations"
+"""Kind of those that tally the items of stations that did not meet an expectation, by its condition."""
+
 OTHER: Final = "other"
 """The key of all groups beyond the first GROUPS_MAX, together."""
 
@@ -85,9 +88,10 @@ Groups = dict[str, Failures]
 
 
 class FailureTally:
-    """What one worker tallies. Any thread may call."""
+    """What one worker tallies, of one kind. Any thread may call."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str = KIND) -> None:
+        self._kind = kind
         self._lock = threading.Lock()
         self._pending: dict[str, Groups] = {}
         self._merged_at = time.monotonic()
@@ -125,7 +129,7 @@ class FailureTally:
             now = store.now()
             for _ in range(TRIES):
                 if pending:
-                    _merge_once(store, pending, now, now - int(time.monotonic() * SECOND))
+                    _merge_once(store, self._kind, pending, now, now - int(time.monotonic() * SECOND))
         finally:
             with self._lock:
                 for queue, groups in pending.items():
@@ -133,25 +137,25 @@ class FailureTally:
                         _take(self._pending.setdefault(queue, {}), key, one)
 
 
-def _merge_once(store: Store, pending: dict[str, Groups], now: int, ahead: int) -> None:
+def _merge_once(store: Store, kind: str, pending: dict[str, Groups], now: int, ahead: int) -> None:
     """Merge what is pending, and remove it from there where that was done. `ahead`: of the store's clock."""
-    known = {value.name: value for value in store.values(KIND, list(pending))}
+    known = {value.name: value for value in store.values(kind, list(pending))}
     for queue, groups in list(pending.items()):
         value = known.get(queue)
         found = {} if value is None else groups_in(value.text)
         for key, one in groups.items():
             _take(found, key, _by_the_store(one, ahead))
-        if store.compare_and_set(KIND, queue, _text(found, now), 0 if value is None else value.version):
+        if store.compare_and_set(kind, queue, _text(found, now), 0 if value is None else value.version):
             del pending[queue]
             if value is None:
-                _forget_old(store, now)
+                _forget_old(store, kind, now)
 
 
-def _forget_old(store: Store, now: int) -> None:
+def _forget_old(store: Store, kind: str, now: int) -> None:
     """Delete the values of queues in which nothing has failed for long; done when a value is new."""
-    for value in store.values(KIND):
+    for value in store.values(kind):
         if all(now - one.last > KEPT for one in groups_in(value.text).values()):
-            store.compare_and_set(KIND, value.name, None, value.version)
+            store.compare_and_set(kind, value.name, None, value.version)
 
 
 def _by_the_store(one: Failures, ahead: int) -> Failures:
@@ -200,6 +204,6 @@ def groups_in(text: str) -> Groups:
     return found
 
 
-def tallied(store: Store, queues: Iterable[str] | None = None) -> dict[str, Groups]:
+def tallied(store: Store, queues: Iterable[str] | None = None, kind: str = KIND) -> dict[str, Groups]:
     """Return what the workers have tallied, by queue and key; queues of which nothing was tallied are missing."""
-    return {value.name: groups_in(value.text) for value in store.values(KIND, queues)}
+    return {value.name: groups_in(value.text) for value in store.values(kind, queues)}

@@ -68,10 +68,11 @@ class Finisher:
         settled: Callable[[Collection[str]], None],
         metrics: JobCounts | None = None,
         failures: FailureTally | None = None,
+        unmet: FailureTally | None = None,
         lines: JobLines | None = None,
     ) -> None:
         self._context, self._health, self._settled, self._metrics = context, health, settled, metrics
-        self._failures, self._lines = failures, lines
+        self._failures, self._unmet, self._lines = failures, unmet, lines
         self._pending: deque[Finished] = deque()
         self._idle = False
         self._sign = threading.Event()
@@ -273,6 +274,8 @@ class Finisher:
                 key = outcome.group or group_of(outcome.error, job.task)
                 new, dead = not job.has_failed_by(key), state is JobState.DEAD
                 self._failures.add(job.queue, job.task, key, outcome.error, job.id, new=new, dead=dead)
+            if self._unmet is not None and isinstance(error, Outcome) and (condition := error.expectation) is not None:
+                self._unmet.add(job.queue, None, condition, condition, job.id, new=True, dead=isinstance(outcome, Bury))
             if heard:
                 report(self._context, job, outcome, state, error)
         if lost:

@@ -23,7 +23,7 @@ from stanchion.jobs.options import named_queues
 from stanchion.stores.protocol import BehindManagers
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.telemetry.counts import JobCounts, Sums
-from stanchion.telemetry.failures import FailureTally
+from stanchion.telemetry.failures import UNMET, FailureTally
 from stanchion.telemetry.jobs import WorkerCollector
 from stanchion.telemetry.lines import SUM_SECONDS, JobLines
 from stanchion.telemetry.prometheus import exposed, new_registry
@@ -118,7 +118,7 @@ class Worker:
         own_timeout = None if timeout is None else positive_seconds(timeout, "timeout")
         self._defaults = DefaultTimeouts(context, own_timeout, self._every)
         self._until_empty, self._until_finished = until_empty or until_finished, until_finished
-        self._failures, self._times = FailureTally(), JobTimes()
+        self._failures, self._unmet, self._times = FailureTally(), FailureTally(UNMET), JobTimes()
         self._lines: JobLines | None = None
         self._health = Health(silence=2 * self._every)
         self._health_file, self._health_port = health_file, checked_port(health_port)
@@ -187,7 +187,7 @@ class Worker:
         self._lines = JobLines() if JobLines.wanted() else None
         ends = [one.ended for one in (self._metrics, self._lines) if one is not None]
         self._finisher: Finisher = Finisher(
-            self.context, self._health, self._settled, self._metrics, self._failures, self._lines
+            self.context, self._health, self._settled, self._metrics, self._failures, self._unmet, self._lines
         )
         self._runners: Runners = Runners(
             *(self.context, self._threads, self._finisher.put, self._room, self._stuck, self._defaults),
@@ -295,7 +295,8 @@ class Worker:
     def _tell_failures(self, every: float = 0.0) -> None:
         """Merge what has failed into the store, unless that was done within `every` seconds; what it can't waits."""
         try:
-            self._failures.merge(self.context.store, every)
+            for tally in (self._failures, self._unmet):
+                tally.merge(self.context.store, every)
         except StanchionError as error:
             log.debug("the tally of failures waits: %s", error)
 

@@ -1,5 +1,11 @@
 """Cases of streams, staged jobs and pipelines."""
 
+from stanchion_conformance.streams.expectations import (
+    TestCountsOfExpectations,
+    TestExpectations,
+    TestExpectationsOfAsyncStations,
+    expecting,
+)
 from stanchion_conformance.streams.pipelines import TestForks, TestLoops, TestStations, TestWhatGoesAlong, etl
 from stanchion_conformance.streams.pipelines_failing import TestFailuresOfStations
 from stanchion_conformance.streams.pipelines_known import TestKnownPipelines
@@ -29,7 +35,10 @@ from stanchion_conformance.streams.streams import TestOperatingStreams, TestRefu
 
 __all__ = [
     "TestConditions",
+    "TestCountsOfExpectations",
     "TestDeathAtEachStep",
+    "TestExpectations",
+    "TestExpectationsOfAsyncStations",
     "TestFailuresOfStations",
     "TestFindItems",
     "TestForks",
@@ -63,6 +72,7 @@ __all__ = [
     "TestTwoDrivers",
     "TestWhatGoesAlong",
     "etl",
+    "expecting",
     "lines",
     "mode",
     "sink",

@@ -1,7 +1,8 @@
 """A Spark station: its function turns a micro-batch into DataFrames.
 
     items ──parsed by the schema──► function ──► rows with a job_id: these items go on, each in one step
-      └─ items that don't fit are dead             └► other rows: new items, staged, published once per batch
+      ├─ items that don't fit are dead             └► other rows: new items, staged, published once per batch
+      └─ items that don't meet an expectation end as it says
 
 All rows are computed before any is stored. (1) Rows without a `job_id` are published, once even if repeated. (2) The
 items go on. If there are only new items, and the store supports it, the same step publishes them and commits the
@@ -25,6 +26,7 @@ from stanchion.pipelines.send import Send
 from stanchion.pipelines.station import Station
 from stanchion.spark.datasource.new_jobs import JobMaker
 from stanchion.spark.stations.items import TAKEN, ReservedItems, taken
+from stanchion.spark.stations.unmet import UnmetItems
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Bury, Commit, Continue, Move, Outcome
 from stanchion.streams import SinkBatch
@@ -37,7 +39,7 @@ ID = "job_id"
 _MISFIT = "_misfit"
 _SHOWN = 200
 
-_READ = "id string, payload string"
+_READ = "id string, payload string, unmet boolean"
 _STAGED = "attempt string, staged bigint"
 
 
@@ -46,13 +48,16 @@ def work_on_frame(reserved: ReservedItems, like: DataFrame, batch: SinkBatch) ->
     station, frame = reserved.station, cast("Frame", reserved.station.frame)
 
     def read(rows: list[JobRow]) -> Iterator[pa.RecordBatch]:
-        payloads = [station.context.codec.opened(row.payload) for row in rows]
-        yield pa.RecordBatch.from_arrays([pa.array([row.id for row in rows]), pa.array(payloads)], ["id", "payload"])
+        codec, expected = station.context.codec, station.expectations
+        payloads = [codec.opened(row.payload) for row in rows]
+        unmet = [expected is not None and expected.unmet(codec.decode(row.payload)) is not None for row in rows]
+        columns = [pa.array([row.id for row in rows]), pa.array(payloads), pa.array(unmet)]
+        yield pa.RecordBatch.from_arrays(columns, ["id", "payload", "unmet"])
 
     with _kept(reserved.frame(like, read, _READ)) as found:
-        items, misfits = _parsed(found, frame.schema)
-        buried = _bury(reserved, frame, misfits)
-        _Outputs(reserved, frame.function(items)).store(batch, buried)
+        items, refused = _parsed(found, frame.schema)
+        ended = _end(reserved, frame, refused)
+        _Outputs(reserved, frame.function(items)).store(batch, ended)
 
 
 @contextmanager
@@ -69,29 +74,41 @@ def _kept(frame: DataFrame) -> Iterator[DataFrame]:
 
 
 def _parsed(read: DataFrame, schema: str) -> tuple[DataFrame, DataFrame]:
-    """Return the items as rows of the schema, with their ids, and the items that do not fit."""
+    """Return the items as rows of the schema, with their ids, and those that don't fit it or an expectation."""
     from pyspark.sql import functions as f
 
     item = f.from_json("payload", f"{schema}, {_MISFIT} string", {"columnNameOfCorruptRecord": _MISFIT})
     parsed = read.withColumn("item", item)
-    fits = f.col("item").isNotNull() & f.col(f"item.{_MISFIT}").isNull()
+    fits = f.col("item").isNotNull() & f.col(f"item.{_MISFIT}").isNull() & ~f.col("unmet")
     items = parsed.where(fits).select("item.*", f.col("id").alias(ID)).drop(_MISFIT)
     return items, parsed.where(~fits).select("id", "payload")
 
 
-def _bury(reserved: ReservedItems, frame: Frame, misfits: DataFrame) -> int:
-    """Bury items that do not fit the schema; return their number."""
-    told = f"the item does not fit the schema of station {reserved.station.station!r} ({frame.schema})"
+def _end(reserved: ReservedItems, frame: Frame, refused: DataFrame) -> int:
+    """End the items that do not fit the schema, or an expectation; return their number."""
+    station = reserved.station
+    told = f"the item does not fit the schema of station {station.station!r} ({frame.schema})"
 
-    def bury(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def end(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        failed = UnmetItems(station)
+
+        def outcome(row: JobRow, payload: str) -> Outcome:
+            expected = station.expectations
+            unmet = None if expected is None else expected.unmet(station.context.codec.decode(row.payload))
+            if unmet is None:
+                return Bury(row.lease, f"{told}: {payload[:_SHOWN]}")
+            ending = unmet.ending(station.context.store, row)
+            failed.add(unmet.expectation.condition.text, row.id, dead=isinstance(ending, Bury))
+            return ending
+
         for some in found:
             payloads = dict(zip(some.column("id").to_pylist(), some.column("payload").to_pylist(), strict=True))
             rows = reserved.rows(list(payloads))
-            outcomes = [Bury(row.lease, f"{told}: {payloads[row.id][:_SHOWN]}") for row in rows]
-            yield taken(some.num_rows, reserved.settle(outcomes, rows))
-        reserved.station.context.close()
+            yield taken(some.num_rows, reserved.settle([outcome(row, payloads[row.id]) for row in rows], rows))
+        failed.merge()
+        station.context.close()
 
-    return sum(row["settled"] for row in misfits.mapInArrow(bury, TAKEN).collect())
+    return sum(row["settled"] for row in refused.mapInArrow(end, TAKEN).collect())
 
 
 # -- the outputs of the function
@@ -111,11 +128,11 @@ class _Outputs:
                 f"the column {ID}, or name a station for new items in to="
             )
 
-    def store(self, batch: SinkBatch, buried: int) -> None:
-        """Store all outputs, idempotently for the batch. `buried`: the number of its items that are dead."""
+    def store(self, batch: SinkBatch, ended: int) -> None:
+        """Store all outputs, idempotently for the batch. `ended`: the number of its items that ended before."""
         attempts = [attempt for to, frame in self.new.items() for attempt in self._staged(batch.write, to, frame)]
         if self.new and not self.moved and batch.store.capabilities.atomic_batches:
-            batch.publish(attempts, buried, stateless=True)
+            batch.publish(attempts, ended, stateless=True)
             return
         with self._moves() as moves:
             if self.new:

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from stanchion.jobs.outcome import Outcome
 from stanchion.pipelines.station import Station
+from stanchion.spark.stations.unmet import UnmetItems
+from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.records.outcomes import Outcome
 from stanchion.streams.state import known, reserved_rows, settle
+from stanchion.tasks.execution import Attempted
 from stanchion.telemetry.traces import Headers
 
 if TYPE_CHECKING:
@@ -66,13 +69,13 @@ class ReservedItems:
         found = self.station.context.store.fetch(ids)
         return [found[one] for one in ids if one in found and found[one].token == self.token]
 
-    def settle(self, outcomes: Iterable[Outcome], rows: Sequence[JobRow]) -> int:
+    def settle(self, ended: Iterable[outcomes.Outcome], rows: Sequence[JobRow]) -> int:
         """Settle outcomes of items, with lanes for those that go on; return the number applied.
 
         The other items are no longer reserved: they were settled before, or were taken back and come again.
         """
         context = self.station.context
-        placed = context.lanes.place(context.store, list(outcomes), lambda: {row.id: row.tenant for row in rows})
+        placed = context.lanes.place(context.store, list(ended), lambda: {row.id: row.tenant for row in rows})
         return settle(context.current_store(), list(placed))
 
 
@@ -100,17 +103,22 @@ def work_on_stream(station: Station, stream: DataFrame) -> DataFrame:
 
 def _settled(items: ReservedItems, rows: Sequence[JobRow]) -> Iterator[pa.RecordBatch]:
     """Run items through a plain station, and settle them in portions."""
+    unmet = UnmetItems(items.station)
     for portion in _portions(items.station, rows):
-        outcomes = [outcome for _, outcome in portion if outcome is not None]
-        yield taken(len(portion), items.settle(outcomes, [row for row, _ in portion]))
+        ended = [attempt.outcome for _, attempt in portion if attempt.outcome is not None]
+        yield taken(len(portion), items.settle(ended, [row for row, _ in portion]))
+        for row, (_, outcome, error) in portion:
+            if isinstance(error, Outcome) and error.expectation is not None:
+                unmet.add(error.expectation, row.id, dead=isinstance(outcome, outcomes.Bury))
+    unmet.merge()
 
 
-def _portions(station: Station, rows: Sequence[JobRow]) -> Iterator[list[tuple[JobRow, Outcome | None]]]:
-    """Yield items with their outcomes; None: the function settled the item itself."""
-    portion: list[tuple[JobRow, Outcome | None]] = []
+def _portions(station: Station, rows: Sequence[JobRow]) -> Iterator[list[tuple[JobRow, Attempted]]]:
+    """Yield items with their attempts."""
+    portion: list[tuple[JobRow, Attempted]] = []
     began = time.monotonic()
     for row in rows:
-        portion.append((row, station.step(row)))
+        portion.append((row, station.attempt(row)))
         if len(portion) == AT_ONCE or time.monotonic() - began > SETTLED_WITHIN:
             yield portion
             portion, began = [], time.monotonic()

@@ -12,9 +12,12 @@ from stanchion.core.times import moment
 from stanchion.jobs.job import JobState
 from stanchion.ops.cli.console.human import age, duration, one_line, rate
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell, fitted
+from stanchion.ops.reads.expectations import Expected, read_expectations
 from stanchion.ops.reads.pipelines import Known, Station, read_letters, read_pipeline, stations
 from stanchion.ops.reads.track import Track
+from stanchion.ops.words import plural
 from stanchion.pipelines import Pipeline
+from stanchion.stores.records.jobs import SECOND
 from stanchion.telemetry.rollups import point_of
 
 COLUMNS = [
@@ -45,6 +48,7 @@ class Look:
         self._tracks: dict[str, Track] = {}
         self.at, self.dead_letters = 0, 0
         self.found: list[Station] = []
+        self.expectations: list[Expected] = []
 
     def again(self) -> None:
         """Read the store. Raises StoreUnavailable."""
@@ -57,6 +61,7 @@ class Look:
             track.add(point_of(seen.at, stats.states, stats.totals, 0.0))
         self.at, self.dead_letters = seen.at, dead.states.total
         self.found = stations(self._known, seen, self._tracks, letters)
+        self.expectations = read_expectations(store, self._known)
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -64,11 +69,21 @@ class Look:
             "pipeline": self._known.record.name,
             "dead_letters": self.dead_letters,
             "stations": [self._station_json(one) for one in self.found],
+            "expectations": [one.as_json() for one in self.expectations],
         }
 
     def rows(self) -> list[list[Cell]]:
         """Return a row of the table for each station."""
         return [self._row(one) for one in self.found]
+
+    def unmet(self) -> list[str]:
+        """Return a line for each expectation that items did not meet."""
+        return [
+            f"{one.station}: {plural(one.failed, 'item')} failed {one.condition!r}, the last "
+            f"{age((self.at - one.last) / SECOND)} ago ({one.on_fail or 'no longer expected'})"
+            for one in self.expectations
+            if one.last is not None
+        ]
 
     def frame(self, width: int, trouble: str) -> RenderableType:
         """Return a screen of this width. `trouble`: why the last look failed."""
@@ -78,6 +93,7 @@ class Look:
         style = STATE_STYLES[JobState.DEAD] if self.dead_letters else ""
         parts = [heading, Text(), fitted(COLUMNS, self.rows(), width)]
         parts.append(Text(f"\n{self.dead_letters:,} dead letters", style))
+        parts += [Text(line, "yellow") for line in self.unmet()]
         if trouble:
             parts.append(Text(one_line(trouble), "bold red"))
         return Group(*parts)

@@ -114,6 +114,8 @@ def status(
         out.table(COLUMNS, look.rows())
         if look.dead_letters:
             out.say(f"{look.dead_letters:,} dead letters: stanchion jobs --queue {pipeline.dead_letters.name}")
+        for line in look.unmet():
+            out.say(line)
 
 
 @command(pipeline_cli, "graph")

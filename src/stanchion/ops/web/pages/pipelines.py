@@ -8,6 +8,7 @@ from typing import NamedTuple
 from starlette.responses import Response
 
 from stanchion.errors import InvalidInput
+from stanchion.ops.reads.expectations import read_expectations
 from stanchion.ops.reads.pipelines import Known, Letters, Station, known_pipelines, read_letters, stations
 from stanchion.ops.reads.streams import stream_figures
 from stanchion.ops.web.acts.pauses import set_paused
@@ -90,6 +91,7 @@ def show(visit: Visit) -> Response:
         dead=sum(letters.counts.values()),
         letter_queue=f"{known.record.name}.dead",
         streams=streams,
+        expectations=read_expectations(visit.store, known),
         paused=[queue for queue in queues if queue in paused],
         read_at=seen.at,
         redact=visit.site.redaction.text,

@@ -10,6 +10,7 @@ from stanchion import streams
 from stanchion.core.checks import checked_id
 from stanchion.errors import FlowNotFound
 from stanchion.flows.tree import FlowPart
+from stanchion.ops.reads.expectations import read_expectations
 from stanchion.ops.reads.flows import flows_seen, read_flow
 from stanchion.ops.reads.pipelines import Known, known_pipelines, read_letters, stations
 from stanchion.ops.reads.streams import StreamFigures, stream_figures
@@ -91,7 +92,9 @@ def pipeline(call: Call) -> Answer:
         for one in stations(known, seen, visit.site.sampler.queues, letters)
     ]
     name, whole = known.record.name, letters.whole
+    expected = [one.as_json() for one in read_expectations(visit.store, known)]
     return Answer({"name": name, "source": known.source, "stations": found, "letters_whole": whole,
+                   "expectations": expected,
                    "as_of": time_text(seen.at)})  # fmt: skip
 
 

@@ -118,7 +118,18 @@ PARTS: Final[dict[str, Schema]] = {
         source=text(),
         stations=several(ref("Station")),
         letters_whole=flag("All dead letters were counted; else the newest."),
+        expectations=several(ref("Expectation")),
         as_of=time(),
+    ),
+    "Expectation": answer(
+        "What a station expects of its items.",
+        station=text(),
+        queue=text(),
+        condition=text("In SQL."),
+        on_fail=text("bury, drop, stop, or empty if it is no longer expected."),
+        failed=whole("Items that did not meet it, so far as was tallied."),
+        last=maybe(time("When the last one did not.")),
+        ids=several(text(), "The newest of them."),
     ),
     "PipelineEffect": answer(
         "What an act on a pipeline did, or would do.", name=text(), queues=several(text()), dry_run=flag()),

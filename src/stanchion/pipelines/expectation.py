@@ -1,0 +1,124 @@
+"""Expectations: what a station expects of its items, and what becomes of an item that does not meet it.
+
+    bury   the item is a dead letter, with the condition and the values that it depends on as its error
+    drop   the item is cancelled, with the same as its reason
+    stop   the queue of the station is paused, with the same as its note; the item is given back
+
+An expectation is checked before the function sees the item, on workers and on Spark alike. Only a condition that is
+true is met: one that is unknown, as it depends on a null, is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, NamedTuple, get_args
+
+from stanchion.context import pauses
+from stanchion.context.settings import settings_of
+from stanchion.core.partition_names import logical_name
+from stanchion.errors import InvalidInput
+from stanchion.jobs.outcome import Bury, Cancel, Outcome, Snooze
+from stanchion.pipelines.condition import Condition
+from stanchion.stores.protocol import Store
+from stanchion.stores.records import outcomes
+from stanchion.stores.records.jobs import JobRow
+
+OnFail = Literal["bury", "drop", "stop"]
+
+FAILED: Final = "ExpectationFailed"
+"""What the errors of such items begin with."""
+
+_LONGEST: Final = 800
+
+
+class Expectation(NamedTuple):
+    """A condition, and what becomes of an item of which it is not true."""
+
+    condition: Condition
+    on_fail: OnFail
+
+    @classmethod
+    def of(cls, condition: str, on_fail: OnFail) -> Expectation:
+        """Return a checked one. Raises InvalidInput, and MissingExtra without sqlglot."""
+        if on_fail not in get_args(OnFail):
+            raise InvalidInput(f"on_fail must be one of {', '.join(get_args(OnFail))}, not {on_fail!r}")
+        return cls(Condition(condition), on_fail)
+
+
+class Unmet(NamedTuple):
+    """An item that does not meet an expectation: what is said of it."""
+
+    expectation: Expectation
+    reason: str
+
+    def raised(self, store: Store, row: JobRow) -> Outcome:
+        """Return what a worker raises in place of calling the function; it pauses the station that is to stop."""
+        match self.expectation.on_fail:
+            case "bury":
+                outcome: Outcome = Bury(self.reason)
+            case "drop":
+                outcome = Cancel(self.reason)
+            case "stop":
+                self._pause(store, row)
+                outcome = Snooze(0)
+        outcome.expectation = self.expectation.condition.text
+        return outcome
+
+    def ending(self, store: Store, row: JobRow) -> outcomes.Ending:
+        """Return the same as an outcome for the store."""
+        match self.expectation.on_fail:
+            case "bury":
+                return outcomes.Bury(row.lease, self.reason)
+            case "drop":
+                return outcomes.Abandon(row.lease, self.reason)
+            case "stop":
+                self._pause(store, row)
+                return outcomes.Rollback(row.lease, 0.0, refund=True)
+
+    def _pause(self, store: Store, row: JobRow) -> None:
+        queue = logical_name(row.queue)
+        if not settings_of(store, queue).paused:  # the first note stays
+            note = f"item {row.id} failed {' with '.join(self.reason.partition(': ')[2].splitlines())}"
+            pauses.pause(store, queue, note[: pauses.NOTE_MAX], f"the expectation of {queue}")
+
+
+class Expectations:
+    """The expectations of a station, in the order of reading. The first that is not met decides."""
+
+    def __init__(self, expected: Sequence[Expectation]) -> None:
+        self.expected = tuple(expected)
+
+    @property
+    def texts(self) -> tuple[tuple[str, str], ...]:
+        """The conditions, and what becomes of an item of which one is not true."""
+        return tuple((one.condition.text, one.on_fail) for one in self.expected)
+
+    def unmet(self, item: Any) -> Unmet | None:
+        """Return the first expectation that an item does not meet."""
+        for one in self.expected:
+            if one.condition.of(item) is not True:
+                text, seen = one.condition.text, one.condition.seen(item)
+                return Unmet(one, f"{FAILED}: {text}" + (f"\n{seen}"[:_LONGEST] if seen else ""))
+        return None
+
+    def check(self, store: Store, row: JobRow, item: Any) -> None:
+        """Raise what becomes of an item that does not meet them."""
+        unmet = self.unmet(item)
+        if unmet is not None:
+            raise unmet.raised(store, row)
+
+
+class DeclaredExpectations:
+    """What `@pipeline.expect` has declared of functions, until their stations are."""
+
+    def __init__(self) -> None:
+        self._of: dict[Callable[..., Any], list[Expectation]] = {}
+
+    def add(self, function: Callable[..., Any], expected: Expectation) -> None:
+        """Add one; decorators are applied from below, so it comes before those that are known."""
+        self._of.setdefault(function, []).insert(0, expected)
+
+    def of(self, *functions: Callable[..., Any] | None) -> Expectations | None:
+        """Return those of a station's functions, None if there are none."""
+        found = [one for function in functions if function is not None for one in self._of.get(function, ())]
+        return Expectations(found) if found else None
