@@ -110,6 +110,7 @@ def test_setups_at_once(way: SqlWay, store: SqlStore, url: str) -> None:
     way.push("q", "1")
 
 
+@pytest.mark.nightly_except("postgresql", "sqlite")
 def test_the_printed_script_makes_it(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'new.db'}"
     if kind == "postgresql":

@@ -124,7 +124,7 @@ class TestDeath:
 
     @ways
     @pytest.mark.parametrize("how", ["bury", "cancel", "drop"])
-    @pytest.mark.one_in_each("how", "way")
+    @pytest.mark.one_in_each("way", "how")
     def test_at_a_failure(self, opened: Open, url: str, way: Way, how: str) -> None:
         def prepare(store: RedisStore) -> tuple[Flow, JobRow]:
             flow = Flow().stored(store)

@@ -96,6 +96,7 @@ def test_many_are_for_spark(
     app.close()
 
 
+@pytest.mark.nightly
 def test_files_that_only_an_executor_sees_are_refused(
     spark: "SparkSession", tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,7 +66,8 @@ def close(value: Any) -> Any:
     return pytest.approx(value, abs=2e-6) if isinstance(value, float) else value
 
 
-@pytest.mark.parametrize("scheme", ["sqlite", pytest.param("memory", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("scheme", ["sqlite", "memory"])
 def test_forks_and_dead_letters_count_once(spark: "SparkSession", tmp_path: Path, scheme: str) -> None:
     app = Stanchion("memory://" if scheme == "memory" else f"sqlite:///{tmp_path}/jobs.db")
     etl = app.pipeline("etl")

@@ -178,7 +178,11 @@ def test_items_that_break_the_function_are_dead_in_the_end(spark: "SparkSession"
     [
         (lambda items: {"nowhere": items}, "returned rows for 'nowhere', which is not in its to="),
         pytest.param(lambda items: items.union(items), "an item goes on once", marks=pytest.mark.nightly),
-        (lambda items: items.drop("job_id"), "is an end, so each row it returns is the result of an item"),
+        pytest.param(
+            lambda items: items.drop("job_id"),
+            "is an end, so each row it returns is the result of an item",
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
 def test_mistakes_are_told_and_nothing_is_lost(

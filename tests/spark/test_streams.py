@@ -60,6 +60,7 @@ def streams(spark: "SparkSession", request: pytest.FixtureRequest, tmp_path: Pat
 
 
 class TestModes:
+    @pytest.mark.nightly
     def test_move_on_every_store(self, streams: Streams) -> None:
         """With rows that go their own way, one that has failed, and one that is dropped."""
         streams.fill(300)

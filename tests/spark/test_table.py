@@ -127,7 +127,7 @@ class TestFilters:
     @pytest.mark.parametrize(
         ("java_zone", "spark_zone", "java8"),
         [
-            ("Europe/Berlin", "Europe/Berlin", "true"),
+            pytest.param("Europe/Berlin", "Europe/Berlin", "true", marks=pytest.mark.nightly),
             pytest.param("UTC", "UTC", "false", marks=pytest.mark.nightly),
             pytest.param("America/New_York", "UTC", "false", marks=pytest.mark.nightly),
             pytest.param("UTC", "America/New_York", "true", marks=pytest.mark.nightly),

@@ -49,10 +49,11 @@ def opened(
 LOOKS = [(1280, "light"), (390, "dark"), (1280, "dark"), (390, "light")]
 
 
-def test_each_page_is_quiet_and_fits(chromium: Browser, served: Served) -> None:
-    """On a wide screen in light colours, then narrowed, in dark ones."""
+@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.nightly)])
+def test_each_page_is_quiet_and_fits(chromium: Browser, served: Served, half: int) -> None:
+    """On a wide screen in light colours, then narrowed, in dark ones; every other page by day."""
     with opened(chromium) as (page, said):
-        for path in pages_of(served.app):
+        for path in pages_of(served.app)[half::2]:
             page.set_viewport_size({"width": 1280, "height": WIDTHS[1280]})
             page.emulate_media(color_scheme="light")
             _open(page, served.url + path)

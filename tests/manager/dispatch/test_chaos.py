@@ -96,7 +96,7 @@ class Chaos:
         await asyncio.gather(*under_way)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(n, marks=pytest.mark.nightly) for n in range(8, 20))])
 def test_each_job_is_done_once(seed: int) -> None:
     async def go() -> None:
         scene = Scene()
