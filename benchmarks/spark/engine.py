@@ -14,7 +14,11 @@ from stanchion.spark import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SETTINGS = {"spark.driver.memory": "2g", "spark.log.level": "ERROR"}
+SETTINGS = {
+    "spark.driver.memory": "2g",
+    "spark.log.level": "ERROR",
+    "spark.sql.streaming.numRecentProgressUpdates": "10000",  # each batch of a measurement is looked at
+}
 TEXT = "x" * 77
 FIRST = 1_000_000
 """The number in the first payload: with so many digits each has 100 bytes."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 from markupsafe import escape
 
-from stanchion import Push, Stanchion
+from stanchion import Push, Stanchion, Worker
 from stanchion.core.ids import new_id
 from stanchion.ops.reads import pipelines as reads
 from stanchion.ops.reads.pipelines import Known
@@ -58,6 +59,34 @@ def later(site: Site, seconds: float) -> None:
 
 def without_code(app: Stanchion) -> Site:
     return site_of(Stanchion(store=app.store))
+
+
+class TestExpectations:
+    def test_what_failed_them_is_shown_with_and_without_the_code(self, app: Stanchion) -> None:
+        etl = app.pipeline("checked")
+
+        @etl.station("raw")
+        @etl.expect("'<b>' is not null", on_fail="stop")
+        @etl.expect("item < 3")
+        def raw(item: int) -> int:
+            return item
+
+        etl.push_many([1, 3, 4, 5])
+        Worker(app, queues=etl.queues, threads=1, until_empty=True).run()
+        for site in (site_of(app), without_code(app)):
+            with closing(site):
+                text = Browser(site).get("/pipelines/checked").text
+                assert "<code>&#39;&lt;b&gt;&#39; is not null</code></td><td>pauses the station</td>" in text
+                assert '<code>item &lt; 3</code></td><td>is dead</td><td class="num warm">3</td>' in text
+                assert text.count('<a class="id" href="/jobs/') == 2
+                found = Browser(site).get("/api/v1/pipelines/checked").json()["expectations"]
+                assert [(one["condition"], one["failed"]) for one in found] == [
+                    ("'<b>' is not null", 0),
+                    ("item < 3", 3),
+                ]
+
+    def test_a_pipeline_without_any_says_nothing_of_them(self, browser: Browser) -> None:
+        assert "Expectations" not in browser.get("/pipelines/flights").text
 
 
 class TestPipeline:
