@@ -52,6 +52,10 @@ ACTS: dict[str, tuple[list[str], list[Said]]] = {
     "cron resume": (["weekly"], [("resume schedule", "weekly", 0, "")]),
     "cron trigger": (["nightly"], [("run schedule", "nightly", 1, "")]),
     "pause": (["mail", "--note", "a test"], [("pause", "mail", 0, "a test")]),
+    "pipeline backfill": (
+        ["etl:etl", "load", "--name", "fix"],
+        [("backfill", "etl.load", 0, "fix"), ("backfill: finished", "etl.load", 0, "fix")],
+    ),
     "pipeline pause": (["etl:etl", "load"], [("pause", "etl.load", 0, "")]),
     "pipeline resume": (["etl:etl", "store"], [("resume", "etl.store", 0, "")]),
     "push": (["mail", "1"], [("push", "mail", 1, "")]),
@@ -95,6 +99,7 @@ LOOKS: dict[str, list[str]] = {
     "jobs": [],
     "lanes": ["wide"],
     "manager status": [],
+    "pipeline backfills": ["etl:etl"],
     "pipeline graph": ["etl:etl"],
     "pipeline status": ["etl:etl", "--once", "-i", "0.1s"],
     "queues": [],

@@ -102,6 +102,8 @@ THEMES = (
     "partitions.operating",
     "partitions.placing",
     "streams.expectations",
+    "streams.backfills",
+    "streams.outputs",
     "streams.reserved_jobs",
     "streams.pipelines",
     "streams.pipelines_failing",

@@ -31,7 +31,7 @@ def checked_query(search: PageOptions) -> Query:
 def found(context: Context, topology: Topology, passed: str | None, query: Query) -> list[Job]:
     """Return the items that meet a query, newest first; `passed`: those that have passed this queue."""
     now = context.store.now()
-    several = [_of_queue(context.store, one) for one in _by_queue(topology, passed, query)]
+    several = [_of_queue(context.store, one) for one in queries_by_queue(topology, passed, query)]
     rows = merge(*several, key=lambda row: row.id, reverse=True)
     return [Job(context, row, state_of(row, now)) for row in islice(rows, query.limit)]
 
@@ -43,12 +43,12 @@ def found_ids(
     newest = limit is not None
     size = min(limit or _IDS, _IDS)
     wanted = replace(query, columns=("id",), order="newest" if newest else "id", limit=size)
-    several = [_ids_of_queue(store, one) for one in _by_queue(topology, passed, wanted)]
+    several = [_ids_of_queue(store, one) for one in queries_by_queue(topology, passed, wanted)]
     ids = merge(*several, reverse=newest)
     return ids if limit is None else reversed(list(islice(ids, limit)))
 
 
-def _by_queue(topology: Topology, passed: str | None, query: Query) -> Iterator[Query]:
+def queries_by_queue(topology: Topology, passed: str | None, query: Query) -> Iterator[Query]:
     """Yield a query for each queue where such items may be.
 
     A page of it is a walk along the ids of the queue: it reads few items more than it returns if most have passed.

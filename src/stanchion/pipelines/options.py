@@ -11,6 +11,7 @@ from stanchion.core.checks import checked_name, seconds_of, several, whole
 from stanchion.core.retry import Retry
 from stanchion.errors import InvalidInput
 from stanchion.jobs.options import limits_names
+from stanchion.pipelines.outputs import KeyOf, checked_key
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.tasks.task import task_options
 
@@ -31,7 +32,8 @@ class Frame(NamedTuple):
 class StationOptions(NamedTuple):
     """The options of a station: where its items come from and go to, and how they are processed.
 
-    `limits`: the semaphores, as stored with an item; `timeout` in seconds; `max_rate` in items per second.
+    `limits`: the semaphores, as stored with an item; `timeout` in seconds; `max_rate` in items per second. `key`: see
+    `stanchion.pipelines.outputs`.
     """
 
     to: tuple[str, ...]
@@ -42,6 +44,7 @@ class StationOptions(NamedTuple):
     timeout: float | None
     max_rounds: int
     max_rate: float | None
+    key: KeyOf | None = None
 
     @classmethod
     def of(
@@ -55,6 +58,7 @@ class StationOptions(NamedTuple):
         timeout: float | timedelta | None,
         max_rounds: Any,
         settings: Mapping[str, Any],
+        key: Any = None,
     ) -> Self:
         """Return checked options. Raises InvalidInput for options that are wrong."""
         if payload not in get_args(PayloadMode):
@@ -70,4 +74,5 @@ class StationOptions(NamedTuple):
             timeout=None if timeout is None else seconds_of(timeout, "timeout"),
             max_rounds=whole(max_rounds, "max_rounds"),
             max_rate=checked_settings(settings).get("max_rate"),
+            key=checked_key(key),
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, Protocol, TypeVar, Unpack, overload
 
 from stanchion.context.context import Context
@@ -15,10 +16,13 @@ from stanchion.errors import InvalidInput, NotPermitted
 from stanchion.jobs.job import Job
 from stanchion.jobs.options import PushOptions
 from stanchion.jobs.search import PageOptions
+from stanchion.pipelines.backfilling.call import Given, backfill_of, backfills_of
+from stanchion.pipelines.backfilling.record import Backfill
 from stanchion.pipelines.expectation import DeclaredExpectations, Expectation, OnFail
 from stanchion.pipelines.finding import checked_query, found, found_ids
 from stanchion.pipelines.graph import graph_of
 from stanchion.pipelines.options import MAX_ROUNDS, Frame, PayloadMode, StationOptions
+from stanchion.pipelines.outputs import KeyOf, current
 from stanchion.pipelines.record import PipelineRecord, StationRecord, record
 from stanchion.pipelines.replay import FINAL, Reruns, copies_of
 from stanchion.pipelines.station import Station
@@ -67,6 +71,7 @@ class Pipeline:
         limits: Collection[str] = (),
         timeout: float | timedelta | None = None,
         max_rounds: int = MAX_ROUNDS,
+        key: KeyOf | None = None,
         **settings: Any,
     ) -> Callable[[F], F]:
         """Register a function that processes the items of a station, in the queue `pipeline.name`.
@@ -74,10 +79,12 @@ class Pipeline:
         `to`: the stations that an item may go on to; without it the station is an end. `entry`: items are pushed here,
         as they are to the first station. `payload`: whether the returned value replaces the item or is merged into
         it. `retry`, `max_attempts`, `limits`, `timeout`: as for a task. `max_rounds`: how often an item may enter the
-        station by a loop. `settings`: those of the queue; its dead letters go to `pipeline.dead`.
+        station by a loop. `key`: the field of an item, or a function of it, by which the station has one current
+        output, of the newest version; see `output`. `settings`: those of the queue; its dead letters go to
+        `pipeline.dead`.
         """
 
-        options = StationOptions.of(to, entry, payload, retry, max_attempts, limits, timeout, max_rounds, settings)
+        options = StationOptions.of(to, entry, payload, retry, max_attempts, limits, timeout, max_rounds, settings, key)
 
         def register(function: F) -> F:
             expected = self._expected.of(function)
@@ -277,6 +284,42 @@ class Pipeline:
     def reruns(self, station: str | None = None, write_id: str | None = None) -> Reruns:
         """Return the replay of items from a station, to be planned, staged batch by batch, and published."""
         return Reruns(self.context, self._topology, station, write_id)
+
+    def backfill(
+        self,
+        station: str,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        source: str | Path | None = None,
+        name: str | None = None,
+        dry_run: bool = False,
+        max_live: int | None = None,
+        priority: int | None = None,
+        watch: Callable[[Backfill], Any] = lambda _done: None,
+    ) -> Backfill:
+        """Run a station and those behind it again, with today's code, over items that came there in a window of time.
+
+        Enqueues copies of the finished items that came to the station from `since` until before `until`, by default
+        up to now, page by page; workers or Spark process them like others. `source`: the folder of an archive that has
+        the items; by default history. `name`: a backfill of this name is done once: repeating it goes on behind the
+        last page, or does nothing if it was done; by default made of the station, the window and the source.
+        `dry_run`: only count. `max_live`: wait while the stations would hold more live items than that. `priority`: of
+        the copies, by default that of each item. `watch`: called behind each page. Raises InvalidInput if the name
+        stands for another backfill.
+        """
+        self.check()
+        given = Given(station, since, until, source, name, priority)
+        return backfill_of(self.context, self._topology, given, dry_run=dry_run, max_live=max_live, watch=watch)
+
+    def output(self, station: str, key: str | int) -> Job | None:
+        """Return the item that is the current output of a key at a station with `key=`, None: none, or purged."""
+        found, _ = current(self.context.store, self._station(station).queue, str(key))
+        return None if found is None else next(copies_of(self.context, [found.item]), None)
+
+    def backfills(self) -> list[Backfill]:
+        """Return the backfills of this pipeline, the latest first; one without `done_at` runs, or was cut off."""
+        return backfills_of(self.context, self.name)
 
     @property
     def dead_letters(self) -> Queue:

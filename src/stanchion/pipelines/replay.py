@@ -22,6 +22,7 @@ from stanchion.jobs.job import Job
 from stanchion.jobs.lookup import job_of
 from stanchion.pipelines.route import headers_at_entry
 from stanchion.pipelines.topology import Topology
+from stanchion.pipelines.versions import version_of, with_version
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.staging import Publication
@@ -80,7 +81,7 @@ class Reruns:
         """Return what is to be done for these items. Ids that are not stored are left out."""
         store = self._context.store
         rows = store.fetch(ids)
-        origins, lost = _origins(store, self._topology, rows, self._queue)
+        origins, lost = origins_of(store, self._topology, rows, self._queue)
         now, plans = store.now(), list[Rerun]()
         for job_id in dict.fromkeys(ids):
             if job_id in lost:
@@ -90,7 +91,7 @@ class Reruns:
         return plans
 
     def _plan_for(self, row: JobRow, origin: JobRow, now: int) -> Rerun:
-        plan = _rerun(self._topology, row.id, origin, self._queue)
+        plan = rerun_of(self._topology, row.id, origin, self._queue, again_at=now)
         going = next((one for one in (row, origin) if not state_of(one, now).final), None)
         if plan.refusal is None and going is not None:
             where = f"{state_of(going, now)} in {going.queue}"
@@ -118,7 +119,8 @@ class Reruns:
         return self._context.store.publish(Publication(self._write, ((self._attempt, self._staged),)))
 
 
-def _rerun(topology: Topology, job_id: str, row: JobRow, queue: str | None) -> Rerun:
+def rerun_of(topology: Topology, job_id: str, row: JobRow, queue: str | None, *, again_at: int) -> Rerun:
+    """Return what is to be done for an item, by its row, or that of its origin. `again_at`: when the replay began."""
     begin = _begin(topology, row, queue)
     if row.task is not None:
         return Rerun(job_id, refusal="is a call of a task, no item")
@@ -131,7 +133,7 @@ def _rerun(topology: Topology, job_id: str, row: JobRow, queue: str | None) -> R
     payload = payload_at(row, begin)
     if payload is None:
         return Rerun(job_id, refusal=_not_kept(topology, row, begin))
-    return Rerun(job_id, row.id, _copy(row, begin, payload))
+    return Rerun(job_id, row.id, _copy(row, begin, payload, again_at))
 
 
 def _not_kept(topology: Topology, row: JobRow, queue: str) -> str:
@@ -151,10 +153,10 @@ def _begin(topology: Topology, row: JobRow, queue: str | None) -> str | None:
     return next((one for one in own if one in topology.queues or topology.had(one)), None)
 
 
-def _origins(
+def origins_of(
     store: Store, topology: Topology, rows: Mapping[str, JobRow], queue: str | None
 ) -> tuple[dict[str, JobRow], dict[str, str]]:
-    """Return the item to run again for each of these, and for others the origin that is gone."""
+    """Return the item to run again for each of these, by id, and for others the origin that is gone."""
     origins, lost = dict(rows), dict[str, str]()
     while True:
         above = {
@@ -177,14 +179,15 @@ def _is_of_its_origin(topology: Topology, row: JobRow, queue: str | None) -> boo
     return was_split(row) and (queue is None or _begin(topology, row, queue) is None)
 
 
-def _copy(row: JobRow, queue: str, payload: str) -> NewJob:
+def _copy(row: JobRow, queue: str, payload: str, again_at: int) -> NewJob:
     (job_id,) = new_ids(1)
+    version = version_of(row)._replace(again_at=again_at)
     return NewJob(
         job_id,
         queue,
         payload,
         priority=row.priority,
-        headers=headers_at_entry(row.headers),
+        headers=with_version(headers_at_entry(row.headers), version),
         tenant=row.tenant,
         order_key=row.order_key,
         origin=row.id,

@@ -20,15 +20,17 @@ from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.jobs.outcome import UNCHANGED
 from stanchion.pipelines.expectation import Expectations
 from stanchion.pipelines.options import Frame, StationOptions
+from stanchion.pipelines.outputs import Output, key_in, newer, replace_older
 from stanchion.pipelines.route import headers_after, rounds_of
 from stanchion.pipelines.send import Send
 from stanchion.pipelines.topology import Topology, checked_station, only_on_spark
+from stanchion.pipelines.versions import version_of
 from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob
-from stanchion.stores.records.outcomes import Continue, Move, Outcome
+from stanchion.stores.records.outcomes import Abandon, Continue, Move, Outcome
 from stanchion.stores.rules.flows import position_of
 from stanchion.stores.rules.outcomes import commit_of
 from stanchion.stores.rules.trail import split_trail
-from stanchion.tasks.execution import Attempted, attempted
+from stanchion.tasks.execution import Attempted, Superseded, attempted
 from stanchion.tasks.task import job_parameter, signature_of
 
 
@@ -53,7 +55,8 @@ class Station:
         """The name of the queue; in logs, it takes the place of a task's name."""
         self.options = options
         self.to, self.entry, self.payload, self.retry = options.to, options.entry, options.payload, options.retry
-        self.limits, self.timeout, self.max_rounds, self.max_rate = options[4:]
+        self.limits, self.timeout, self.max_rounds, self.max_rate = options[4:8]
+        self.key = options.key
         self.attempts_max: int | None = options.retry.max_attempts
         self.on_workers = function is not None
         self.function: Callable[..., Any] = function or _on_spark_only
@@ -110,6 +113,10 @@ class Station:
                 f"item {row.id} has been at station {self.station!r} {self.max_rounds} times and is there again; fix "
                 f"the loop, or raise max_rounds= of the station, then retry"
             )
+        if self.key is not None and (key := self._key(row)) is not None:
+            found = newer(self.context.current_store(), self.queue, key, Output(version_of(row), row.id))
+            if found is not None:
+                raise Superseded(_superseded(key, found))
         return None
 
     def arguments(self, payload: Any) -> tuple[list[Any], dict[str, Any]]:
@@ -118,6 +125,17 @@ class Station:
 
     def outcome(self, row: JobRow, item: Any, value: Any) -> Outcome:
         """Return the outcome of an item for the value its function returned. Raises InvalidInput for a wrong value."""
+        outcome = self._outcome(row, item, value)
+        if self.key is not None and (key := self._key(row)) is not None:
+            mine = Output(version_of(row), row.id)
+            if (found := replace_older(self.context.current_store(), self.queue, key, mine)) is not None:
+                return Abandon(row.lease, _superseded(key, found))
+        return outcome
+
+    def _key(self, row: JobRow) -> str | None:
+        return None if self.key is None else key_in(self.context.codec.decode(row.payload), self.key)
+
+    def _outcome(self, row: JobRow, item: Any, value: Any) -> Outcome:
         sends = self._sends(value)
         if sends is not None:
             return self.sent(row, sends, item)
@@ -258,6 +276,10 @@ class Station:
 def _on_spark_only(_item: Any) -> None:
     """Take the place of the function of a Spark-only station; workers refuse it before they call this."""
     raise InvalidInput("this station runs on Spark only: run the pipeline with --engine spark")
+
+
+def _superseded(key: str, by: Output) -> str:
+    return f"superseded: item {by.item} is the output of key {key!r}, and is of a later input, or run again later"
 
 
 def _listed(names: Any) -> str:

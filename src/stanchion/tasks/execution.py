@@ -27,6 +27,10 @@ class Unrunnable(StanchionError):
     """This code can't run the job, now or on a retry: the job is dead with this error."""
 
 
+class Superseded(Unrunnable):
+    """The job must not run, as a newer one has taken its place: it is cancelled with this reason."""
+
+
 class Execution:
     """One attempt: the reserved job, the work that it calls, and the arguments.
 
@@ -164,7 +168,9 @@ def _put_off(job: Reservation, wanted: Snooze | RetryAfter) -> outcomes.Outcome:
 
 
 def unrunnable(row: JobRow, error: Unrunnable) -> outcomes.Outcome:
-    """Return the outcome of a job that this code can't run."""
+    """Return the outcome of a job that this code can't run, or that must not run any more."""
+    if isinstance(error, Superseded):
+        return outcomes.Abandon(row.lease, str(error))
     return outcomes.Bury(row.lease, described(error)[0])
 
 

@@ -1,11 +1,19 @@
 """Cases of streams, staged jobs and pipelines."""
 
+from stanchion_conformance.streams.backfills import (
+    TestBackfills,
+    TestBackfillsOnce,
+    TestLongHistory,
+    TestVersionsOfItems,
+    rides,
+)
 from stanchion_conformance.streams.expectations import (
     TestCountsOfExpectations,
     TestExpectations,
     TestExpectationsOfAsyncStations,
     expecting,
 )
+from stanchion_conformance.streams.outputs import TestOutputsByKey, bills
 from stanchion_conformance.streams.pipelines import TestForks, TestLoops, TestStations, TestWhatGoesAlong, etl
 from stanchion_conformance.streams.pipelines_failing import TestFailuresOfStations
 from stanchion_conformance.streams.pipelines_known import TestKnownPipelines
@@ -34,6 +42,8 @@ from stanchion_conformance.streams.stream_states import TestQueriesWithState, si
 from stanchion_conformance.streams.streams import TestOperatingStreams, TestRefusedPositions, TestStreams
 
 __all__ = [
+    "TestBackfills",
+    "TestBackfillsOnce",
     "TestConditions",
     "TestCountsOfExpectations",
     "TestDeathAtEachStep",
@@ -44,9 +54,11 @@ __all__ = [
     "TestForks",
     "TestInnocentJobs",
     "TestKnownPipelines",
+    "TestLongHistory",
     "TestLoops",
     "TestLostLeases",
     "TestOperatingStreams",
+    "TestOutputsByKey",
     "TestPoison",
     "TestPublishedAhead",
     "TestPublishing",
@@ -70,11 +82,14 @@ __all__ = [
     "TestStoppedStreams",
     "TestStreams",
     "TestTwoDrivers",
+    "TestVersionsOfItems",
     "TestWhatGoesAlong",
+    "bills",
     "etl",
     "expecting",
     "lines",
     "mode",
+    "rides",
     "sink",
     "trips",
 ]

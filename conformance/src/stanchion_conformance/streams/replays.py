@@ -9,6 +9,7 @@ import pytest
 from stanchion import Cancel, Job, JobState, Pipeline, Send, Snooze, Stanchion
 from stanchion.errors import InvalidInput
 from stanchion.jobs.reservation import Reservation
+from stanchion.pipelines.versions import INPUT
 from stanchion.stores.protocol import Store
 from stanchion_conformance.harness import StoreClock, row_of
 
@@ -90,7 +91,10 @@ class TestReplayOfItems:
         clock.advance(60)
         (copy,) = trips.replay([item.id])
         assert (copy.queue, copy.payload, copy.origin) == ("etl.raw", {"to": "long"}, item.id)
-        assert (copy.tenant, copy.priority, copy.headers) == ("acme", 7, {"trace": "t"})
+        came_at, again_at = copy.headers[INPUT]
+        assert came_at < again_at
+        headers = {"trace": "t", INPUT: [came_at, again_at]}
+        assert (copy.tenant, copy.priority, copy.headers) == ("acme", 7, headers)
         assert row_of(store, copy.id).trail is None
         assert trips.drain() == 3
         assert results(trips, "long") == [{"to": "long", "clean": True}] * 2

@@ -35,7 +35,7 @@ ROLES: Final[Mapping[str, Role | None]] = {
 
 KINDS: Final[Mapping[str, Role]] = {
     **dict.fromkeys(("topic-push", "write"), Role.PUSH),
-    **dict.fromkeys(("schedule", "stream", "upkeep", "failures", "rollup", "hidden"), Role.RECEIVE),
+    **dict.fromkeys(("schedule", "stream", "upkeep", "failures", "rollup", "hidden", "output"), Role.RECEIVE),
 }
 """The role that changes of values take; `admin` for all other kinds, by which processes act, or which people read."""
 
@@ -45,7 +45,7 @@ CLOSED: Final = "manager."
 SHARED: Final = frozenset({"topic", "topic-push", "upkeep"})
 """The kinds of values that callers limited to queues see too."""
 
-_OF_QUEUES: Final = frozenset({"partitions", "failures", "pause", "pauses", "schema"})
+_OF_QUEUES: Final = frozenset({"partitions", "failures", "pause", "pauses", "schema", "output"})
 """The kinds of values that are named by queues."""
 
 
@@ -159,7 +159,12 @@ def _of_publication(args: Args) -> Iterator[str]:
 
 
 def _of_values(verb: str, args: Args) -> Iterator[str]:
-    return (name for kind, name in _changed_values(verb, args) if kind not in SHARED)
+    return (_queue_of(kind, name) for kind, name in _changed_values(verb, args) if kind not in SHARED)
+
+
+def _queue_of(kind: str, name: str) -> str:
+    """Return the queue of a value that is named by it, or by it and a key."""
+    return name.rpartition(" ")[0] if kind == "output" else name
 
 
 def _of_query(query: Query) -> Iterator[str]:
@@ -205,7 +210,7 @@ def _settings(caller: Caller, _args: Args, found: list[QueueSettings]) -> list[Q
 def _values(caller: Caller, args: Args, found: list[VersionedValue]) -> list[VersionedValue]:
     if args["kind"] in SHARED:
         return found
-    return [one for one in found if args["kind"] in _OF_QUEUES and caller.reaches(one.name)]
+    return [one for one in found if args["kind"] in _OF_QUEUES and caller.reaches(_queue_of(args["kind"], one.name))]
 
 
 _FILTERS: Final[Mapping[str, Callable[[Caller, Args, Any], Any]]] = {

@@ -18,13 +18,14 @@ from stanchion.ops.cli.look import (
     workers,
 )
 from stanchion.ops.cli.operate import cron, maintain, push, redrive
-from stanchion.ops.cli.run import archive, demo, manager, manager_status, pipeline, report, web, worker
+from stanchion.ops.cli.run import archive, backfill, demo, manager, manager_status, pipeline, report, web, worker
 from stanchion.ops.cli.store import bench, copy, shards, stores
 
 __all__ = [
     "alerts",
     "archive",
     "audit",
+    "backfill",
     "bench",
     "cli",
     "copy",

@@ -1,0 +1,97 @@
+"""The items of an archive that have come to a station, for a backfill.
+
+Read by Arrow in this process, day by day, so that a day of the archive must fit into memory. A position is a day and
+an id: it stays the same when files are compacted, or days are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime, time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from stanchion.pipelines.backfilling.sources import Found
+from stanchion.spark.archiving.files import DAY, IN_FILES
+from stanchion.spark.archiving.table import existing_archive
+from stanchion.spark.datasource.schema import stored_fields
+from stanchion.stores.records.jobs import UNLANED, JobRow
+from stanchion.stores.rules.trail import entry_in_trail
+
+_NAMES = IN_FILES.names
+_FIELDS = stored_fields(_NAMES)
+_TIMES = frozenset(field.name for field in IN_FILES if pa.types.is_timestamp(field.type))
+
+
+class ArchivedItems:
+    """The finished items of an archive that have come to a queue and finished since then, each with its last end.
+
+    Raises InvalidInput if there is no archive.
+    """
+
+    def __init__(self, folder: Path, queue: str, since: int | None) -> None:
+        self._queue, self._since = queue, since
+        self._places: dict[date, list[str]] = {}
+        for part in existing_archive(folder).parts():
+            if since is None or part.last >= since:
+                self._places.setdefault(_day_of(part.place), []).append(part.place)
+
+    def rows(self, after: str | None) -> Iterator[Found]:
+        """Yield the items behind a position, by the day of their end and their ids."""
+        last_ends = self._last_ends()
+        begin, _, behind = (after or "").partition(" ")
+        for day in sorted(self._places):
+            if f"{day}" >= begin:
+                first = behind if f"{day}" == begin else ""
+                for row in self._of_day(day):
+                    if row.id > first and last_ends.get(row.id, row.finished_at) == row.finished_at:
+                        yield Found(f"{day} {row.id}", row)
+
+    def reached(self, place: str) -> int:
+        """Return the end of the day of a position."""
+        day = date.fromisoformat(place.partition(" ")[0])
+        return int(datetime.combine(day, time.max, UTC).timestamp() * 1_000_000)
+
+    def _last_ends(self) -> Mapping[str, int]:
+        """Return the last ends of the items that have finished several times, as after a retry."""
+        found = self._dataset([place for places in self._places.values() for place in places])
+        ends = found.to_table(columns=["id", "finished_at"], filter=self._here())
+        several = ends.group_by("id").aggregate([("finished_at", "max"), ("finished_at", "count")])
+        several = several.filter(pc.greater(several.column("finished_at_count"), 1))
+        last = several.column("finished_at_max").cast(pa.int64()).to_pylist()
+        return dict(zip(several.column("id").to_pylist(), last, strict=True))
+
+    def _of_day(self, day: date) -> Iterator[JobRow]:
+        found = self._dataset(self._places[day]).to_table(columns=_NAMES, filter=self._here()).sort_by("id")
+        for batch in found.to_batches(max_chunksize=1000):
+            for values in batch.to_pylist():
+                yield JobRow(**_stored(values))
+
+    def _here(self) -> ds.Expression:
+        """Return the condition that an item is in the queue, or has passed it."""
+        passed = pc.match_substring(ds.field("trail"), entry_in_trail(self._queue))
+        return (ds.field("queue") == self._queue) | passed
+
+    def _dataset(self, places: list[str]) -> ds.Dataset:
+        return ds.dataset(places, schema=IN_FILES, format="parquet")
+
+
+def _stored(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a JobRow with the content of an archived one."""
+    fields = {
+        field: _micros(values[name]) if name in _TIMES else values[name]
+        for field, name in zip(_FIELDS, _NAMES, strict=True)
+    }
+    return {**fields, "lane": UNLANED if fields["lane"] is None else fields["lane"], "rank": fields["priority"]}
+
+
+def _micros(moment: datetime | None) -> int | None:
+    return None if moment is None else int(pa.scalar(moment, pa.timestamp("us", "UTC")).value)
+
+
+def _day_of(place: str) -> date:
+    return date.fromisoformat(Path(place).parent.name.removeprefix(f"{DAY}="))
