@@ -112,6 +112,7 @@ class TestRoles:
         (row,) = claim(store, worker="w")
         assert store.settle([Commit(row.lease)]) == ["done"]
         assert store.compare_and_set("upkeep", "share", "1", 0)
+        assert store.compare_and_set("output", "orders 17", "1", 0)
         store.maintain(0.1)
         for refused in (
             lambda: store.push([new_job()]),
@@ -206,6 +207,7 @@ class TestQueues:
         assert mail.stats(["mail", "mail.slow"], ["states"])["mail.slow"].states.ready == 1
         mail.configure("mail", {"paused": True})
         assert mail.lane_depths("mail") == {}
+        assert mail.compare_and_set("output", "mail 17", "{}", 0)
 
     def test_no_others(self, mail: Store, root: Store) -> None:
         (mine,) = claim(mail, queue="mail")
@@ -236,6 +238,7 @@ class TestQueues:
             lambda: mail.flow_nodes("x"),
             lambda: mail.set_semaphore("s", 1),
             lambda: mail.compare_and_set("partitions", "orders", "{}", 0),
+            lambda: mail.compare_and_set("output", "orders 17", "{}", 0),
             lambda: mail.publish(Publication("w", value=ValueChange("partitions", "orders", "{}", 0))),
         ):
             with pytest.raises(NotPermitted, match="mail"):
@@ -250,6 +253,9 @@ class TestQueues:
         assert [one.name for one in mail.queues()] == ["mail"]
         for kind, name in (("partitions", "orders"), ("partitions", "mail"), ("schedule", "x"), ("topic", "t")):
             root.compare_and_set(kind, name, "{}", 0)
+        for queue in ("orders", "mail"):
+            root.compare_and_set("output", f"{queue} 17", "{}", 0)
+        assert [one.name for one in mail.values("output")] == ["mail 17"]
         assert [one.name for one in mail.values("partitions")] == ["mail"]
         assert mail.values("schedule") == []
         assert [one.name for one in mail.values("topic")] == ["t"]

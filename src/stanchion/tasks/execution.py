@@ -119,7 +119,7 @@ def outcome_of_value(execution: Execution, value: Any) -> outcomes.Outcome | Non
     """Return the outcome of an attempt that returned; None if the task settled its job itself."""
     if execution.settled:
         return None
-    if value is None:
+    if value is None and execution.row.task is not None:  # what a station drops may be the output of a key
         return commit_of(execution.row)
     if isinstance(value, Outcome):
         return outcome_of_error(execution, value)

@@ -37,9 +37,8 @@ class Planner:
         """Return what becomes of items; those outside of the window, and parts of others, are left out silently."""
         inside = [row for row in rows if self._is_inside(row)]
         parts = [row for row in rows if self._is_part(row)]
-        here = (
-            {row.id: row for row in inside} if self._stored else self._context.store.fetch([one.id for one in inside])
-        )
+        ids = [row.id for row in inside]
+        here = dict(zip(ids, inside, strict=True)) if self._stored else self._context.store.fetch(ids)
         chosen = [self._choice(row, here.get(row.id)) for row in inside]
         return chosen + (self._lost(parts) if self._stored and parts else [])
 

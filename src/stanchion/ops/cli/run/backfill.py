@@ -74,15 +74,19 @@ def backfill(
             priority=priority,
             watch=show,
         )
-    for told in done.told:
-        out.say(told)
-    if done.purged_before is not None:
-        lack = "history may lack items of this window that finished before then; an archive (--archive) may have them"
-        out.say(f"purged before {_time(done.purged_before)}: {lack}")
     if not dry_run and not done.was_done:
         session.audit("backfill: finished", subject, done.enqueued, done.name, store=etl.context.store)
-    out.done(_summary(done), _as_json(done))
+    _report(session, done)
     return Exit.OK
+
+
+def _report(session: Session, done: Backfill) -> None:
+    for told in done.told:
+        session.out.say(told)
+    if done.purged_before is not None:
+        lack = "history may lack items of this window that finished before then; an archive (--archive) may have them"
+        session.out.say(f"purged before {_time(done.purged_before)}: {lack}")
+    session.out.done(_summary(done), _as_json(done))
 
 
 @command(pipeline_cli, "backfills")
