@@ -45,7 +45,7 @@ CLOSED: Final = "manager."
 SHARED: Final = frozenset({"topic", "topic-push", "upkeep"})
 """The kinds of values that callers limited to queues see too."""
 
-_OF_QUEUES: Final = frozenset({"partitions", "failures", "pause", "pauses", "schema", "output"})
+_OF_QUEUES: Final = frozenset({"output", "partitions", "failures", "pause", "pauses", "schema"})
 """The kinds of values that are named by queues."""
 
 
