@@ -76,8 +76,19 @@ def pipelines_page(app: Stanchion, reader: Reader, spark: "SparkSession", data: 
     assert etl.status().stations[0].dropped == 1
 
 
+@contextmanager
+def start_page(_app: Stanchion, reader: Reader, _spark: "SparkSession", _data: Path) -> Iterator[None]:
+    """It brings all that it needs: its store is a file. What was done is not done again."""
+    yield
+    started = reader.namespace
+    assert (started.app.queue("trips").size().total, started.app.queue("km").size().total) == (0, 9976)
+    started.run()
+    assert started.app.queue("km").size().total == 9976
+
+
 SURROUNDINGS: dict[str, Callable[[Stanchion, Reader, "SparkSession", Path], AbstractContextManager[None]]] = {
     "spark": spark_page,
+    "spark-start": start_page,
     "streams": streams_page,
     "pipelines": pipelines_page,
 }
