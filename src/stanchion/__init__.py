@@ -34,6 +34,7 @@ from stanchion.errors import (
     StoreUnavailable,
     StreamStopped,
     StreamTaken,
+    TableRefused,
     TaskTimeout,
     UnknownTask,
 )
@@ -111,6 +112,7 @@ __all__ = [
     "StreamStopped",
     "StreamTaken",
     "Subscription",
+    "TableRefused",
     "Task",
     "TaskTimeout",
     "Topic",

@@ -204,6 +204,17 @@ class ArchiveBusy(StanchionError):
         self.folder = folder
 
 
+class TableRefused(StanchionError):
+    """A Delta table can't take the rows of a batch; none of its jobs is to blame."""
+
+    def __init__(self, folder: str, why: str) -> None:
+        super().__init__(
+            f"the Delta table in {folder} can't take this batch: {why}; nothing of it was added, and its jobs are "
+            f"still reserved: start the query again once this is corrected"
+        )
+        self.folder, self.why = folder, why
+
+
 class CannotJoin(StanchionError):
     """This store can't join the given transaction."""
 

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from stanchion.spark.datasource.delta_sink import DeltaSink
 from stanchion.spark.datasource.source import StanchionSource
 from stanchion.spark.datasource.stream_read import StreamReader
 from stanchion.spark.datasource.stream_write import StreamWriter
@@ -53,6 +54,16 @@ STATION_STEPS = {
 }
 """Steps of stations. A place may end with the station, such as `after portion at priced`."""
 
+LAKE_STEPS = {
+    "files": "stanchion.spark.datasource.delta_files:DeltaFiles.close",
+    "opening": "stanchion.spark.datasource.delta_table:DeltaTarget.open",
+    "adding": "stanchion.spark.datasource.delta_table:OpenTable.append",
+    "added": "stanchion.spark.datasource.delta_sink:DeltaSink._stored",
+}
+"""Steps of the sink that writes to a Delta table."""
+
+TABLE = "table"
+"""The Delta table of a query, in its folder."""
 
 STAGED = "staged"
 """A file in the folder of a query whose tasks stage all jobs, as large tasks do."""
@@ -84,7 +95,7 @@ def install(folder: Path) -> None:
     if known:
         return
     poison.HALVED_FROM = 1_000_000  # what dies here is no job's fault
-    for step, path in {**STEPS, **STATION_STEPS}.items():
+    for step, path in {**STEPS, **STATION_STEPS, **LAKE_STEPS}.items():
         module, _, names = path.partition(":")
         owner: Any = sys.modules.get(module) or __import__(module, fromlist=["_"])
         *above, name = names.split(".")
@@ -178,6 +189,14 @@ class KilledWriter(StreamWriter):
         return super().write(iterator)
 
 
+class KilledSink(DeltaSink):
+    folder: Path
+
+    def write(self, iterator: Iterator[Any]) -> Any:
+        install(self.folder)
+        return super().write(iterator)
+
+
 class KilledSource(StanchionSource):
     @classmethod
     def name(cls) -> str:
@@ -197,7 +216,7 @@ class KilledSource(StanchionSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802
         install(Path(self.options["folder"]))
         writer: Any = super().streamWriter(schema, overwrite)
-        writer.__class__ = KilledWriter
+        writer.__class__ = KilledSink if isinstance(writer, DeltaSink) else KilledWriter
         writer.folder = Path(self.options["folder"])
         return writer
 
@@ -228,12 +247,13 @@ def run(
 
     `make`: returns the rows to be written; those of the queue, if left out.
     """
-    columns = ["payload"] if mode == "append" else ["id as job_id", "payload"]
+    columns = ["id as job_id", "payload"] if mode in ("move", "finish") else ["payload"]
     frame = make(spark, url, folder) if make else reading(spark, url, folder, "raw", batch, source).selectExpr(*columns)
     options = {"folder": str(folder)} if source == "killed" else {}
+    options |= {"path": str(folder / TABLE)} if mode == "delta" else {"to": "clean"}
     query = (
         frame.writeStream.format(source)
-        .options(**options, url=url, stream="etl", mode=mode, to="clean")
+        .options(**options, url=url, stream="etl", mode=mode)
         .options(checkpointLocation=str(folder / "checkpoint"))
         .trigger(availableNow=True)
         .start()

@@ -76,7 +76,9 @@ class Query:
 
     def writer(self) -> stream_sink.StreamWriter:
         options = {"url": self.url, "stream": "etl", "to": "clean", **self.options}
-        return sent(stream_writer(options, schema_of(*self.columns), False))
+        writer = stream_writer(options, schema_of(*self.columns), False)
+        assert isinstance(writer, stream_sink.StreamWriter)
+        return sent(writer)
 
     def output(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

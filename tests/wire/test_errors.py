@@ -44,6 +44,7 @@ EXAMPLES: list[StanchionError] = [
     errors.BatchNotKept("s", 3, 2, 1),
     errors.StreamStopped("s", "1", "ValueError: 'x'"),
     errors.ArchiveBusy("/a"),
+    errors.TableRefused("/a", "it has no column n"),
     errors.CannotJoin("no"),
     errors.StoreUnavailable("gone"),
     errors.StoreUnavailable("wrong password", lasting=True),

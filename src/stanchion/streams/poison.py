@@ -25,6 +25,7 @@ LONGEST = 2000
 
 _INNOCENT = re.compile(
     r"\b(StoreUnavailable|JobsMisfit|LeasesLost|LeaseLost|StagedJobsLost|StreamTaken|StreamStopped|ForeignCheckpoint|BatchNotKept)\b"
+    r"|\bTableRefused\b"
     r"|Python worker failed to connect back|OutOfMemoryError: Java heap|SparkContext was shut down"
 )
 """Errors that no job is to blame for, by their text."""

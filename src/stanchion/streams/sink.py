@@ -28,6 +28,9 @@ from stanchion.streams.state import (
     settle,
 )
 
+QUERY_FAILED = "the query failed; see the log of Spark's driver"
+"""What a sink records that does not know the error."""
+
 
 def begin(store: Store, part: Part, run: str) -> None:
     """Store which run reads this batch, before its first row is read. Raises StreamTaken for an earlier driver."""
@@ -138,9 +141,7 @@ class SinkBatch:
         expected, queue = self.size - settled, self.state.queue
         published = self.state.published >= self.seq  # by an earlier run, when the queue kept less history
         if published or not (stateless or self._can_be_read_again()):
-            left = len(reserved_ids(self.store, queue, self.token))
-            if left != expected:
-                raise LeasesLost(queue, expected, left)
+            self._check_reserved(expected)
             self.publish_ahead(attempts, write, carried)
             return
         publication = Publication(
@@ -151,6 +152,15 @@ class SinkBatch:
         )
         if not publish(self.store, publication, carried):
             self._check_acknowledged()
+
+    def check_reserved(self) -> None:
+        """Raise LeasesLost if jobs of the batch are missing: results computed from them must not be stored."""
+        self._check_reserved(self.size)
+
+    def _check_reserved(self, expected: int) -> None:
+        left = len(reserved_ids(self.store, self.state.queue, self.token))
+        if left != expected:
+            raise LeasesLost(self.state.queue, expected, left)
 
     def _can_be_read_again(self) -> bool:
         return not self.store.capabilities.atomic_batches or keeps_history(self.store, self.state.queue)
@@ -189,6 +199,13 @@ class SinkBatch:
             changed = replace(state, begun=begun, failure=error[:LONGEST])
             if not state.pending or compare_and_set(self.store, self.name, changed):
                 return
+
+    @classmethod
+    def record_failure(cls, store: Store, name: str, run: str, error: str) -> None:
+        """Record that the run whose name ends with `run` has failed on the pending batch, unless its error is known."""
+        found = cls.pending(store, name)
+        if found is not None and found[0].is_read_in(run) and found[0].state.failure is None:
+            found[0].failed(error)
 
     def _check_acknowledged(self) -> None:
         found = load(self.store, self.name)

@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from stanchion.app import Stanchion
 from stanchion.context.shard import range_in, stored_range
@@ -73,6 +75,21 @@ def _name(text: str) -> str:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(_name(one.strip()) for one in text.split(","))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(one.strip() for one in text.split(",") if one.strip())
+
+
+def _flag(text: str) -> bool:
+    return _one_of("true", "false")(text) == "true"
+
+
+def _folder(text: str) -> Path:
+    address = urlsplit(text)
+    if address.scheme not in ("", "file") or not address.path:
+        raise InvalidInput(f"must be a folder that all machines share under the same path, not {text!r}")
+    return Path(unquote(address.path) if address.scheme else text).absolute()
 
 
 def _number(kind: Callable[[str], T]) -> Callable[[str], T]:
@@ -156,7 +173,7 @@ OPTIONS: dict[str, Option] = {
     "of": Option(frozenset({"read"}), _one_of("jobs", "history"), "jobs"),
     "partitions": Option(_READS, _whole(1, 10_000), 4),
     "by": Option(frozenset({"read"}), _one_of("id", "lane"), "id"),
-    "typed": Option(_READS, lambda text: _one_of("true", "false")(text) == "true", False),
+    "typed": Option(_READS, _flag, False),
     "misfits": Option(_READS, _one_of("stop", "null", "bury"), "stop"),
     "maxMisfits": Option(frozenset({"readStream"}), _percent, 10.0),
     "writeId": Option(_WRITES, _name),
@@ -169,7 +186,10 @@ OPTIONS: dict[str, Option] = {
     "lanes": Option(frozenset({"readStream"}), _lanes),
     "ui": Option(frozenset({"readStream"}), _address, ""),
     "maxRecordsPerBatch": Option(frozenset({"readStream"}), _whole(1, 10_000_000), 10_000),
-    "mode": Option(frozenset({"writeStream"}), _one_of("append", "move", "finish"), "append"),
+    "mode": Option(frozenset({"writeStream"}), _one_of("append", "move", "finish", "delta"), "append"),
+    "path": Option(frozenset({"writeStream"}), _folder),
+    "partitionBy": Option(frozenset({"writeStream"}), _words, ()),
+    "mergeSchema": Option(frozenset({"writeStream"}), _flag, False),
     **{name: Option(_WRITES, value) for name, value in _FOR_JOBS.items()},
 }
 

@@ -5,6 +5,7 @@ mode=append    rows become new jobs. With `stream`, the same step commits the jo
                alone, or from other streams, are stored once per batch
 mode=move      each row has the id of a job that was read, and moves it to another queue
 mode=finish    each row has the id of a job that was read, and its result
+mode=delta     rows are added to a Delta table: delta_sink.py
 
 Move and finish settle each job in one step, so they are exactly once on every store. Jobs without a row are committed
 at the end of the batch.
@@ -24,9 +25,10 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from stanchion.app import Stanchion
 from stanchion.errors import InvalidInput, StanchionError, StreamTaken
 from stanchion.spark.datasource.columns import plain_columns
+from stanchion.spark.datasource.delta_sink import DeltaSink, delta_sink
 from stanchion.spark.datasource.errors import without_traceback
 from stanchion.spark.datasource.new_jobs import JobMaker
-from stanchion.spark.datasource.options import Place, checked_options, job_defaults, place_of
+from stanchion.spark.datasource.options import Place, checked_options, given_options, job_defaults, place_of
 from stanchion.spark.datasource.runs import has_state, this_batch, this_run
 from stanchion.spark.datasource.stream_rows import ERROR, Mode, SinkColumns, checked_sink
 from stanchion.spark.datasource.task_stage import TaskStage
@@ -36,18 +38,27 @@ from stanchion.stores.records.prepared import Prepared
 from stanchion.stores.records.staging import Publication
 from stanchion.streams import SinkBatch
 from stanchion.streams.publishing import publish
+from stanchion.streams.sink import QUERY_FAILED
 from stanchion.streams.state import StreamState
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+_OF_TABLES = ("path", "partitionBy", "mergeSchema")
+_OF_STREAMS = ("url", "keys", "stream", "ackStream", "mode")
+
+
 @without_traceback
-def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
+def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter | DeltaSink:
     """Return the writer for these options and columns. Raises InvalidInput."""
     options = checked_options(given, "writeStream")
     if overwrite:
-        raise InvalidInput("jobs are added to a queue, never replaced: write with .outputMode('append')")
+        raise InvalidInput("rows are added, never replaced: write with .outputMode('append')")
+    _check_use(given, options["mode"])
+    checkpoint = next((value for name, value in given.items() if name.lower() == "checkpointlocation"), None)
+    if options["mode"] == "delta":
+        return delta_sink(options, schema, checkpoint)
     mode: Mode = options["mode"]
     stream, queue = options["ackStream"] or options["stream"], options["to"] or options["queue"]
     if stream is None and mode != "append":
@@ -55,10 +66,18 @@ def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool)
     columns = checked_sink(mode, schema, queue)
     # Results are encoded like payloads; no queue gets them.
     maker = JobMaker(queue or mode, options["task"], job_defaults({**options, "queue": queue}))
-    checkpoint = next((value for name, value in given.items() if name.lower() == "checkpointlocation"), None)
     return StreamWriter(
         place_of(options), mode, stream, columns, maker, options["errors"], options["writeId"], checkpoint
     )
+
+
+def _check_use(given: Mapping[str, str], mode: str) -> None:
+    """Raise InvalidInput for an option of new jobs where rows go to a table, or the other way round."""
+    for name in given_options(given, "writeStream"):
+        if name in _OF_TABLES and mode != "delta":
+            raise InvalidInput(f"the option {name} is for mode=delta alone; leave it out")
+        if mode == "delta" and name not in _OF_TABLES and name not in _OF_STREAMS:
+            raise InvalidInput(f"the option {name} is for new jobs; mode=delta writes rows to a table: leave it out")
 
 
 @dataclass
@@ -267,6 +286,4 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if self.stream is None:
             return
         with self.place.app() as app, suppress(StanchionError):
-            found = SinkBatch.pending(app.store, self.stream)
-            if found is not None and found[0].is_read_in(f":{batchId}"):
-                found[0].failed("the query failed; see the log of Spark's driver")
+            SinkBatch.record_failure(app.store, self.stream, f":{batchId}", QUERY_FAILED)

@@ -60,6 +60,7 @@ STATUSES: Final[dict[type[StanchionError], Status]] = {
     errors.ForeignCheckpoint: Status.FAILED_PRECONDITION,
     errors.BatchNotKept: Status.FAILED_PRECONDITION,
     errors.StreamStopped: Status.FAILED_PRECONDITION,
+    errors.TableRefused: Status.FAILED_PRECONDITION,
     errors.CannotJoin: Status.FAILED_PRECONDITION,
     errors.SchemaMismatch: Status.FAILED_PRECONDITION,
     errors.MissingExtra: Status.FAILED_PRECONDITION,

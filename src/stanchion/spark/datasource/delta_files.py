@@ -1,0 +1,146 @@
+"""Rows as Parquet files of a Delta table, in a folder per partition. A file counts once a commit names it."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+_ROWS, _BYTES = 1_000_000, 128 * 1024 * 1024
+"""Limits of what is in memory until it is written, whichever is reached first."""
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+_TEXT_MAX = 32
+"""Characters of the longest text that is told as a bound."""
+
+
+class NewFile(NamedTuple):
+    """A file that is not committed yet. `path`: inside the table; `stats`: JSON in Delta's format."""
+
+    path: str
+    partition: tuple[tuple[str, str | None], ...]
+    size: int
+    rows: int
+    stats: str
+
+
+class DeltaFiles:
+    """Writes rows to new files under `folder`, one per partition in the columns `by`."""
+
+    def __init__(self, folder: Path, schema: pa.Schema, by: Sequence[str]) -> None:
+        self._folder, self._schema, self._by = folder, schema, list(by)
+        self._buffer: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+        self._written: list[NewFile] = []
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Write rows."""
+        if not rows.num_rows:
+            return
+        self._buffer.append(rows.cast(self._schema))
+        self._rows, self._bytes = self._rows + rows.num_rows, self._bytes + rows.nbytes
+        if self._rows >= _ROWS or self._bytes >= _BYTES:
+            self._flush()
+
+    def close(self) -> list[NewFile]:
+        """Return the files, which are on the disk."""
+        self._flush()
+        return self._written
+
+    def drop(self) -> None:
+        """Delete the files."""
+        drop(self._folder, self._written)
+
+    def _flush(self) -> None:
+        if not self._buffer:
+            return
+        table = pa.Table.from_batches(self._buffer, self._schema)
+        self._buffer, self._rows, self._bytes = [], 0, 0
+        for values, rows in _partitions(table, self._by):
+            self._written.append(self._write(values, rows))
+
+    def _write(self, values: Sequence[Any], rows: pa.Table) -> NewFile:
+        partition = tuple(zip(self._by, map(_text, values), strict=True))
+        folders = [f"{quote(name, safe='')}={_NULL if one is None else quote(one, safe='')}" for name, one in partition]
+        path = "/".join([*folders, f"part-{uuid.uuid4().hex}.parquet"])
+        place = self._folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        content = rows.drop_columns(self._by)
+        pq.write_table(content, place, compression="zstd")
+        # The store commits the jobs once the table has these rows, so they must survive a power failure.
+        sync(place)
+        for above in place.parents[: len(folders) + 1]:
+            sync(above)
+        return NewFile(path, partition, place.stat().st_size, rows.num_rows, json.dumps(_stats(content)))
+
+
+def sync(place: Path) -> None:
+    """Sync a file, or the entries of a folder, to disk."""
+    handle = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def drop(folder: Path, files: Sequence[NewFile]) -> None:
+    """Delete files that were not committed."""
+    for file in files:
+        (folder / file.path).unlink(missing_ok=True)
+
+
+def _partitions(table: pa.Table, by: list[str]) -> Iterator[tuple[list[Any], pa.Table]]:
+    """Yield the values of each partition, and its rows."""
+    if not by:
+        yield [], table
+        return
+    ordered = table.take(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in by]))
+    # In one thread, the groups come in the order of their rows.
+    groups = ordered.select(by).group_by(by, use_threads=False).aggregate([([], "count_all")])
+    first = 0
+    for one in groups.to_pylist():
+        yield [one[name] for name in by], ordered.slice(first, one["count_all"])
+        first += one["count_all"]
+
+
+def _text(value: Any) -> str | None:
+    """Return a partition's value in Delta's form: there, an empty text is null."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return None if value is None or value == "" else str(value)
+
+
+def _stats(rows: pa.Table) -> dict[str, Any]:
+    told: dict[str, Any] = {"numRecords": rows.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        if pa.types.is_nested(column.type):
+            continue
+        told["nullCount"][name] = column.null_count
+        if not _is_bounded(column.type) or column.null_count == len(column):
+            continue
+        bounds = pc.min_max(column).as_py()
+        least, most = _shown(bounds["min"]), _shown(bounds["max"])
+        if not (isinstance(most, str) and max(len(least), len(most)) > _TEXT_MAX):
+            told["minValues"][name], told["maxValues"][name] = least, most
+    return told
+
+
+def _is_bounded(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_integer(kind) or types.is_date(kind) or types.is_string(kind) or kind == pa.timestamp("us", "UTC")
+    )
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return value.isoformat() if isinstance(value, date) else value
