@@ -58,6 +58,16 @@ def streams_page(app: Stanchion, reader: Reader, _spark: "SparkSession", _data: 
 
 
 @contextmanager
+def lake_page(app: Stanchion, reader: Reader, _spark: "SparkSession", _data: Path) -> Iterator[None]:
+    """Orders with a schema."""
+    orders = app.queue("orders", schema="id bigint not null, city string")
+    orders.push_many([{"id": n, "city": "Oslo"} for n in range(30)])
+    yield
+    assert sorted(row.id for row in reader.namespace.read.collect()) == list(range(30))
+    assert orders.size().total == 0
+
+
+@contextmanager
 def pipelines_page(app: Stanchion, reader: Reader, spark: "SparkSession", data: Path) -> Iterator[None]:
     """A pipeline to put the station into, and the table that it joins."""
     zones = spark.createDataFrame([("a", "airport"), ("c", "city")], "zone string, name string")
@@ -90,6 +100,7 @@ SURROUNDINGS: dict[str, Callable[[Stanchion, Reader, "SparkSession", Path], Abst
     "spark": spark_page,
     "spark-start": start_page,
     "streams": streams_page,
+    "lake": lake_page,
     "pipelines": pipelines_page,
 }
 """What a page takes to be there before its blocks, and what must be there after them."""

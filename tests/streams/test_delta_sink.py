@@ -168,7 +168,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "writing files": (DeltaFiles, "close"),
     "making the table": (delta_table.DeltaTarget, "open"),
     "the look at the stream": (SinkBatch, "read_by"),
-    "the look at its jobs": (SinkBatch, "check_reserved"),
+    "the look at its jobs": (SinkBatch, "hold"),
     "adding files": (OpenTable, "append"),
     "acknowledging": (SinkBatch, "drop_rest"),
 }
@@ -211,14 +211,15 @@ def test_its_driver_dies(
 @only_sqlite
 def test_two_drivers_at_once(app: Stanchion, table: Path, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """One stands still right before its commit to the table, and another does all; then the first goes on."""
-    check = SinkBatch.check_reserved
+    hold = SinkBatch.hold
 
-    def overtaken(batch: SinkBatch) -> None:
-        check(batch)
-        monkeypatch.setattr(SinkBatch, "check_reserved", check)
+    def overtaken(batch: SinkBatch) -> SinkBatch:
+        held = hold(batch)
+        monkeypatch.setattr(SinkBatch, "hold", hold)
         Driver(app.url, table, log).work()
+        return held
 
-    monkeypatch.setattr(SinkBatch, "check_reserved", overtaken)
+    monkeypatch.setattr(SinkBatch, "hold", overtaken)
     first = Driver(app.url, table, Log(log.folder, log.ends))
     with suppress(StreamTaken):
         first.work()

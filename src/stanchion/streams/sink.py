@@ -13,6 +13,7 @@ from stanchion.stores.records.outcomes import Outcome
 from stanchion.stores.records.prepared import Prepared
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.streams.acknowledge import acknowledge
+from stanchion.streams.holding import HOLD, rows_of
 from stanchion.streams.poison import LONGEST
 from stanchion.streams.publishing import publish
 from stanchion.streams.rereading import finished_rows, keeps_history
@@ -26,6 +27,7 @@ from stanchion.streams.state import (
     reserved_ids,
     reserved_rows,
     settle,
+    worker_id,
 )
 
 QUERY_FAILED = "the query failed; see the log of Spark's driver"
@@ -153,9 +155,21 @@ class SinkBatch:
         if not publish(self.store, publication, carried):
             self._check_acknowledged()
 
-    def check_reserved(self) -> None:
-        """Raise LeasesLost if jobs of the batch are missing: results computed from them must not be stored."""
+    def hold(self) -> Self:
+        """Keep the jobs of the batch reserved for a day, though its driver dies; return the updated batch.
+
+        For a sink that is about to store rows elsewhere. Raises StreamTaken if another driver has taken over;
+        LeasesLost if jobs are missing, as rows computed from them must not be stored twice.
+        """
+        state: StreamState | None = self.state
+        if not self.state.held:
+            state = compare_and_set(self.store, self.name, replace(self.state, outside=self.seq))
+        if state is None:
+            raise StreamTaken(self.name)
+        holder = worker_id(self.name, state.holder)
+        self.store.beat([row for row in rows_of(self.name, state, HOLD) if row.id == holder])
         self._check_reserved(self.size)
+        return replace(self, state=state)
 
     def _check_reserved(self, expected: int) -> None:
         left = len(reserved_ids(self.store, self.state.queue, self.token))

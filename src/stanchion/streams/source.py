@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from time import monotonic
@@ -14,9 +12,10 @@ from stanchion.errors import BatchNotKept, ForeignCheckpoint, InvalidInput, Stre
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Bury, Commit
-from stanchion.stores.records.workers import LaneRange, WorkerRow
+from stanchion.stores.records.workers import LaneRange
 from stanchion.streams import poison
 from stanchion.streams.acknowledge import acknowledge
+from stanchion.streams.holding import rows_of
 from stanchion.streams.rereading import finished_rows
 from stanchion.streams.state import (
     Part,
@@ -67,6 +66,7 @@ class StreamSource:
         self._driver = uuid4().hex
         self._epoch: int | None = None
         self._left: int | None = None
+        self._let_go = 0  # the last batch whose hold has ended
         self._begun = 0  # the batch whose current processing was counted
         self._claimed: _Claimed | None = None
 
@@ -92,6 +92,8 @@ class StreamSource:
             raise self._foreign(state, start)
         while start.seq > state.acked:
             state = acknowledge(self._store, self._name, state) or self._mine()
+        if state.outside > self._let_go and not state.held:
+            self._let_go_of(state)
         if not state.pending:
             limit = limit if self._left is None else min(limit, self._left)
             measured = self._measured()
@@ -101,6 +103,13 @@ class StreamSource:
                 return start
             self._begun = start.seq + 1
         return Position(state.id, start.seq + 1)
+
+    def _let_go_of(self, state: StreamState) -> None:
+        """End the hold of an acknowledged batch."""
+        self._let_go = state.outside
+        self.beat()
+        if state.holder != state.epoch:
+            self._store.leave(worker_id(self._name, state.holder))
 
     def _measured(self) -> dict[str, Any]:
         """Return the size and the time of the batch that has ended, if this driver has claimed it."""
@@ -182,7 +191,7 @@ class StreamSource:
         state = self._write(failed)
         if stops:
             raise StreamStopped(self._name, ids[0], error)
-        if state.published == state.reserved:  # its outputs are stored: jobs given back would produce them twice
+        if state.published == state.reserved or state.held:  # jobs given back would produce their outputs twice
             return ids
         if len(ids) > 1 and state.replays >= poison.HALVED_FROM:
             half = (len(ids) + 1) // 2
@@ -211,19 +220,10 @@ class StreamSource:
     def beat(self) -> None:
         """Send a heartbeat for the jobs of this driver, and for those of the batch that it has taken over."""
         state = self._mine()
-        row = WorkerRow(
-            id=worker_id(self._name, state.epoch),
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            queues=(self._queue,),
-            threads=0,
-            heartbeat=self._heartbeat,
-            lanes=() if self._lanes is None else (LaneRange(self._queue, *self._lanes),),
-            began=(),  # replays find out which job of a batch kills its driver, if any
-        )
-        taken_over = state.pending and state.holder != state.epoch
-        before = [replace(row, id=worker_id(self._name, state.holder))] if taken_over else []
-        self._store.beat([row, *before])
+        lanes = () if self._lanes is None else (LaneRange(self._queue, *self._lanes),)
+        self._store.beat(rows_of(self._name, state, self._heartbeat, lanes))
+        if self._mine().held != state.held:  # a sink has begun to hold the batch, or ended it
+            self.beat()
 
     # -- the value
 

@@ -71,7 +71,8 @@ class StreamState:
     """The state of a stream, stored as a versioned value.
 
     `epoch`: counts its drivers; `driver`: the id of the last one. `holder`: the epoch that reserved the last batch.
-    `published`: the last batch whose new jobs were stored before its end. `version`: of the value, not part of it.
+    `published`: the last batch whose new jobs were stored before its end. `outside`: the last batch whose rows a sink
+    may have stored outside of this store. `version`: of the value, not part of it.
 
     `run`: the current driver's run that reads the last batch; `past`: the last runs of earlier drivers. `begun`: the
     run, of any driver, that last read rows of the last batch. `again`: the number of jobs of that batch in history, if
@@ -95,6 +96,7 @@ class StreamState:
     holder: int = 0
     replays: int = 0
     published: int = 0
+    outside: int = 0
     run: Run | None = None
     past: tuple[str, ...] = ()
     begun: Run | None = None
@@ -162,6 +164,11 @@ class StreamState:
     def pending(self) -> bool:
         """True while the last batch is not acknowledged."""
         return self.reserved > self.acked
+
+    @property
+    def held(self) -> bool:
+        """True while the rows of the last batch may be stored elsewhere, and it is not acknowledged."""
+        return self.pending and self.outside == self.reserved
 
     def _token(self, seq: int, epoch: int) -> str:
         return str(uuid5(UUID(self.id), f"{seq}:{epoch}"))

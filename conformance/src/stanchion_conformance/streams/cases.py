@@ -13,6 +13,7 @@ from stanchion_conformance.streams.expectations import (
     TestExpectationsOfAsyncStations,
     expecting,
 )
+from stanchion_conformance.streams.holding import TestHeartbeats, TestHeldBatches
 from stanchion_conformance.streams.outputs import TestOutputsByKey, bills
 from stanchion_conformance.streams.pipelines import TestForks, TestLoops, TestStations, TestWhatGoesAlong, etl
 from stanchion_conformance.streams.pipelines_failing import TestFailuresOfStations
@@ -52,6 +53,8 @@ __all__ = [
     "TestFailuresOfStations",
     "TestFindItems",
     "TestForks",
+    "TestHeartbeats",
+    "TestHeldBatches",
     "TestInnocentJobs",
     "TestKnownPipelines",
     "TestLongHistory",

@@ -112,9 +112,9 @@ class DeltaSink(DataSourceStreamArrowWriter):
         if table is None:
             return batch
         once = _once(self.stream, batch, done[0])
-        ended = table.has(once) or (batch is not None and batch.acknowledged)
+        ended = batch is not None and batch.acknowledged
         if batch is not None and not ended:
-            batch.check_reserved()
+            batch = batch.hold()
         if ended or not table.append(files, once):
             drop(folder, files)
         return batch

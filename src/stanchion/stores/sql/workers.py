@@ -17,7 +17,7 @@ from stanchion.stores.sql.engine.columns import BY_WORKER, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Row, Runner
-from stanchion.stores.sql.engine.schema import jobs, workers
+from stanchion.stores.sql.engine.schema import Real, jobs, workers
 
 
 class WorkerStatements:
@@ -33,6 +33,7 @@ class WorkerStatements:
             .where(workers.c.id == worker)
             .values(
                 last_seen_at=now,
+                heartbeat=param("worker_heartbeat", Real),
                 state=param("worker_state", String),
                 queues=param("worker_queues", Text),
                 began=param("worker_began", Text),
@@ -132,7 +133,13 @@ def _stored(row: WorkerRow) -> tuple[str, str | None]:
 
 def _seen(row: WorkerRow) -> dict[str, object]:
     queues, began = _stored(row)
-    seen = {"worker": row.id, "worker_state": row.state, "worker_queues": queues, "worker_began": began}
+    seen = {
+        "worker": row.id,
+        "worker_heartbeat": row.heartbeat,
+        "worker_state": row.state,
+        "worker_queues": queues,
+        "worker_began": began,
+    }
     return {**seen, "worker_serving": serving_text(row), "worker_times": times_text(row.times)}
 
 
