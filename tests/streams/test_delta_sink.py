@@ -7,7 +7,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 import pytest
@@ -24,7 +24,7 @@ from stanchion.spark.datasource import delta_sink, delta_table, stream_read
 from stanchion.spark.datasource.delta_files import DeltaFiles
 from stanchion.spark.datasource.delta_sink import DeltaSink
 from stanchion.spark.datasource.delta_table import OpenTable
-from stanchion.spark.datasource.stream_read import stream_reader
+from stanchion.spark.datasource.stream_read import StreamReader, stream_reader
 from stanchion.spark.datasource.stream_write import stream_writer
 from stanchion.streams import SinkBatch, streams
 
@@ -67,11 +67,13 @@ class Driver:
     """Runs a query on a store as Spark does, two tasks a batch."""
 
     runs = count()
+    readers: ClassVar[list[StreamReader]] = []
 
     def __init__(self, url: str, table: Path, log: Log, schema: StructType = ROWS, **options: str) -> None:
         self.url, self.table, self.log, self.schema, self.options = url, table, log, schema, options
         self.run_id = f"run{next(Driver.runs)}"
         self.reader = sent(stream_reader({"url": url, "queue": "raw", "stream": "etl", "partitions": "2"}, READ))
+        self.readers.append(self.reader)
 
     def work(self, limit: int = 10) -> None:
         """Process what is ready, from the log on."""
@@ -112,6 +114,16 @@ class Driver:
             rows = [row_of(job) for job in batch.to_pylist()]
             kinds = {"n": pa.int64(), "city": pa.string(), "day": pa.date32(), "more": pa.int32()}
             yield pa.RecordBatch.from_pylist(rows, pa.schema([(one.name, kinds[one.name]) for one in self.schema]))
+
+
+@pytest.fixture(autouse=True)
+def ended() -> Iterator[None]:
+    """End the processes of the drivers: what they have opened would keep this one from its end."""
+    yield
+    for reader in Driver.readers:
+        if "_opened" in vars(reader):
+            reader._opened.close()
+    Driver.readers.clear()
 
 
 @pytest.fixture(params=["sqlite", "pg_url", "mariadb_url", "redis_url", "mongo_url"])
