@@ -44,6 +44,8 @@ def archive(
     queues: Sequence[str] = (),
     older_than: float | timedelta = 3600,
     keep: bool = False,
+    whole: bool = False,
+    typed: bool = False,
     compact: bool = False,
     engine: Engine | None = None,
     spark: SparkSession | None = None,
@@ -51,7 +53,10 @@ def archive(
 ) -> Archive:
     """Move jobs that finished over `older_than` seconds ago from the store to the archive in a folder.
 
-    `queues`: only jobs of these. `keep`: do not delete them from the store. `compact`: merge small files at the end.
+    `queues`: only jobs of these. `keep`: do not delete them from the store; then a run reads only what has finished
+    since the last one, or, with `whole`, all of history again. `typed`: the payloads of queues with a schema are also
+    columns of structs. `compact`: merge small files at the end.
+
     `engine`: "spark" or "local"; by default this process does it, and Spark from a million jobs on. `watch` is called
     with the number of jobs archived so far. Run it again after any error. Raises MissingExtra without the extra
     `spark`, ArchiveBusy if another run was faster, InvalidInput as `wanted` does.
@@ -62,10 +67,17 @@ def archive(
     query = wanted(app, place, queues, seconds_of(older_than, "older_than"))
     from stanchion.spark.archiving.run import Run
     from stanchion.spark.archiving.table import open_archive
+    from stanchion.spark.archiving.typed import TypedColumns
+    from stanchion.spark.archiving.watermark import Watermark
 
-    run = Run(app, place, query, keep, done, watch)
+    columns, watermark = TypedColumns.of(app, queues) if typed else TypedColumns(), Watermark(app, queues)
+    if keep and not whole:
+        query = watermark.newer(query, open_archive(place))
+    run = Run(app, place, query, columns, done, watch, keep=keep)
     if engine == "spark" or run.here(MANY if engine is None and _spark_could(app) else None):
         run.in_spark(spark)
+    if keep and (table := open_archive(place)) is not None:
+        watermark.move(query, table)
     if compact and (table := open_archive(place)) is not None:
         done.compacted = table.compact()
     done.seconds = time.monotonic() - began

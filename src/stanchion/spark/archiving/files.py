@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stanchion.core.codec import Codec
+from stanchion.spark.archiving.typed import TypedColumns
+from stanchion.spark.datasource.delta_files import sync
+from stanchion.spark.datasource.delta_stats import Stats
 from stanchion.spark.datasource.schema import COLUMNS, TIMESTAMP, arrow_schema, batch_of_rows
 from stanchion.stores.records.jobs import JobRow
 
@@ -30,14 +32,13 @@ _ROWS, _BYTES = 50_000, 64 * 1024 * 1024
 
 
 class Written(NamedTuple):
-    """A new file. `path`: inside the archive; `first`, `last`: the bounds of `finished_at`."""
+    """A new file. `path`: inside the archive; `stats`: JSON in Delta's format."""
 
     path: str
     day: str
     size: int
     rows: int
-    first: int
-    last: int
+    stats: str
 
 
 class Part(NamedTuple):
@@ -52,8 +53,9 @@ class Part(NamedTuple):
 class Files:
     """Writes rows to new files under `folder`, invisible until they are committed."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._mark = folder, uuid.uuid4().hex
+    def __init__(self, folder: Path, typed: TypedColumns) -> None:
+        self._folder, self._mark, self._typed = folder, uuid.uuid4().hex, typed
+        self._schema = pa.schema([*IN_FILES, *typed.fields])
         self._open: dict[str, _File] = {}
         self._buffer: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
@@ -62,7 +64,7 @@ class Files:
         """Write finished jobs, as stored."""
         if not rows:
             return
-        batch = batch_of_rows(rows, "history", NAMES, 0, _AS_STORED)
+        batch = self._typed.added(batch_of_rows(rows, "history", NAMES, 0, _AS_STORED))
         self._buffer.append(batch)
         self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + batch.nbytes
         if self._rows >= _ROWS or self._bytes >= _BYTES:
@@ -81,34 +83,32 @@ class Files:
     def _flush(self) -> None:
         if not self._buffer:
             return
-        table = pa.Table.from_batches(self._buffer, IN_FILES)
+        table = pa.Table.from_batches(self._buffer, self._schema)
         days = pc.strftime(table.column("finished_at"), "%Y-%m-%d")
         for day in pc.unique(days).to_pylist():
             if day not in self._open:
-                self._open[day] = _File(self._folder, f"{DAY}={day}/part-{self._mark}.parquet", day)
+                self._open[day] = _File(self._folder, f"{DAY}={day}/part-{self._mark}.parquet", day, self._schema)
             self._open[day].write(table.filter(pc.equal(days, day)))
         self._buffer, self._rows, self._bytes = [], 0, 0
 
 
 class _File:
-    def __init__(self, folder: Path, path: str, day: str) -> None:
+    def __init__(self, folder: Path, path: str, day: str, schema: pa.Schema) -> None:
         self._place, self._path, self._day = folder / path, path, day
         self._place.parent.mkdir(parents=True, exist_ok=True)
-        self._writer = pq.ParquetWriter(self._place, IN_FILES, compression="zstd")
-        self._rows, self._first, self._last = 0, 1 << 62, -(1 << 62)
+        self._writer = pq.ParquetWriter(self._place, schema, compression="zstd")
+        self._stats = Stats()
 
     def write(self, table: pa.Table) -> None:
         self._writer.write_table(table)
-        bounds = pc.min_max(table.column("finished_at").cast(pa.int64())).as_py()
-        self._rows += table.num_rows
-        self._first, self._last = min(self._first, bounds["min"]), max(self._last, bounds["max"])
+        self._stats.add(table)
 
     def close(self) -> Written:
         self._writer.close()
         # The store deletes these jobs after the commit, so the files must survive a power failure.
         sync(self._place)
         sync(self._place.parent)
-        return Written(self._path, self._day, self._place.stat().st_size, self._rows, self._first, self._last)
+        return Written(self._path, self._day, self._place.stat().st_size, self._stats.rows, self._stats.text)
 
     def drop(self) -> None:
         self._writer.close()
@@ -124,31 +124,7 @@ def ends_in(places: Sequence[Path], most: int = 100_000) -> Iterator[list[End]]:
                 yield list(zip(batch.column(0).to_pylist(), moments, strict=True))
 
 
-def sync(place: Path) -> None:
-    """Sync a file, or the entries of a folder, to disk."""
-    handle = os.open(place, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def drop(folder: Path, written: Sequence[Written]) -> None:
     """Delete files that were not committed."""
     for file in written:
         (folder / file.path).unlink(missing_ok=True)
-
-
-def as_json(written: Written) -> dict[str, Any]:
-    """Return the statistics of a file in Delta's format."""
-    return {
-        "numRecords": written.rows,
-        "minValues": {"finished_at": _shown(written.first)},
-        "maxValues": {"finished_at": _shown(written.last)},
-        "nullCount": {"finished_at": 0},
-    }
-
-
-def _shown(micros: int) -> str:
-    shown: str = pa.scalar(micros, pa.int64()).cast(TIMESTAMP).as_py().isoformat(timespec="microseconds")
-    return shown.replace("+00:00", "Z")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stanchion.spark.archiving.files import End, Files, Part, Written, ends_in
+from stanchion.spark.archiving.typed import TypedColumns
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRef, JobRow
 
@@ -60,9 +61,9 @@ def fresh(pages: Iterable[list[JobRow]], archived: Archived, purger: Purger) -> 
             yield rows
 
 
-def write_part(folder: Path, pages: Iterable[list[JobRow]]) -> list[Written]:
+def write_part(folder: Path, pages: Iterable[list[JobRow]], typed: TypedColumns) -> list[Written]:
     """Write finished jobs to new files; delete them all on failure."""
-    files = Files(folder)
+    files = Files(folder, typed)
     try:
         for page in pages:
             files.add(page)

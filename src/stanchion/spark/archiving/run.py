@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,8 @@ from stanchion.errors import ArchiveBusy, InvalidInput
 from stanchion.spark.archiving.done import Archive
 from stanchion.spark.archiving.files import Written, drop, ends_in
 from stanchion.spark.archiving.parts import Archived, Purger, end_of, fresh, write_part
-from stanchion.spark.archiving.table import ArchiveTable, new_archive, open_archive
+from stanchion.spark.archiving.table import ArchiveTable, new_archive, widened_archive
+from stanchion.spark.archiving.typed import TypedColumns
 from stanchion.stores.hand_over import weight
 from stanchion.stores.protocol import pages
 from stanchion.stores.records.jobs import JobRow
@@ -30,16 +32,18 @@ class Run:
     """One run over a query of history; records the result in `done`."""
 
     def __init__(
-        self, app: Stanchion, folder: Path, query: Query, keep: bool, done: Archive, watch: Callable[[int], None]
+        self,
+        app: Stanchion,
+        folder: Path,
+        query: Query,
+        typed: TypedColumns,
+        done: Archive,
+        watch: Callable[[int], None],
+        *,
+        keep: bool,
     ) -> None:
-        self._app, self._folder, self._query, self._keep, self._done, self._watch = (
-            app,
-            folder,
-            query,
-            keep,
-            done,
-            watch,
-        )
+        self._app, self._folder, self._query, self._typed = app, folder, query, typed
+        self._done, self._watch, self._keep = done, watch, keep
 
     def here(self, most: int | None) -> bool:
         """Archive batch by batch in this process; return True if it stopped after `most` jobs."""
@@ -51,11 +55,11 @@ class Run:
         return False
 
     def _batch(self, batch: Sequence[list[JobRow]]) -> None:
-        table = open_archive(self._folder)
+        table = widened_archive(self._folder, self._typed.fields)
         purger = Purger(self._app.store, keep=self._keep)
         rows = list(fresh(batch, Archived(table.parts() if table else ()), purger))
         if rows:
-            self._commit(table, write_part(self._folder, rows))
+            self._commit(table, write_part(self._folder, rows, self._typed))
             purger.purge([end_of(row) for page in rows for row in page])
         self._done.purged += purger.purged
 
@@ -64,9 +68,10 @@ class Run:
         from stanchion.spark.archiving.spark_run import write_all
 
         self._done.engine = "spark"
-        table = open_archive(self._folder)
+        table = widened_archive(self._folder, self._typed.fields)
         parts = table.parts() if table else []
-        written, purged = write_all(self._app, self._folder, self._query, parts, keep=self._keep, spark=spark)
+        query = replace(self._query, order="id")  # the parts are ranges of ids
+        written, purged = write_all(self._app, self._folder, query, parts, self._typed, keep=self._keep, spark=spark)
         self._done.purged += purged
         if not written:
             return
@@ -89,7 +94,7 @@ class Run:
 
     def _commit(self, table: ArchiveTable | None, written: list[Written]) -> None:
         try:
-            (table or new_archive(self._folder)).commit(written)
+            (table or new_archive(self._folder, self._typed.fields)).commit(written)
         except ArchiveBusy:
             drop(self._folder, written)
             raise

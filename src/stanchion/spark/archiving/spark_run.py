@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stanchion.app import Stanchion
 from stanchion.spark.archiving.files import Part, Written
 from stanchion.spark.archiving.parts import Archived, Purger, fresh, texts, write_part
+from stanchion.spark.archiving.typed import TypedColumns
 from stanchion.spark.datasource.options import checked_options, place_of
 from stanchion.spark.session import session
 from stanchion.stores.protocol import pages
@@ -25,7 +26,14 @@ _PARTS_ELSEWHERE = 32
 
 
 def write_all(
-    app: Stanchion, folder: Path, query: Query, parts: Sequence[Part], *, keep: bool, spark: SparkSession | None
+    app: Stanchion,
+    folder: Path,
+    query: Query,
+    parts: Sequence[Part],
+    typed: TypedColumns,
+    *,
+    keep: bool,
+    spark: SparkSession | None,
 ) -> tuple[list[Written], int]:
     """Write jobs that are not archived yet to files; return these, and the number of archived jobs purged."""
     import pyarrow as pa
@@ -44,7 +52,7 @@ def write_all(
                     purger = Purger(there.store, keep=keep)
                     where = tuple(Condition(*texts(one)) for one in json.loads(text))
                     found = pages(there.store, replace(query, where=where))
-                    written = write_part(folder, fresh(found, Archived(parts), purger))
+                    written = write_part(folder, fresh(found, Archived(parts), purger), typed)
                 told = json.dumps([written, purger.purged])
                 yield pa.RecordBatch.from_pydict({"told": [told]})
 

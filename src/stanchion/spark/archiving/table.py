@@ -6,21 +6,23 @@ none. Of two commits based on the same version only one succeeds, by the table's
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, SchemaMismatchError
 from deltalake.transaction import AddAction
 
 from stanchion.core.times import micros
 from stanchion.errors import ArchiveBusy, InvalidInput
-from stanchion.spark.archiving.files import DAY, IN_FILES, Part, Written, as_json, sync
+from stanchion.spark.archiving.files import DAY, IN_FILES, Part, Written
+from stanchion.spark.datasource.delta_files import sync
+from stanchion.spark.datasource.delta_table import ALL_BOUNDED
 from stanchion.spark.datasource.schema import ddl
 
 if TYPE_CHECKING:
@@ -68,12 +70,12 @@ class ArchiveTable:
         last = self._delta.transaction_version(_APPLICATION)
         transaction = Transaction(_APPLICATION, 0 if last is None else last + 1)
         now = int(time.time() * 1000)
-        adds = [AddAction(one.path, one.size, {DAY: one.day}, now, True, json.dumps(as_json(one))) for one in written]
+        adds = [AddAction(one.path, one.size, {DAY: one.day}, now, True, one.stats) for one in written]
         try:
             self._delta.create_write_transaction(
                 adds,  # type: ignore[arg-type]  # a list of either kind
                 "append",
-                _SCHEMA,
+                self._delta.schema(),
                 partition_by=[DAY],
                 commit_properties=CommitProperties(app_transactions=[transaction]),
             )
@@ -83,6 +85,39 @@ class ArchiveTable:
         log = self.folder / _LOG
         for entry in (log / f"{self.version:020}.json", log):
             sync(entry)
+
+    def marked(self, name: str) -> int | None:
+        """Return the number that was recorded under a name last."""
+        return self._delta.transaction_version(name)
+
+    def mark(self, name: str, number: int) -> None:
+        """Record a number under a name, unless a greater one is. If another process writes meanwhile, nothing is."""
+        if number <= (self.marked(name) or 0):
+            return
+        properties = CommitProperties(app_transactions=[Transaction(name, number)])
+        with suppress(CommitFailedError):
+            self._delta.create_write_transaction(
+                [], "append", self._delta.schema(), partition_by=[DAY], commit_properties=properties
+            )
+        self._delta.update_incremental()
+
+    def widen(self, fields: Sequence[pa.Field]) -> None:
+        """Add columns that the table lacks, and nullable fields that its columns lack.
+
+        Raises InvalidInput for a column of another type. To be called before `parts`, as it moves to the last version.
+        """
+        known = {field.name: field.type for field in self._delta.schema().fields}
+        wanted = Schema.from_arrow(pa.schema(list(fields))).fields
+        new = [field for field in wanted if known.get(field.name) != field.type]
+        if not new:
+            return
+        try:
+            self._delta.alter.add_columns(new)
+        except SchemaMismatchError as error:
+            why = str(error).partition("\n")[0]
+            raise InvalidInput(f"the archive in {self.folder} has other types of columns: {why}") from None
+        except CommitFailedError:
+            raise ArchiveBusy(str(self.folder)) from None
 
     def compact(self) -> int:
         """Merge small files, and delete those in no version of the last week; return the number of files saved."""
@@ -112,18 +147,27 @@ def existing_archive(folder: Path) -> ArchiveTable:
     return found
 
 
-def new_archive(folder: Path) -> ArchiveTable:
+def new_archive(folder: Path, fields: Sequence[pa.Field] = ()) -> ArchiveTable:
     """Create an archive in a folder, or return the one that another process has created meanwhile."""
     folder.mkdir(parents=True, exist_ok=True)
     delta = DeltaTable.create(
         str(folder),
-        _SCHEMA,
+        pa.schema([*_SCHEMA, *fields]),
         mode="ignore",
         partition_by=[DAY],
         name=NAME,
         description="Finished jobs, each finish once",
+        configuration=ALL_BOUNDED,
     )
     return ArchiveTable(folder, delta)
+
+
+def widened_archive(folder: Path, fields: Sequence[pa.Field]) -> ArchiveTable | None:
+    """Return the archive in a folder, if there is one, with all columns that jobs have now, and these."""
+    table = open_archive(folder)
+    if table is not None:
+        table.widen([*IN_FILES, *fields])
+    return table
 
 
 def _could_become(folder: Path) -> bool:

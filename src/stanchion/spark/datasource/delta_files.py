@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import uuid
 from collections.abc import Iterator, Sequence
-from datetime import date, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -15,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from stanchion.spark.datasource.delta_stats import Stats
+
 _ROWS, _BYTES = 1_000_000, 128 * 1024 * 1024
 """Limits of what is in memory until it is written, whichever is reached first."""
 _NULL = "__HIVE_DEFAULT_PARTITION__"
-_TEXT_MAX = 32
-"""Characters of the longest text that is told as a bound."""
 
 
 class NewFile(NamedTuple):
@@ -79,7 +77,9 @@ class DeltaFiles:
         sync(place)
         for above in place.parents[: len(folders) + 1]:
             sync(above)
-        return NewFile(path, partition, place.stat().st_size, rows.num_rows, json.dumps(_stats(content)))
+        stats = Stats()
+        stats.add(content)
+        return NewFile(path, partition, place.stat().st_size, rows.num_rows, stats.text)
 
 
 def sync(place: Path) -> None:
@@ -116,31 +116,3 @@ def _text(value: Any) -> str | None:
     if isinstance(value, bool):
         return str(value).lower()
     return None if value is None or value == "" else str(value)
-
-
-def _stats(rows: pa.Table) -> dict[str, Any]:
-    told: dict[str, Any] = {"numRecords": rows.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
-    for name, column in zip(rows.column_names, rows.columns, strict=True):
-        if pa.types.is_nested(column.type):
-            continue
-        told["nullCount"][name] = column.null_count
-        if not _is_bounded(column.type) or column.null_count == len(column):
-            continue
-        bounds = pc.min_max(column).as_py()
-        least, most = _shown(bounds["min"]), _shown(bounds["max"])
-        if not (isinstance(most, str) and max(len(least), len(most)) > _TEXT_MAX):
-            told["minValues"][name], told["maxValues"][name] = least, most
-    return told
-
-
-def _is_bounded(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_integer(kind) or types.is_date(kind) or types.is_string(kind) or kind == pa.timestamp("us", "UTC")
-    )
-
-
-def _shown(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return value.isoformat() if isinstance(value, date) else value

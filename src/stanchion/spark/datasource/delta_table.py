@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable, Schema
 
+ALL_BOUNDED = {"delta.dataSkippingNumIndexedCols": "-1"}
+"""Settings of a table: files that are merged have bounds of all columns too, see delta_stats.py."""
+
 _TRIES = 5
 _LOG = "_delta_log"
 
@@ -52,7 +55,9 @@ class DeltaTarget:
             raise MissingExtra("spark", "writing to Delta tables") from None
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            delta = DeltaTable.create(str(self.folder), self.schema, mode="ignore", partition_by=list(self.by))
+            delta = DeltaTable.create(
+                str(self.folder), self.schema, mode="ignore", partition_by=list(self.by), configuration=ALL_BOUNDED
+            )
             table = OpenTable(self.folder, delta)
             table.check(self.by, Schema.from_arrow(self.schema), merges=self.merges)
         except (DeltaError, OSError, ValueError) as error:

@@ -153,6 +153,14 @@ class TypedPayloads:
         columns = [narrow if name == PAYLOAD else batch.column(name) for name in names]
         return pa.RecordBatch.from_arrays(columns, names=list(names))
 
+    def or_null(self, batch: pa.RecordBatch) -> pa.StructArray:
+        """Return the payloads of a batch as structs, null where they do not fit, are calls, or are encrypted."""
+        if not batch.column("task").is_valid().true_count:
+            found = parsed(self._current.struct, batch.column(PAYLOAD))
+            if found is not None:
+                return found
+        return structs(self._current.struct, self._checked(batch)[0])
+
     def misfits(self, app: Stanchion, batch: pa.RecordBatch) -> Misfits:
         """Return the jobs of a batch that do not fit."""
         return self._column(app, batch)[1]

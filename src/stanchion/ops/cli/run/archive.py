@@ -29,6 +29,12 @@ def archive(
         str, typer.Option("--older-than", metavar="TIME", help="Only jobs that finished longer ago than this.")
     ] = "1h",
     keep: Annotated[bool, typer.Option("--keep", help="Keep the jobs in the store's history too.")] = False,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="With --keep: read all of history, not only what is new.")
+    ] = False,
+    typed: Annotated[
+        bool, typer.Option("--typed", help="Payloads of queues with a schema as typed columns too.")
+    ] = False,
     compact: Annotated[bool, typer.Option("--compact", help="Merge small files, and delete unused ones.")] = False,
     engine: Annotated[
         str | None,
@@ -56,6 +62,8 @@ def archive(
             queues=queue or (),
             older_than=seconds,
             keep=keep,
+            whole=whole,
+            typed=typed,
             compact=compact,
             engine=cast('Literal["local", "spark"] | None', engine),
             watch=lambda count: progress.update(bar, completed=count),

@@ -1,0 +1,60 @@
+"""Typed columns of an archive: the payloads of each queue with a schema, as a column of structs beside their text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stanchion.app import Stanchion
+from stanchion.errors import InvalidInput
+from stanchion.spark.datasource.typed import TypedPayloads
+from stanchion.spark.datasource.typed_arrow import arrow_type
+
+PREFIX = "payload_"
+
+
+class TypedColumns:
+    """The columns for the queues with a schema. Pickled into Spark's tasks.
+
+    Raises InvalidInput for two queues whose names differ in case only: Spark can't tell their columns apart.
+    """
+
+    def __init__(self, payloads: Sequence[TypedPayloads] = ()) -> None:
+        self._payloads = list(payloads)
+        names: dict[str, str] = {}
+        for one in self._payloads:
+            other = names.setdefault(one.queue.lower(), one.queue)
+            if other != one.queue:
+                raise InvalidInput(
+                    f"the typed columns of the queues {other!r} and {one.queue!r} would differ in case only"
+                )
+
+    @classmethod
+    def of(cls, app: Stanchion, queues: Sequence[str] = ()) -> TypedColumns:
+        """Return the columns for these queues, or all, by the schemas in force."""
+        names = sorted(queues or {settings.name for settings in app.store.queues()})
+        found = {name: app.context.schemas.in_force(app.store, name, fresh=True) for name in names}
+        schemas = {name: one.schema for name, one in found.items() if one is not None}
+        return cls(
+            [TypedPayloads(name, one, [field.name for field in one.fields], "null") for name, one in schemas.items()]
+        )
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        """The columns."""
+        return [pa.field(f"{PREFIX}{one.queue}", arrow_type(one.schema.struct)) for one in self._payloads]
+
+    def added(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch of finished jobs with these columns."""
+        columns = [self._column(one, field.type, batch) for one, field in zip(self._payloads, self.fields, strict=True)]
+        return pa.RecordBatch.from_arrays([*batch.columns, *columns], schema=pa.schema([*batch.schema, *self.fields]))
+
+    def _column(self, payloads: TypedPayloads, kind: pa.DataType, batch: pa.RecordBatch) -> pa.Array:
+        mine = pc.equal(batch.column("queue"), payloads.queue)
+        if not mine.true_count:
+            return pa.nulls(batch.num_rows, kind)
+        structs = payloads.or_null(batch.filter(mine))
+        places = pc.subtract(pc.cumulative_sum(mine.cast(pa.int64())), 1)
+        return structs.take(pc.if_else(mine, places, pa.scalar(None, pa.int64())))
