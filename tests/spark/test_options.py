@@ -31,6 +31,7 @@ class TestNames:
 
     def test_what_spark_adds_is_passed_over(self) -> None:
         assert "checkpointLocation" not in options("write", checkpointLocation="/tmp/x")
+        assert "queryName" not in options("writeStream", queryName="orders", queue="clean")
 
 
 class TestValues:

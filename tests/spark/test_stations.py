@@ -1,5 +1,6 @@
 """The stations of a pipeline as streams of Spark: with the same result as on workers."""
 
+import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +105,8 @@ def test_rows_without_the_id_of_an_item_are_new_items(spark: "SparkSession", app
 
     for end in ("sums", "large"):
         etl.station(end)(lambda item: item)
-    etl.push_many([{"n": n} for n in range(10)])
+    pushed = etl.push_many([{"n": n} for n in range(10)])
+    assert isinstance(pushed, list)
     stations.run(etl, spark=spark, available_now=True)
 
     def results(station: str) -> list[Any]:
@@ -112,6 +114,9 @@ def test_rows_without_the_id_of_an_item_are_new_items(spark: "SparkSession", app
 
     assert results("sums") == [{"odd": 0, "sum": 20}, {"odd": 1, "sum": 25}]
     assert results("large") == [{"n": 8}, {"n": 9}]
+    (made_from,) = {json.dumps(job.headers["x-lineage"]) for job in etl.queue("sums").find(state="done")}
+    ranges = json.loads(made_from)["items"]
+    assert (json.loads(made_from)["station"], ranges[0][0], ranges[-1][1]) == ("sums.raw", pushed[0].id, pushed[-1].id)
     assert etl.queue("raw").size().total == 0
 
 

@@ -15,6 +15,9 @@ from stanchion.stores.records.jobs import SECOND, JobRow
 
 ROUTE, ROUNDS, FORKED = "x-route", "x-rounds", "x-forked"
 
+LINEAGE = "x-lineage"
+"""Of an item that a Spark station made of many: the station, the write, and the ranges of their ids."""
+
 STOPS_MAX = 100
 """Stations kept of a route: the newest ones."""
 

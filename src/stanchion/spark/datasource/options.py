@@ -32,7 +32,7 @@ T = TypeVar("T", int, float)
 KEYS = "STANCHION_KEYS"
 """The environment variable with comma-separated keys of payloads, newest first; read by the executing process."""
 
-_IGNORED = {"checkpointlocation"}
+_IGNORED = {"checkpointlocation", "queryname"}
 """Spark's own options, which it passes on."""
 
 

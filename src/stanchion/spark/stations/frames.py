@@ -30,7 +30,6 @@ from stanchion.spark.stations.unmet import UnmetItems
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Bury, Commit, Continue, Move, Outcome
 from stanchion.streams import SinkBatch
-from stanchion.telemetry.traces import with_trace
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -142,14 +141,13 @@ class _Outputs:
         batch.drop_rest()
 
     def _staged(self, write: str, to: str, frame: DataFrame) -> list[tuple[str, int]]:
-        station, maker, trace = self.station, JobMaker(self.station.topology.queue(to)), self.reserved.trace
+        station, maker = self.station, JobMaker(self.station.topology.queue(to))
+        headers = self.reserved.lineage(write)
 
         def stage(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             attempt, staged = secrets.token_hex(8), 0
             for some in found:
-                jobs = maker.jobs(station.context, some)
-                if trace:
-                    jobs = [job._replace(headers=with_trace(job.headers, trace)) for job in jobs]
+                jobs = [job._replace(headers=headers) for job in maker.jobs(station.context, some)]
                 for portion in (portion for part in batches(jobs) for portion in portions(part)):
                     station.context.store.stage(write, attempt, portion)
                     staged += len(portion)

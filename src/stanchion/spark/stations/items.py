@@ -5,6 +5,7 @@ As items are settled individually, a repeated batch finds only those that are le
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from stanchion.jobs.outcome import Outcome
+from stanchion.pipelines.route import LINEAGE
 from stanchion.pipelines.station import Station
 from stanchion.spark.stations.unmet import UnmetItems
 from stanchion.stores.records import outcomes
@@ -29,6 +31,9 @@ _TAKEN = pa.schema([("taken", pa.int64()), ("settled", pa.int64())])
 
 AT_ONCE = 1000
 """Outcomes per call of settle."""
+
+PARTS_MAX = 16
+"""Ranges of ids that the header of a new item names; more are told as one."""
 
 SETTLED_WITHIN = 1.0
 """Seconds after which outcomes are settled, though they are fewer: a process that dies loses no more work than that."""
@@ -63,6 +68,12 @@ class ReservedItems:
     def part(self, number: int) -> list[JobRow]:
         """Return the items of a part that are still reserved."""
         return reserved_rows(self.station.context.store, self.station.queue, self.token, *self.parts[number])
+
+    def lineage(self, write: str) -> str:
+        """Return the headers of new items, which are made of many: the write, and the ids of the batch."""
+        parts = self.parts if len(self.parts) <= PARTS_MAX else [(self.parts[0][0], self.parts[-1][1])]
+        made_from = {"station": self.station.queue, "write": write, "items": [list(part) for part in parts]}
+        return json.dumps({LINEAGE: made_from, **self.trace}, separators=(",", ":"))
 
     def rows(self, ids: Sequence[str]) -> list[JobRow]:
         """Return these items, if still reserved."""
