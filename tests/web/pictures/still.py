@@ -42,7 +42,7 @@ def standing_still() -> Iterator[Time]:
         patch("socket.gethostname", lambda: "etl-2"),
         patch("stanchion.ops.web.live.figures.QUICK", 3600.0),  # a slow reading would be told with its time
         patch("stanchion.telemetry.failures.time", SimpleNamespace(monotonic=lambda: time.now() / SECOND)),
-        patch("stanchion.streams.source.os", SimpleNamespace(getpid=lambda: 4711)),
+        patch("stanchion.streams.holding.os", SimpleNamespace(getpid=lambda: 4711)),
     ):
         before = random.getstate()
         random.seed(7)  # the first lane of a process is random
