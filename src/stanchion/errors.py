@@ -193,6 +193,18 @@ class StreamStopped(StanchionError):
         self.stream, self.job_id = stream, job_id
 
 
+class HistoryPurged(StanchionError):
+    """History of a queue does not reach back to where a feed of it continues; finishes may be missing."""
+
+    def __init__(self, queue: str, after: str, kept_from: str) -> None:
+        super().__init__(
+            f"the feed continues after {after}, and the history of queue {queue!r} begins at {kept_from}: what "
+            f"finished in between may be missing; give the option purged=skip to go on without it, and set a longer history_ttl "
+            f"on the queue"
+        )
+        self.queue, self.after, self.kept_from = queue, after, kept_from
+
+
 class ArchiveBusy(StanchionError):
     """Another process wrote to the archive at the same time."""
 

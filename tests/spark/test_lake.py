@@ -51,3 +51,32 @@ def test_typed_rows_by_day(spark: "SparkSession", app: Stanchion, tmp_path: Path
     assert found.metadata().partition_columns == ["day"]
     assert orders.size().total == 0
     assert len(orders.find(state=JobState.DONE, limit=1000)) == 130
+
+
+def test_finished_jobs_go_to_a_table(spark: "SparkSession", app: Stanchion, tmp_path: Path) -> None:
+    """The stream of history, each finish once, without a store's stream that acknowledges."""
+    table, orders = tmp_path / "lake/finished", app.queue("orders", schema="n bigint")
+
+    def finish(numbers: range) -> None:
+        orders.push_many([{"n": n} for n in numbers])
+        for job in orders.reserve(100):
+            job.commit()
+
+    def run() -> None:
+        reads: dict[str, Any] = {"url": app.url, "of": "history", "queue": "orders", "typed": True, "overlap": 0.001}
+        frame = spark.readStream.format("stanchion").options(**reads, maxRecordsPerBatch=25).load()
+        query = (
+            frame.selectExpr("id", "state", "payload.n", "finished_at")
+            .writeStream.format("stanchion")
+            .options(url=app.url, mode="delta", checkpointLocation=str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(table))
+        )
+        supervised(query.awaitTermination)
+
+    finish(range(60))
+    run()
+    finish(range(60, 70))
+    run()
+    found = DeltaTable(str(table)).to_pyarrow_table(columns=["n"])["n"].to_pylist()
+    assert sorted(found) == list(range(70))

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from stanchion import Stanchion
-from stanchion.feed.reader import _NOW
+from stanchion.feed.reader import NOW
 
 pytestmark = pytest.mark.slow
 
@@ -15,7 +15,7 @@ BEFORE_JOBS = ["jobs", "history", "queues", "slots", "flow_nodes", "values"]
 
 
 def writers(app: Stanchion) -> frozenset[str]:
-    horizon = app.store.select(_NOW).horizon
+    horizon = app.store.select(NOW).horizon
     assert horizon is not None
     assert horizon.writers is not None
     return horizon.writers

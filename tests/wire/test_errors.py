@@ -43,6 +43,7 @@ EXAMPLES: list[StanchionError] = [
     errors.ForeignCheckpoint("s", "it is old"),
     errors.BatchNotKept("s", 3, 2, 1),
     errors.StreamStopped("s", "1", "ValueError: 'x'"),
+    errors.HistoryPurged("q", "2031-05-01", "2031-05-02"),
     errors.ArchiveBusy("/a"),
     errors.TableRefused("/a", "it has no column n"),
     errors.CannotJoin("no"),

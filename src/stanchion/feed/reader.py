@@ -47,7 +47,7 @@ _LONG_LOOK_SECONDS, _LONG_LOOKS_APART = 0.25, 8
 _AGAIN_MICROS = 2 * SECOND
 _PUSHED, _STARTED, _FINISHED, _DIED = range(4)
 """Ranks: the order of the events of one time. Ends are found in the order of time, dead letters after them."""
-_NOW = Query(
+NOW = Query(
     "live",
     (Condition("queue", "=", "-"), Condition("id", "=", "")),
     order="id",
@@ -118,13 +118,13 @@ class Reader:
         """Yield the new events, in chunks; the position moves once all were taken."""
         self.reads, self.seconds = 0, 0.0
         if self._clock_at == float("-inf"):
-            self._read(_NOW)
+            self._read(NOW)
         if gaps := self._gaps():
             yield gaps
         ripe = self._settled.at - self.position.after
         if ripe > _SLICE_FROM_MICROS or self._full:
             if self._full:
-                self._read(_NOW)
+                self._read(NOW)
             yield from self._slices()
         else:
             yield from self._latest()
@@ -214,7 +214,7 @@ class Reader:
 
     def _jobs(self, period: Period) -> Iterator[tuple[Source, list[Seen]]]:
         """Yield the jobs with events in a period, page by page. The horizon is read first."""
-        first = pushes(self._wanted, period, self._moved()) if "pushed" in self._wanted.kinds else _NOW
+        first = pushes(self._wanted, period, self._moved()) if "pushed" in self._wanted.kinds else NOW
         for page in self._pages(replace(first, horizon=True)):
             yield "pushes", [Seen(*row) for row in page]
         if self._wanted.queues is None:

@@ -38,8 +38,6 @@ def delta_sink(options: Mapping[str, Any], schema: StructType, checkpoint: str |
     from pyspark.sql.pandas.types import to_arrow_schema
 
     stream = options["ackStream"] or options["stream"]
-    if stream is None:
-        raise InvalidInput("mode=delta needs the option stream: the stream that the rows were read from")
     if options["path"] is None:
         raise InvalidInput("mode=delta needs the option path: the folder of the table")
     columns = to_arrow_schema(schema, timezone="UTC")
@@ -62,7 +60,7 @@ class WrittenFiles(WriterCommitMessage):
 class DeltaSink(DataSourceStreamArrowWriter):
     """Writes the rows of micro-batches. Spark creates one for the tasks of a batch and another for its end."""
 
-    def __init__(self, place: Place, stream: str, target: DeltaTarget, checkpoint: str | None) -> None:
+    def __init__(self, place: Place, stream: str | None, target: DeltaTarget, checkpoint: str | None) -> None:
         self.place, self.stream, self.target, self.checkpoint = place, stream, target, checkpoint
 
     # -- in tasks
@@ -95,7 +93,8 @@ class DeltaSink(DataSourceStreamArrowWriter):
             try:
                 batch = self._stored(app.store, done)
             except TableRefused as error:
-                SinkBatch.record_failure(app.store, self.stream, f":{batchId}", f"TableRefused: {error}")
+                if self.stream is not None:
+                    SinkBatch.record_failure(app.store, self.stream, f":{batchId}", f"TableRefused: {error}")
                 raise
             if batch is not None and has_state(self.checkpoint) is False:
                 batch.drop_rest()
@@ -108,7 +107,7 @@ class DeltaSink(DataSourceStreamArrowWriter):
                 raise TableRefused(str(folder), one.refused)
         # The table is opened before the look at the stream: so Delta refuses this batch if a later driver has added it.
         table = self.target.open() if files else None
-        batch = SinkBatch.read_by(store, self.stream, done[0].run)
+        batch = None if self.stream is None else SinkBatch.read_by(store, self.stream, done[0].run)
         if table is None:
             return batch
         once = _once(self.stream, batch, done[0])
@@ -121,11 +120,13 @@ class DeltaSink(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
         """Record that the query failed on its batch. The files stay, as the table may have them."""
+        if self.stream is None:
+            return
         with self.place.app() as app, suppress(StanchionError):
             SinkBatch.record_failure(app.store, self.stream, f":{batchId}", QUERY_FAILED)
 
 
-def _once(stream: str, batch: SinkBatch | None, done: WrittenFiles) -> Once:
+def _once(stream: str | None, batch: SinkBatch | None, done: WrittenFiles) -> Once:
     """Return what tells a batch from others: of the stream, or of the query if no rows are from the stream."""
     if batch is not None:
         return Once(f"stanchion:{stream}:{batch.state.id}", batch.seq)

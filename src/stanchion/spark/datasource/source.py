@@ -47,6 +47,10 @@ class StanchionSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a stream."""
+        if self._given.get("of", "jobs").lower() == "history":
+            from stanchion.spark.datasource.history_feed import history_feed
+
+            return history_feed(self._given, schema)
         from stanchion.spark.datasource.stream_read import stream_reader
 
         return stream_reader(self._given, schema)

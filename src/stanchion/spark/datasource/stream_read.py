@@ -24,7 +24,7 @@ from stanchion.app import Stanchion
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.spark.datasource.endings import how_ended
 from stanchion.spark.datasource.errors import without_traceback
-from stanchion.spark.datasource.options import Place, checked_options, place_of
+from stanchion.spark.datasource.options import Place, checked_options, given_options, place_of
 from stanchion.spark.datasource.read import arrow_reads, columns_of
 from stanchion.spark.datasource.runs import this_run
 from stanchion.spark.datasource.schema import batch_of_arrow, batch_of_rows, stored_fields
@@ -47,10 +47,18 @@ FEW = 1000
 """Batches up to this size are read row by row, as reading Arrow may need a separate connection."""
 
 
+_OF_HISTORY = ("since", "overlap", "purged")
+
+
 @without_traceback
 def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
-    """Return the reader for these options and columns. Raises InvalidInput."""
+    """Return the reader of live jobs for these options and columns. Raises InvalidInput."""
     options = checked_options(given, "readStream")
+    for name in given_options(given, "readStream"):
+        if name in _OF_HISTORY:
+            raise InvalidInput(
+                f"the option {name} is for a stream of finished jobs; give of=history too, or leave it out"
+            )
     if options["queue"] is None:
         raise InvalidInput("the option queue is missing: name the queue to read")
     if options["lanes"] is not None and options["stream"] is None:

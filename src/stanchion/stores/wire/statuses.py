@@ -61,6 +61,7 @@ STATUSES: Final[dict[type[StanchionError], Status]] = {
     errors.BatchNotKept: Status.FAILED_PRECONDITION,
     errors.StreamStopped: Status.FAILED_PRECONDITION,
     errors.TableRefused: Status.FAILED_PRECONDITION,
+    errors.HistoryPurged: Status.FAILED_PRECONDITION,
     errors.CannotJoin: Status.FAILED_PRECONDITION,
     errors.SchemaMismatch: Status.FAILED_PRECONDITION,
     errors.MissingExtra: Status.FAILED_PRECONDITION,
