@@ -198,9 +198,9 @@ class HistoryPurged(StanchionError):
 
     def __init__(self, queue: str, after: str, kept_from: str) -> None:
         super().__init__(
-            f"the feed continues after {after}, and the history of queue {queue!r} begins at {kept_from}: what "
-            f"finished in between may be missing; give the option purged=skip to go on without it, and set a longer history_ttl "
-            f"on the queue"
+            f"the feed continues after {after}, and the history of queue {queue!r} begins at {kept_from}: what has "
+            f"finished in between may be missing; give the option purged=skip to go on without it, and set a longer "
+            f"history_ttl on the queue"
         )
         self.queue, self.after, self.kept_from = queue, after, kept_from
 
