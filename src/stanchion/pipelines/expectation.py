@@ -83,10 +83,13 @@ class Unmet(NamedTuple):
 
 
 class Expectations:
-    """The expectations of a station, in the order of reading. The first that is not met decides."""
+    """The expectations of a station, in the order of reading. The first that is not met decides.
 
-    def __init__(self, expected: Sequence[Expectation]) -> None:
-        self.expected = tuple(expected)
+    `tells`: whether errors and notes may tell the values of an item; they are stored as they are.
+    """
+
+    def __init__(self, expected: Sequence[Expectation], *, tells: bool) -> None:
+        self.expected, self._tells = tuple(expected), tells
 
     @property
     def texts(self) -> tuple[tuple[str, str], ...]:
@@ -97,7 +100,7 @@ class Expectations:
         """Return the first expectation that an item does not meet."""
         for one in self.expected:
             if one.condition.of(item) is not True:
-                text, seen = one.condition.text, one.condition.seen(item)
+                text, seen = one.condition.text, one.condition.seen(item) if self._tells else ""
                 return Unmet(one, f"{FAILED}: {text}" + (f"\n{seen}"[:_LONGEST] if seen else ""))
         return None
 
@@ -118,7 +121,7 @@ class DeclaredExpectations:
         """Add one; decorators are applied from below, so it comes before those that are known."""
         self._of.setdefault(function, []).insert(0, expected)
 
-    def of(self, *functions: Callable[..., Any] | None) -> Expectations | None:
-        """Return those of a station's functions, None if there are none."""
+    def of(self, *functions: Callable[..., Any] | None, tells: bool) -> Expectations | None:
+        """Return those of a station's functions, None if there are none. `tells`: see Expectations."""
         found = [one for function in functions if function is not None for one in self._of.get(function, ())]
-        return Expectations(found) if found else None
+        return Expectations(found, tells=tells) if found else None

@@ -87,7 +87,7 @@ class Pipeline:
         options = StationOptions.of(to, entry, payload, retry, max_attempts, limits, timeout, max_rounds, settings, key)
 
         def register(function: F) -> F:
-            expected = self._expected.of(function)
+            expected = self._expected.of(function, tells=not self.context.codec.has_keys)
             self._add(Station(self.context, self._topology, name, function, options, None, expected), settings)
             return function
 
@@ -118,7 +118,7 @@ class Pipeline:
 
         def register(function: F) -> F:
             frame = Frame(function, schema, max_per_batch)
-            expected = self._expected.of(function, worker)
+            expected = self._expected.of(function, worker, tells=not self.context.codec.has_keys)
             self._add(Station(self.context, self._topology, name, worker, options, frame, expected), settings)
             return function
 

@@ -11,6 +11,7 @@ from stanchion.context.pauses import pauses_of
 from stanchion.ops.reads.expectations import Expected, read_expectations
 from stanchion.ops.reads.pipelines import Known
 from stanchion.pipelines.record import recorded
+from stanchion_conformance.jobs.encryption import new_key
 from stanchion_conformance.operate.claim_order import working
 from stanchion_conformance.operate.waits import until
 
@@ -106,6 +107,17 @@ class TestExpectations:
         expecting.dead_letters.retry(bad.id)
         expecting.drain()
         assert (SEEN, now(app, bad).state) == ([], JobState.DEAD)
+
+    def test_values_of_encrypted_items_are_not_told(self, app: Stanchion) -> None:
+        secret = Stanchion(store=app.store, keys=[new_key()])
+        etl = secret.pipeline("hush")
+        etl.station("raw")(etl.expect("iban like 'AT%'")(etl.expect("n <> 1", on_fail="stop")(lambda item: item)))
+        bad, stops = etl.push({"iban": "DE00", "n": 0}), etl.push({"iban": "AT00", "n": 1})
+        etl.drain()
+        letter = app.get(bad.id)
+        assert letter is not None
+        assert letter.errors[-1]["error"] == "ExpectationFailed: iban like 'AT%'"
+        assert pauses_of(app.context.store, ["hush.raw"])["hush.raw"].note == f"item {stops.id} failed n <> 1"
 
 
 class TestCountsOfExpectations:

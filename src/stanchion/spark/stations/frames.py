@@ -95,7 +95,7 @@ def _end(reserved: ReservedItems, frame: Frame, refused: DataFrame) -> int:
             expected = station.expectations
             unmet = None if expected is None else expected.unmet(station.context.codec.decode(row.payload))
             if unmet is None:
-                return Bury(row.lease, f"{told}: {payload[:_SHOWN]}")
+                return Bury(row.lease, told if station.context.codec.has_keys else f"{told}: {payload[:_SHOWN]}")
             ending = unmet.ending(station.context.store, row)
             failed.add(unmet.expectation.condition.text, row.id, dead=isinstance(ending, Bury))
             return ending
