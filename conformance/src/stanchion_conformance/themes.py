@@ -118,6 +118,7 @@ THEMES = (
     "streams.stream_driver",
     "streams.stream_failures",
     "streams.stream_states",
+    "streams.stream_times",
     "streams.streams",
     "topics.filters",
     "topics.late",

@@ -12,6 +12,7 @@ from stanchion.core.retry import Retry
 from stanchion.errors import InvalidInput
 from stanchion.jobs.options import limits_names
 from stanchion.pipelines.outputs import KeyOf, checked_key
+from stanchion.pipelines.windows import Windows
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.tasks.task import task_options
 
@@ -22,11 +23,15 @@ MAX_ROUNDS = 1000
 
 
 class Frame(NamedTuple):
-    """A function that processes batches of items on Spark, as a DataFrame of this schema (DDL)."""
+    """A function that processes batches of items on Spark, as a DataFrame of this schema (DDL).
+
+    `windows`: of a station with a watermark, whose function gets the stream of its items.
+    """
 
     function: Callable[..., Any]
     schema: str
     max_per_batch: int
+    windows: Windows | None = None
 
 
 class StationOptions(NamedTuple):

@@ -28,6 +28,7 @@ from stanchion.pipelines.replay import FINAL, Reruns, copies_of
 from stanchion.pipelines.station import Station
 from stanchion.pipelines.status import PipelineStatus, status_of
 from stanchion.pipelines.topology import DEAD, Topology
+from stanchion.pipelines.windows import Windows
 from stanchion.queues.queue import Queue, declared_queue
 from stanchion.stores.protocol import Store
 from stanchion.tasks.inline import drained
@@ -103,6 +104,9 @@ class Pipeline:
         entry: bool = False,
         max_per_batch: int = 10_000,
         worker: Callable[..., Any] | None = None,
+        watermark: tuple[str, str | float | timedelta] | None = None,
+        late: str | None = None,
+        checkpoint: str | Path | None = None,
         retry: Retry | None = None,
         max_attempts: int | None = None,
         max_rounds: int = MAX_ROUNDS,
@@ -111,13 +115,21 @@ class Pipeline:
         """Register a function that processes batches of items on Spark, as a DataFrame of this schema and `job_id`.
 
         It returns a DataFrame, or one for each target: rows with a `job_id` move that item on, others are new items.
-        `worker`: a function of one item that does the same; without it workers can't run this station.
+        `worker`: a function of one item that does the same; without it workers can't run this station. `watermark`: a
+        field with the time of an item, and how long to wait for later ones. The function then gets the stream of the
+        items, once, for windows; its rows are new items. `late`: the station for items that come too late, by default
+        the dead letters; `checkpoint`: a folder for open windows, which has to last.
         """
 
         options = StationOptions.of(to, entry, "replace", retry, max_attempts, (), None, max_rounds, settings)
+        windows = Windows.of(schema, options.to, watermark, late, checkpoint)
+        if windows is not None and worker is not None:
+            raise InvalidInput(f"station {name!r} has a watermark, so workers can't run it: leave worker= out")
+        if late is not None and late not in options.to:
+            options = options._replace(to=(*options.to, late))
 
         def register(function: F) -> F:
-            frame = Frame(function, schema, max_per_batch)
+            frame = Frame(function, schema, max_per_batch, windows)
             expected = self._expected.of(function, worker, tells=not self.context.codec.has_keys)
             self._add(Station(self.context, self._topology, name, worker, options, frame, expected), settings)
             return function

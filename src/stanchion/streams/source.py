@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from uuid import uuid4
 from stanchion.errors import BatchNotKept, ForeignCheckpoint, InvalidInput, StreamStopped, StreamTaken
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.outcomes import Bury, Commit
+from stanchion.stores.records.outcomes import Bury, Commit, Outcome
 from stanchion.stores.records.workers import LaneRange
 from stanchion.streams import poison
 from stanchion.streams.acknowledge import acknowledge
@@ -214,6 +214,16 @@ class StreamSource:
         """Bury jobs of the last batch that its reader can't take, with these errors, before it is read."""
         state = self._mine()
         settle(self._store, [Bury(state.lease(job), error) for job, error in jobs.items()])
+
+    def state(self) -> StreamState:
+        """Return the stored state."""
+        return self._mine()
+
+    def settle(self, outcomes: Sequence[Outcome], latest: int | None) -> None:
+        """Settle jobs of the last batch before it is read; `latest`: the highest time of the others."""
+        settle(self._store, list(outcomes))
+        if self._mine().seeing != latest:
+            self._write(lambda now: replace(now, seeing=latest))
 
     # -- liveness
 

@@ -83,6 +83,9 @@ class StreamState:
     `buried`: the failure for which a job was buried, until another job is finished; `stopped`: the next job failed
     in the same way. `ui`: the address of the current driver's own page, if it told one.
 
+    `seen`: the highest time in the jobs of all acknowledged batches, for a query with a watermark; `seeing`: that of
+    the last batch, while it is not acknowledged.
+
     `jobs`, `seconds`: of the last batch that a driver has seen through, from its claim to the driver's next look; 0
     before the first.
     """
@@ -109,6 +112,8 @@ class StreamState:
     ui: str = ""
     jobs: int = 0
     seconds: float = 0.0
+    seen: int | None = None
+    seeing: int | None = None
     version: int = 0
 
     @classmethod
@@ -135,13 +140,18 @@ class StreamState:
 
     def with_batch(self) -> Self:
         """Return the state with one more batch, reserved by the current driver."""
-        fresh = replace(self, reserved=self.reserved + 1, holder=self.epoch, run=None, begun=None, again=0)
+        fresh = replace(self, reserved=self.reserved + 1, holder=self.epoch, run=None, begun=None, again=0, seeing=None)
         return fresh._without_trouble()
 
     def acknowledged(self, jobs: int, again: int = 0) -> Self:
         """Return the state with its last batch finished. `jobs`: their number; `again`: see the class."""
-        done = replace(self, acked=self.reserved, again=again)._without_trouble()
+        seen = max((at for at in (self.seen, self.seeing) if at is not None), default=None)
+        done = replace(self, acked=self.reserved, again=again, seen=seen, seeing=None)._without_trouble()
         return replace(done, error=None, buried=None, stopped=False) if jobs else done
+
+    def without_times(self) -> Self:
+        """Return the state without the times of its jobs, as before the first batch."""
+        return replace(self, seen=None, seeing=None)
 
     def _without_trouble(self) -> Self:
         return replace(self, replays=0, failure=None, alone=0)

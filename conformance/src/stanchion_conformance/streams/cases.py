@@ -40,6 +40,7 @@ from stanchion_conformance.streams.stream_deaths import (
 from stanchion_conformance.streams.stream_driver import mode
 from stanchion_conformance.streams.stream_failures import TestInnocentJobs, TestPoison, TestStoppedStreams
 from stanchion_conformance.streams.stream_states import TestQueriesWithState, sink
+from stanchion_conformance.streams.stream_times import TestTimesOfStreams
 from stanchion_conformance.streams.streams import TestOperatingStreams, TestRefusedPositions, TestStreams
 
 __all__ = [
@@ -84,6 +85,7 @@ __all__ = [
     "TestStations",
     "TestStoppedStreams",
     "TestStreams",
+    "TestTimesOfStreams",
     "TestTwoDrivers",
     "TestVersionsOfItems",
     "TestWhatGoesAlong",

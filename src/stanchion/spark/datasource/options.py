@@ -22,6 +22,7 @@ from stanchion.core.checks import checked_name, checked_priority
 from stanchion.core.codec import Codec
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.jobs.options import checked
+from stanchion.schemas.ddl import struct_of
 from stanchion.spark.datasource.kept_apps import APPS
 from stanchion.stores.registry import absolute_url, shown_url
 
@@ -123,6 +124,11 @@ def _percent(text: str) -> float:
     return share
 
 
+def _ddl(text: str) -> str:
+    struct_of(text)
+    return text
+
+
 def _address(text: str) -> str:
     if not text.startswith(("https://", "http://")) or len(text) > 500 or not text.isprintable():
         raise InvalidInput(f"must be an address such as http://etl-1:4040, not {text[:60]!r}")
@@ -175,6 +181,10 @@ OPTIONS: dict[str, Option] = {
     "by": Option(frozenset({"read"}), _one_of("id", "lane"), "id"),
     "typed": Option(_READS, _flag, False),
     "misfits": Option(_READS, _one_of("stop", "null", "bury"), "stop"),
+    "payloadSchema": Option(_READS, _ddl),
+    "eventTime": Option(frozenset({"readStream"}), str),
+    "lateAfter": Option(frozenset({"readStream"}), _number(float), 0.0),
+    "late": Option(frozenset({"readStream"}), _name),
     "maxMisfits": Option(frozenset({"readStream"}), _percent, 10.0),
     "writeId": Option(_WRITES, _name),
     "stream": Option(frozenset({"readStream", "writeStream"}), _name),

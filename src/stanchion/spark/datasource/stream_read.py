@@ -24,11 +24,13 @@ from stanchion.app import Stanchion
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.spark.datasource.endings import how_ended
 from stanchion.spark.datasource.errors import without_traceback
+from stanchion.spark.datasource.lateness import Admitted, Lateness
 from stanchion.spark.datasource.options import Place, checked_options, given_options, place_of
 from stanchion.spark.datasource.read import arrow_reads, columns_of
 from stanchion.spark.datasource.runs import this_run
 from stanchion.spark.datasource.schema import batch_of_arrow, batch_of_rows, stored_fields
 from stanchion.spark.datasource.typed import NEEDED, Misfits, TypedPayloads, with_needed
+from stanchion.stores.records.outcomes import Bury, Outcome
 from stanchion.streams import Part, Position, StreamSource
 from stanchion.streams.heart import Heart
 from stanchion.streams.sink import begin, rows
@@ -79,6 +81,7 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
         ui=options["ui"],
         typed=typed,
         most_misfits=options["maxMisfits"],
+        lateness=Lateness.of(options),
     )
 
 
@@ -110,10 +113,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ui: str,
         typed: TypedPayloads | None = None,
         most_misfits: float = 100.0,
+        lateness: Lateness | None = None,
     ) -> None:
         self.place, self.stream, self.queue, self.names = place, stream, queue, names
         self.most, self.parts, self.heartbeat, self.poll = most, parts, heartbeat, poll
         self.lanes, self.ui, self.typed, self.most_misfits = lanes, ui, typed, most_misfits
+        self.lateness = lateness
         self._ends_when_done = False
         self._end: Offset | None = None
         self._behind: int | None = None
@@ -190,7 +195,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Divide the batch among tasks."""
         span = _position(start), _position(end)
         parts = self._source.parts(*span, self.parts)
-        if self.typed is not None and self.typed.policy == "bury":
+        if self.typed is not None and self.lateness is not None:
+            if not any(part.finished for part in parts) and self._takes_out(self.typed, self.lateness, parts):
+                parts = self._source.parts(*span, self.parts)
+        elif self.typed is not None and self.typed.policy == "bury":
             misfits = self._misfits(self.typed, parts)
             if misfits.are_too_many(self.most_misfits):
                 raise misfits.stopped()
@@ -198,6 +206,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._source.bury({job: f"PayloadMisfit: {why}" for job, why in misfits.jobs.items()})
                 parts = self._source.parts(*span, self.parts)
         return [StreamPart(part) for part in parts]
+
+    def _takes_out(self, typed: TypedPayloads, lateness: Lateness, parts: Sequence[Part]) -> bool:
+        """Take late jobs and misfits out of a batch, before any of it is read; return whether there were some."""
+        app, state, found = self._app, self._source.state(), Admitted()
+        watermark = lateness.watermark(state.seen)
+        for part in parts:
+            for batch in batches(app, part, NEEDED):
+                times, misfits = typed.looked_at(app, batch, lateness.field)
+                found.add(batch.column("id").to_pylist(), times, misfits, watermark)
+        misfits = Misfits(self.queue, typed.schema.version, found.size, found.misfits)
+        if misfits.are_too_many(self.most_misfits):
+            raise misfits.stopped()
+        outcomes: list[Outcome] = [
+            *(Bury(state.lease(job), f"PayloadMisfit: {why}") for job, why in misfits.jobs.items()),
+            *(lateness.outcome(state.lease(job), at, watermark) for job, at in found.late.items()),
+        ]
+        tenants = {row.id: row.tenant for row in app.store.fetch(list(found.late)).values()} if found.late else {}
+        self._source.settle(list(app.context.lanes.place(app.store, outcomes, lambda: tenants)), found.latest)
+        return bool(outcomes)
 
     def _misfits(self, typed: TypedPayloads, parts: Sequence[Part]) -> Misfits:
         """Return the jobs of a batch that do not fit, before any of them is read: the batch begins without them."""

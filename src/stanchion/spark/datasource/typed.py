@@ -161,6 +161,11 @@ class TypedPayloads:
                 return found
         return structs(self._current.struct, self._checked(batch)[0])
 
+    def looked_at(self, app: Stanchion, batch: pa.RecordBatch, name: str) -> tuple[pa.Array, Misfits]:
+        """Return the values of a field of payloads, null where they do not fit, and the jobs that do not fit."""
+        column, misfits = self._column(app, batch)
+        return column.flatten()[[field.name for field in self._current.fields].index(name)], misfits
+
     def misfits(self, app: Stanchion, batch: pa.RecordBatch) -> Misfits:
         """Return the jobs of a batch that do not fit."""
         return self._column(app, batch)[1]

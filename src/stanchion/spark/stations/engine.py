@@ -24,6 +24,7 @@ from stanchion.pipelines import Pipeline
 from stanchion.pipelines.station import Station
 from stanchion.spark.session import session
 from stanchion.spark.stations.queries import Queries
+from stanchion.spark.stations.stateful import check, windows_of
 from stanchion.streams import release, streams
 from stanchion.streams.state import KIND, StreamState, has_unnumbered
 
@@ -40,7 +41,7 @@ _PAUSE_SECONDS_MIN, _PAUSE_SECONDS_MAX = 1.0, 30.0
 _FAILURES_IN_A_ROW = 60
 """Tries of a station with `available_now`: enough to halve a batch until the item that breaks it is alone."""
 _SHOWN = 500
-_LASTING = ("StreamTaken", "StreamStopped", "ForeignCheckpoint", "InvalidInput", "MissingExtra")
+_LASTING = ("StreamTaken", "StreamStopped", "ForeignCheckpoint", "InvalidInput", "MissingExtra", "BatchNotKept")
 """Errors that a retry does not help, by name, as Spark reports only text."""
 
 
@@ -62,6 +63,7 @@ def run(
     """
     pipeline.prepare()
     chosen = pipeline.chosen(stations)
+    check(chosen)
     spark = spark or session()
     with _folder() as folder:
         queries = Queries(spark, partitions or _cores(spark), folder)
@@ -99,7 +101,7 @@ class _Engine:
         """Return the stations that need a query now; none if the work is done."""
         if not self.until_empty:
             return self.stations
-        due = self._due()
+        due = self._due() or self._due_behind_windows()
         return [one for one in self.stations if one.queue in due or one.station in self.running] if due else []
 
     def _due(self) -> set[str]:
@@ -120,6 +122,17 @@ class _Engine:
         if due or self._claims(queues) == claims:
             return due
         return {station.queue for station in self.stations if station.station in self.running}
+
+    def _due_behind_windows(self) -> set[str]:
+        """Wait until the windows that the last items have closed are published; return what is due then."""
+        for station in self.stations:
+            query = self.running.get(station.station)
+            if query is not None and windows_of(station) is not None:
+                try:
+                    query.processAllAvailable()
+                except Exception:  # Spark's errors have no common class; the query is looked at, and started again
+                    return {station.queue}
+        return self._due()
 
     def _claims(self, queues: Sequence[str]) -> int:
         stats = self.pipeline.context.store.stats(queues, ["totals"])

@@ -20,6 +20,7 @@ from stanchion.spark.datasource.endings import user_error
 from stanchion.spark.datasource.options import reachable_url
 from stanchion.spark.stations.frames import work_on_frame
 from stanchion.spark.stations.items import ReservedItems, work_on_items, work_on_stream
+from stanchion.spark.stations.stateful import windows_of, writer_of
 from stanchion.spark.stations.traced import batch_span
 from stanchion.streams import SinkBatch
 from stanchion.streams.state import ranges
@@ -43,7 +44,13 @@ class Queries:
     """The errors that ended the queries of stations, if raised in this process."""
 
     def start(self, station: Station) -> StreamingQuery:
-        """Start the query of a station. Its checkpoint is new: the stream knows which batch is unfinished."""
+        """Start the query of a station. Its checkpoint is new, as the stream knows which batch is unfinished.
+
+        One with a watermark keeps its own.
+        """
+        if (windows := windows_of(station)) is not None:
+            writer = writer_of(self.spark, station, windows, self.partitions, _page(self.spark))
+            return writer.queryName(station.name).start()  # type: ignore[no-any-return]
         stream = self._stream(station)
         if station.frame is None and station.context.traces is None:
             writer = work_on_stream(station, stream).writeStream.format("noop")

@@ -1,0 +1,73 @@
+"""Stations with a watermark: windows over the stream of their items, and late items."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from stanchion import Pipeline, Stanchion
+from stanchion.errors import InvalidInput
+from stanchion.spark.stations import engine, stateful
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+START = datetime(2027, 1, 15, 8, tzinfo=UTC)
+
+
+def at(seconds: float) -> str:
+    return (START + timedelta(seconds=seconds)).isoformat()
+
+
+def sums(items: "DataFrame") -> "DataFrame":
+    from pyspark.sql import functions as f
+
+    return items.groupBy(f.window("at", "30 seconds")).agg(f.sum("n").alias("sum")).selectExpr("window.start", "sum")
+
+
+def declared(app: Stanchion, checkpoint: Path, **options: Any) -> Pipeline:
+    """raw, then sums of half a minute; late items go to their own station."""
+    etl = app.pipeline("rides")
+    given = {"watermark": ("at", "10 seconds"), "late": "late", "to": "sums", "max_per_batch": 10, **options}
+    etl.spark_station("raw", schema="n bigint, at timestamp", checkpoint=checkpoint, **given)(sums)
+    etl.station("sums")(lambda item: item)
+    if given["late"]:
+        etl.station("late")(lambda item: item["n"])
+    return etl
+
+
+def results(etl: Pipeline, station: str) -> list[Any]:
+    return sorted((job.result for job in etl.queue(station).find(state="done", limit=1000)), key=str)
+
+
+def test_windows_close_over_runs_and_late_items_go_elsewhere(
+    spark: "SparkSession", app: Stanchion, tmp_path: Path
+) -> None:
+    etl = declared(app, tmp_path / "windows")
+    etl.push_many([{"n": n, "at": at(n)} for n in range(25)])  # windows of 0 to 29 seconds, open
+    etl.push({"n": "many", "at": at(1)})
+    etl.push({"n": 5, "at": None})
+    engine.run(etl, spark=spark, available_now=True)
+    assert results(etl, "sums") == []
+    assert [job.errors[-1]["error"].partition(":")[0] for job in etl.dead_letters.find()] == ["PayloadMisfit"] * 2
+
+    etl.push({"n": 100, "at": at(14)})  # the watermark: too late; the first window is still open
+    etl.push({"n": 1000, "at": at(14.001)})
+    engine.run(etl, spark=spark, available_now=True)
+    assert (results(etl, "sums"), results(etl, "late")) == ([], [100])
+
+    etl.push({"n": 7, "at": at(41)})  # closes the first window, also without further items
+    engine.run(etl, spark=spark, available_now=True)
+    assert results(etl, "sums") == [{"start": "2027-01-15T08:00:00.000Z", "sum": sum(range(25)) + 1000}]
+    assert all(one.depth.total == 0 for one in etl.status().stations)
+
+    (tmp_path / "windows").rename(tmp_path / "lost")
+    with pytest.raises(InvalidInput, match=r"the checkpoint of station 'raw' is missing"):
+        engine.run(etl, spark=spark, available_now=True)
+    stateful.begin_again(etl, "raw")
+    etl.push({"n": 3, "at": at(2)})
+    etl.push({"n": 4, "at": at(80)})
+    engine.run(etl, spark=spark, available_now=True)
+    assert results(etl, "late") == [100]
+    assert results(etl, "sums")[1:] == [] or {"start": "2027-01-15T08:00:00.000Z", "sum": 3} in results(etl, "sums")
