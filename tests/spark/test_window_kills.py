@@ -10,6 +10,7 @@ import pytest
 
 from stanchion import Pipeline, Stanchion
 from stanchion.spark.stations import engine, queries, stateful
+from stanchion.tasks.inline import drained
 from tests.spark import killing
 from tests.spark.test_state_kills import BATCH, ROW, item, sums
 
@@ -47,7 +48,7 @@ def run(spark: "SparkSession", etl: Pipeline, folder: Path) -> None:
     session: Any = killing.DoomedSession(spark, folder)
     with patch.object(queries, "writer_of", deadly):
         engine.run(etl, ["raw"], spark=session, available_now=True, partitions=2)
-    etl.drain()
+    drained(etl.context, ["rides.made", "rides.late"])
 
 
 @pytest.mark.parametrize("query", WORK)

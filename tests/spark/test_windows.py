@@ -1,5 +1,6 @@
 """Stations with a watermark: windows over the stream of their items, and late items."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ from stanchion.spark.stations import engine, stateful
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.nightly
 
 START = datetime(2027, 1, 15, 8, tzinfo=UTC)
 
@@ -70,4 +73,23 @@ def test_windows_close_over_runs_and_late_items_go_elsewhere(
     etl.push({"n": 4, "at": at(80)})
     engine.run(etl, spark=spark, available_now=True)
     assert results(etl, "late") == [100]
-    assert results(etl, "sums")[1:] == [] or {"start": "2027-01-15T08:00:00.000Z", "sum": 3} in results(etl, "sums")
+    assert [one["sum"] for one in results(etl, "sums")] == [sum(range(25)) + 1000, 3]
+
+
+@pytest.mark.parametrize(
+    ("work", "told"),
+    [
+        (lambda items: {"sums": items}, "must return one DataFrame, not dict"),
+        (lambda items: items.select("n", "job_id"), "leave the column job_id out"),
+        (lambda items: items.sparkSession.range(3), "must make its rows of the stream that it gets"),
+    ],
+)
+def test_what_its_function_returns(
+    spark: "SparkSession", app: Stanchion, tmp_path: Path, work: Callable[["DataFrame"], Any], told: str
+) -> None:
+    etl = app.pipeline("rides")
+    given: Any = {"watermark": ("at", "10 seconds"), "to": "sums", "checkpoint": tmp_path / "windows"}
+    etl.spark_station("raw", schema="n bigint, at timestamp", **given)(work)
+    etl.station("sums")(lambda item: item)
+    with pytest.raises(InvalidInput, match=told):
+        engine.run(etl, spark=spark)

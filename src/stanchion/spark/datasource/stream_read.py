@@ -215,11 +215,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for batch in batches(app, part, NEEDED):
                 times, misfits = typed.looked_at(app, batch, lateness.field)
                 found.add(batch.column("id").to_pylist(), times, misfits, watermark)
-        misfits = Misfits(self.queue, typed.schema.version, found.size, found.misfits)
-        if misfits.are_too_many(self.most_misfits):
-            raise misfits.stopped()
+        refused = Misfits(self.queue, typed.schema.version, found.size, found.misfits)
+        if refused.are_too_many(self.most_misfits):
+            raise refused.stopped()
         outcomes: list[Outcome] = [
-            *(Bury(state.lease(job), f"PayloadMisfit: {why}") for job, why in misfits.jobs.items()),
+            *(Bury(state.lease(job), f"PayloadMisfit: {why}") for job, why in refused.jobs.items()),
             *(lateness.outcome(state.lease(job), at, watermark) for job, at in found.late.items()),
         ]
         tenants = {row.id: row.tenant for row in app.store.fetch(list(found.late)).values()} if found.late else {}
