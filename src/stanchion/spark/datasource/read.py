@@ -26,8 +26,6 @@ from pyspark.sql.datasource import (
 from stanchion.app import Stanchion
 from stanchion.core.times import micros
 from stanchion.errors import InvalidInput, StanchionError
-from stanchion.schemas.ddl import struct_of
-from stanchion.schemas.kinds import Schema
 from stanchion.spark.datasource.errors import hide_traceback, without_traceback
 from stanchion.spark.datasource.options import Place, checked_options, given_options, place_of, reachable_url
 from stanchion.spark.datasource.schema import (
@@ -104,8 +102,7 @@ def columns_of(options: Mapping[str, Any], of: Of, schema: StructType) -> tuple[
     asked = {field.name: field.dataType for field in schema.fields}
     plain = [Field(name, kind.simpleString()) for name, kind in asked.items()]
     if options["typed"] and PAYLOAD in asked:
-        given = options["payloadSchema"]
-        known = schema_in_force(options) if given is None else Schema(struct_of(given))
+        known = schema_in_force(options)
         fields = wanted_fields(known, asked[PAYLOAD])
         typed = TypedPayloads(options["queue"], known, fields, options["misfits"])
         plain = [field for field in plain if field.name != PAYLOAD]

@@ -15,6 +15,7 @@ import pyarrow as pa
 from stanchion.app import Stanchion
 from stanchion.core.codec import is_sealed
 from stanchion.errors import InvalidInput, JobsMisfit
+from stanchion.schemas.ddl import struct_of
 from stanchion.schemas.evolution import covers
 from stanchion.schemas.kinds import Array, Decimals, Field, Kind, Map, Plain, Schema, Struct
 from stanchion.schemas.misfits import Checker, Misfit
@@ -37,10 +38,12 @@ def with_needed(names: Sequence[str]) -> list[str]:
 
 
 def schema_in_force(options: Mapping[str, Any]) -> Schema:
-    """Return the schema of the queue in checked options. Raises InvalidInput if it has none."""
+    """Return the schema in checked options, or that of their queue. Raises InvalidInput if it has none."""
     queue = options["queue"]
     if queue is None:
         raise InvalidInput("the option typed needs the option queue: name the queue whose schema the payloads have")
+    if options["payloadSchema"] is not None:
+        return Schema(struct_of(options["payloadSchema"]))
     with place_of(options).app() as app:
         found = app.context.schemas.in_force(app.store, queue, fresh=True)
     if found is None:

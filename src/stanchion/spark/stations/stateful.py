@@ -20,7 +20,6 @@ from stanchion.pipelines.options import Frame
 from stanchion.pipelines.station import Station
 from stanchion.pipelines.windows import Windows
 from stanchion.schemas.ddl import struct_of
-from stanchion.schemas.kinds import Field, Struct
 from stanchion.spark.datasource.options import reachable_url
 from stanchion.spark.datasource.typed import ddl_of
 from stanchion.stores.rules.limits import limits_in
@@ -116,20 +115,17 @@ def _items(
     spark: SparkSession, station: Station, frame: Frame, windows: Windows, partitions: int, ui: str | None
 ) -> DataFrame:
     """Return the stream of the items of a station that fit and are not late, with the watermark."""
-    struct = struct_of(frame.schema)
-    read_as = ddl_of(Struct(tuple(Field(field.name, field.kind) for field in struct.fields)))
     stream = spark.readStream.format("stanchion").option("url", reachable_url(station.context.url))
     stream = stream.option("queue", station.queue).option("partitions", partitions)
     stream = stream.option("maxRecordsPerBatch", frame.max_per_batch)
     stream = stream.option("typed", "true").option("payloadSchema", frame.schema).option("misfits", "bury")
-    stream = (
-        stream.option("eventTime", windows.column).option("lateAfter", str(windows.delay)).option("maxMisfits", 100)
-    )
+    stream = stream.option("eventTime", windows.column).option("lateAfter", windows.delay)
+    stream = stream.option("maxMisfits", 100)  # a misfit is a dead letter, however many there are
     if windows.late is not None:
         stream = stream.option("late", station.topology.queue(windows.late))
     if ui is not None:
         stream = stream.option("ui", ui)
-    found = stream.schema(f"id string, payload {read_as}").load()
+    found = stream.schema(f"id string, payload {ddl_of(struct_of(frame.schema))}").load()
     items = found.selectExpr("payload.*", f"id as {ID}")
     return items.withWatermark(windows.column, f"{round(windows.delay * 1000)} milliseconds")
 
