@@ -74,7 +74,7 @@ def schema_of(given: Mapping[str, str]) -> str:
     of: Of = options.get("of", "jobs")
     if not options.get("typed"):
         return ddl(of)
-    place = {"queue": None, "keys": (), **options, "url": reachable_url(options.get("url"))}
+    place = {"queue": None, "keys": (), "payloadSchema": None, **options, "url": reachable_url(options.get("url"))}
     return ddl(of, ddl_of(schema_in_force(place).struct))
 
 
