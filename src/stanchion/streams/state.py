@@ -140,7 +140,7 @@ class StreamState:
 
     def with_batch(self) -> Self:
         """Return the state with one more batch, reserved by the current driver."""
-        fresh = replace(self, reserved=self.reserved + 1, holder=self.epoch, run=None, begun=None, again=0, seeing=None)
+        fresh = replace(self, reserved=self.reserved + 1, holder=self.epoch, run=None, begun=None, again=0)
         return fresh._without_trouble()
 
     def acknowledged(self, jobs: int, again: int = 0) -> Self:
