@@ -80,15 +80,19 @@ def pipelines_page(app: Stanchion, reader: Reader, spark: "SparkSession", data: 
     etl = app.pipeline("fares")
     reader.namespace.__dict__.update(etl=etl, priced_alone=lambda _: None)
     yield
-    for end in ("paid", "sums"):
+    for end in ("paid", "sums", "hourly", "too_late"):
         etl.station(end)(lambda item: item)
     etl.push_many([{"zone": "a", "fare": 1.5}, {"zone": "a", "fare": 2.0}, {"zone": "?", "fare": 9.0}])
+    ridden = [(8, 1.0), (8, 2.5), (10, 4.0)]  # the last one closes the first hour
+    etl.push_many([{"zone": "a", "fare": fare, "at": f"2027-01-15T{hour:02}:30:00Z"} for hour, fare in ridden], "fares")
     stations.run(etl, spark=spark, available_now=True)
     paid = sorted((job.result["name"], job.result["fare"]) for job in etl.queue("paid").find(state="done"))
     assert paid == [("airport", 1.5), ("airport", 2.0)]
     (total,) = [job.result for job in etl.queue("sums").find(state="done")]
     assert total == {"name": "airport", "sum(fare)": 3.5}
     assert etl.status().stations[0].dropped == 1
+    (hour,) = [job.result for job in etl.queue("hourly").find(state="done")]
+    assert (hour["zone"], hour["fares"]) == ("a", 3.5)
 
 
 @contextmanager
