@@ -72,31 +72,39 @@ def jobs(
     `partitions` (tasks that read), `by` (`id` or `lane`), `keys` (of encrypted payloads, by default STANCHION_KEYS).
     Raises InvalidInput for wrong ones, StoreUnavailable, MissingExtra without PySpark.
     """
-    try:
-        from stanchion.spark.datasource.read import divided, query_of, queue_of
-        from stanchion.spark.datasource.schema import COLUMNS, stored_fields
-    except ImportError:
-        raise MissingExtra("spark", "Spark") from None
     given = {"url": url, "of": of, "queue": queue, "partitions": str(partitions), "by": by, "keys": keys}
     options = {name: text for name, text in given.items() if text is not None}
-    checked = checked_options(options, "read")
-    place, columns = place_of(checked), COLUMNS[checked["of"]]
+    try:
+        found = _by_jdbc(spark, checked_options(options, "read"))
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pyspark", "pyarrow"):
+            raise
+        raise MissingExtra("spark", "Spark") from None
+    return spark.read.format("stanchion").options(**options).load() if found is None else found
+
+
+def _by_jdbc(spark: SparkSession, options: dict[str, Any]) -> DataFrame | None:
+    """Return the jobs by Spark's JDBC reader; None if it can't read them as the data source does."""
+    from stanchion.spark.datasource.read import divided, query_of, queue_of
+    from stanchion.spark.datasource.schema import COLUMNS, stored_fields
+
+    place, columns = place_of(options), COLUMNS[options["of"]]
     connection = _connection(spark, place)
-    if connection is not None:
-        query = replace(query_of(checked["of"], *queue_of(checked)), columns=stored_fields(tuple(columns)))
-        with place.app() as app:
-            text = app.store.select_text(query) if isinstance(app.store, SelectText) else None
-            parts = divided(app, query, checked["partitions"], by_lane=checked["by"] == "lane") if text else []
-        if text:
-            selected = _columns(columns, query.columns)
-            found = spark.read.jdbc(
-                properties=connection,
-                url=connection["url"],
-                table=f"(SELECT {selected} FROM ({text}) AS stored) AS jobs",  # noqa: S608 - constants are escaped
-                predicates=[_predicate(part.where[len(query.where) :]) for part in parts],
-            )
-            return found.selectExpr(*columns)
-    return spark.read.format("stanchion").options(**options).load()
+    if connection is None:
+        return None
+    query = replace(query_of(options["of"], *queue_of(options)), columns=stored_fields(tuple(columns)))
+    with place.app() as app:
+        text = app.store.select_text(query) if isinstance(app.store, SelectText) else None
+        if text is None:
+            return None
+        parts = divided(app, query, options["partitions"], by_lane=options["by"] == "lane")
+    found = spark.read.jdbc(
+        properties=connection,
+        url=connection["url"],
+        table=f"(SELECT {_columns(columns, query.columns)} FROM ({text}) AS stored) AS jobs",  # noqa: S608 - constants are escaped
+        predicates=[_predicate(part.where[len(query.where) :]) for part in parts],
+    )
+    return found.selectExpr(*columns)
 
 
 def _connection(spark: SparkSession, place: Place) -> dict[str, str] | None:
