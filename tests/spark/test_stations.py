@@ -254,3 +254,18 @@ def test_other_stores(spark: "SparkSession", other_app: Stanchion) -> None:
     stations.run(etl, spark=spark, available_now=True)
     assert sum(outcome(etl)["results"]["done"].values()) == 34
     assert len(outcome(etl)["dead"]) == 1
+
+
+@pytest.mark.nightly
+def test_items_of_a_backfill_run_as_others(spark: "SparkSession", app: Stanchion) -> None:
+    etl = fares(app)
+    etl.push_many(ITEMS)
+    etl.drain()
+    before = outcome(etl)["results"]
+    done = etl.backfill("raw", name="with Spark", priority=-50)
+    assert done.enqueued == len(ITEMS)
+    stations.run(etl, spark=spark, available_now=True)
+    assert outcome(etl)["results"] == {
+        name: Counter({item: 2 * n for item, n in found.items()}) for name, found in before.items()
+    }
+    assert etl.backfill("raw", name="with Spark", priority=-50).was_done
