@@ -14,13 +14,16 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test nightly check lint types quick bench pictures servers clean
+.PHONY: help demo demo-big test nightly check lint types quick bench pictures servers clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
 demo: $(DEMO) ## Run the demonstration
 	@$(BIN)/stanchion demo
+
+demo-big: $(DEV) servers ## Take a year of flights, 30 times, through streams of Spark (10 M rows; needs an hour or two)
+	@PYTHONPATH=examples $(BIN)/python -m benchmarks.year --keep build/year $(if $(TIMES),--times $(TIMES))
 
 # No verdict depends on how fast the machine is.
 test nightly quick: export STANCHION_CALL_SECONDS ?= 60
