@@ -17,13 +17,16 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 from uuid import NAMESPACE_URL, uuid5
 
-from pyspark.sql.streaming.listener import StreamingQueryListener
-
 from stanchion.app import Stanchion
 from stanchion.errors import MissingExtra, StanchionError
 from stanchion.pipelines.record import recorded
 from stanchion.stores.registry import shown_url
 from stanchion.streams.state import KIND, StreamState
+
+try:
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+except ModuleNotFoundError:
+    raise MissingExtra("spark", "lineage") from None
 
 if TYPE_CHECKING:
     from openlineage.client import OpenLineageClient
