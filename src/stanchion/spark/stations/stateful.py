@@ -134,17 +134,17 @@ def _payloads(station: Station, made: Any) -> DataFrame:
     """Return the rows of the function as payloads of new items. Raises InvalidInput for other things."""
     from pyspark.sql import functions as f
 
-    if not hasattr(made, "writeStream"):
+    if not hasattr(made, "isStreaming"):
         raise InvalidInput(
             f"the function of station {station.station!r}, which has a watermark, must return one DataFrame, not "
             f"{type(made).__name__}"
         )
+    if not made.isStreaming:
+        raise InvalidInput(f"the function of station {station.station!r} must make its rows of the stream that it gets")
     if ID in made.columns:
         raise InvalidInput(
             f"station {station.station!r} has a watermark, so its rows are new items: leave the column {ID} out"
         )
     names = [f.col(f"`{name}`") for name in made.columns]
     payloads: DataFrame = made.select(f.to_json(f.struct(*names), {"ignoreNullFields": "false"}).alias("payload"))
-    if not payloads.isStreaming:
-        raise InvalidInput(f"the function of station {station.station!r} must make its rows of the stream that it gets")
     return payloads
