@@ -115,13 +115,13 @@ class DeclaredExpectations:
     """What `@pipeline.expect` has declared of functions, until their stations are."""
 
     def __init__(self) -> None:
-        self._of: dict[Callable[..., Any], list[Expectation]] = {}
+        self._declared: list[tuple[Callable[..., Any], Expectation]] = []
 
     def add(self, function: Callable[..., Any], expected: Expectation) -> None:
         """Add one; decorators are applied from below, so it comes before those that are known."""
-        self._of.setdefault(function, []).insert(0, expected)
+        self._declared.insert(0, (function, expected))
 
     def of(self, *functions: Callable[..., Any] | None, tells: bool) -> Expectations | None:
         """Return those of a station's functions, None if there are none. `tells`: see Expectations."""
-        found = [one for function in functions if function is not None for one in self._of.get(function, ())]
+        found = [one for function in functions for declared, one in self._declared if declared is function]
         return Expectations(found, tells=tells) if found else None
