@@ -34,7 +34,7 @@ def raw(n):
 
 
 etl.station("even")(lambda n: n)
-etl.station("odd", to="even")(etl.expect("item < 19", on_fail="drop")(lambda n: n + 1))
+etl.station("odd", to="even")(etl.expect("item < 1000", on_fail="drop")(lambda n: n + 1))
 broken.station("raw", to="nowhere")(print)
 spark.spark_station("raw", schema="n int")(print)
 """
@@ -52,13 +52,13 @@ def etl(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
 
 
 def test_the_items_that_failed_an_expectation_are_told(etl: Pipeline, run: Run) -> None:  # noqa: F811
-    etl.push_many([3, 19, 21])
+    etl.push_many([3, 1001, 1003])
     Worker(etl.context, queues=etl.queues, threads=1, until_empty=True).run()
     (found,) = run("pipeline", "status", "flow:etl", "-i", "100ms", "--json").json["expectations"]
-    assert [found[name] for name in ("station", "condition", "on_fail", "failed")] == ["odd", "item < 19", "drop", 2]
+    assert [found[name] for name in ("station", "condition", "on_fail", "failed")] == ["odd", "item < 1000", "drop", 2]
     assert sorted(found["ids"]) == sorted(job.id for job in etl.find(state="cancelled"))
     told = run("pipeline", "status", "flow:etl", "-i", "100ms").err
-    assert re.search(r"odd: 2 items failed 'item < 19', the last .+ ago \(drop\)", told)
+    assert re.search(r"odd: 2 items failed 'item < 1000', the last .+ ago \(drop\)", told)
 
 
 @pytest.mark.slow
