@@ -72,6 +72,7 @@ def test_items_end_as_they_do_on_workers(spark: "SparkSession", app: Stanchion) 
     ]
 
 
+@pytest.mark.nightly
 def test_a_station_stops_and_keeps_the_item(spark: "SparkSession", app: Stanchion) -> None:
     etl = app.pipeline("etl")
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from deltalake import DeltaTable
 
 from stanchion import Stanchion
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.nightly
 def test_typed_rows_by_day(spark: "SparkSession", app: Stanchion, tmp_path: Path) -> None:
     """All kinds of columns; two runs of one query; Spark reads the table by its list of files."""
     table, orders = (

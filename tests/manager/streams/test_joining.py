@@ -188,6 +188,8 @@ class TestRefused:
         self, manager: ManagerThread, database: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """They wait for their processor, or for the database, which is theirs all the same."""
+        with closing(Stanchion(manager.url, database=database)) as before, before.transaction() as tx:
+            before.queue("orders").push(0, tx=tx)  # from now on their session is no new one
         monkeypatch.setattr(theirs, "_NEW_SECONDS", 0.0)
         looks = 0
 
