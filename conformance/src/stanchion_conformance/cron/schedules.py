@@ -66,18 +66,28 @@ def plan(app: Stanchion, name: str = "report") -> Plan:
 
 
 class Death(BaseException):
-    """Kills a scheduler in the test."""
+    """Kills the caller of a store in the test."""
 
 
 class Dying:
-    """A store that allows so many more changes; the next one kills its caller, before or after it is done."""
+    """A store that allows so many more changes; the next one kills its caller, before or after it is done.
 
-    def __init__(self, store: Store, changes: int, *, after: bool = False) -> None:
-        self._store, self._changes, self._after = store, changes, after
+    `changing`: the verbs that count as changes.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        changes: int,
+        *,
+        after: bool = False,
+        changing: tuple[str, ...] = ("push", "compare_and_set"),
+    ) -> None:
+        self._store, self._changes, self._after, self._changing = store, changes, after, changing
 
     def __getattr__(self, name: str) -> Any:
         verb = getattr(self._store, name)
-        if name not in ("push", "compare_and_set"):
+        if name not in self._changing:
             return verb
 
         def call(*args: Any, **kwargs: Any) -> Any:

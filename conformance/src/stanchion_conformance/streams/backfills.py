@@ -19,7 +19,7 @@ from stanchion.pipelines.versions import INPUT
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.rules.jobs import created
-from stanchion_conformance.cron.schedules import Death
+from stanchion_conformance.cron.schedules import Death, Dying
 from stanchion_conformance.harness import LONG_LEASE, StoreClock, all_at_once
 
 DAY = 86_400
@@ -47,27 +47,8 @@ def rides(app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     return declared(app)
 
 
-class Doomed:
-    """A store that allows so many more changes; the next one kills its caller, before or after it is done."""
-
-    def __init__(self, store: Store, changes: int, *, after: bool) -> None:
-        self._store, self._changes, self._after = store, changes, after
-
-    def __getattr__(self, name: str) -> Any:
-        verb = getattr(self._store, name)
-        if name not in ("stage", "publish", "compare_and_set"):
-            return verb
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self._changes -= 1
-            if self._changes < 0 and not self._after:
-                raise Death
-            answer = verb(*args, **kwargs)
-            if self._changes < 0:
-                raise Death
-            return answer
-
-        return call
+CHANGING = ("stage", "publish", "compare_and_set")
+"""The verbs by which a backfill changes the store."""
 
 
 def dying(_done: Backfill) -> None:
@@ -296,7 +277,7 @@ class TestBackfillsOnce:
         rides.push_many(numbers)
         rides.drain()
         for changes, after in ((n, after) for n in range(4) for after in (False, True)):
-            doomed = declared(Stanchion(store=cast("Store", Doomed(store, changes, after=after))))
+            doomed = declared(Stanchion(store=cast("Store", Dying(store, changes, after=after, changing=CHANGING))))
             with suppress(Death):
                 doomed.backfill("raw", name="fix")
         rides.backfill("raw", name="fix")
