@@ -276,10 +276,14 @@ class TestBackfillsOnce:
         numbers = list(range(14))
         rides.push_many(numbers)
         rides.drain()
+        killed = []
         for changes, after in ((n, after) for n in range(4) for after in (False, True)):
             doomed = declared(Stanchion(store=cast("Store", Dying(store, changes, after=after, changing=CHANGING))))
-            with suppress(Death):
+            try:
                 doomed.backfill("raw", name="fix")
+            except Death:
+                killed.append((changes, after))
+        assert killed[:6] == [(n, after) for n in range(3) for after in (False, True)]
         rides.backfill("raw", name="fix")
         while store.recover():
             pass
