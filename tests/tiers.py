@@ -17,7 +17,7 @@ import pytest
 
 STORES = (
     *("scene", "bench", "own_bench", "scenes", "url", "killable"),
-    *("sql_app", "address", "store_url", "server", "kind"),
+    *("sql_app", "address", "store_url", "server", "kind", "app"),
 )
 """The parameters that name one: `scenes` a source and a destination."""
 

@@ -87,6 +87,7 @@ def test_leaves_a_store_as_it_was(demo: Demo, pg_url: str) -> None:
 
 
 @pytest.mark.usefixtures("few")
+@pytest.mark.nightly
 def test_makes_what_a_server_needs_and_says_so(pg_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(pg_url, False, Output(), engine="workers")
     told = capsys.readouterr()
@@ -99,6 +100,7 @@ def test_makes_what_a_server_needs_and_says_so(pg_url: str, capsys: pytest.Captu
 
 
 @pytest.mark.usefixtures("few")
+@pytest.mark.nightly
 def test_keeps_the_queues_when_asked_and_says_how_to_delete_them(
     sqlite_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -220,6 +222,7 @@ def test_a_flight_that_cannot_be_read_ends_the_run(sqlite_url: str, monkeypatch:
 
 
 @pytest.mark.usefixtures("few")
+@pytest.mark.nightly
 def test_goes_on_without_spark_and_says_so(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

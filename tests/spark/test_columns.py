@@ -23,6 +23,7 @@ from stanchion.spark.datasource.json_texts import are_objects, may_be_compact
 from stanchion.spark.datasource.write import JobsWriter, Staged, writer_of
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.query import Query
+from tests.spark.conftest import nightly
 
 ODD = (
     '{"a":"tab\\tline\\nquote\\" back\\\\slash"}',
@@ -208,7 +209,7 @@ class TestJson:
 
 
 class TestOneByOne:
-    @pytest.mark.parametrize("text", NOT_COMPACT)
+    @pytest.mark.parametrize("text", [*NOT_COMPACT[:3], *map(nightly, NOT_COMPACT[3:])])
     def test_other_json(self, app: Stanchion, text: str) -> None:
         [message] = write(app, batch(["{}", text]))
         assert not message.carried

@@ -121,6 +121,7 @@ def test_bounds(spark: "SparkSession", known: tuple[Stanchion, Path, list[JobRow
         report(None)
 
 
+@pytest.mark.nightly
 def test_nothing_and_one_job_in_memory(spark: "SparkSession") -> None:
     app = Stanchion("memory://")
     nothing = report(app, spark=spark)

@@ -296,6 +296,7 @@ class TestWithSpark:
             app.setup()
             yield app
 
+    @pytest.mark.nightly
     def test_written_read_and_streamed(self, spark: SparkSession, tmp_path: Path) -> None:
         with self._filled(f"sqlite:///{tmp_path / 'jobs.db'}") as app:
             at = "timestamp'2026-01-31 08:00:00'"

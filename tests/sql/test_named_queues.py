@@ -88,6 +88,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.nightly_except("sqlite", "postgres")
 def test_of_push_claim_and_outcome(url: str, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     with closing(Stanchion(url)) as app:
         app.setup()

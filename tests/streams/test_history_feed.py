@@ -120,6 +120,7 @@ def adopt(app: Stanchion, queue: str, *ago: float) -> None:
         assert all(app.store.adopt([row]))
 
 
+@pytest.mark.nightly_except("sqlite", "mongo_url")
 def test_each_finish_once_in_bounded_batches(app: Stanchion) -> None:
     feed = Feed(app)
     wanted = finish(app, 50) + finish(app, 20, "mail")
@@ -137,6 +138,7 @@ def test_each_finish_once_in_bounded_batches(app: Stanchion) -> None:
     assert max(map(len, feed.batches)) <= 15 or len(set(times)) < len(times)
 
 
+@pytest.mark.nightly_except("sqlite", "pg_url")
 def test_a_batch_is_replayed_as_it_was(app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeds, "FEW", 3)  # so that several tasks read it
     feed = Feed(app)

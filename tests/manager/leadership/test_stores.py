@@ -70,6 +70,7 @@ def test_signals_of_the_store_alone_hand_slices_over(store: Store) -> None:
 
 
 @pytest.mark.parametrize("url", EACH, indirect=True)
+@pytest.mark.nightly_except("memory", "postgresql")
 def test_managers_come_and_go(store: Store) -> None:
     async def play() -> None:
         async with group(store, LEASE) as managers:

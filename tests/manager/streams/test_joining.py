@@ -81,6 +81,7 @@ def shop(url: str) -> Iterator[Shop]:
 
 
 @pytest.mark.parametrize("end", ["commit", "move"])
+@pytest.mark.nightly_except("pg_store_url", "mongo_url")
 def test_the_room_is_free_once_it_is_committed(shop: Shop, end: str) -> None:
     handle = shop.pay.enqueue(end)
     assert shop.settled.acquire(timeout=60)
@@ -96,6 +97,7 @@ def test_the_room_is_free_once_it_is_committed(shop: Shop, end: str) -> None:
     assert counted["orders"].acknowledged == 2
 
 
+@pytest.mark.nightly_except("sqlite", "mariadb_url")
 def test_a_job_whose_end_is_rolled_back_goes_on_being_held(shop: Shop) -> None:
     handle = shop.pay.enqueue("roll back")
     assert shop.settled.acquire(timeout=60)
@@ -115,6 +117,7 @@ def test_a_job_whose_end_is_rolled_back_goes_on_being_held(shop: Shop) -> None:
     until(lambda: shop.in_flight == shop.held == set())
 
 
+@pytest.mark.nightly_except("pg_store_url", "mongo_url")
 def test_jobs_pushed_in_a_transaction_come_by_the_stream(shop: Shop) -> None:
     with suppress(Undone), shop.app.transaction() as tx:
         shop.pay.using(tx=tx).enqueue("at once")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import suppress
 from uuid import uuid4
 
@@ -152,9 +153,11 @@ class TestOperatingStreams:
         source = StreamSource(store, NAME, SOURCE)
         first = source.latest(source.initial(), 2)
         assert streams(store)[0][-2:] == (0, 0.0)
+        time.sleep(0.002)  # of which it tells whole milliseconds
         second = source.latest(first, 3)
         (info,) = streams(store)
         assert (info.acked, info.jobs, info.seconds > 0) == (1, 2, True)
+        time.sleep(0.002)  # of which it tells whole milliseconds
         assert source.latest(second, 3) == second  # nothing is left, so the batch that has ended is told at once
         (info,) = streams(store)
         assert (info.acked, info.jobs, info.seconds > 0) == (2, 3, True)
