@@ -9,6 +9,7 @@ x-forked   2: the number of stops at the start of the route that belong to the i
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from stanchion.stores.records.jobs import SECOND, JobRow
@@ -44,15 +45,22 @@ def rounds_of(row: JobRow, station: str) -> int:
 
 def headers_after(row: JobRow, station: str, *, counting: bool, forking: bool) -> str:
     """Return the headers of an item that leaves a station. `counting`: it may return; `forking`: it becomes several."""
-    headers = _headers(row)
-    route = [*route_of(headers), Stop(station, row.attempts, (row.started_at or row.run_at) / SECOND)]
+    stop = Stop(station, row.attempts, (row.started_at or row.run_at) / SECOND)
+    return _headers_after(row.headers, stop, counting, forking)
+
+
+@lru_cache(maxsize=256)
+def _headers_after(text: str | None, stop: Stop, counting: bool, forking: bool) -> str:
+    """Return the headers after a stop; items that were claimed together mostly have the same."""
+    headers = json.loads(text) if text else {}
+    route = [*route_of(headers), stop]
     headers[ROUTE] = route[-STOPS_MAX:]
     forked = len(route) if forking else headers.get(FORKED, 0)
     if forked:
         headers[FORKED] = max(0, forked - max(0, len(route) - STOPS_MAX))
     if counting:
         rounds = _rounds(headers)
-        headers[ROUNDS] = {**rounds, station: rounds.get(station, 0) + 1}
+        headers[ROUNDS] = {**rounds, stop.station: rounds.get(stop.station, 0) + 1}
     return json.dumps(headers, separators=(",", ":"))
 
 

@@ -14,13 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
-from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from stanchion.app import Stanchion
+from stanchion.core.pacing import Pace
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.spark.datasource.endings import how_ended
 from stanchion.spark.datasource.errors import without_traceback
@@ -122,7 +122,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ends_when_done = False
         self._end: Offset | None = None
         self._behind: int | None = None
-        self._count_at = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out connections and threads, which belong to one process."""
@@ -142,6 +141,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         source.initial()
         Heart(source, self._app.store, self.heartbeat).start()
         return source
+
+    @cached_property
+    def _pace(self) -> Pace:
+        return Pace()
 
     @cached_property
     def _listener(self) -> Any:
@@ -178,14 +181,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 - Spark's name
         """Return where the stream would end if all ready jobs were read, and their number, for Spark's progress.
 
-        Spark asks after each batch. More of them than a batch takes are counted once in each heartbeat.
+        Spark asks after each batch and while it waits for one. Many jobs, which take long to count, are counted less
+        often.
         """
-        if monotonic() >= self._count_at or (self._behind or 0) <= self.most:
-            self._count_at = monotonic() + self.heartbeat
-            try:
-                self._behind = self._source.behind()
-            except StanchionError:  # the query itself tells of it
-                self._behind = None
+        if self._pace.due:
+            with self._pace.look():
+                try:
+                    self._behind = self._source.behind()
+                except StanchionError:  # the query itself tells of it
+                    self._behind = None
         if self._behind is None or self._end is None:
             return None
         return {**self._end, "seq": self._end["seq"] + -(-self._behind // self.most), "behind": self._behind}

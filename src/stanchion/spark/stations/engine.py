@@ -114,7 +114,10 @@ class _Engine:
         queues = [station.queue for station in self.stations]
         claims = self._claims(queues)
         states = {value.name: StreamState.of(value) for value in store.values(KIND, queues)}
-        taken = {name for name, state in states.items() if state.pending or has_unnumbered(store, state)}
+        pending = {name for name, state in states.items() if state.pending}
+        if pending and len(self.running) == len(self.stations):
+            return pending  # no other station is to be started, so what is due there need not be read
+        taken = {name for name, state in states.items() if name in pending or has_unnumbered(store, state)}
         paused = {settings.name for settings in store.queues(queues) if settings.paused}
         stats, now = store.stats(queues, ["next_due"]), store.now()
         next_due = {queue: stats[queue].next_due for queue in queues if queue not in paused}

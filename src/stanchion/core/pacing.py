@@ -1,0 +1,36 @@
+"""Spacing looks by what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+
+_SHARE = 0.05
+"""The most of the time that goes into looks."""
+
+_QUICK = 0.05
+"""Seconds: a look that takes less is made whenever one asks."""
+
+
+class Pace:
+    """Says when a look at something is due again: soon after a quick one, late after one that took long."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    @property
+    def due(self) -> bool:
+        """Whether the next look may be made."""
+        return monotonic() >= self._next
+
+    @contextmanager
+    def look(self) -> Iterator[None]:
+        """Measure a look, also one that fails."""
+        began = monotonic()
+        try:
+            yield
+        finally:
+            ended = monotonic()
+            took = ended - began
+            self._next = ended + took / _SHARE if took > _QUICK else ended
