@@ -68,6 +68,35 @@ class TestWanted:
         source.latest(end, 10)
         assert names(engine) == []
 
+    def test_one_that_comes_to_have_items_while_another_has_a_batch(
+        self, app: Stanchion, etl: Pipeline, engine: _Engine
+    ) -> None:
+        etl.push(1)
+        source = StreamSource(app.store, "etl.raw", "etl.raw")
+        source.latest(source.initial(), 10)
+        engine.running["raw"] = Mock()
+        assert names(engine) == ["raw"]
+        etl.push(1, station="clean")
+        assert names(engine) == ["raw", "clean"]
+
+    def test_what_is_due_is_not_read_while_all_run(
+        self, app: Stanchion, etl: Pipeline, engine: _Engine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        etl.push(1)
+        source = StreamSource(app.store, "etl.raw", "etl.raw")
+        source.latest(source.initial(), 10)
+        engine.running |= {"raw": Mock(), "clean": Mock()}
+        read: list[Any] = []
+        stats = app.store.stats
+
+        def noted(queues: Any, fields: Any) -> Any:
+            read.extend(fields)
+            return stats(queues, fields)
+
+        monkeypatch.setattr(app.store, "stats", noted)
+        assert names(engine) == ["raw", "clean"]
+        assert read == ["totals"]
+
     def test_items_that_are_claimed_for_a_batch_without_a_number(
         self, app: Stanchion, etl: Pipeline, engine: _Engine
     ) -> None:
