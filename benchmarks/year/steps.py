@@ -106,13 +106,14 @@ class Year:
         writer = frame.writeStream.format("stanchion").options(
             url=self.app.url, stream=queue, checkpointLocation=str(self.folder / queue), **options
         )
+        source = self.app.queue(queue)
+        before, finished = source.size().total, source.counts().committed
         query = writer.trigger(availableNow=True).start()
-        before = self.app.queue(queue).size().total
         while query.isActive:
-            tell(before - self.app.queue(queue).size().total)
+            tell(source.counts().committed - finished)  # of a counter: there are too many jobs to count them again
             time.sleep(1.0)
         query.awaitTermination()
-        return before - self.app.queue(queue).size().total
+        return before - source.size().total
 
     def _archive(self, tell: Tell) -> int:
         place = self.folder / "archive"
