@@ -60,6 +60,7 @@ def _run(year: Year) -> bool:
             done = step(lambda count, task=task: progress.update(task, completed=count))  # type: ignore[misc]
             seconds = time.perf_counter() - began
             progress.update(task, completed=done)
+            progress.print(f"{what}: {seconds:,.1f} s")
             table.add_row(what, f"{done:,}", f"{seconds:,.1f}", f"{done / seconds:,.0f}")
             if done != rows:
                 wrong = True
