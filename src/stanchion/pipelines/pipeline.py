@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, Unpack, overload
@@ -12,18 +11,19 @@ from stanchion.context.context import Context
 from stanchion.core.checks import checked_ids, checked_name
 from stanchion.core.graph.draw import GraphForm, drawn
 from stanchion.core.retry import Retry
-from stanchion.errors import InvalidInput, NotPermitted
+from stanchion.errors import InvalidInput
 from stanchion.jobs.job import Job
 from stanchion.jobs.options import PushOptions
 from stanchion.jobs.search import PageOptions
 from stanchion.pipelines.backfilling.call import Given, backfill_of, backfills_of
 from stanchion.pipelines.backfilling.record import Backfill
+from stanchion.pipelines.declared_record import DeclaredRecord
 from stanchion.pipelines.expectation import DeclaredExpectations, Expectation, OnFail
 from stanchion.pipelines.finding import checked_query, found, found_ids
 from stanchion.pipelines.graph import graph_of
 from stanchion.pipelines.options import MAX_ROUNDS, Frame, PayloadMode, StationOptions
 from stanchion.pipelines.outputs import KeyOf, current
-from stanchion.pipelines.record import PipelineRecord, StationRecord, record
+from stanchion.pipelines.record import PipelineRecord
 from stanchion.pipelines.replay import FINAL, Reruns, copies_of
 from stanchion.pipelines.station import Station
 from stanchion.pipelines.status import PipelineStatus, status_of
@@ -51,11 +51,7 @@ class Pipeline:
         self._topology = Topology(name, keep_entry=keep_entry)
         self._expected = DeclaredExpectations()
         self._run = run
-        self._recorded_in: Store | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the store, for other processes."""
-        return {**self.__dict__, "_recorded_in": None}
+        self._record = DeclaredRecord(name, self.stations)
 
     # -- stations
 
@@ -167,7 +163,7 @@ class Pipeline:
         self._topology.dead_letters[station.queue] = settings["dead_letter"]
         self.stations[station.station] = self.context.registry.stations[station.queue] = station
         self._topology.add(station.station, station.options)
-        self._recorded_in = None
+        self._record.changed()
 
     @property
     def entries(self) -> list[str]:
@@ -195,28 +191,11 @@ class Pipeline:
     @property
     def record(self) -> PipelineRecord:
         """The stations and links as they are stored."""
-        stations = (
-            StationRecord(
-                name,
-                one.to,
-                one.entry,
-                "workers" if one.frame is None else "both" if one.on_workers else "spark",
-                () if one.expectations is None else one.expectations.texts,
-            )
-            for name, one in self.stations.items()
-        )
-        return PipelineRecord(self.name, tuple(stations))
+        return self._record.value
 
     def store_record(self, store: Store) -> None:
-        """Store the stations and links, once for each store, for those who have not this code.
-
-        A caller of a manager that may not change them works without: they are for people who look on.
-        """
-        if self._recorded_in is not store:
-            if self.stations:
-                with suppress(NotPermitted):
-                    record(store, self.record)
-            self._recorded_in = store
+        """Store the stations and links, once for each store, for those who have not this code."""
+        self._record.store(store)
 
     # -- items in
 
