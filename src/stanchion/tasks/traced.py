@@ -70,6 +70,8 @@ class TracedAttempt:
         return make()
 
     def _continued(self, outcome: outcomes.Outcome) -> outcomes.Outcome:
+        if isinstance(outcome, outcomes.Commit) and not outcome.jobs:  # most are so, and need no headers
+            return outcome
         headers, inherited = self._traces.of(self._span), trace_headers(self._row.headers)
         if not headers:
             return outcome
@@ -79,6 +81,6 @@ class TracedAttempt:
             case outcomes.Continue(job=job, jobs=jobs):
                 under = tuple(self._traces.under(headers, one, inherited) for one in (job, *jobs))
                 return outcome._replace(job=under[0], jobs=under[1:])
-            case outcomes.Commit(jobs=jobs) if jobs:
+            case outcomes.Commit(jobs=jobs):
                 return outcome._replace(jobs=tuple(self._traces.under(headers, one, inherited) for one in jobs))
         return outcome
