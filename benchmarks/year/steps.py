@@ -59,9 +59,6 @@ class Year:
         pq.write_table(pa.Table.from_pylist(rows).select(names), self.folder / "flights.parquet")
         airports = [{"faa": key[0], **known} for key, known in source.known()["airport"].items()]
         pq.write_table(pa.Table.from_pylist(airports), self.folder / "airports.parquet")
-        for queue in (RAW, CLEAN):
-            self.app.queue(queue, history_ttl=0).size()
-        self.app.queue(JOINED).size()
 
     def _flights(self) -> DataFrame:
         from pyspark.sql import functions as f
