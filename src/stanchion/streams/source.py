@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from stanchion.errors import BatchNotKept, ForeignCheckpoint, InvalidInput, StreamStopped, StreamTaken
+from stanchion.errors import BatchNotKept, ForeignCheckpoint, InvalidInput, StoreUnavailable, StreamStopped, StreamTaken
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Bury, Commit, Outcome
@@ -30,6 +31,8 @@ from stanchion.streams.state import (
     settle,
     worker_id,
 )
+
+log = logging.getLogger("stanchion.streams")
 
 HEARTBEAT = 10.0
 
@@ -78,9 +81,21 @@ class StreamSource:
         return Position(state.id, state.acked)
 
     def stop_after_ready(self) -> None:
-        """Reserve at most as many jobs as are ready now, so that new jobs can't keep the driver running."""
+        """Reserve at most as many jobs as are ready now, so that new jobs can't keep the driver running.
+
+        Where they are too many to be counted within the time of a call, those that come meanwhile are reserved too.
+        """
         self._mine()
-        self._left = self.behind()
+        try:
+            self._left = self.behind()
+        except StoreUnavailable as error:  # if it can't be reached at all, the next call tells
+            log.warning(
+                "the ready jobs of the queue %r may be too many to count in time: the stream %r also reads those that "
+                "come while it runs (%s)",
+                self._queue,
+                self._name,
+                error,
+            )
 
     def latest(self, start: Position, limit: int) -> Position:
         """Return up to where there is work: `start` itself, or the next batch, of up to `limit` jobs.

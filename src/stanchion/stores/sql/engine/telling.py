@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy.engine import URL
 
+from stanchion.stores.records import calls
 from stanchion.stores.sql.engine.dialect import Dialect, Fault
 
 _LOCKED = (
@@ -24,7 +25,10 @@ def told(dialect: Dialect, url: URL, cause: BaseException, *, overdue: bool = Fa
     if dialect.is_forbidden(cause):
         return f"the store {shown} refuses this: {reason}; {dialect.rights}"
     if overdue:
-        return f"the store {shown} did not answer in time: {_LOCKED}; or the network has gone silent"
+        return (
+            f"the store {shown} did not answer in time: {_LOCKED}; or the network has gone silent; or there are more "
+            f"jobs to read than it can in {calls.CALL_SECONDS:g} s: raise STANCHION_CALL_SECONDS"
+        )
     if dialect.fault(cause) is Fault.BUSY:
         return f"the store {shown} is busy: {reason}; {_LOCKED}"
     return f"can't reach the store {shown}: {reason}; {dialect.advice(cause)}"
