@@ -12,6 +12,7 @@ from tests.conformance.through_manager import Client
 from tests.servers.manager import ManagerThread
 
 del TestFeedInTransactions, TestJoining, TestTogetherInTransactions, TestAnotherDatabase  # noqa: F821
+del TestPreparedJobs  # noqa: F821
 # A manager gives back lost jobs by the default policy, as it does not know the tasks of its clients.
 del TestDelayOfTheTask  # noqa: F821
 

@@ -12,7 +12,7 @@ from stanchion_conformance.harness import NewStore
 from tests.conformance.through_manager import Client
 from tests.servers.manager import ManagerThread
 
-del TestRefusing  # noqa: F821
+del TestRefusing, TestPreparedJobs  # noqa: F821
 # A manager gives back lost jobs by the default policy, as it does not know the tasks of its clients.
 del TestDelayOfTheTask  # noqa: F821
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 TABLES = (
     *("jobs", "history", "queues", "counter_events", "counts", "workers"),
-    *("slots", "flow_nodes", "flow_ends", "values", "stage"),
+    *("slots", "flow_nodes", "flow_ends", "values", "stage", "stage_prepared"),
 )
 
 

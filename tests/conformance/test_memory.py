@@ -9,6 +9,7 @@ from stanchion_conformance import *  # noqa: F403
 from stanchion_conformance.harness import NewStore, StoreClock, claim, new_job, worker
 
 del TestFeedInTransactions, TestJoining, TestTogetherInTransactions, TestAnotherDatabase  # noqa: F821
+del TestPreparedJobs  # noqa: F821
 
 
 @pytest.fixture

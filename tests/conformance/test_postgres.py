@@ -17,7 +17,7 @@ del TestRefusing  # noqa: F821
 
 TABLES = (
     *("jobs", "history", "queues", "counter_events", "counts", "workers"),
-    *("slots", "flow_nodes", "flow_ends", "values", "stage"),
+    *("slots", "flow_nodes", "flow_ends", "values", "stage", "stage_prepared"),
 )
 EMPTY = "\n".join(
     f"IF EXISTS (SELECT FROM stanchion_{name}) THEN TRUNCATE stanchion_{name}; END IF;" for name in TABLES

@@ -3,25 +3,29 @@
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
+from typing import cast
 from unittest.mock import patch
 
+import pyarrow as pa
 import pytest
 
 from stanchion.core.ids import new_id, new_ids
 from stanchion.errors import LeasesLost
 from stanchion.queues.purging import purge
 from stanchion.stores.cas.entries import STALE
-from stanchion.stores.cas.staging import Staging
+from stanchion.stores.cas.staging import Staged, Staging
 from stanchion.stores.mongo import staging
 from stanchion.stores.mongo.jobs import Jobs
 from stanchion.stores.mongo.store import MongoStore
-from stanchion.stores.protocol import Store
+from stanchion.stores.protocol import PreparedJobs, Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.records.prepared import PlainColumns, Prepared
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange
 from stanchion.stores.registry import open_store
+from stanchion.stores.rules import prepared as rules
 from stanchion.stores.rules.jobs import detached
 from stanchion_conformance.harness import NewStore, StoreClock, counts_of, ids_reserved, rows_reserved, sizes_of
 from tests.mongo import inside
@@ -37,6 +41,7 @@ ASIDE = STALE / SECOND + 1
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a few jobs be several pieces."""
     monkeypatch.setattr(staging, "_PAGE", 2)
+    monkeypatch.setattr(rules, "_BYTES", 150)
 
 
 def token_of(world: World) -> str:
@@ -125,6 +130,38 @@ def nothing_staged(store: MongoStore, world: World) -> None:
     assert not inside.begun(store)
 
 
+def prepared(store: Store, world: World, number: int) -> list[Prepared]:
+    found = cast("PreparedJobs", store).prepare(
+        PlainColumns(world.other, pa.array(new_ids(number)), pa.array(["{}"] * number))
+    )
+    assert found is not None
+    return found
+
+
+def publish_prepared(world: World) -> Act:
+    world.store.configure(world.other, {"history_ttl": 0.0})
+    world.store.stage(write_of(world), "a", [NewJob(new_id(), world.other, "{}")])
+    store = cast("PreparedJobs", world.store)
+    for attempt in ("a", "lost"):
+        store.stage_prepared(write_of(world), attempt, prepared(world.store, world, 2))
+    publication, carried = Publication(write_of(world), (("a", 3),), value_of(world)), prepared(world.store, world, 2)
+    return lambda store: cast("PreparedJobs", store).publish_prepared(publication, carried)
+
+
+def stage_prepared(world: World) -> Act:
+    parts = prepared(world.store, world, 3)
+    return lambda store: cast("PreparedJobs", store).stage_prepared(write_of(world), "a", parts)
+
+
+def check_staged_prepared(store: MongoStore, world: World) -> None:
+    staged = inside.staged(store, write_of(world))
+    if staged.get("a", Staged(0, strict=False)).jobs == 3:
+        assert store.publish(Publication(write_of(world), (("a", 3),)))
+        assert sorted(run_out(store, world.other).values()) == [1] * 3
+    store.unstage(write_of(world))
+    nothing_staged(store, world)
+
+
 def stage(world: World) -> Act:
     jobs = [NewJob(one, world.other, "{}") for one in new_ids(3)]
     world.ids += [job.id for job in jobs]
@@ -189,6 +226,8 @@ ACTS: list[tuple[Begin, Check]] = [
     (fan_out, check_fan_out),
     (publish, check_publication),
     (stage, check_stage),
+    (publish_prepared, check_publication),
+    (stage_prepared, check_staged_prepared),
     (finish, check_finish),
     (reserve, check_reserved),
 ]

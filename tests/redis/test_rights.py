@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from redis import Redis
 
 from stanchion import Push, Stanchion, chain, group
+from stanchion.core.ids import new_ids
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.protocol import pages
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import UNLANED
+from stanchion.stores.records.prepared import PlainColumns
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.values import ValueChange
@@ -91,7 +94,10 @@ def use_store(store: RedisStore) -> None:
     value = ValueChange("stream", "s", "t", 0)
     for write in ("published", "forgotten"):
         store.stage(write, "attempt", new_jobs(1))
-    assert store.publish(Publication("published", (("attempt", 1),), value))
+        store.stage_prepared(
+            write, "attempt", store.prepare(PlainColumns("plain", pa.array(new_ids(1)), pa.array(["{}"])))
+        )
+    assert store.publish(Publication("published", (("attempt", 2),), value))
     assert store.compare_and_set("stream", "s", None, 1)
 
     listener = store.listen([QUEUE])

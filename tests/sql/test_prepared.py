@@ -20,6 +20,7 @@ from stanchion.stores.records.prepared import PlainColumns, Prepared
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange
 from stanchion.stores.registry import open_store
+from stanchion.stores.rules import prepared as rules
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.staging import prepared as preparing
 from stanchion.stores.sql.store import SqlStore
@@ -31,7 +32,7 @@ VALUE = ValueChange("stream", "s", "acked 1 by me", 0)
 @pytest.fixture(params=["sqlite", "pg_store_url", pytest.param("mariadb_url", marks=pytest.mark.nightly)])
 def store(request: pytest.FixtureRequest, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqlStore]:
     """A store that keeps few jobs in a row of the stage."""
-    monkeypatch.setattr(preparing, "_ROWS_BYTES", 1000)
+    monkeypatch.setattr(rules, "_BYTES", 1000)
     monkeypatch.setattr(preparing, "_AT_ONCE", 2)
     url = f"sqlite:///{tmp_path / 'jobs.db'}" if request.param == "sqlite" else request.getfixturevalue(request.param)
     with closing(open_store(url)) as store:

@@ -18,6 +18,7 @@ from stanchion_conformance.streams.outputs import TestOutputsByKey, bills
 from stanchion_conformance.streams.pipelines import TestForks, TestLoops, TestStations, TestWhatGoesAlong, etl
 from stanchion_conformance.streams.pipelines_failing import TestFailuresOfStations
 from stanchion_conformance.streams.pipelines_known import TestKnownPipelines
+from stanchion_conformance.streams.prepared import TestPreparedJobs
 from stanchion_conformance.streams.publishing import TestPublishingWithAValue, TestPublishingWithFinish
 from stanchion_conformance.streams.replays import TestFindItems, TestReplayOfItems, trips
 from stanchion_conformance.streams.replays_later import (
@@ -64,6 +65,7 @@ __all__ = [
     "TestOperatingStreams",
     "TestOutputsByKey",
     "TestPoison",
+    "TestPreparedJobs",
     "TestPublishedAhead",
     "TestPublishing",
     "TestPublishingWithAValue",

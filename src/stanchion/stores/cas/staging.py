@@ -12,6 +12,7 @@ After a death in (2) the batch has fewer reserved jobs, and must run again with 
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
@@ -21,6 +22,7 @@ from stanchion.stores.cas.outbox import PushOnce
 from stanchion.stores.records.jobs import JobState, NewJob
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.records.prepared import Prepared
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange
 from stanchion.stores.rules.jobs import due_at
@@ -71,6 +73,15 @@ class StageRows(Protocol):
     def drop_piece(self, begun: Begun, attempt: str, piece: Piece) -> None:
         """Delete a pushed piece, and record that the publication goes on."""
 
+    def stage_prepared(self, write: str, attempt: str, prepared: Sequence[Prepared]) -> None:
+        """Store prepared jobs under a write and an attempt; what is there already is not added again."""
+
+    def prepared(self, write: str, attempt: str) -> Iterator[Prepared]:
+        """Yield the prepared jobs of an attempt."""
+
+    def drop_prepared(self, begun: Begun, attempt: str, prepared: Prepared) -> None:
+        """Delete pushed prepared jobs, and record that the publication goes on."""
+
     def unstage(self, write: str) -> None:
         """Delete the staged jobs of a write."""
 
@@ -96,6 +107,13 @@ class StageRows(Protocol):
         """Return the ids of the running jobs of a queue that are held under a token, sorted."""
 
 
+class PushPrepared(Protocol):
+    """Stores prepared jobs."""
+
+    def push_prepared(self, key: str, prepared: Prepared, run_at: int) -> None:
+        """Store jobs, due since `run_at`, under an idempotency key: see `PushOnce`."""
+
+
 class Staging:
     """Publishes staged jobs."""
 
@@ -103,15 +121,24 @@ class Staging:
         self,
         rows: StageRows,
         pushes: PushOnce,
+        prepared: PushPrepared,
         compare_and_set: Callable[[str, str, str | None, int], bool],
         settle: Callable[[Sequence[Commit]], list[JobState | None]],
     ) -> None:
-        self._rows, self._pushes, self._compare_and_set, self._settle = rows, pushes, compare_and_set, settle
+        self._rows, self._pushes, self._prepared = rows, pushes, prepared
+        self._compare_and_set, self._settle = compare_and_set, settle
 
     def publish(self, publication: Publication) -> bool:
         """Store staged jobs, or finish reserved jobs, once; then clear the stage."""
+        return self.publish_prepared(publication, ())
+
+    def publish_prepared(self, publication: Publication, prepared: Sequence[Prepared]) -> bool:
+        """Publish as `publish` does, and store these jobs too.
+
+        They are staged first, so that others can store the rest of them after a death.
+        """
         write, attempts, _, finish = publication
-        jobs = sum(number for _, number in attempts)
+        jobs = sum(number for _, number in attempts) + sum(one.jobs for one in prepared)
         if finish is not None and jobs:
             raise CannotJoin(
                 f"this store can't enqueue staged jobs and finish those of queue {finish.queue!r} in one step, so a "
@@ -122,6 +149,8 @@ class Staging:
         value = publication.value or value_of_write(write, now)
         if self._rows.version(value.kind, value.name) != value.version:
             return self._published_before(value, write)
+        if prepared:
+            attempts = (*attempts, self._stage(write, prepared))
         staged = self._rows.staged(write) if attempts else {}
         for attempt, number in attempts:
             if (found := staged.get(attempt, _NOTHING).jobs) != number:
@@ -143,6 +172,12 @@ class Staging:
         self._rows.unstage(write)
         return written
 
+    def _stage(self, write: str, prepared: Sequence[Prepared]) -> tuple[str, int]:
+        """Stage jobs under an attempt of this publisher alone; return it, with their number."""
+        attempt = f"publisher {secrets.token_hex(8)}"
+        self._rows.stage_prepared(write, attempt, prepared)
+        return attempt, sum(one.jobs for one in prepared)
+
     def _published_before(self, value: ValueChange, write: str) -> bool:
         begun = self._rows.begun_with(value, write)
         if begun is None:
@@ -158,6 +193,9 @@ class Staging:
                 jobs = [_anchored(job, begun.begun_at) for job in piece.jobs]
                 self._pushes.push_once([(f"{begun.write}:{attempt}:{piece.key}", jobs)])
                 self._rows.drop_piece(begun, attempt, piece)
+            for prepared in self._rows.prepared(begun.write, attempt):
+                self._prepared.push_prepared(f"{begun.write}:{attempt}:{prepared.first}", prepared, begun.begun_at)
+                self._rows.drop_prepared(begun, attempt, prepared)
         self._rows.unstage(begun.write)
         self._rows.delete_begun(begun)
 

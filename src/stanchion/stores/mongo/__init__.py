@@ -21,6 +21,7 @@ CAPABILITIES = Capabilities(
     processes=True,
     extra="mongo",
     claims_by_id=True,
+    prepared_jobs=True,
 )
 
 

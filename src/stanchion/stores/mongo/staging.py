@@ -1,4 +1,4 @@
-"""Staged jobs: a document per job, and one per write, with the time of its last use.
+"""Staged jobs: a document per job, or per portion of prepared jobs, and one per write, with the time of its last use.
 
 The update that writes the value of a publication also records, in the same document, that it has begun.
 """
@@ -17,6 +17,7 @@ from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import BULK_SECONDS, Access
 from stanchion.stores.mongo.values import Values, id_of
 from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.prepared import Prepared
 from stanchion.stores.records.values import ValueChange
 from stanchion.stores.rules.staging import KEPT_STAGED, WRITE_KIND, WRITES_KEPT, published_at
 
@@ -47,6 +48,16 @@ class Stage:
             self._server.call(lambda on, _again: on.insert(on.stage, documents))  # noqa: B023
         self._use(write)  # again, because upkeep may have deleted it meanwhile
 
+    def stage_prepared(self, write: str, attempt: str, prepared: Sequence[Prepared]) -> None:
+        """Store prepared jobs under a write and an attempt, in a document for each portion."""
+        if not prepared:
+            return
+        self._use(write)
+        for one in prepared:
+            document = _portion(write, attempt, one)
+            self._server.call(lambda on, _again: on.insert(on.stage, [document]))  # noqa: B023
+        self._use(write)
+
     def _use(self, write: str) -> None:
         used = {"$set": {"used_at": self._server.now()}}
 
@@ -61,7 +72,7 @@ class Stage:
         used = {"$set": {"used_at": self._server.now()}}
         stages = (
             {"$match": {"write": write}},
-            {"$group": {"_id": "$attempt", "jobs": {"$sum": 1}, "strict": {"$max": "$strict"}}},
+            {"$group": {"_id": "$attempt", "jobs": {"$sum": {"$ifNull": ["$jobs", 1]}}, "strict": {"$max": "$strict"}}},
         )
 
         def work(on: Place, _again: bool) -> list[Document]:
@@ -74,16 +85,33 @@ class Stage:
     def pieces(self, write: str, attempt: str) -> Iterator[Piece]:
         """Yield the pieces of an attempt, a page at a time."""
         last = ""
-        while page := self._page({"write": write, "attempt": attempt, "job": {"$gt": last}}):
+        while page := self._page({"write": write, "attempt": attempt, "job": {"$gt": last}, "rows": None}):
             last = page[-1]["job"]
             yield Piece(page[0]["job"], [job_in(one["text"]) for one in page])
 
-    def _page(self, wanted: Document) -> list[Document]:
-        return self._server.call(lambda on, _again: list(on.stage.find(wanted).sort("job", 1).limit(_PAGE)))
+    def prepared(self, write: str, attempt: str) -> Iterator[Prepared]:
+        """Yield the prepared jobs of an attempt, a portion at a time."""
+        last = ""
+        while page := self._page(
+            {"write": write, "attempt": attempt, "job": {"$gt": last}, "rows": {"$exists": True}}, 1
+        ):
+            (one,) = page
+            last = one["job"]
+            yield Prepared(one["queue"], one["jobs"], last, one["rows"])
+
+    def _page(self, wanted: Document, limit: int = _PAGE) -> list[Document]:
+        return self._server.call(lambda on, _again: list(on.stage.find(wanted).sort("job", 1).limit(limit)))
 
     def drop_piece(self, begun: Begun, attempt: str, piece: Piece) -> None:
         """Delete a pushed piece, and record that the publication goes on."""
-        done = {"_id": {"$in": [_id_of(begun.write, attempt, job) for job in piece.jobs]}}
+        self._drop(begun, [_id_of(begun.write, attempt, job.id) for job in piece.jobs])
+
+    def drop_prepared(self, begun: Begun, attempt: str, prepared: Prepared) -> None:
+        """Delete pushed prepared jobs, and record that the publication goes on."""
+        self._drop(begun, [_id_of(begun.write, attempt, prepared.first)])
+
+    def _drop(self, begun: Begun, ids: list[str]) -> None:
+        done = {"_id": {"$in": ids}}
         going_on = {"_id": id_of(begun.kind, begun.name), "begun.write": begun.write}
         touched = {"$set": {"begun.$.touched_at": self._server.now()}}
 
@@ -199,12 +227,20 @@ class Publications:
 
 
 def _staged(write: str, attempt: str, job: NewJob) -> Document:
-    staged = {"_id": _id_of(write, attempt, job), "write": write, "attempt": attempt, "job": job.id}
-    return {**staged, "strict": is_strict(job), "text": job_text(job)}
+    return {**_place(write, attempt, job.id), "strict": is_strict(job), "text": job_text(job)}
 
 
-def _id_of(write: str, attempt: str, job: NewJob) -> str:
-    return "\x1f".join((write, attempt, job.id))
+def _portion(write: str, attempt: str, prepared: Prepared) -> Document:
+    fields = {"queue": prepared.queue, "jobs": prepared.jobs, "rows": prepared.rows}
+    return {**_place(write, attempt, prepared.first), "strict": False, **fields}
+
+
+def _place(write: str, attempt: str, job: str) -> Document:
+    return {"_id": _id_of(write, attempt, job), "write": write, "attempt": attempt, "job": job}
+
+
+def _id_of(write: str, attempt: str, job: str) -> str:
+    return "\x1f".join((write, attempt, job))
 
 
 def _begun(value: Document, record: Document) -> Begun:

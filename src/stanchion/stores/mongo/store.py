@@ -33,6 +33,7 @@ from stanchion.stores.mongo.flows.ends import FlowEnds
 from stanchion.stores.mongo.flows.flows import FlowNodes
 from stanchion.stores.mongo.jobs import Jobs
 from stanchion.stores.mongo.operate import Adoption, Purges, Upkeep
+from stanchion.stores.mongo.prepared import PreparedPushes
 from stanchion.stores.mongo.push import Push
 from stanchion.stores.mongo.query import Queries
 from stanchion.stores.mongo.queues import Counters, QueueRemoval, Queues
@@ -88,7 +89,7 @@ class MongoStore:
 
         values = Values(server)
         stage = Stage(server, values, due.ids_reserved, self._push.refuse_duplicates)
-        staging = Staging(stage, self._push, values.compare_and_set, self._outcomes.settle)
+        staging = self._staging(stage, PreparedPushes(server, documents, signals), values)
         publications = Publications(server, values, stage, staging)
 
         queries = Queries(server, self._semaphores.holders)
@@ -108,7 +109,6 @@ class MongoStore:
         self.now, self.listen = server.now, self._tail.listen
         self.queues, self.drop_queue = queues.queues, removal.drop_queue
         self.claim, self.recover = claims.claim, self._lost.recover
-        self.stage, self.publish, self.unstage = stage.stage, staging.publish, stage.unstage
         self.beat, self.leave, self.workers = workers.beat, workers.leave, workers.workers
         self.fetch, self.select, self.partition = queries.fetch, queries.select, queries.partition
         self.stats, self.lane_depths = stats.stats, stats.lane_depths
@@ -117,6 +117,14 @@ class MongoStore:
         self.maintain, self.semaphores = upkeep.maintain, self._semaphores.semaphores
         self.flow_nodes, self.flow_ends = self._nodes.flow_nodes, ends.flow_ends
         self.values, self.compare_and_set = values.values, with_signs(publications.compare_and_set, signals.announce)
+
+    def _staging(self, stage: Stage, prepared: PreparedPushes, values: Values) -> Staging:
+        """Return what publishes staged jobs; its verbs, and those of the stage, become those of the store."""
+        staging = Staging(stage, self._push, prepared, values.compare_and_set, self._outcomes.settle)
+        self.stage, self.publish, self.unstage = stage.stage, staging.publish, stage.unstage
+        self.prepare, self.stage_prepared = prepared.prepare, stage.stage_prepared
+        self.publish_prepared = staging.publish_prepared
+        return staging
 
     def _in(self, tx: Any) -> MongoStore:
         """Return the store as part of the caller's transaction, if given."""

@@ -5,13 +5,13 @@ The text format of COPY: https://www.postgresql.org/docs/current/sql-copy.html
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from stanchion.stores.records.jobs import QUEUED, UNLANED, NewJob
 from stanchion.stores.records.prepared import PlainColumns, Prepared
+from stanchion.stores.rules.prepared import data_of
 from stanchion.stores.sql.engine.runner import CursorRunner, Runner
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class CopyForm:
         for name in _SOURCES.values():
             parts += [_texts(columns, name), "\t"]
         parts += [_escaped(columns.payloads), "\n"]
-        return _data(pc.binary_join_element_wise(*_joined(parts), ""))
+        return data_of(pc.binary_join_element_wise(*_joined(parts), ""))
 
     @contextmanager
     def reading(self, run: Runner) -> Iterator[None]:
@@ -107,12 +107,3 @@ def _joined(parts: list[Any]) -> list[Any]:
         else:
             made.append(part)
     return made
-
-
-def _data(texts: pa.Array) -> bytes:
-    """Return the bytes of texts, one after the other."""
-    _, offsets, data = texts.buffers()
-    kind = "<q" if str(texts.type) == "large_string" else "<i"
-    size = struct.calcsize(kind)
-    first, last = (struct.unpack_from(kind, offsets, size * n)[0] for n in (texts.offset, texts.offset + len(texts)))
-    return bytes(memoryview(data)[first:last])

@@ -23,6 +23,7 @@ CAPABILITIES = Capabilities(
     processes=True,
     extra="redis",
     claims_by_id=True,
+    prepared_jobs=True,
 )
 
 

@@ -16,7 +16,7 @@ from stanchion.stores.redis.client.rows import FIELD, STATE_FIELDS, body_text, r
 from stanchion.stores.redis.client.server import Call, Server
 from stanchion.stores.redis.client.settings import settings_in
 
-_SCRIPT_JOBS_MAX = 2000
+SCRIPT_JOBS_MAX = 2000
 """Jobs per script call; the server serves no other client meanwhile."""
 
 _RESULTS = (Result.CHANGED, Result.DONE, Result.KEY_TAKEN)
@@ -68,7 +68,7 @@ class Jobs:
     def read_in(self, queue: str, ids: Sequence[str], seen: dict[str, Seen]) -> int:
         """Add the jobs found in this queue to `seen`; return the clock."""
         now = 0
-        for part in portions(ids, _SCRIPT_JOBS_MAX):
+        for part in portions(ids, SCRIPT_JOBS_MAX):
             clock, text, leaving = self.script("read", queue, *part)
             now = int(clock)
             found = {one.row.id: one for one in seen_in(text.decode(), queue, now)}
@@ -102,7 +102,7 @@ class Jobs:
         results: dict[str, Result] = {}
         repeated = False
         for queue, group in grouped(changes, lambda change: change.seen.row.queue).items():
-            for part in portions(group, _SCRIPT_JOBS_MAX):
+            for part in portions(group, SCRIPT_JOBS_MAX):
                 found, again = self._change_in(queue, part)
                 results.update(zip((change.row.id for change in part), found, strict=True))
                 repeated = repeated or again

@@ -18,12 +18,11 @@ from stanchion.stores.cas.starts import Stored
 from stanchion.stores.records.jobs import NewJob, Pushed
 from stanchion.stores.redis.client.rows import FIELD, new_text
 from stanchion.stores.redis.client.server import Call
-from stanchion.stores.redis.jobs import Jobs
+from stanchion.stores.redis.jobs import SCRIPT_JOBS_MAX, Jobs
 from stanchion.stores.rules.jobs import due_at, refuse_duplicates
 
 T = TypeVar("T")
 
-_SCRIPT_JOBS_MAX = 2000
 _QUEUE_OF = attrgetter("queue")
 
 
@@ -53,7 +52,7 @@ class Pushes:
     def push_new(self, jobs: Sequence[NewJob]) -> Stored:
         """Store jobs of several queues in one step, unless they are in a cluster or too many; say which are new."""
         groups = grouped(jobs, _QUEUE_OF)
-        apart = len(groups) < 2 or len(jobs) > _SCRIPT_JOBS_MAX or self._jobs.server.address.cluster
+        apart = len(groups) < 2 or len(jobs) > SCRIPT_JOBS_MAX or self._jobs.server.address.cluster
         answers = self._push_each(groups) if apart else self._push_together(groups)
         return Stored([answers.pushed[job.id] for job in jobs], answers.pushed.keys() - answers.met)
 
@@ -61,7 +60,7 @@ class Pushes:
         answers = _Answers()
         # A group that a duplicate key refuses comes before the others are stored.
         for queue, group in sorted(groups.items(), key=_can_not_raise) if len(groups) > 1 else groups.items():
-            for part in portions(group, _SCRIPT_JOBS_MAX):
+            for part in portions(group, SCRIPT_JOBS_MAX):
                 self._push_in(queue, part, answers, as_of)
         return answers
 
@@ -86,10 +85,10 @@ class Pushes:
         parts: dict[str, list[list[tuple[NewJob, str]]]] = {}
         for key, jobs in batches:
             for queue, group in grouped(jobs, _QUEUE_OF).items():
-                for number, part in enumerate(portions(group, _SCRIPT_JOBS_MAX)):
+                for number, part in enumerate(portions(group, SCRIPT_JOBS_MAX)):
                     parts.setdefault(queue, []).append([(job, f"{key}:{number}") for job in part])
         for queue, of_queue in parts.items():
-            for keyed in _grouped(of_queue, _SCRIPT_JOBS_MAX):
+            for keyed in _grouped(of_queue, SCRIPT_JOBS_MAX):
                 self._push_keyed(queue, keyed)
 
     def _push_keyed(self, queue: str, keyed: Sequence[tuple[NewJob, str]]) -> None:

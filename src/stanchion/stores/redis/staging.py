@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from stanchion.stores.cas.portions import portions
 from stanchion.stores.cas.staging import Begun, Piece, Staged, in_pieces, is_strict, job_in, job_text
 from stanchion.stores.records.jobs import SECOND, NewJob
+from stanchion.stores.records.prepared import Prepared
 from stanchion.stores.records.values import ValueChange
 from stanchion.stores.redis.client.rows import FIELD, ROW
 from stanchion.stores.redis.client.server import Call, Server
@@ -22,6 +23,7 @@ from stanchion.stores.rules.staging import KEPT_STAGED, WRITE_KIND, WRITES_KEPT,
 _LISTED_MICROS = 3600 * SECOND
 """Microseconds after which a process does not resume between listing and beginning a publication."""
 _PORTION = 1000
+_FIELD = FIELD.encode()
 
 
 class StageRows:
@@ -55,17 +57,45 @@ class StageRows:
         (found,) = self._server.all([self._server.script("staged", self._keys.stage(write))])
         return {attempt.decode(): Staged(jobs, strict == b"1") for attempt, jobs, strict in portions(found, 3)}
 
+    def stage_prepared(self, write: str, attempt: str, prepared: Sequence[Prepared]) -> None:
+        """Store prepared jobs under a write and an attempt."""
+        if not prepared:
+            return
+        self._list_stage(write)
+        for queue, jobs, first, rows in prepared:
+            text = b"".join((queue.encode(), _FIELD, str(jobs).encode(), _FIELD, rows))
+            self._server.all(
+                [self._server.script("stage_prepared", self._keys.stage(write), attempt, first, jobs, text)]
+            )
+        self._list_stage(write)
+
     def pieces(self, write: str, attempt: str) -> Iterator[Piece]:
         """Yield the pieces of an attempt."""
-        key = self._pieces(write, attempt)
-        for name in sorted(self._server.command("HKEYS", key)):
-            text = self._server.command("HGET", key, name)
-            if text is not None:  # else another process has pushed it meanwhile
-                yield Piece(name.decode(), [job_in(job) for job in text.decode().split(ROW)])
+        for first, text in self._each(self._pieces(write, attempt)):
+            yield Piece(first, [job_in(job) for job in text.decode().split(ROW)])
 
     def drop_piece(self, begun: Begun, attempt: str, piece: Piece) -> None:
         """Delete a pushed piece, and record that the publication goes on."""
-        self._server.command("HDEL", self._pieces(begun.write, attempt), piece.key)
+        self._drop(self._pieces(begun.write, attempt), piece.key, begun)
+
+    def prepared(self, write: str, attempt: str) -> Iterator[Prepared]:
+        """Yield the prepared jobs of an attempt."""
+        for first, text in self._each(self._prepared(write, attempt)):
+            queue, jobs, rows = text.split(_FIELD, 2)
+            yield Prepared(queue.decode(), int(jobs), first, rows)
+
+    def drop_prepared(self, begun: Begun, attempt: str, prepared: Prepared) -> None:
+        """Delete pushed prepared jobs, and record that the publication goes on."""
+        self._drop(self._prepared(begun.write, attempt), prepared.first, begun)
+
+    def _each(self, key: str) -> Iterator[tuple[str, bytes]]:
+        for name in sorted(self._server.command("HKEYS", key)):
+            text = self._server.command("HGET", key, name)
+            if text is not None:  # else another process has pushed it meanwhile
+                yield name.decode(), text
+
+    def _drop(self, key: str, name: str, begun: Begun) -> None:
+        self._server.command("HDEL", key, name)
         listed = _listed(begun.kind, begun.write)
         self._server.command("ZADD", self._keys.own("publishing"), "XX", self._server.now(), listed)
 
@@ -76,6 +106,9 @@ class StageRows:
 
     def _pieces(self, write: str, attempt: str) -> str:
         return f"{self._keys.stage(write)}pieces:{attempt}"
+
+    def _prepared(self, write: str, attempt: str) -> str:
+        return f"{self._keys.stage(write)}prepared:{attempt}"
 
     # -- publications
 
@@ -129,7 +162,7 @@ class StageRows:
         now = self._server.now()
         stages, old = self._keys.own("stages"), now - KEPT_STAGED
         publishing = self._server.command("ZRANGE", self._keys.own("publishing"), 0, -1)
-        going_on = {listed.partition(FIELD.encode())[2] for listed in publishing}
+        going_on = {listed.partition(_FIELD)[2] for listed in publishing}
         for write in self._server.command("ZRANGEBYSCORE", stages, "-inf", old):
             if write not in going_on:
                 self._server.all(

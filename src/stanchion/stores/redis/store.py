@@ -31,6 +31,7 @@ from stanchion.stores.redis.flows.flows import Assembly, Flows
 from stanchion.stores.redis.flows.nodes import Nodes
 from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.redis.operate import Adoption, Removal, Upkeep
+from stanchion.stores.redis.prepared import PreparedPushes
 from stanchion.stores.redis.push import Pushes
 from stanchion.stores.redis.query import Queries
 from stanchion.stores.redis.queues import Queues
@@ -72,7 +73,8 @@ class RedisStore:
         self._semaphores = Semaphores(jobs, self._slot_rows, slots)
         self._flows = Flows(server, self._nodes, pushes, ends, assembly, operator)
         self._stage = stage = StageRows(server, values, pushes, due.ids_reserved)
-        self._staging = Staging(stage, pushes, values.compare_and_set, self._outcomes.settle)
+        prepared = PreparedPushes(jobs)
+        self._staging = Staging(stage, pushes, prepared, values.compare_and_set, self._outcomes.settle)
         queries = Queries(jobs, self._nodes, due.ids_reserved, self._slot_rows)
         stats = Stats(server, server.keys.queue)
         self._queues = queues = Queues(jobs, loop, outbox.follow_up)
@@ -84,6 +86,8 @@ class RedisStore:
         self.queues, self.drop_queue = queues.queues, queues.drop_queue
         self.claim, self.recover = claims.claim, self._lost.recover
         self.stage, self.publish, self.unstage = stage.stage, self._staging.publish, stage.unstage
+        self.prepare, self.stage_prepared = prepared.prepare, stage.stage_prepared
+        self.publish_prepared = self._staging.publish_prepared
         self.beat, self.leave, self.workers = workers.beat, workers.leave, workers.workers
         self.fetch, self.select, self.partition = queries.fetch, queries.select, queries.partition
         self.stats, self.lane_depths = stats.stats, stats.lane_depths

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bson.raw_bson import RawBSONDocument
 from pymongo import WriteConcern
 from pymongo.client_session import ClientSession
 from pymongo.collection import Collection
@@ -47,7 +48,9 @@ class Place:
         """Return the results of an aggregation."""
         return list(collection.aggregate(list(stages), session=self.session))
 
-    def insert(self, collection: Collection[Document], documents: Sequence[Document]) -> set[int]:
+    def insert(
+        self, collection: Collection[Document], documents: Sequence[Document] | Sequence[RawBSONDocument]
+    ) -> set[int]:
         """Insert documents, each on its own; return the positions of those that a unique index refused.
 
         In a transaction, which the first refusal aborts, that is an error.

@@ -8,7 +8,7 @@
     stanchion_slots       holders of semaphores and order keys, and buckets of keyed rates
     stanchion_flow_nodes  the nodes of flows, and their states
     stanchion_flow_ends   the member ends of these nodes
-    stanchion_stage       staged jobs, and one document per write: the time of its last use
+    stanchion_stage       staged jobs, or many prepared ones, and one document per write: the time of its last use
     stanchion_signals     capped: signals, read by a tailable cursor
     stanchion_meta        the version of the schema, and the identity of the database
 

@@ -5,7 +5,8 @@ local answer = {}
 local attempts = redis.call('HGETALL', P .. 'attempts')
 for number = 1, #attempts, 2 do
     answer[#answer + 1] = attempts[number]
-    answer[#answer + 1] = redis.call('SCARD', P .. 'ids:' .. attempts[number])
+    local prepared = redis.call('HGET', P .. 'numbers', attempts[number]) or 0
+    answer[#answer + 1] = redis.call('SCARD', P .. 'ids:' .. attempts[number]) + prepared
     answer[#answer + 1] = attempts[number + 1]
 end
 if #attempts > 0 then

@@ -4,7 +4,9 @@
 local used_at = redis.call('GET', P .. 'used_at')
 if ARGV[2] == '' or not used_at or tonumber(used_at) <= tonumber(ARGV[2]) then
     for _, attempt in ipairs(redis.call('HKEYS', P .. 'attempts')) do
-        redis.call('UNLINK', P .. 'ids:' .. attempt, P .. 'pieces:' .. attempt)
+        for _, name in ipairs({ 'ids:', 'pieces:', 'prepared:' }) do
+            redis.call('UNLINK', P .. name .. attempt)
+        end
     end
-    redis.call('UNLINK', P .. 'attempts', P .. 'used_at')
+    redis.call('UNLINK', P .. 'attempts', P .. 'numbers', P .. 'used_at')
 end

@@ -7,23 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from sqlalchemy import Integer, String, delete, select
 
 from stanchion.stores.records import calls
 from stanchion.stores.records.prepared import PlainColumns, Prepared
+from stanchion.stores.rules.prepared import prepared_by
 from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import CursorRunner, Runner
 from stanchion.stores.sql.engine.schema import stage_prepared
-
-if TYPE_CHECKING:
-    pass
-
-_ROWS_BYTES = 1 << 20
-"""Bytes of columns from which on they are cut in half, for one row of the stage."""
 
 _AT_ONCE = 16
 """Rows of the stage that are in memory at once."""
@@ -69,10 +64,7 @@ class PreparedJobs:
 
     def prepare(self, columns: PlainColumns) -> list[Prepared]:
         """Return jobs in the form of this database, in portions for one row of the stage each."""
-        return [
-            Prepared(some.queue, len(some.ids), some.ids[0].as_py(), self._form.rows(some))
-            for some in _portions(columns)
-        ]
+        return prepared_by(self._form.rows, columns)
 
     def stage(self, write: str, attempt: str, prepared: Sequence[Prepared]) -> None:
         """Stage prepared jobs; a repeat is harmless."""
@@ -113,13 +105,3 @@ class PreparedJobs:
             some = [Prepared(queue, jobs, str(first), bytes(rows)) for queue, jobs, first, rows in rows]
             yield some
             after = some[-1].first
-
-
-def _portions(columns: PlainColumns) -> Iterator[PlainColumns]:
-    jobs = len(columns.ids)
-    if jobs < 2 or columns.payloads.nbytes + 100 * jobs <= _ROWS_BYTES:
-        yield columns
-        return
-    half = jobs // 2
-    yield from _portions(columns.slice(0, half))
-    yield from _portions(columns.slice(half, jobs - half))
