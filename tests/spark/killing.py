@@ -33,6 +33,7 @@ STEPS = {
     "parts": "stanchion.streams.source:StreamSource.parts",
     "begin": "stanchion.spark.datasource.stream_read:begin",
     "rows": "stanchion.spark.datasource.stream_read:batches",
+    "logged": "stanchion.spark.datasource.stream_read:StreamReader.commit",
     "plain": "stanchion.spark.datasource.task_stage:TaskStage.add_plain",
     "copy": "stanchion.stores.postgres.prepared:CopyForm.insert",
     "value": "stanchion.stores.sql.values:Values.write",

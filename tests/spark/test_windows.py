@@ -76,6 +76,28 @@ def test_windows_close_over_runs_and_late_items_go_elsewhere(
     assert [one["sum"] for one in results(etl, "sums")] == [sum(range(25)) + 1000, 3]
 
 
+def test_windows_that_a_dead_driver_has_not_published(
+    spark: "SparkSession", app: Stanchion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark publishes what the last batch has closed in a batch without items, which a driver may not live to see."""
+    etl = declared(app, tmp_path / "windows")
+    etl.push_many([{"n": 1, "at": at(0)}, {"n": 2, "at": at(60)}])
+    with monkeypatch.context() as change:
+        change.setattr(engine._Engine, "_due_behind_windows", lambda _self: set())
+        spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+        try:
+            engine.run(etl, spark=spark, available_now=True)
+        finally:
+            spark.conf.unset("spark.sql.streaming.noDataMicroBatches.enabled")
+    assert results(etl, "sums") == []
+    for _ in range(3):  # also again and again
+        engine.run(etl, spark=spark, available_now=True)
+        assert [one["sum"] for one in results(etl, "sums")] == [1]
+    etl.push({"n": 4, "at": at(100)})
+    engine.run(etl, spark=spark, available_now=True)
+    assert [one["sum"] for one in results(etl, "sums")] == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("work", "told"),
     [

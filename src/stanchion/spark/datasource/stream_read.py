@@ -48,6 +48,8 @@ IDLE = 0.25
 FEW = 1000
 """Batches up to this size are read row by row, as reading Arrow may need a separate connection."""
 
+WOKEN = "woken"
+"""What makes an offset another one to Spark, though it is at the same batch."""
 
 _OF_HISTORY = ("since", "overlap", "purged")
 
@@ -120,6 +122,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.lanes, self.ui, self.typed, self.most_misfits = lanes, ui, typed, most_misfits
         self.lateness = lateness
         self._ends_when_done = False
+        self._has_looked = False
         self._end: Offset | None = None
         self._behind: int | None = None
 
@@ -172,11 +175,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise InvalidInput("trigger(once=True) is not for streams of jobs; write trigger(availableNow=True)")
         place, most = _position(start), limit.max_rows if isinstance(limit, ReadMaxRows) else self.most
         end = self._source.latest(place, most)
+        begins, self._has_looked = not self._has_looked, True
+        if end == place and begins and self._may_have_closed():
+            self._end = {**start, WOKEN: start.get(WOKEN, 0) + 1}
+            return self._end
         if end == place and not self._ends_when_done and self._listener.wait(self.poll):
             end = self._source.latest(place, most)
         # Spark compares offsets as text.
         self._end = start if end == place else end._asdict()
         return self._end
+
+    def _may_have_closed(self) -> bool:
+        """Return whether an earlier driver may have died before it published windows that its last batch had closed.
+
+        Spark computes them in its next batch, and of itself begins none without jobs after a start.
+        """
+        return self.lateness is not None and self._source.state().seen is not None
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 - Spark's name
         """Return where the stream would end if all ready jobs were read, and their number, for Spark's progress.
@@ -196,7 +210,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Divide the batch among tasks."""
+        """Divide the batch among tasks; one that only wakes the query has no jobs."""
+        if _position(start) == _position(end):
+            return []
         span = _position(start), _position(end)
         parts = self._source.parts(*span, self.parts)
         if self.typed is not None and self.lateness is not None:

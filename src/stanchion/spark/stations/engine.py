@@ -101,7 +101,7 @@ class _Engine:
         """Return the stations that need a query now; none if the work is done."""
         if not self.until_empty:
             return self.stations
-        due = self._due() or self._due_behind_windows()
+        due = self._due() | self._unpublished() or self._due_behind_windows()
         return [one for one in self.stations if one.queue in due or one.station in self.running] if due else []
 
     def _due(self) -> set[str]:
@@ -125,6 +125,15 @@ class _Engine:
         if due or self._claims(queues) == claims:
             return due
         return {station.queue for station in self.stations if station.station in self.running}
+
+    def _unpublished(self) -> set[str]:
+        """Return the queues of stations with a watermark that have no query yet in this run, and had a batch before.
+
+        Their last driver may have died before it published the windows that its last batch had closed.
+        """
+        behind = [one.queue for one in self.stations if windows_of(one) is not None and one.station not in self.running]
+        states = map(StreamState.of, self.pipeline.context.store.values(KIND, behind) if behind else ())
+        return {state.queue for state in states if state.seen is not None}
 
     def _due_behind_windows(self) -> set[str]:
         """Wait until the windows that the last items have closed are published; return what is due then."""
