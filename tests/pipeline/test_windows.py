@@ -52,8 +52,8 @@ def test_the_station_for_late_items_is_one_of_the_next(etl: Pipeline) -> None:
         ({"watermark": ("then", "1s")}, "'then', which is no timestamp of the schema"),
         ({"watermark": ("at", "soon")}, "the delay of the watermark must be a duration"),
         ({"checkpoint": None}, "needs checkpoint=, a folder that lasts"),
-        ({"to": None}, "to one other station"),
-        ({"to": ["sums", "others"]}, "to one other station"),
+        ({"to": None}, "to another station"),
+        ({"to": "late", "late": "late"}, "to another station"),
         ({"worker": print}, "workers can't run it"),
     ],
 )

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stanchion import Pipeline, Stanchion
-from stanchion.errors import InvalidInput
+from stanchion.context.pauses import pauses_of
+from stanchion.errors import InvalidInput, StanchionError
+from stanchion.ops.reads.expectations import read_expectations
+from stanchion.ops.reads.pipelines import Known
 from stanchion.spark.stations import engine, stateful
 
 if TYPE_CHECKING:
@@ -98,10 +101,63 @@ def test_windows_that_a_dead_driver_has_not_published(
     assert [one["sum"] for one in results(etl, "sums")] == [1, 2]
 
 
+def test_several_targets_and_expectations(spark: "SparkSession", app: Stanchion, tmp_path: Path) -> None:
+    """An item that does not meet an expectation ends before any state has seen it; also its time is not seen."""
+    app.semaphore("geo", capacity=2)
+    etl = app.pipeline("rides")
+    given: Any = {"watermark": ("at", "10 seconds"), "late": "late", "to": ["sums", "big"]}
+
+    @etl.spark_station("raw", schema="n bigint, at timestamp", checkpoint=tmp_path / "windows", **given)
+    @etl.expect("n < 1000", on_fail="bury")
+    @etl.expect("n <> 13  -- nobody's number", on_fail="drop")
+    @etl.expect("n <> 99", on_fail="stop")
+    def raw(items: "DataFrame") -> "dict[str, DataFrame]":
+        return {"sums": sums(items), "big": items.where("n > 20").select("n")}
+
+    etl.station("sums")(lambda item: item)
+    etl.station("big", limits=["geo"])(lambda item: item["n"])
+    etl.station("late")(lambda item: item["n"])
+
+    numbers = [*range(25), 1000, 2000]
+    etl.push_many([{"n": n, "at": at(n)} for n in numbers])
+    engine.run(etl, spark=spark, available_now=True)
+    assert (results(etl, "sums"), results(etl, "big")) == ([], [21, 22, 23, 24])
+    etl.push({"n": 13, "at": at(90)})
+    etl.push({"n": 5, "at": at(25)})
+    engine.run(etl, spark=spark, available_now=True)
+    assert results(etl, "sums") == []
+    etl.push({"n": 30, "at": at(41)})
+    etl.push({"n": 99, "at": at(15)})
+    engine.run(etl, spark=spark, available_now=True)
+    assert [one["sum"] for one in results(etl, "sums")] == [sum(range(25)) - 13 + 5]
+    assert (results(etl, "big"), results(etl, "late")) == ([21, 22, 23, 24, 30], [])
+    errors = sorted(job.errors[-1]["error"] for job in etl.dead_letters.find())
+    assert errors == [f"ExpectationFailed: n < 1000\nn = {n}" for n in (1000, 2000)]
+    assert [job.payload["n"] for job in etl.find(state="cancelled")] == [13, 13]
+    assert [job.payload["n"] for job in etl.queue("raw").find(state="ready")] == [99]
+    assert pauses_of(app.context.store, ["rides.raw"])["rides.raw"].note.endswith(" failed n <> 99 with n = 99")
+    counted = read_expectations(app.context.store, Known(etl.record, "code"))
+    assert [(one.on_fail, one.failed) for one in counted] == [("bury", 2), ("drop", 2), ("stop", 1)]
+
+
+def test_a_checkpoint_that_only_spark_can_see_is_missed_too(
+    spark: "SparkSession", app: Stanchion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    etl = declared(app, tmp_path / "windows")
+    etl.push({"n": 1, "at": at(0)})
+    engine.run(etl, spark=spark, available_now=True)
+    (tmp_path / "windows").rename(tmp_path / "lost")
+    monkeypatch.setattr(stateful, "_is_missing", lambda _folder: False)
+    with pytest.raises(StanchionError, match="its checkpoint is missing"):
+        engine.run(etl, spark=spark, available_now=True)
+
+
 @pytest.mark.parametrize(
     ("work", "told"),
     [
-        (lambda items: {"sums": items}, "must return one DataFrame, not dict"),
+        (lambda items: {"other": items}, r"rows for 'other', which is not in its to= \(sums\)"),
+        (lambda _: {}, "returned no DataFrame"),
+        (lambda _: {"sums": 5}, "must return DataFrames, not int"),
         (lambda items: items.select("n", "job_id"), "leave the column job_id out"),
         (lambda items: items.sparkSession.range(3), "must make its rows of the stream that it gets"),
     ],

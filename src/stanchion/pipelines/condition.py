@@ -43,21 +43,22 @@ class Condition:
     """A condition, such as `miles > 0 and origin <> dest`. Raises InvalidInput for what it may not use."""
 
     def __init__(self, text: str) -> None:
-        self._sql = str(text).strip()
-        self.text = " ".join(line.strip() for line in self._sql.splitlines())
+        self.sql = str(text).strip()
+        """The condition as it was given."""
+        self.text = " ".join(line.strip() for line in self.sql.splitlines())
         """The condition in one line."""
         self.names: list[tuple[str, ...]] = []
         """The fields that it uses, as paths."""
-        self._value = _Reader(self._sql, self.names).value
+        self._value = _Reader(self.sql, self.names).value
 
     def __reduce__(self) -> tuple[type[Condition], tuple[str]]:
-        return Condition, (self._sql,)
+        return Condition, (self.sql,)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Condition) and other._sql == self._sql
+        return isinstance(other, Condition) and other.sql == self.sql
 
     def __hash__(self) -> int:
-        return hash(self._sql)
+        return hash(self.sql)
 
     def of(self, item: Any) -> bool | None:
         """Return whether it is true of an item; None if that is unknown, as it depends on a null."""

@@ -46,9 +46,8 @@ class Windows(NamedTuple):
         kinds = {field.name: field.kind for field in struct_of(schema).fields}
         if kinds.get(column) != Plain("timestamp"):
             raise InvalidInput(f"the watermark is of {column!r}, which is no timestamp of the schema: {schema}")
-        others = [one for one in to if one != late]
-        if len(others) != 1:
-            raise InvalidInput("a station with a watermark sends new items to one other station: name it in to=")
+        if not any(one != late for one in to):
+            raise InvalidInput("a station with a watermark sends new items to another station: name it in to=")
         if late is not None:
             checked_name(late, "the station for late items")
         return cls(column, _seconds(delay), late, str(checkpoint))

@@ -8,7 +8,7 @@ so that no replay, and no batch that is given back, moves it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -69,12 +69,14 @@ class Admitted:
     latest: int | None = None
     size: int = 0
 
-    def add(self, ids: Sequence[str], times: pa.Array, misfits: Misfits, watermark: int) -> None:
-        """Add the jobs of a part of the batch."""
-        self.misfits.update(misfits.jobs)
+    def add(
+        self, ids: Sequence[str], times: pa.Array, misfits: Misfits, watermark: int, refused: Collection[str] = ()
+    ) -> None:
+        """Add the jobs of a part of the batch, but for those that were refused before."""
+        self.misfits.update({job: why for job, why in misfits.jobs.items() if job not in refused})
         self.size += len(ids)
         for one, at in zip(ids, times.cast(pa.int64()).to_pylist(), strict=True):
-            if one in misfits.jobs:
+            if one in misfits.jobs or one in refused:
                 continue
             if at is None or at <= watermark:
                 self.late[one] = at

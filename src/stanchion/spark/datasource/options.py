@@ -185,6 +185,7 @@ OPTIONS: dict[str, Option] = {
     "eventTime": Option(frozenset({"readStream"}), str),
     "lateAfter": Option(frozenset({"readStream"}), _number(float), 0.0),
     "late": Option(frozenset({"readStream"}), _name),
+    "expect": Option(frozenset({"readStream"}), str),
     "maxMisfits": Option(frozenset({"readStream"}), _percent, 10.0),
     "writeId": Option(_WRITES, _name),
     "stream": Option(frozenset({"readStream", "writeStream"}), _name),

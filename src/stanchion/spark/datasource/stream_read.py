@@ -22,15 +22,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from stanchion.app import Stanchion
 from stanchion.core.pacing import Pace
 from stanchion.errors import InvalidInput, StanchionError
+from stanchion.spark.datasource.admission import Admission, admission_of
 from stanchion.spark.datasource.endings import how_ended
 from stanchion.spark.datasource.errors import without_traceback
-from stanchion.spark.datasource.lateness import Admitted, Lateness
 from stanchion.spark.datasource.options import Place, checked_options, given_options, place_of
 from stanchion.spark.datasource.read import arrow_reads, columns_of
 from stanchion.spark.datasource.runs import this_run
 from stanchion.spark.datasource.schema import batch_of_arrow, batch_of_rows, stored_fields
 from stanchion.spark.datasource.typed import NEEDED, Misfits, TypedPayloads, with_needed
-from stanchion.stores.records.outcomes import Bury, Outcome
 from stanchion.streams import Part, Position, StreamSource
 from stanchion.streams.heart import Heart
 from stanchion.streams.sink import begin, rows
@@ -83,7 +82,7 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
         ui=options["ui"],
         typed=typed,
         most_misfits=options["maxMisfits"],
-        lateness=Lateness.of(options),
+        admission=admission_of(options),
     )
 
 
@@ -115,12 +114,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ui: str,
         typed: TypedPayloads | None = None,
         most_misfits: float = 100.0,
-        lateness: Lateness | None = None,
+        admission: Admission | None = None,
     ) -> None:
         self.place, self.stream, self.queue, self.names = place, stream, queue, names
         self.most, self.parts, self.heartbeat, self.poll = most, parts, heartbeat, poll
         self.lanes, self.ui, self.typed, self.most_misfits = lanes, ui, typed, most_misfits
-        self.lateness = lateness
+        self.admission = admission
         self._ends_when_done = False
         self._has_looked = False
         self._end: Offset | None = None
@@ -155,7 +154,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Return where a query without a checkpoint starts."""
+        """Return where a query without a checkpoint starts. Raises InvalidInput if one with a watermark had one."""
+        if self._had_batches():
+            raise InvalidInput(
+                f"the stream {self.stream!r} has a watermark from earlier batches, and its checkpoint is missing, "
+                f"which has the jobs of open windows; restore it, or begin with none, see "
+                f"stanchion.spark.stations.stateful.begin_again"
+            )
         return self._source.initial()._asdict()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -176,7 +181,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         place, most = _position(start), limit.max_rows if isinstance(limit, ReadMaxRows) else self.most
         end = self._source.latest(place, most)
         begins, self._has_looked = not self._has_looked, True
-        if end == place and begins and self._may_have_closed():
+        if end == place and begins and self._had_batches():
+            # An earlier driver may have died before it published windows that its last batch had closed. Spark does
+            # that in the next batch, and of itself begins none without jobs after a start.
             self._end = {**start, WOKEN: start.get(WOKEN, 0) + 1}
             return self._end
         if end == place and not self._ends_when_done and self._listener.wait(self.poll):
@@ -185,12 +192,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._end = start if end == place else end._asdict()
         return self._end
 
-    def _may_have_closed(self) -> bool:
-        """Return whether an earlier driver may have died before it published windows that its last batch had closed.
-
-        Spark computes them in its next batch, and of itself begins none without jobs after a start.
-        """
-        return self.lateness is not None and self._source.state().seen is not None
+    def _had_batches(self) -> bool:
+        """Return whether the stream has a watermark from earlier batches."""
+        return self.admission is not None and self._source.state().seen is not None
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 - Spark's name
         """Return where the stream would end if all ready jobs were read, and their number, for Spark's progress.
@@ -215,8 +219,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         span = _position(start), _position(end)
         parts = self._source.parts(*span, self.parts)
-        if self.typed is not None and self.lateness is not None:
-            if not any(part.finished for part in parts) and self._takes_out(self.typed, self.lateness, parts):
+        if self.typed is not None and self.admission is not None:
+            if not any(part.finished for part in parts) and self._takes_out(self.typed, self.admission, parts):
                 parts = self._source.parts(*span, self.parts)
         elif self.typed is not None and self.typed.policy == "bury":
             misfits = self._misfits(self.typed, parts)
@@ -227,23 +231,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 parts = self._source.parts(*span, self.parts)
         return [StreamPart(part) for part in parts]
 
-    def _takes_out(self, typed: TypedPayloads, lateness: Lateness, parts: Sequence[Part]) -> bool:
-        """Take late jobs and misfits out of a batch, before any of it is read; return whether there were some."""
-        app, state, found = self._app, self._source.state(), Admitted()
-        watermark = lateness.watermark(state.seen)
-        for part in parts:
-            for batch in batches(app, part, NEEDED):
-                times, misfits = typed.looked_at(app, batch, lateness.field)
-                found.add(batch.column("id").to_pylist(), times, misfits, watermark)
-        refused = Misfits(self.queue, typed.schema.version, found.size, found.misfits)
-        if refused.are_too_many(self.most_misfits):
-            raise refused.stopped()
-        outcomes: list[Outcome] = [
-            *(Bury(state.lease(job), f"PayloadMisfit: {why}") for job, why in refused.jobs.items()),
-            *(lateness.outcome(state.lease(job), at, watermark) for job, at in found.late.items()),
-        ]
-        tenants = {row.id: row.tenant for row in app.store.fetch(list(found.late)).values()} if found.late else {}
-        self._source.settle(list(app.context.lanes.place(app.store, outcomes, lambda: tenants)), found.latest)
+    def _takes_out(self, typed: TypedPayloads, admission: Admission, parts: Sequence[Part]) -> bool:
+        """Take out of a batch what the query does not get, before any of it is read; return whether there was some."""
+        found = (batch for part in parts for batch in batches(self._app, part, NEEDED))
+        outcomes, latest = admission.taken_out(self._app, typed, self._source.state(), found)
+        self._source.settle(outcomes, latest)
         return bool(outcomes)
 
     def _misfits(self, typed: TypedPayloads, parts: Sequence[Part]) -> Misfits:

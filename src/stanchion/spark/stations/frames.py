@@ -12,7 +12,7 @@ items of the batch.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
@@ -26,7 +26,7 @@ from stanchion.pipelines.send import Send
 from stanchion.pipelines.station import Station
 from stanchion.spark.datasource.new_jobs import JobMaker
 from stanchion.spark.stations.items import TAKEN, ReservedItems, taken
-from stanchion.spark.stations.unmet import UnmetItems
+from stanchion.spark.unmet import UnmetItems
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Bury, Commit, Continue, Move, Outcome
 from stanchion.streams import SinkBatch
@@ -89,7 +89,7 @@ def _end(reserved: ReservedItems, frame: Frame, refused: DataFrame) -> int:
     told = f"the item does not fit the schema of station {station.station!r} ({frame.schema})"
 
     def end(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        failed = UnmetItems(station)
+        failed = UnmetItems(station.queue)
 
         def outcome(row: JobRow, payload: str) -> Outcome:
             expected = station.expectations
@@ -104,7 +104,7 @@ def _end(reserved: ReservedItems, frame: Frame, refused: DataFrame) -> int:
             payloads = dict(zip(some.column("id").to_pylist(), some.column("payload").to_pylist(), strict=True))
             rows = reserved.rows(list(payloads))
             yield taken(some.num_rows, reserved.settle([outcome(row, payloads[row.id]) for row in rows], rows))
-        failed.merge()
+        failed.merge(station.context.store)
         station.context.close()
 
     return sum(row["settled"] for row in refused.mapInArrow(end, TAKEN).collect())
@@ -118,7 +118,7 @@ class _Outputs:
 
     def __init__(self, reserved: ReservedItems, made: DataFrame | Mapping[str, DataFrame]) -> None:
         self.reserved, self.station = reserved, reserved.station
-        by_target = _by_target(self.station, made)
+        by_target = frames_by_target(self.station, made, self.station.to)
         self.moved = {to: frame for to, frame in by_target.items() if ID in frame.columns}
         self.new = {to: frame for to, frame in by_target.items() if ID not in frame.columns}
         if "" in self.new:
@@ -154,7 +154,7 @@ class _Outputs:
             yield pa.RecordBatch.from_arrays([pa.array([attempt]), pa.array([staged])], ["attempt", "staged"])
             station.context.close()
 
-        told = frame.select(_json(frame).alias("payload")).mapInArrow(stage, _STAGED).collect()
+        told = frame.select(as_json(frame).alias("payload")).mapInArrow(stage, _STAGED).collect()
         return [(row["attempt"], row["staged"]) for row in told if row["staged"]]
 
     @contextmanager
@@ -166,7 +166,7 @@ class _Outputs:
             yield None
             return
         parts = [
-            frame.select(f.col(ID), f.lit(to).alias("to"), _json(frame).alias("payload"))
+            frame.select(f.col(ID), f.lit(to).alias("to"), as_json(frame).alias("payload"))
             for to, frame in self.moved.items()
         ]
         with _kept(reduce(lambda one, other: one.unionByName(other), parts)) as rows:
@@ -194,24 +194,27 @@ class _Outputs:
         moves.mapInArrow(move, TAKEN).collect()
 
 
-def _by_target(station: Station, made: DataFrame | Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+def frames_by_target(
+    station: Station, made: DataFrame | Mapping[str, DataFrame], targets: Sequence[str]
+) -> dict[str, DataFrame]:
+    """Return what the function of a station has made, by target; "" for an end. Raises InvalidInput."""
     if isinstance(made, Mapping):
-        unknown = [to for to in made if to not in station.to]
+        unknown = [to for to in made if to not in targets]
         if unknown:
             raise InvalidInput(
                 f"station {station.station!r} returned rows for {unknown[0]!r}, which is not in its to= "
-                f"({', '.join(station.to) or 'nothing is'}); add it there"
+                f"({', '.join(targets) or 'nothing is'}); add it there"
             )
         return dict(made)
-    if len(station.to) > 1:
+    if len(targets) > 1:
         raise InvalidInput(
             f"station {station.station!r} has several targets; return a dict such as "
-            f"{{{station.to[0]!r}: frame}}, with a DataFrame for each target that gets items"
+            f"{{{targets[0]!r}: frame}}, with a DataFrame for each target that gets items"
         )
-    return {station.to[0] if station.to else "": made}
+    return {targets[0] if targets else "": made}
 
 
-def _json(frame: DataFrame) -> Column:
+def as_json(frame: DataFrame) -> Column:
     """Return the columns of a row as JSON, without the id; with nulls, as on a worker."""
     from pyspark.sql import functions as f
 

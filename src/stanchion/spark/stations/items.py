@@ -16,7 +16,7 @@ import pyarrow as pa
 from stanchion.jobs.outcome import Outcome
 from stanchion.pipelines.route import LINEAGE
 from stanchion.pipelines.station import Station
-from stanchion.spark.stations.unmet import UnmetItems
+from stanchion.spark.unmet import UnmetItems
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow
 from stanchion.streams.state import known, reserved_rows, settle
@@ -114,14 +114,14 @@ def work_on_stream(station: Station, stream: DataFrame) -> DataFrame:
 
 def _settled(items: ReservedItems, rows: Sequence[JobRow]) -> Iterator[pa.RecordBatch]:
     """Run items through a plain station, and settle them in portions."""
-    unmet = UnmetItems(items.station)
+    unmet = UnmetItems(items.station.queue)
     for portion in _portions(items.station, rows):
         ended = [attempt.outcome for _, attempt in portion if attempt.outcome is not None]
         yield taken(len(portion), items.settle(ended, [row for row, _ in portion]))
         for row, (_, outcome, error) in portion:
             if isinstance(error, Outcome) and error.expectation is not None:
                 unmet.add(error.expectation, row.id, dead=isinstance(outcome, outcomes.Bury))
-    unmet.merge()
+    unmet.merge(items.station.context.store)
 
 
 def _portions(station: Station, rows: Sequence[JobRow]) -> Iterator[list[tuple[JobRow, Attempted]]]:

@@ -9,6 +9,8 @@ from the same items again, out of history, and publishes nothing twice.
 
 from __future__ import annotations
 
+import json
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -22,6 +24,7 @@ from stanchion.pipelines.windows import Windows
 from stanchion.schemas.ddl import struct_of
 from stanchion.spark.datasource.options import reachable_url
 from stanchion.spark.datasource.typed import ddl_of
+from stanchion.spark.stations.frames import as_json, frames_by_target
 from stanchion.stores.rules.limits import limits_in
 from stanchion.streams.rereading import KEPT
 from stanchion.streams.state import compare_and_set, load
@@ -58,12 +61,10 @@ def _check(station: Station, windows: Windows) -> None:
         raise InvalidInput(f"{name} reads its last items again after a restart: keep history_ttl of {KEPT:g} s or more")
     if station.context.codec.has_keys:
         raise InvalidInput(f"{name} can't read encrypted items")
-    if station.expectations is not None:
-        raise InvalidInput(f"{name} can't have expectations: put them on the station before it")
     if windows.late is not None and station.topology.stations[windows.late].limits is not None:
         raise InvalidInput(f"station {windows.late!r}, which gets late items, can't have limits")
     state = load(store, station.queue)
-    if state is not None and state.seen is not None and not _exists(windows.checkpoint):
+    if state is not None and state.seen is not None and _is_missing(windows.checkpoint):
         raise InvalidInput(
             f"the checkpoint of station {station.station!r} is missing in {windows.checkpoint}, and with it the items "
             f"of its open windows; restore it, or begin with none: "
@@ -71,11 +72,20 @@ def _check(station: Station, windows: Windows) -> None:
         )
 
 
-def _exists(checkpoint: str) -> bool:
+def _is_missing(checkpoint: str) -> bool:
+    """Return whether a checkpoint is not there; False if only Spark can see it: then the query finds out."""
+    from pyspark.sql.utils import is_remote
+
+    metadata = _metadata(checkpoint)
+    return metadata is not None and not is_remote() and not metadata.exists()
+
+
+def _metadata(checkpoint: str) -> Path | None:
+    """Return the file that each checkpoint has; None if it is in no folder of this machine."""
     address = urlsplit(checkpoint)
     if address.scheme not in ("", "file"):
-        return True  # Spark tells
-    return (Path(unquote(address.path) if address.scheme else checkpoint) / "metadata").exists()
+        return None
+    return Path(unquote(address.path) if address.scheme else checkpoint) / "metadata"
 
 
 def begin_again(pipeline: Pipeline, name: str) -> None:
@@ -88,7 +98,8 @@ def begin_again(pipeline: Pipeline, name: str) -> None:
     windows, store = windows_of(station), pipeline.context.store
     if windows is None:
         raise InvalidInput(f"station {name!r} has no watermark")
-    if urlsplit(windows.checkpoint).scheme in ("", "file") and _exists(windows.checkpoint):
+    metadata = _metadata(windows.checkpoint)
+    if metadata is not None and metadata.exists():
         raise InvalidInput(f"delete the checkpoint of station {name!r} first: {windows.checkpoint}")
     while (state := load(store, station.queue)) is not None and (state.seen, state.seeing) != (None, None):
         compare_and_set(store, station.queue, state.without_times())
@@ -99,15 +110,14 @@ def writer_of(spark: SparkSession, station: Station, windows: Windows, partition
     frame, url = station.frame, reachable_url(station.context.url)
     assert frame is not None  # noqa: S101 - it has the windows
     made = frame.function(_items(spark, station, frame, windows, partitions, ui))
-    payloads = _payloads(station, made)
-    (target,) = (one for one in station.to if one != windows.late)
-    options = station.topology.stations[target]
-    writer = payloads.writeStream.format("stanchion").outputMode("append")
+    targets = [one for one in station.to if one != windows.late]
+    rows = [_new_items(station, to, one) for to, one in frames_by_target(station, made, targets).items()]
+    if not rows:
+        raise InvalidInput(f"the function of station {station.station!r} returned no DataFrame")
+    items = reduce(lambda one, other: one.unionByName(other), rows)
+    writer = items.writeStream.format("stanchion").outputMode("append")
     writer = writer.option("url", url).option("mode", "append").option("stream", station.queue)
-    writer = writer.option("to", station.topology.queue(target))
     writer = writer.option("maxAttempts", str(station.topology.attempts_max))
-    if options.limits is not None:
-        writer = writer.option("limits", ",".join(limits_in(options.limits).semaphores))
     return writer.option("checkpointLocation", windows.checkpoint)
 
 
@@ -121,6 +131,9 @@ def _items(
     stream = stream.option("typed", "true").option("payloadSchema", frame.schema).option("misfits", "bury")
     stream = stream.option("eventTime", windows.column).option("lateAfter", windows.delay)
     stream = stream.option("maxMisfits", 100)  # a misfit is a dead letter, however many there are
+    if station.expectations is not None:
+        expected = [(one.condition.sql, one.on_fail) for one in station.expectations.expected]
+        stream = stream.option("expect", json.dumps(expected))
     if windows.late is not None:
         stream = stream.option("late", station.topology.queue(windows.late))
     if ui is not None:
@@ -130,13 +143,13 @@ def _items(
     return items.withWatermark(windows.column, f"{round(windows.delay * 1000)} milliseconds")
 
 
-def _payloads(station: Station, made: Any) -> DataFrame:
-    """Return the rows of the function as payloads of new items. Raises InvalidInput for other things."""
+def _new_items(station: Station, to: str, made: Any) -> DataFrame:
+    """Return rows of the function as new items of a station. Raises InvalidInput for other things."""
     from pyspark.sql import functions as f
 
     if not hasattr(made, "isStreaming"):
         raise InvalidInput(
-            f"the function of station {station.station!r}, which has a watermark, must return one DataFrame, not "
+            f"the function of station {station.station!r}, which has a watermark, must return DataFrames, not "
             f"{type(made).__name__}"
         )
     if not made.isStreaming:
@@ -145,6 +158,10 @@ def _payloads(station: Station, made: Any) -> DataFrame:
         raise InvalidInput(
             f"station {station.station!r} has a watermark, so its rows are new items: leave the column {ID} out"
         )
-    names = [f.col(f"`{name}`") for name in made.columns]
-    payloads: DataFrame = made.select(f.to_json(f.struct(*names), {"ignoreNullFields": "false"}).alias("payload"))
-    return payloads
+    payload = as_json(made).alias("payload")
+    queue = f.lit(station.topology.queue(to)).alias("queue")
+    if all(station.topology.stations[one].limits is None for one in station.to):
+        return made.select(payload, queue)  # type: ignore[no-any-return]
+    limits = station.topology.stations[to].limits
+    names = None if limits is None else f.array(*map(f.lit, limits_in(limits).semaphores))
+    return made.select(payload, queue, f.lit(names).cast("array<string>").alias("limits"))  # type: ignore[no-any-return]
