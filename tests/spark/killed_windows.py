@@ -74,7 +74,8 @@ class Rides:
         found = self.etl.queue("made").find(state="done", limit=10_000)
         made = Counter(json.dumps(job.result, separators=(",", ":")) for job in found)
         del made['{"key":"last"}']
-        assert made == self._wanted(spark)
+        wanted = self._wanted(spark)
+        assert made == wanted, f"too much: {made - wanted}, too little: {wanted - made}"
         late = sorted(job.result for job in self.etl.queue("late").find(state="done"))
         assert late == list(range(-self.late, 0))
         assert all(one.depth.total == 0 for one in self.etl.status().stations)

@@ -8,24 +8,23 @@ is retried meanwhile.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
 from time import sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from stanchion.app import Stanchion
 from stanchion.core.checks import aware
 from stanchion.core.times import micros, moment
 from stanchion.errors import HistoryPurged, InvalidInput
 from stanchion.feed.horizon import Settled
 from stanchion.feed.reader import NOW
 from stanchion.spark.datasource.errors import without_traceback
+from stanchion.spark.datasource.on_driver import OnDriver
 from stanchion.spark.datasource.options import Place, checked_options, given_options, place_of
 from stanchion.spark.datasource.read import JobsReader, Part, columns_of
 from stanchion.spark.datasource.typed import TypedPayloads
@@ -77,7 +76,7 @@ def history_feed(given: Mapping[str, str], schema: StructType) -> HistoryFeed:
     )
 
 
-class HistoryFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class HistoryFeed(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads history in micro-batches. The driver's object lives as long as the query; tasks get copies."""
 
     _ends_at: int | None = None
@@ -100,16 +99,7 @@ class HistoryFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.most, self.parts, self.poll = most, parts, poll
         self.since, self.overlap, self.skips = since, overlap, skips
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out connections, which belong to one process."""
-        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
-
     # -- on the driver
-
-    @cached_property
-    def _app(self) -> Stanchion:
-        self._opened = ExitStack()  # never closed: the process ends with the query
-        return self._opened.enter_context(self.place.app())
 
     @cached_property
     def _settled(self) -> Settled:

@@ -11,7 +11,6 @@ processes of a query may be killed at any time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -25,6 +24,7 @@ from stanchion.errors import InvalidInput, StanchionError
 from stanchion.spark.datasource.admission import Admission, admission_of
 from stanchion.spark.datasource.endings import how_ended
 from stanchion.spark.datasource.errors import without_traceback
+from stanchion.spark.datasource.on_driver import OnDriver
 from stanchion.spark.datasource.options import Place, checked_options, given_options, place_of
 from stanchion.spark.datasource.read import arrow_reads, columns_of
 from stanchion.spark.datasource.runs import this_run
@@ -96,8 +96,12 @@ class StreamPart(InputPartition):
         super().__init__(self.part)
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a queue in micro-batches. The driver's object lives as long as the query; tasks get copies."""
+
+    _ends_when_done = _may_be_new = _has_looked = False
+    _end: Offset | None = None
+    _behind: int | None = None
 
     def __init__(
         self,
@@ -120,21 +124,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.most, self.parts, self.heartbeat, self.poll = most, parts, heartbeat, poll
         self.lanes, self.ui, self.typed, self.most_misfits = lanes, ui, typed, most_misfits
         self.admission = admission
-        self._ends_when_done = False
-        self._has_looked = False
-        self._end: Offset | None = None
-        self._behind: int | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out connections and threads, which belong to one process."""
-        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
 
     # -- on the driver
-
-    @cached_property
-    def _app(self) -> Stanchion:
-        self._opened = ExitStack()  # never closed: the process ends with the query
-        return self._opened.enter_context(self.place.app())
 
     @cached_property
     def _source(self) -> StreamSource:
@@ -154,13 +145,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Return where a query without a checkpoint starts. Raises InvalidInput if one with a watermark had one."""
-        if self._had_batches():
-            raise InvalidInput(
-                f"the stream {self.stream!r} has a watermark from earlier batches, and its checkpoint is missing, "
-                f"which has the jobs of open windows; restore it, or begin with none, see "
-                f"stanchion.spark.stations.stateful.begin_again"
-            )
+        """Return where a query without a checkpoint starts, or one that computes its first batch again."""
+        self._may_be_new = True
         return self._source.initial()._asdict()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -179,8 +165,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadAllAvailable):  # its only batch would never be acknowledged
             raise InvalidInput("trigger(once=True) is not for streams of jobs; write trigger(availableNow=True)")
         place, most = _position(start), limit.max_rows if isinstance(limit, ReadMaxRows) else self.most
-        end = self._source.latest(place, most)
         begins, self._has_looked = not self._has_looked, True
+        if begins and self._may_be_new and self._had_batches():
+            raise InvalidInput(
+                f"the stream {self.stream!r} has a watermark from earlier batches, and its checkpoint is missing, "
+                f"which has the jobs of open windows; restore it, or begin with none, see "
+                f"stanchion.spark.stations.stateful.begin_again"
+            )
+        end = self._source.latest(place, most)
         if end == place and begins and self._had_batches():
             # An earlier driver may have died before it published windows that its last batch had closed. Spark does
             # that in the next batch, and of itself begins none without jobs after a start.
@@ -215,7 +207,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @without_traceback
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Divide the batch among tasks; one that only wakes the query has no jobs."""
-        if _position(start) == _position(end):
+        self._has_looked = True
+        if WOKEN in end:
             return []
         span = _position(start), _position(end)
         parts = self._source.parts(*span, self.parts)

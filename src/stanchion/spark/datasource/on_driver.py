@@ -1,0 +1,25 @@
+"""What the reader of a stream has on the driver alone: an app, and what its query has come to."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import cached_property
+from typing import Any
+
+from stanchion.app import Stanchion
+from stanchion.spark.datasource.options import Place
+
+
+class OnDriver:
+    """A reader of a store whose copies, in tasks, are without connections and threads: attributes named `_...`."""
+
+    place: Place
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what belongs to one process."""
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+
+    @cached_property
+    def _app(self) -> Stanchion:
+        self._opened = ExitStack()  # never closed: the process ends with the query
+        return self._opened.enter_context(self.place.app())
