@@ -29,8 +29,10 @@ _LOW_DIGITS = 3
 """Hexadecimal digits of an id that are taken from a table."""
 
 
-def plain_columns(maker: JobMaker, context: Context, batch: pa.RecordBatch) -> PlainColumns | None:
-    """Return the jobs of a batch, or None if each row has to be looked at."""
+def plain_columns(
+    maker: JobMaker, context: Context, batch: pa.RecordBatch, headers: str | None = None
+) -> PlainColumns | None:
+    """Return the jobs of a batch, all with these headers, or None if each row has to be looked at."""
     names = {*known_columns(batch)}
     if (
         not batch.num_rows
@@ -46,7 +48,7 @@ def plain_columns(maker: JobMaker, context: Context, batch: pa.RecordBatch) -> P
     try:
         queue = _queue(maker, batch.column("queue") if "queue" in names else None)
         varying = {name: _values(maker, name, batch.column(name)) for name in names & {*PLAIN_FIELDS}}
-        fixed = {name: maker.fixed(name) for name in maker.defaults}
+        fixed = {"headers": headers, **{name: maker.fixed(name) for name in maker.defaults}}
     except (InvalidInput, _OneByOne):
         return None
     if not _fit(context, queue, payloads):

@@ -24,6 +24,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from stanchion.app import Stanchion
 from stanchion.errors import InvalidInput, StanchionError, StreamTaken
+from stanchion.spark.datasource import made_from
 from stanchion.spark.datasource.columns import plain_columns
 from stanchion.spark.datasource.delta_sink import DeltaSink, delta_sink
 from stanchion.spark.datasource.errors import without_traceback
@@ -155,12 +156,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 f"has the batch; write new jobs with mode=append"
             )
         failed, good = self.columns.divided(rows)
-        if self.mode == "append" and self._took_plain(app, good, stage):
+        headers = made_from.of_batch(done.write, self.stream, batch)
+        if self.mode == "append" and self._took_plain(app, good, stage, headers):
             made = Made(good, [])
         else:
             made = self._made(app, good, buries=batch is not None and batch.size > 1)
         if self.mode == "append":
-            stage.add(made.jobs)
+            stage.add(made_from.with_headers(made.jobs, headers))
         elif batch is not None:
             done.settled += batch.settle(self._outcomes(made, batch.state, seen))
         elif rows.num_rows:
@@ -172,9 +174,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         done.settled += batch.settle(self._failures(failed, batch.state, seen))
         done.settled += batch.settle([Bury(batch.state.lease(job), error) for job, error in made.misfits.items()])
 
-    def _took_plain(self, app: Stanchion, rows: pa.RecordBatch, stage: TaskStage) -> bool:
+    def _took_plain(self, app: Stanchion, rows: pa.RecordBatch, stage: TaskStage, headers: str) -> bool:
         """Take rows without a look at each, if their jobs allow it."""
-        columns = plain_columns(self.maker, app.context, self.columns.content(rows))
+        columns = plain_columns(self.maker, app.context, self.columns.content(rows), headers)
         return columns is not None and stage.add_plain(app.context.current_store(), columns)
 
     def _made(self, app: Stanchion, rows: pa.RecordBatch, *, buries: bool) -> Made:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from stanchion.errors import InvalidInput
+from stanchion.spark.datasource import made_from
 from stanchion.spark.datasource.columns import plain_columns
 from stanchion.spark.datasource.errors import without_traceback
 from stanchion.spark.datasource.new_jobs import JobMaker, check_columns
@@ -36,7 +37,10 @@ def writer_of(given: Mapping[str, str], schema: StructType, overwrite: bool) -> 
     if overwrite:
         raise InvalidInput("jobs are added to a queue, never replaced: write with .mode('append')")
     return JobsWriter(
-        place_of(options), maker_of(options, schema), options["writeId"] or f"spark:{secrets.token_hex(16)}"
+        place_of(options),
+        maker_of(options, schema),
+        options["writeId"] or f"spark:{secrets.token_hex(16)}",
+        None if options["writeId"] is None else made_from.of_write(options["writeId"]),
     )
 
 
@@ -62,10 +66,10 @@ class Staged(WriterCommitMessage):
 
 
 class JobsWriter(DataSourceArrowWriter):
-    """Writes rows as jobs; all or none on stores with transactions."""
+    """Writes rows as jobs; all or none on stores with transactions. `headers`: of all jobs."""
 
-    def __init__(self, place: Place, maker: JobMaker, write: str) -> None:
-        self.place, self.maker, self.write_id = place, maker, write
+    def __init__(self, place: Place, maker: JobMaker, write: str, headers: str | None = None) -> None:
+        self.place, self.maker, self.write_id, self.headers = place, maker, write, headers
 
     @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
@@ -77,11 +81,12 @@ class JobsWriter(DataSourceArrowWriter):
         with self.place.app() as app:
             stage = TaskStage(app.store, self.write_id, attempt)
             for batch in iterator:
-                columns = plain_columns(self.maker, app.context, batch)
+                columns = plain_columns(self.maker, app.context, batch, self.headers)
                 if columns is not None and stage.add_plain(app.context.current_store(), columns):
                     continue
                 try:
-                    stage.add(self.maker.jobs(app.context, batch))
+                    jobs = self.maker.jobs(app.context, batch)
+                    stage.add(jobs if self.headers is None else made_from.with_headers(jobs, self.headers))
                 except InvalidInput as error:
                     return Staged(attempt, stage.staged, str(error))
         return Staged(attempt, stage.staged, carried=tuple(stage.carried))

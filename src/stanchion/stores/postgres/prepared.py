@@ -23,6 +23,7 @@ _SOURCES = {
     "tenant": "tenant",
     "max_attempts": "max_attempts",
     "timeout": "timeout",
+    "headers": "headers",
 }
 """Columns of jobs, and the fields that they are made from."""
 

@@ -12,13 +12,16 @@ if TYPE_CHECKING:
 PLAIN_FIELDS = ("priority", "tenant", "max_attempts", "timeout")
 """The fields of prepared jobs that may have other values than their defaults, besides id, queue and payload."""
 
+SHARED_FIELDS = (*PLAIN_FIELDS, "headers")
+"""Those that may have one for all jobs."""
+
 
 @dataclass(frozen=True)
 class PlainColumns:
-    """New jobs of one queue, due at once, without keys, slots, lanes, flows and headers.
+    """New jobs of one queue, due at once, without keys, slots, lanes and flows.
 
-    `ids`, `payloads`: Arrow texts without nulls, ids in ascending order. `fixed`, `varying`: values of PLAIN_FIELDS,
-    for all jobs or as Arrow columns.
+    `ids`, `payloads`: Arrow texts without nulls, ids in ascending order. `fixed`: values of SHARED_FIELDS, for all
+    jobs; `varying`: of PLAIN_FIELDS, as Arrow columns.
     """
 
     queue: str

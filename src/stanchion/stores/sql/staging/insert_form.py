@@ -11,14 +11,14 @@ from typing import cast
 from sqlalchemy import insert
 
 from stanchion.stores.records.jobs import QUEUED, UNLANED, NewJob
-from stanchion.stores.records.prepared import PLAIN_FIELDS, PlainColumns, Prepared
+from stanchion.stores.records.prepared import SHARED_FIELDS, PlainColumns, Prepared
 from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import CursorRunner, Runner
 from stanchion.stores.sql.engine.schema import jobs
 
-_COLUMNS = ("id", "queue", "lane", "state", "rank", "run_at", "enqueued_at", "payload", *PLAIN_FIELDS)
+_COLUMNS = ("id", "queue", "lane", "state", "rank", "run_at", "enqueued_at", "payload", *SHARED_FIELDS)
 _FIXED = b"fixed"
 """The key of the values of all jobs, in the metadata of the schema."""
 
@@ -56,7 +56,7 @@ class InsertForm:
         import pyarrow as pa
 
         new = {"lane": UNLANED, "state": QUEUED, "run_at": moment, "enqueued_at": moment}
-        defaults = {name: NewJob._field_defaults[name] for name in PLAIN_FIELDS}
+        defaults = {name: NewJob._field_defaults[name] for name in SHARED_FIELDS}
         for one in prepared:
             with pa.ipc.open_stream(one.rows) as stream:
                 fixed = {**new, **defaults, **json.loads(stream.schema.metadata[_FIXED]), "queue": one.queue}
