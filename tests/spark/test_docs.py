@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stanchion import Bury, Stanchion
+from stanchion.feed.horizon import Settled
+from stanchion.feed.reader import NOW
 from stanchion.spark.stations import engine as stations
 from tests.docs.pages import PAGES, Block, blocks
 from tests.docs.reader import Reader
@@ -57,6 +59,13 @@ def streams_page(app: Stanchion, reader: Reader, _spark: "SparkSession", _data: 
     assert app.queue("raw").size().total == 0
 
 
+def settle(app: Stanchion) -> None:
+    """Wait until a stream of finished jobs tells all that have finished until now."""
+    at, feed = app.store.now(), Settled(0, 0)
+    while feed.move(app.store.select(NOW).horizon) <= at:  # type: ignore[arg-type]
+        time.sleep(0.1)
+
+
 @contextmanager
 def lake_page(app: Stanchion, reader: Reader, _spark: "SparkSession", data: Path) -> Iterator[None]:
     """Orders with a schema."""
@@ -64,7 +73,7 @@ def lake_page(app: Stanchion, reader: Reader, _spark: "SparkSession", data: Path
     orders.push_many([{"id": n, "city": "Oslo"} for n in range(30)])
     app.queue("mail").push(1)
     app.queue("mail").pop()
-    time.sleep(3)  # PostgreSQL's feed tells only what is two seconds old
+    settle(app)
     yield
     finished = reader.namespace.DeltaTable(str(data.parent / "checkpoints/lake/finished"))
     assert "mail" in finished.to_pyarrow_table(columns=["queue"])["queue"].to_pylist()
@@ -123,6 +132,8 @@ def test_a_page_does_what_it_says(page: Path, spark: "SparkSession", pg_app: Sta
         "postgresql://localhost/shop": str(pg_app.url),
         "/data/": f"{data}/",
         "/var/lib/etl/": f"{tmp_path}/checkpoints/",
+        '"checkpoints/km"': f'"{tmp_path}/checkpoints/km"',
+        "sqlite:///trips.db": f"sqlite:///{tmp_path}/trips.db",
     }
     reader = Reader(
         tmp_path, shown
