@@ -141,6 +141,25 @@ def is_compact_json(texts: pa.Array, most: int) -> bool:
 
 
 class TestSame:
+    def test_a_named_write_is_told(self, app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Both ways, and beside the headers that a row has."""
+        name = 'orders "\\ 5'
+        with monkeypatch.context() as patched:
+            for way in ("columns", "one by one"):
+                if way == "one by one":
+                    patched.setattr(writing, "plain_columns", lambda *_: None)
+                write(app, batch(['{"n":1}']), writeId=f"{name} {way}")
+                (job,) = stored(app)
+                assert json.loads(job.headers) == {"x-lineage": {"write": f"{name} {way}"}}
+        own = pa.array(['{"a":1,"x-lineage":"of its source"}', None])
+        write(app, batch(["{}", "{}"], headers=own), writeId="w")
+        assert [json.loads(job.headers) for job in stored(app)] == [
+            {"a": 1, "x-lineage": {"write": "w"}},
+            {"x-lineage": {"write": "w"}},
+        ]
+        write(app, batch(["{}"]))
+        assert [job.headers for job in stored(app)] == [None]
+
     def test_odd_objects(self, app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
         jobs = both_ways(app, monkeypatch, batch(list(ODD)))
         assert [job.payload for job in jobs] == list(ODD)

@@ -110,6 +110,15 @@ class TestModes:
         assert {job.priority for job in streams.app.queue("clean").find(limit=10)} == {5}
         counts = streams.app.queue("raw").counts()
         assert (counts.committed, counts.buried) == (299, 1)
+        read = {job.payload["n"]: job.id for job in streams.app.queue("raw").find(state="done", limit=300)}
+        batches = set()
+        for job in streams.app.queue("clean").find(limit=300):
+            made_from = job.headers["x-lineage"]
+            [[first, last]] = made_from["items"]
+            assert made_from["stream"] == "raw"
+            assert first <= read[job.payload["n"]] <= last
+            batches.add((made_from["batch"], made_from["write"], first, last))
+        assert len(batches) == len({batch for batch, *_ in batches}) == 2
         offsets = [json.loads(one.sources[0].latestOffset) for one in streams.query.recentProgress]
         assert [(one["seq"], one["behind"]) for one in offsets][:2] == [(2, 100), (2, 0)]
 
@@ -149,6 +158,9 @@ class TestQueries:
         for file in (checkpoint / "commits").iterdir():
             file.unlink()
         run()
+        (made_from,) = {json.dumps(job.headers) for job in streams.app.queue("clean").find()}
+        assert json.loads(made_from).keys() == {"x-lineage"}
+        assert list(json.loads(made_from)["x-lineage"]) == ["write"]
         assert streams.found("clean") == list(range(20))
 
     @pytest.mark.nightly
