@@ -94,6 +94,7 @@ class TestPreparedJobs:
         options: tuple[dict[str, Any], ...] = (
             {},
             {"priority": -7, "tenant": "acme", "max_attempts": 2, "timeout": 1.5},
+            {"headers": '{"a":"tab\\tback\\\\ é","b":{}}'},
         )
         for fixed in options:
             given = columns(["{}"] * 3, fixed=fixed)
