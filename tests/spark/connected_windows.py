@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from stanchion.errors import StanchionError
 from stanchion.spark import session
@@ -17,7 +18,7 @@ from tests.spark.test_windows import at, declared, results
 
 def main(master: str, url: str, folder: str) -> None:
     """Close a window in the second run, lose the checkpoint, and begin again."""
-    spark, found = session(master), {}
+    spark, found = session(master), dict[str, Any]()
     with opened(url) as app:
         etl = declared(app, Path(folder))
         etl.push_many([{"n": n, "at": at(n)} for n in range(25)])
