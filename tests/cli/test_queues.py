@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -41,12 +42,30 @@ def test_json_shape(run: Run, app: Stanchion) -> None:
             "lag",
             "trouble",
             "unserved_lanes",
+            "schema",
             "last_5_min",
         ),
     }
     assert queue["size"] == {"total": 1, "ready": 1, "scheduled": 0, "waiting": 0, "running": 0}
     assert queue["counts"]["pushed"] == 1
     assert queue["next_due"].endswith("Z")
+
+
+def test_the_schema_of_a_queue(run: Run, app: Stanchion) -> None:
+    app.queue("mail").push(1)
+    app.queue("orders", schema="id bigint not null, tags array<string>").push({"id": 1})
+    shown: dict[str, Any] = {"version": 1, "ddl": "id bigint NOT NULL, tags array<string>"}
+    shown["fields"] = [
+        {"name": "id", "type": "bigint", "nullable": False},
+        {"name": "tags", "type": "array<string>", "nullable": True},
+    ]
+    assert [queue["schema"] for queue in run("queues", "--json").json] == [None, shown]
+    assert run("queues").out.count("schema=v1") == 1
+    assert run("queues", "schema", "orders", "--json").json == shown
+    answer = run("queues", "schema", "orders")
+    assert "schema version 1" in answer.err
+    assert "array<string>" in answer.out
+    assert "has no schema" in run("queues", "schema", "mail").err
 
 
 def test_percentiles_of_five_minutes(run: Run, app: Stanchion) -> None:

@@ -47,6 +47,13 @@ class TestParts:
         assert "swordfish" not in text
         assert browser.get(f"/errors/{key}?queue=mail").status_code == 200
 
+    def test_its_schema_is_shown(self, browser: Browser, app: Stanchion) -> None:
+        assert "Schema, table" not in browser.get("/queues/mail").text
+        app.queue("orders", schema="`<i>` bigint not null, city string").push({"<i>": 1})
+        text = browser.get("/queues/orders").text
+        assert "version 1" in text
+        assert '<th scope="row" class="foreign">&lt;i&gt;</th><td class="foreign">bigint</td><td>never</td>' in text
+
     def test_tenants_are_shown_with_their_share(self, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
         text = browser.get("/queues/orders").text
         assert "Ready jobs by tenant" in text

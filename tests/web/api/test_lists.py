@@ -163,6 +163,16 @@ class TestJobs:
 
 
 class TestQueues:
+    def test_the_schema_of_a_queue(self, client: Client, fresh: Stanchion) -> None:
+        fresh.queue("plain").push(1)
+        fresh.queue("typed", schema="id bigint not null").push({"id": 1})
+        assert client.asks("getQueue", "queues/plain")["schema"] is None
+        assert client.asks("getQueue", "queues/typed")["schema"] == {
+            "version": 1,
+            "ddl": "id bigint NOT NULL",
+            "fields": [{"name": "id", "type": "bigint", "nullable": False}],
+        }
+
     @pytest.mark.parametrize("name", ODD)
     def test_any_name_has_an_address(self, client: Client, fresh: Stanchion, name: str) -> None:
         at = f"queues/{quote(name, safe='').replace('.', '%2E')}"

@@ -19,6 +19,7 @@ from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_c
 from stanchion.ops.cli.console.root import LOOK, OPERATE, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.reads.queues import QueueFigures, figures, letter_queues
+from stanchion.ops.reads.schemas import schema_json, schemas_of
 from stanchion.partitions.store import PartitionedStore
 from stanchion.queues.queue import Queue
 from stanchion.stores.protocol import Store
@@ -58,8 +59,13 @@ def queues(
         settings = [one for queue in settings for one in (queue, *_partitions_of(app.store, queue))]
     now = app.store.now()
     lanes, streams = unserved_lanes(app.store, settings, workers, now), read_streams(app.store, workers, now)
+    schemas = schemas_of(app.store, settings)
     found = [
-        {**describe(one), "unserved_lanes": lanes.get(one.name, [])}
+        {
+            **describe(one),
+            "schema": schema_json(schemas.get(one.name)),
+            "unserved_lanes": lanes.get(one.name, []),
+        }
         for one in figures(app.store, settings, workers, now, letter_queues(settings), streams)
     ]
     if out.as_json or partitions:
@@ -93,6 +99,26 @@ def set_(
     session.audit("set settings", queue, note=" ".join(settings))
     now = handle.configure(**values)
     session.out.done(f"{queue}: {shown_settings(now) or 'defaults'}", settings_json(now))
+
+
+_FIELD_COLUMNS = [Column("FIELD"), Column("TYPE"), Column("NULL")]
+
+
+@command(queues_cli, "schema")
+def schema(session: Session, queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.")]) -> Exit:
+    """Show the schema of a queue: its version, and the fields of payloads."""
+    app, out = session.app, session.out
+    (handle,) = known_queues(session, [queue])
+    found = schemas_of(app.store, app.store.queues([handle.name])).get(handle.name)
+    if out.as_json:
+        out.json(schema_json(found))
+    elif found is None:
+        out.say(f"{queue} has no schema: payloads are not checked")
+    else:
+        out.say(f"{queue}: schema version {found.version}")
+        rows = [[one.name, str(one.kind), "yes" if one.nullable else "no"] for one in found.fields]
+        out.table(_FIELD_COLUMNS, rows)
+    return Exit.FAILED if found is None else Exit.OK
 
 
 @command(queues_cli, "reset")
@@ -238,7 +264,9 @@ def unserved_lanes(
 def _shown_state(queue: dict[str, Any], settings: QueueSettings) -> str:
     """Return what is wrong, unless the settings say it, and the settings."""
     trouble = "" if queue["paused"] or not queue["trouble"] else f"({queue['trouble']})"
-    return " ".join(filter(None, (trouble, shown_settings(settings), _shown_lanes(queue["unserved_lanes"]))))
+    schema = "" if queue["schema"] is None else f"schema=v{queue['schema']['version']}"
+    parts = (trouble, shown_settings(settings), schema, _shown_lanes(queue["unserved_lanes"]))
+    return " ".join(filter(None, parts))
 
 
 def _shown_lanes(ranges: Sequence[tuple[int, int]]) -> str:

@@ -14,6 +14,7 @@ from stanchion.ops.reads.errors import Errors, hidden, read_errors, source_of
 from stanchion.ops.reads.filters import JobFilter
 from stanchion.ops.reads.queue_parts import partitions_of, tenants_of
 from stanchion.ops.reads.queues import QueueFigures, figures_seen
+from stanchion.ops.reads.schemas import schemas_of
 from stanchion.ops.web.acts.pauses import pause_of, set_paused
 from stanchion.ops.web.acts.settings import HELP, changes_of
 from stanchion.ops.web.pages import past
@@ -74,6 +75,7 @@ def show(visit: Visit) -> Response:
         source_of=source_of,
         trend=lambda group: spark(group.minutes(visit.now), "risk"),
         now=visit.now,
+        schema=visit.part("schema", lambda: schemas_of(store, [queue]).get(queue.name)),
         partitions=visit.part("partitions", lambda: _of_partitions(visit, partitions)) or []
         if len(partitions) > 1
         else [],

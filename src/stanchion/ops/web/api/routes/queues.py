@@ -6,6 +6,7 @@ from stanchion.context.settings import checked_settings
 from stanchion.core.partition_names import checked_queue, logical_name
 from stanchion.ops.reads.queue_parts import partitions_of, tenants_of
 from stanchion.ops.reads.queues import figures
+from stanchion.ops.reads.schemas import schema_json, schemas_of
 from stanchion.ops.web.acts.pauses import pause_of, set_paused
 from stanchion.ops.web.acts.settings import change_all
 from stanchion.ops.web.api.operation import Answer, Call, Operation, time_text
@@ -45,6 +46,7 @@ def shown(call: Call) -> Answer:
         "lanes": {str(lane): depths[lane] for lane in sorted(depths)},
         "tenants": [] if tenants is None else [{"name": one.name, "jobs": one.jobs} for one in tenants.rows],
         "partitions": list(partitions_of(store, queue.name)),
+        "schema": schema_json(schemas_of(store, [queue]).get(queue.name)),
         "pause": pause and {"who": pause.who, "at": time_text(pause.at), "note": pause.note},
         "as_of": call.as_of,
     })  # fmt: skip

@@ -155,6 +155,14 @@ _QUEUES: Final[dict[str, Schema]] = {
             "Those with most ready jobs, of the 5,000 that are due first.",
         ),
         partitions=several(text(), "Its physical queues, if it is partitioned."),
+        schema=maybe(
+            answer(
+                "What its payloads are checked against.",
+                version=whole("Grows with each change."),
+                ddl=text(),
+                fields=several(answer("A field.", name=text(), type=text("In DDL."), nullable=flag())),
+            )
+        ),
         pause=maybe(answer("Who paused it.", who=text(), at=time(), note=text())),
         as_of=time(),
     ),
