@@ -48,11 +48,15 @@ class TestParts:
         assert browser.get(f"/errors/{key}?queue=mail").status_code == 200
 
     def test_its_schema_is_shown(self, browser: Browser, app: Stanchion) -> None:
-        assert "Schema, table" not in browser.get("/queues/mail").text
+        assert 'id="schema"' not in browser.get("/queues/mail").text
         app.queue("orders", schema="`<i>` bigint not null, city string").push({"<i>": 1})
         text = browser.get("/queues/orders").text
         assert "version 1" in text
-        assert '<th scope="row" class="foreign">&lt;i&gt;</th><td class="foreign">bigint</td><td>never</td>' in text
+        assert (
+            '<dt class="foreign">&lt;i&gt;</dt><dd><span class="foreign">bigint</span> <small class="soft">never'
+            in text
+        )
+        assert '<dd><span class="foreign">string</span></dd>' in text
 
     def test_tenants_are_shown_with_their_share(self, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
         text = browser.get("/queues/orders").text
