@@ -27,7 +27,8 @@ def test_a_job_at_the_watermark_is_late_and_one_without_a_time_too() -> None:
     found.add(list("abcde"), times, Misfits("raw", 0, 5, {"d": "no"}), 90_000_000)  # type: ignore[dict-item]
     assert (found.late, found.latest, found.size) == ({"a": 90_000_000, "c": None}, 100_000_000, 5)
     assert found.misfits == {"d": "no"}
-    found.add(list("fg"), times[3:], Misfits("raw", 0, 2, {"f": "no"}), 90_000_000, {"f", "g"})  # type: ignore[dict-item]
+    later = pa.array([5, 200_000_000], times.type)
+    found.add(list("fg"), later, Misfits("raw", 0, 2, {"f": "no"}), 90_000_000, {"f", "g"})  # type: ignore[dict-item]
     assert (set(found.misfits), found.latest, found.size) == ({"d"}, 100_000_000, 7)
 
 
