@@ -103,6 +103,7 @@ LOOKS: dict[str, list[str]] = {
     "pipeline graph": ["etl:etl"],
     "pipeline status": ["etl:etl", "--once", "-i", "0.1s"],
     "queues": [],
+    "queues schema": ["mail"],
     "report": ["--out", "{here}/page.html"],
     "semaphores": [],
     "semaphores show": ["psp"],
