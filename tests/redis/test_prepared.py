@@ -17,15 +17,14 @@ from tests.redis.conftest import Open
 from tests.redis.deaths import Way, at_every_call, ways
 from tests.redis.test_staging import (
     ALSO,
-    HOUR,
     INTO,
     VALUE,
     WRITE,
     at_rest,
     forgetful,
-    look_after,
     new_jobs,
     run_out,
+    run_to_the_end,
 )
 
 JOBS = 6
@@ -76,13 +75,7 @@ def test_each_job_is_stored_once_or_none(opened: Open, url: str, way: Way) -> No
         store = scene.witness
         begun = bool(store.values("stream"))
         assert begun or scene.died
-        ran = run_out(store)
-        look_after(store)
-        ran += run_out(store)
-        look_after(store, HOUR)
-        store.maintain()
-        look_after(store, 2 * HOUR)
-        ran += run_out(store)
+        ran = run_to_the_end(store)
         assert len(ran) == (JOBS if begun else 0)
         assert set(ran.values()) <= {1}
         if begun:
