@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -45,6 +45,18 @@ def admission_of(options: Mapping[str, Any]) -> Admission | None:
     return Admission(options["queue"], lateness, expected, options["maxMisfits"])
 
 
+class TakenOut(NamedTuple):
+    """The errors of misfits, by job; the outcomes of other jobs; and the latest time of the jobs that are left.
+
+    The misfits are to be settled first: were others gone before a death, the misfits would be a greater share of what
+    is left, and the brake could hold.
+    """
+
+    misfits: Mapping[str, str]
+    others: list[Outcome]
+    latest: int | None
+
+
 @dataclass(frozen=True)
 class Admission:
     """Which jobs of a queue a query with a watermark gets. `most_misfits`: in percent of a batch."""
@@ -56,8 +68,8 @@ class Admission:
 
     def taken_out(
         self, app: Stanchion, typed: TypedPayloads, state: StreamState, found: Iterable[pa.RecordBatch]
-    ) -> tuple[list[Outcome], int | None]:
-        """Return the outcomes of the jobs of a batch that the query does not get, and the latest time of the others.
+    ) -> TakenOut:
+        """Return what becomes of the jobs of a batch that the query does not get.
 
         Raises JobsMisfit if too many do not fit.
         """
@@ -73,12 +85,12 @@ class Admission:
             raise misfits.stopped()
         outcomes = [
             *self._ended(app, state.token, unmet),
-            *(Bury(state.lease(job), f"PayloadMisfit: {why}") for job, why in misfits.jobs.items()),
             *(self.lateness.outcome(state.lease(job), at, watermark) for job, at in admitted.late.items()),
         ]
         late = list(admitted.late)
         tenants = {row.id: row.tenant for row in app.store.fetch(late).values()} if late else {}
-        return list(app.context.lanes.place(app.store, outcomes, lambda: tenants)), admitted.latest
+        placed = list(app.context.lanes.place(app.store, outcomes, lambda: tenants))
+        return TakenOut(misfits.errors, placed, admitted.latest)
 
     def _unmet(self, app: Stanchion, batch: pa.RecordBatch) -> dict[str, Unmet]:
         if self.expected is None:

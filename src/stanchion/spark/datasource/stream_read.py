@@ -220,16 +220,17 @@ class StreamReader(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow
             if misfits.are_too_many(self.most_misfits):
                 raise misfits.stopped()
             if misfits.jobs:
-                self._source.bury({job: f"PayloadMisfit: {why}" for job, why in misfits.jobs.items()})
+                self._source.bury(misfits.errors)
                 parts = self._source.parts(*span, self.parts)
         return [StreamPart(part) for part in parts]
 
     def _takes_out(self, typed: TypedPayloads, admission: Admission, parts: Sequence[Part]) -> bool:
         """Take out of a batch what the query does not get, before any of it is read; return whether there was some."""
         found = (batch for part in parts for batch in batches(self._app, part, NEEDED))
-        outcomes, latest = admission.taken_out(self._app, typed, self._source.state(), found)
-        self._source.settle(outcomes, latest)
-        return bool(outcomes)
+        taken = admission.taken_out(self._app, typed, self._source.state(), found)
+        self._source.bury(taken.misfits)
+        self._source.settle(taken.others, taken.latest)
+        return bool(taken.misfits or taken.others)
 
     def _misfits(self, typed: TypedPayloads, parts: Sequence[Part]) -> Misfits:
         """Return the jobs of a batch that do not fit, before any of them is read: the batch begins without them."""

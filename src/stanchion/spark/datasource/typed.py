@@ -115,6 +115,11 @@ class Misfits:
         """Return whether they are more than such a share of the batch: then the schema is at fault, not a job."""
         return len(self.jobs) >= MISFITS_MIN and 100 * len(self.jobs) > percent * self.of
 
+    @property
+    def errors(self) -> dict[str, str]:
+        """The errors with which the jobs are buried."""
+        return {job: f"PayloadMisfit: {why}" for job, why in self.jobs.items()}
+
     def stopped(self) -> JobsMisfit:
         """Return the error that names them."""
         job, misfit = next(iter(self.jobs.items()))
