@@ -7,6 +7,7 @@ A test module imports all of this, deletes the cases that do not apply to its st
     del TestRefusing  # of a store that joins transactions; of one that doesn't, TestJoining and TestAnotherDatabase,
     # and TestFeedInTransactions
     del TestPushSignal, TestSignalledEnds  # of a store without push_wakeup
+    del TestPreparedJobs  # of a store without prepared_jobs
 
     @pytest.fixture
     def store_factory():
