@@ -265,6 +265,13 @@ class TestPublishing:
         world.store.maintain()
         assert len(run_out(world.store, world.other)) == 5
 
+    def test_what_has_begun_is_not_given_up(self, world: World) -> None:
+        begun_by_one_who_died(world)
+        world.store.unstage(write_of(world))
+        world.clock.advance(ASIDE)
+        world.store.recover(limit=0)
+        assert len(run_out(world.store, world.other)) == 5
+
     def test_what_has_begun_with_a_note_does_not_go_with_it(self, world: World) -> None:
         begun_by_one_who_died(world)
         assert world.store.compare_and_set("stream", world.queue, None, 1)

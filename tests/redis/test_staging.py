@@ -244,6 +244,16 @@ class TestPublishing:
         one.recover(limit=0)
         assert len(run_out(one)) == 7
 
+    def test_what_has_begun_is_not_given_up(self, one: RedisStore) -> None:
+        with patch.object(one._staging, "go_on"):
+            assert one.publish(self.staged(one))
+        one.unstage(WRITE)
+        look_after(one)
+        assert len(run_out(one)) == 7
+        one.stage(WRITE, "late", new_jobs(2))
+        one.unstage(WRITE)
+        self.cleared(one)
+
     def test_a_driver_completes_what_the_one_before_had_begun_ahead(self, one: RedisStore) -> None:
         one.push(new_jobs(1, FROM))
         source = StreamSource(one, "s", FROM)

@@ -176,7 +176,7 @@ class Store(Protocol):
         """
 
     def unstage(self, write: str) -> None:
-        """Delete the staged jobs of a write."""
+        """Delete the staged jobs of a write, but none of a publication that has begun."""
 
     # -- workers
 

@@ -172,6 +172,14 @@ class Staging:
         self._rows.unstage(write)
         return written
 
+    def unstage(self, write: str) -> None:
+        """Delete the staged jobs of a write, unless its publication has begun: then they are needed to complete it.
+
+        A publisher may die, and its machinery then give up the write: as Spark does after a failed commit.
+        """
+        if all(begun.write != write for begun in self._rows.begun(self._rows.now() + STALE)):
+            self._rows.unstage(write)
+
     def _stage(self, write: str, prepared: Sequence[Prepared]) -> tuple[str, int]:
         """Stage jobs under an attempt of this publisher alone; return it, with their number."""
         attempt = f"publisher {secrets.token_hex(8)}"

@@ -121,7 +121,7 @@ class MongoStore:
     def _staging(self, stage: Stage, prepared: PreparedPushes, values: Values) -> Staging:
         """Return what publishes staged jobs; its verbs, and those of the stage, become those of the store."""
         staging = Staging(stage, self._push, prepared, values.compare_and_set, self._outcomes.settle)
-        self.stage, self.publish, self.unstage = stage.stage, staging.publish, stage.unstage
+        self.stage, self.publish, self.unstage = stage.stage, staging.publish, staging.unstage
         self.prepare, self.stage_prepared = prepared.prepare, stage.stage_prepared
         self.publish_prepared = staging.publish_prepared
         return staging

@@ -85,7 +85,7 @@ class RedisStore:
         self.setup, self.check, self.now, self.listen = schema.setup, schema.check, server.now, self._signals.listen
         self.queues, self.drop_queue = queues.queues, queues.drop_queue
         self.claim, self.recover = claims.claim, self._lost.recover
-        self.stage, self.publish, self.unstage = stage.stage, self._staging.publish, stage.unstage
+        self.stage, self.publish, self.unstage = stage.stage, self._staging.publish, self._staging.unstage
         self.prepare, self.stage_prepared = prepared.prepare, stage.stage_prepared
         self.publish_prepared = self._staging.publish_prepared
         self.beat, self.leave, self.workers = workers.beat, workers.leave, workers.workers
