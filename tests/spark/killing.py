@@ -63,6 +63,16 @@ LAKE_STEPS = {
 }
 """Steps of the sink that writes to a Delta table."""
 
+MISFIT_STEPS = {"bury": "stanchion.streams.source:StreamSource.bury"}
+
+SOME = "some"
+SETTLES = [
+    "stanchion.stores.sql.jobs.settle:Outcomes.settle",
+    "stanchion.stores.redis.store:RedisStore.settle",
+    "stanchion.stores.mongo.store:MongoStore.settle",
+]
+"""The step in which a few jobs of a batch are settled."""
+
 TABLE = "table"
 """The Delta table of a query, in its folder."""
 
@@ -88,7 +98,7 @@ def _arm(folder: Path, told: dict[str, Any]) -> None:
 def install(folder: Path) -> None:
     """Let this process die at the steps that the file `at` in `folder` names, such as `after publish`."""
     from stanchion.spark.datasource import task_stage
-    from stanchion.streams import poison
+    from stanchion.streams import poison, state
 
     # Spark keeps its processes for later queries, which have folders of their own.
     task_stage.CARRIED_BYTES = -1 if (folder / STAGED).exists() else 1 << 20
@@ -96,7 +106,15 @@ def install(folder: Path) -> None:
     if known:
         return
     poison.HALVED_FROM = 1_000_000  # what dies here is no job's fault
-    for step, path in {**STEPS, **STATION_STEPS, **LAKE_STEPS}.items():
+    state.PORTION = 3
+    steps = [
+        *STEPS.items(),
+        *STATION_STEPS.items(),
+        *LAKE_STEPS.items(),
+        *MISFIT_STEPS.items(),
+        *((SOME, path) for path in SETTLES),
+    ]
+    for step, path in steps:
         module, _, names = path.partition(":")
         owner: Any = sys.modules.get(module) or __import__(module, fromlist=["_"])
         *above, name = names.split(".")
@@ -228,10 +246,13 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(KilledSource)
 
 
-def reading(spark: SparkSession, url: str, folder: Path, queue: str, batch: int = 20, source: str = "killed") -> Any:
+def reading(
+    spark: SparkSession, url: str, folder: Path, queue: str, batch: int = 20, source: str = "killed", **given: str
+) -> Any:
     """Return the rows of a queue as a stream, whose processes die as `folder` tells them."""
     options = {"folder": str(folder)} if source == "killed" else {}
     options |= {"url": url, "stream": "etl" if queue == "raw" else queue, "queue": queue}
+    options |= given
     return spark.readStream.format(source).options(**options, maxRecordsPerBatch=str(batch), partitions="2").load()
 
 
