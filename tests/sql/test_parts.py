@@ -26,5 +26,5 @@ def test_parts_of_a_large_table_are_of_about_equal_size(pg_url: str, monkeypatch
             ids = [[row.id for page in pages(app.store, part) for row in page] for part in parts]
             assert len(parts) == 4
             assert len({one for part in ids for one in part}) == sum(map(len, ids)) == total
-            assert max(map(len, ids)) < total / 2
+            assert max(map(len, ids)) < total / 3
         assert len(app.store.partition(Query("live", (Condition("queue", "=", "none"),)), 4)) == 1

@@ -13,7 +13,6 @@ from sqlalchemy import (
     bindparam,
     cast,
     false,
-    func,
     literal,
     literal_column,
     null,
@@ -67,7 +66,7 @@ def is_letter() -> ColumnElement[bool]:
     """Return the condition that a live job is an unreserved dead letter; see `rules.dead_letters`."""
     own_id = literal(f"%{MARK}") + cast(jobs.c.id, String(36)) + literal('"%')
     in_queue = or_(jobs.c.state == QUEUED, jobs.c.state == literal_column("'waiting'"))
-    return and_(in_queue, func.coalesce(jobs.c.headers, "").like(own_id))
+    return and_(in_queue, jobs.c.headers.is_not(None), jobs.c.headers.like(own_id))
 
 
 def in_time(now: ColumnElement[int]) -> ColumnElement[bool]:
