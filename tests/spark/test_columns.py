@@ -298,14 +298,23 @@ class TestStage:
         assert found == sorted([*rows.column("payload").to_pylist(), "[1]"])
         assert nothing_staged(app)
 
-    def test_only_the_first_tasks_carry_jobs(self, app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
-        tasks = iter([0, runs.CARRIERS - 1, runs.CARRIERS, 100_000])
-        monkeypatch.setattr(TaskContext, "get", lambda: Mock(partitionId=lambda: next(tasks)))
+    @pytest.mark.parametrize(
+        ("jobs", "carriers"), [pytest.param(1, runs.CARRIERS, id="some"), pytest.param(500, runs.FIRST, id="many")]
+    )
+    def test_only_the_first_tasks_carry_jobs(
+        self, app: Stanchion, monkeypatch: pytest.MonkeyPatch, jobs: int, carriers: int
+    ) -> None:
+        monkeypatch.setattr(task_stage, "CARRIED_BYTES", 8 * 20_000)
+        task = Mock()
+        monkeypatch.setattr(TaskContext, "get", lambda: task)
         made = writer(app, batch(["{}"]).schema)
-        messages = [made.write(iter([batch(["{}"])])) for _ in range(4)]
-        assert [(message.jobs, len(message.carried)) for message in messages] == [(0, 1), (0, 1), (1, 0), (1, 0)]
+        messages = []
+        for task.partitionId.return_value in (0, carriers - 1, carriers, 100_000):
+            messages.append(made.write(iter([batch(["{}"] * jobs)])))
+        staged = [(message.jobs, sum(one.jobs for one in message.carried)) for message in messages]
+        assert staged == [(0, jobs), (0, jobs), (jobs, 0), (jobs, 0)]
         made.commit(list(messages))
-        assert len(stored(app)) == 4
+        assert len(stored(app)) == 4 * jobs
 
     def test_a_repeat_of_the_write_adds_nothing(self, app: Stanchion) -> None:
         for _ in range(2):

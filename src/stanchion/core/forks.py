@@ -1,7 +1,8 @@
-"""Resetting objects in a forked child.
+"""Objects that a fork concerns.
 
 A forked child has only the caller's thread, locks in the state they had, and connections that belong to the
-parent. Objects that hold any of these are reset in the child.
+parent. Objects that hold any of these are reset in the child. Where a driver would end the parent's connection as soon
+as the child forgets it, the connection is closed before the fork.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ class Forkable(Protocol):
         """Create new locks; forget threads and connections."""
 
 
+class Closable(Protocol):
+    """An object that closes what it keeps open, and opens it again when needed."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
 _live: WeakSet[Forkable] = WeakSet()
+_closed_before: WeakSet[Closable] = WeakSet()
 
 
 def reset_after_fork(thing: Forkable) -> None:
@@ -27,9 +36,19 @@ def reset_after_fork(thing: Forkable) -> None:
     _live.add(thing)
 
 
+def close_before_fork(thing: Closable) -> None:
+    """Close `thing` before each fork."""
+    _closed_before.add(thing)
+
+
+def _before() -> None:
+    for thing in list(_closed_before):
+        thing.close()
+
+
 def _in_child() -> None:
     for thing in list(_live):
         thing.begin()
 
 
-os.register_at_fork(after_in_child=_in_child)
+os.register_at_fork(before=_before, after_in_child=_in_child)

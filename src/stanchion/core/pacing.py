@@ -18,6 +18,8 @@ class Pace:
 
     def __init__(self) -> None:
         self._next = 0.0
+        self.quick = True
+        """Whether the last look was quick."""
 
     @property
     def due(self) -> bool:
@@ -33,4 +35,5 @@ class Pace:
         finally:
             ended = monotonic()
             took = ended - began
-            self._next = ended + took / _SHARE if took > _QUICK else ended
+            self.quick = took <= _QUICK
+            self._next = ended if self.quick else ended + took / _SHARE

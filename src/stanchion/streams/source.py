@@ -16,6 +16,7 @@ from stanchion.stores.records.outcomes import Bury, Commit, Outcome
 from stanchion.stores.records.workers import LaneRange
 from stanchion.streams import poison
 from stanchion.streams.acknowledge import acknowledge
+from stanchion.streams.ahead import Ahead
 from stanchion.streams.holding import rows_of
 from stanchion.streams.rereading import finished_rows
 from stanchion.streams.state import (
@@ -38,10 +39,16 @@ HEARTBEAT = 10.0
 
 
 class _Claimed(NamedTuple):
-    """A batch that this driver has claimed: when, by its own clock, and its jobs."""
+    """A batch that this driver has claimed: when, by its own clock, its jobs, and how many were asked for."""
 
     at: float
     jobs: int
+    limit: int
+
+    @property
+    def full(self) -> bool:
+        """Whether there were as many; then there may be more."""
+        return self.jobs >= self.limit
 
 
 class StreamSource:
@@ -72,6 +79,7 @@ class StreamSource:
         self._let_go = 0  # the last batch whose hold has ended
         self._begun = 0  # the batch whose current processing was counted
         self._claimed: _Claimed | None = None
+        self._ahead = Ahead(self._claim_ahead)
 
     # -- positions
 
@@ -102,6 +110,7 @@ class StreamSource:
 
         The driver's log has all batches up to `start`, so they are acknowledged here.
         """
+        self._ahead.batch_ends()
         state = self._checked(start)
         if not state.acked <= start.seq <= state.reserved:
             raise self._foreign(state, start)
@@ -142,20 +151,36 @@ class StreamSource:
 
     def _reserve(self, state: StreamState, limit: int, measured: dict[str, Any]) -> bool:
         """Claim the next batch and number it; return False if there is nothing to claim."""
-        token, worker = state.next_token, worker_id(self._name, state.epoch)
-        wanted = Claim(self._queue, limit, token, worker, repeat=True, lanes=self._lanes, rows=False)
-        count = self._store.claim(wanted).reserved
+        count = self._ahead.numbering(lambda: self._claim(state, limit))
         if not count:
             return False
         try:
             self._write(lambda now: replace(now.with_batch(), **measured))
         except StreamTaken:
-            give_back(self._store, self._queue, token, reserved_ids(self._store, self._queue, token))
+            self._give_back(state.next_token)
             raise
-        self._claimed = _Claimed(monotonic(), count)
+        self._claimed = _Claimed(monotonic(), count, limit)
         if self._left is not None:
             self._left -= min(count, self._left)
         return True
+
+    def _claim(self, state: StreamState, limit: int) -> int:
+        """Reserve the jobs of the next batch, which has no number yet; a repeat returns those reserved before."""
+        worker = worker_id(self._name, state.epoch)
+        wanted = Claim(self._queue, limit, state.next_token, worker, repeat=True, lanes=self._lanes, rows=False)
+        return self._store.claim(wanted).reserved
+
+    def _claim_ahead(self, limit: int) -> None:
+        """Claim the next batch while the last one is processed."""
+        state = self._mine()
+        self._claim(state, limit)
+        try:
+            self._mine()
+        except StreamTaken:  # the next driver may have looked for such jobs before these were reserved
+            self._give_back(state.next_token)
+
+    def _give_back(self, token: str) -> None:
+        give_back(self._store, self._queue, token, reserved_ids(self._store, self._queue, token))
 
     # -- batches
 
@@ -172,6 +197,9 @@ class StreamSource:
         ids: list[str] = []
         if end.seq == state.reserved:
             ids = self._pending(state) if state.pending else self._finished(state)
+        if state.pending and self._claimed is not None and self._claimed.full:
+            limit = self._claimed.limit
+            self._ahead.batch_begins(limit if self._left is None else min(limit, self._left))
         span = (ids[0], ids[-1]) if ids else (None, None)
         whole = Part(self._name, state.id, self._queue, end.seq, state.token, state.epoch, len(ids), span=span)
         whole = whole._replace(finished=not state.pending)
@@ -299,8 +327,7 @@ class StreamSource:
 
     def _tidy_up_after(self, before: StreamState) -> None:
         """Give back what the previous driver claimed without numbering it, and commit what it acknowledged."""
-        unnumbered = before.next_token
-        give_back(self._store, self._queue, unnumbered, reserved_ids(self._store, self._queue, unnumbered))
+        self._give_back(before.next_token)
         if not before.pending:
             left = reserved_ids(self._store, self._queue, before.token)
             settle(self._store, [Commit(before.lease(job_id)) for job_id in left])

@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, cast
 from uuid import UUID, uuid5
 
 from stanchion.errors import InvalidInput
-from stanchion.stores.protocol import Store, pages
+from stanchion.stores.protocol import ArrowReads, Store, pages
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Outcome, Rollback
@@ -23,7 +23,7 @@ PORTION = 1000
 """Outcomes per call of settle."""
 
 IDS = 20_000
-"""Ids per read."""
+"""Ids per read, behind the first ones."""
 
 
 class Position(NamedTuple):
@@ -236,8 +236,14 @@ def ranges(ids: Sequence[str], count: int) -> list[tuple[str, str]]:
 
 def reserved_ids(store: Store, queue: str, token: str) -> list[str]:
     """Return the ids of the jobs of a queue that are reserved under a token, in order."""
-    query = Query("live", _under(queue, token), order="id", columns=("id",), limit=IDS)
-    return [job_id for page in pages(store, query) for (job_id,) in page]
+    query = Query("live", _under(queue, token), order="id", columns=("id",), limit=PAGE)
+    first = store.select(query)
+    if first.next is None:
+        return [job_id for (job_id,) in first.rows]
+    if store.capabilities.arrow:
+        return [one for batch in cast("ArrowReads", store).select_arrow(query) for one in batch.column(0).to_pylist()]
+    later = pages(store, replace(query, limit=IDS, after=first.next))
+    return [job_id for page in ([first.rows], later) for rows in page for (job_id,) in rows]
 
 
 def has_unnumbered(store: Store, state: StreamState) -> bool:

@@ -7,6 +7,7 @@ from stanchion_conformance.streams.backfills import (
     TestVersionsOfItems,
     rides,
 )
+from stanchion_conformance.streams.claims_ahead import TestClaimsAhead, eager
 from stanchion_conformance.streams.expectations import (
     TestCountsOfExpectations,
     TestExpectations,
@@ -47,6 +48,7 @@ from stanchion_conformance.streams.streams import TestOperatingStreams, TestRefu
 __all__ = [
     "TestBackfills",
     "TestBackfillsOnce",
+    "TestClaimsAhead",
     "TestConditions",
     "TestCountsOfExpectations",
     "TestDeathAtEachStep",
@@ -92,6 +94,7 @@ __all__ = [
     "TestVersionsOfItems",
     "TestWhatGoesAlong",
     "bills",
+    "eager",
     "etl",
     "expecting",
     "lines",

@@ -39,11 +39,15 @@ class Failed(Exception):
 
 
 class Mortal:
-    """A store as a process sees it that dies at one of its calls: before it, or after it and before the answer."""
+    """A store as a process sees it that dies at one of its calls: before it, or after it and before the answer.
+
+    All threads of the process die.
+    """
 
     def __init__(self, store: Store, dies_at: int, *, after: bool) -> None:
         self._store, self._dies_at, self._after = store, dies_at, after
         self.calls = 0
+        self._dead = False
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._store, name)
@@ -52,10 +56,13 @@ class Mortal:
     def _deadly(self, verb: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
             self.calls += 1
-            if self.calls == self._dies_at and not self._after:
+            dies = self.calls == self._dies_at
+            self._dead |= dies and not self._after
+            if self._dead:
                 raise Died
             answer = verb(*args, **options)
-            if self.calls == self._dies_at:
+            self._dead |= dies
+            if self._dead:
                 raise Died
             return answer
 

@@ -13,7 +13,7 @@ from stanchion.core.ids import new_id
 from stanchion.errors import CannotJoin, ForeignCheckpoint, InvalidInput, StreamTaken
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import NewJob
-from stanchion.streams import Position, StreamSource, release, streams
+from stanchion.streams import Position, StreamSource, release, state, streams
 from stanchion.streams.sink import rows
 from stanchion_conformance.harness import StoreClock, claim, counts_of, find_jobs, sizes_of
 from stanchion_conformance.streams.stream_driver import NAME, SOURCE, Driver, Log, fill, nothing_left, outputs
@@ -34,6 +34,15 @@ class TestStreams:
         assert source.latest(following, 3) == following
         assert counts_of(store, SOURCE).committed == 5
         assert nothing_left(store)
+
+    def test_the_ids_of_a_batch_may_need_many_reads(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(state, "PAGE", 2)
+        monkeypatch.setattr(state, "IDS", 3)
+        fill(store, 11)
+        source = StreamSource(store, NAME, SOURCE)
+        start = source.initial()
+        parts = source.parts(start, source.latest(start, 10), 2)
+        assert [[row.payload for row in rows(store, part)] for part in parts] == [[*"01234"], [*"56789"]]
 
     def test_lanes_of_a_queue_are_streams_of_their_own(self, store: Store) -> None:
         store.configure(SOURCE, {"lanes": 8, "lanes_per_tenant": 1})

@@ -29,14 +29,19 @@ def this_batch() -> str:
     return f"{query}:{batch}"
 
 
-CARRIERS = 64
-"""Tasks of a stage that may send jobs in their messages: Spark limits the size of all messages together."""
+FIRST, CARRIERS = 8, 64
+"""Tasks of a stage that may send many jobs in their messages, and those that may send some.
+
+Spark limits the size of all messages together.
+"""
 
 
-def may_carry() -> bool:
-    """Return whether this task may send jobs in its message to the driver."""
+def carried_share() -> float:
+    """Return which share of the jobs that one of the first tasks may send to the driver in its message this one may."""
     task = TaskContext.get()
-    return task is None or task.partitionId() < CARRIERS
+    if task is None or task.partitionId() < FIRST:
+        return 1.0
+    return 1 / 8 if task.partitionId() < CARRIERS else 0.0
 
 
 def has_state(checkpoint: str | None) -> bool | None:

@@ -19,9 +19,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from stanchion.app import Stanchion
-from stanchion.core.pacing import Pace
-from stanchion.errors import InvalidInput, StanchionError
+from stanchion.errors import InvalidInput
 from stanchion.spark.datasource.admission import Admission, admission_of
+from stanchion.spark.datasource.backlog import Backlog
 from stanchion.spark.datasource.endings import how_ended
 from stanchion.spark.datasource.errors import without_traceback
 from stanchion.spark.datasource.on_driver import OnDriver
@@ -101,7 +101,6 @@ class StreamReader(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     _ends_when_done = _may_be_new = _has_looked = False
     _end: Offset | None = None
-    _behind: int | None = None
 
     def __init__(
         self,
@@ -136,8 +135,8 @@ class StreamReader(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow
         return source
 
     @cached_property
-    def _pace(self) -> Pace:
-        return Pace()
+    def _backlog(self) -> Backlog:
+        return Backlog(lambda: self._source.behind())
 
     @cached_property
     def _listener(self) -> Any:
@@ -191,18 +190,12 @@ class StreamReader(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 - Spark's name
         """Return where the stream would end if all ready jobs were read, and their number, for Spark's progress.
 
-        Spark asks after each batch and while it waits for one. Many jobs, which take long to count, are counted less
-        often.
+        Spark asks after each batch and while it waits for one.
         """
-        if self._pace.due:
-            with self._pace.look():
-                try:
-                    self._behind = self._source.behind()
-                except StanchionError:  # the query itself tells of it
-                    self._behind = None
-        if self._behind is None or self._end is None:
+        behind = self._backlog.size()
+        if behind is None or self._end is None:
             return None
-        return {**self._end, "seq": self._end["seq"] + -(-self._behind // self.most), "behind": self._behind}
+        return {**self._end, "seq": self._end["seq"] + -(-behind // self.most), "behind": behind}
 
     @without_traceback
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import cast
 
 from stanchion.jobs.batches import batches, portions
-from stanchion.spark.datasource.runs import may_carry
+from stanchion.spark.datasource.runs import carried_share
 from stanchion.stores.protocol import PreparedJobs, Store
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.prepared import PlainColumns, Prepared
 
-CARRIED_BYTES = 1 << 20
-"""Bytes of prepared jobs that travel to the driver in the message of a task; a task with more stages its jobs."""
+CARRIED_BYTES = 8 << 20
+"""Bytes of prepared jobs that one of the first tasks may send to the driver in its message; others send less.
+
+A task with more stages its jobs.
+"""
 
 
 class TaskStage:
@@ -25,7 +28,7 @@ class TaskStage:
         self.staged = 0
         self.carried: list[Prepared] = []
         self._bytes = 0
-        self._most = CARRIED_BYTES if may_carry() else 0
+        self._bytes_max = CARRIED_BYTES * carried_share()
 
     def add(self, jobs: list[NewJob]) -> None:
         """Stage jobs."""
@@ -43,7 +46,7 @@ class TaskStage:
             return False
         self._bytes += sum(len(one.rows) for one in prepared)
         self.carried += prepared
-        if self._bytes > self._most:
+        if self._bytes > self._bytes_max:
             preparing.stage_prepared(self._write, self._attempt, self.carried)
             self.staged += sum(one.jobs for one in self.carried)
             self.carried = []

@@ -118,11 +118,11 @@ class PostgresClaims:
 
     def reserve(self, claim: Claim) -> int | None:
         """Reserve jobs without reading them; return how many the token holds, None if this route does not fit all."""
-        if claim.repeat or excludes_unlaned(claim) or self.shapes.get(claim.queue, "plain") != "plain":
+        if excludes_unlaned(claim) or self.shapes.get(claim.queue, "plain") != "plain":
             return self._unseen.reserve(claim)
 
         def work(run: Runner, again: bool) -> tuple[int, str]:
-            if again and (found := self._reservations.count_held(run, claim.queue, claim.token)):
+            if (again or claim.repeat) and (found := self._reservations.count_held(run, claim.queue, claim.token)):
                 return found, "plain"
             given = {"most": claim.limit, **self._wanted(run, claim)}
             ((reserved, shape),) = run.rows(_RESERVE, given)

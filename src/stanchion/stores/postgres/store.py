@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from stanchion.stores.postgres.admit import PostgresDecisions, PostgresDue, TwoTrips
+from stanchion.stores.postgres.arrow import ArrowConnections, postgres_text
 from stanchion.stores.postgres.by_ids import PostgresByIds
 from stanchion.stores.postgres.claim import PostgresClaims
 from stanchion.stores.postgres.flows import PostgresFlowEndStatements
@@ -43,7 +44,7 @@ from stanchion.stores.sql.jobs.settle import HeldJobs, Outcomes, TransactionComm
 from stanchion.stores.sql.limits.repair import SlotRepair
 from stanchion.stores.sql.queues.drop import LiveDrop
 from stanchion.stores.sql.queues.purge import Purges
-from stanchion.stores.sql.reading.arrow import Arrow, from_postgres, postgres_text, statement
+from stanchion.stores.sql.reading.arrow import Arrow, statement
 from stanchion.stores.sql.reading.query import Queries
 from stanchion.stores.sql.reading.stats import Stats
 from stanchion.stores.sql.staging.prepared import PreparedJobs
@@ -106,7 +107,8 @@ class PostgresStore(SqlStore):
             deletion=Deletion(db, transactions, jobs),
         )
         super().__init__(db, rows, verbs, values, Setup(db))
-        self._db, self._arrow = db, Arrow(db, from_postgres)
+        self._db, self._arrow_connections = db, ArrowConnections()
+        self._arrow = Arrow(db, self._arrow_connections.read)
 
     def select_arrow(self, query: Query) -> Iterator[pa.RecordBatch]:
         return self._arrow.select_arrow(query)
@@ -114,3 +116,7 @@ class PostgresStore(SqlStore):
     def select_text(self, query: Query) -> str | None:
         wanted = statement(self._db, query)
         return None if wanted is None else postgres_text(*wanted)
+
+    def close(self) -> None:
+        super().close()
+        self._arrow_connections.close()

@@ -1,4 +1,4 @@
-"""Queries as Arrow: PostgreSQL by its ADBC driver, which makes no Python objects of the rows; SQLite by columns.
+"""Queries as Arrow: SQLite by columns, PostgreSQL by its own driver for that.
 
 SQLite's ADBC driver brings a second copy of SQLite. With two copies in one process, closing the file in one releases
 the locks of the other (sqlite.org/howtocorrupt.html, 2.2.1), and later writes are lost.
@@ -7,11 +7,9 @@ the locks of the other (sqlite.org/howtocorrupt.html, 2.2.1), and later writes a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Select, Table, literal_column, select, union_all
-from sqlalchemy.dialects import postgresql
 from sqlalchemy.types import Boolean, Double, Float, Integer
 
 from stanchion.stores.records.query import Query
@@ -23,14 +21,6 @@ from stanchion.stores.sql.reading import selection
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_SILENCE = {
-    "application_name": "stanchion",
-    "connect_timeout": "5",
-    "keepalives_idle": "30",
-    "tcp_user_timeout": "10000",
-}
-"""TCP keepalive detects a silent server, as a query has no time limit."""
 
 _BATCH = 10_000
 """Rows per batch, for a database that returns rows."""
@@ -72,28 +62,6 @@ def _fields(dialect: Dialect, table: Table, fields: Sequence[str]) -> Select[Any
     shown = {"state": selection.seen_state(dialect, table)}
     null: ColumnElement[Any] = literal_column("NULL")
     return select(*(shown.get(field, table.c.get(field, null)).label(field) for field in fields))
-
-
-def postgres_text(wanted: Select[Any], params: Params) -> str:
-    """Return a statement as text, with its parameters as constants."""
-    # A percent sign in a constant is escaped, unless parameters are named.
-    named = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
-    return str(wanted.params(params).compile(dialect=named, compile_kwargs={"literal_binds": True}))
-
-
-def from_postgres(database: Database, wanted: Select[Any], params: Params) -> Iterator[pa.RecordBatch]:
-    """Read the rows by the ADBC driver, over a separate connection."""
-    from adbc_driver_postgresql import dbapi
-
-    from stanchion.stores.sql.reading.arrow_ids import with_text_ids
-
-    sql = postgres_text(wanted, params)
-    plain = database.url.set(drivername="postgresql").update_query_dict(_SILENCE)
-    url = plain.render_as_string(hide_password=False)
-    with closing(dbapi.connect(url)) as connection, connection.cursor() as cursor:
-        cursor.execute(sql)
-        for batch in cursor.fetch_record_batch():
-            yield with_text_ids(batch)
 
 
 def from_sqlite(database: Database, wanted: Select[Any], params: Params) -> Iterator[pa.RecordBatch]:

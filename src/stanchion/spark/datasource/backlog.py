@@ -1,0 +1,41 @@
+"""How many jobs wait for a stream, for Spark's progress."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from stanchion.core.pacing import Pace
+from stanchion.errors import StanchionError
+
+
+class Backlog:
+    """The number of ready jobs as last counted: now where that is quick, else by a thread while the query goes on.
+
+    Many jobs, which take long to count, are counted less often.
+    """
+
+    def __init__(self, count: Callable[[], int]) -> None:
+        self._count = count
+        self._pace = Pace()
+        self._known: int | None = None
+        self._counting: threading.Thread | None = None
+
+    def size(self) -> int | None:
+        """Return the last count; None before the first, or if the last one failed."""
+        if self._counting is not None and not self._counting.is_alive():
+            self._counting = None
+        if self._counting is None and self._pace.due:
+            if self._pace.quick:
+                self._look()
+            else:
+                self._counting = threading.Thread(target=self._look, name="stanchion-backlog", daemon=True)
+                self._counting.start()
+        return self._known
+
+    def _look(self) -> None:
+        with self._pace.look():
+            try:
+                self._known = self._count()
+            except StanchionError:  # the query itself tells of it
+                self._known = None
