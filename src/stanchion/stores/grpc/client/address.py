@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from stanchion.core.checks import refuse_unknown
+from stanchion.core.urls import split_with_hosts
 from stanchion.errors import InvalidInput
 from stanchion.stores.wire.transport import PORT, TOKEN_VARIABLE, host_and_port, joined
 
@@ -44,7 +45,7 @@ def address_of(url: str) -> Address:
     `compression=gzip`. Without `token` it is STANCHION_MANAGER_TOKEN, if that is set.
     """
     try:
-        parts = urlsplit(url)
+        parts = split_with_hosts(url)
     except ValueError:
         raise InvalidInput(f"the URL of a manager is not valid; write {_EXAMPLE}") from None
     hosts = tuple(_host(text) for text in parts.netloc.split(",")) if parts.netloc else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
+from stanchion.core.urls import split_with_hosts
 from stanchion.errors import InvalidInput
 
 _SCHEMES = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss"}
@@ -79,8 +80,13 @@ def address_of(url: str) -> Address:
 def _split(url: str) -> SplitResult:
     """Return the parts of a URL; InvalidInput for an invalid one."""
     try:
-        parts = urlsplit(url)
-        _ = parts.port if "sentinel" not in parts.scheme else None  # evaluated lazily; invalid ports are refused here
+        if "sentinel" in url.partition("://")[0].lower():
+            parts = split_with_hosts(url)
+            for host in parts.netloc.rpartition("@")[2].split(","):
+                urlsplit(f"//{host}")
+        else:
+            parts = urlsplit(url)
+            _ = parts.port  # evaluated lazily; invalid ports are refused here
     except ValueError:  # its text may show a part of the password
         raise InvalidInput(
             f"the URL of the store is not valid; write {_EXAMPLE}, with a number for the port, and with @, : and / "
