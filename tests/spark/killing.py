@@ -23,6 +23,7 @@ from stanchion.spark.datasource.delta_sink import DeltaSink
 from stanchion.spark.datasource.source import StanchionSource
 from stanchion.spark.datasource.stream_read import StreamReader
 from stanchion.spark.datasource.stream_write import StreamWriter
+from stanchion.spark.datasource.write import JobsWriter
 
 STEPS = {
     "open": "stanchion.streams.source:StreamSource._open",
@@ -65,13 +66,29 @@ LAKE_STEPS = {
 
 MISFIT_STEPS = {"bury": "stanchion.streams.source:StreamSource.bury"}
 
-SOME = "some"
-SETTLES = [
-    "stanchion.stores.sql.jobs.settle:Outcomes.settle",
-    "stanchion.stores.redis.store:RedisStore.settle",
-    "stanchion.stores.mongo.store:MongoStore.settle",
-]
-"""The step in which a few jobs of a batch are settled."""
+WRITE_STEPS = {
+    "rows of a task": "stanchion.spark.datasource.task_stage:TaskStage.add",
+    "commit": "stanchion.spark.datasource.write:JobsWriter.commit",
+}
+"""Steps of a bulk write, beside those of `ANY_STORE`."""
+
+ANY_STORE = {
+    "some": [
+        "stanchion.stores.sql.jobs.settle:Outcomes.settle",
+        "stanchion.stores.redis.store:RedisStore.settle",
+        "stanchion.stores.mongo.store:MongoStore.settle",
+    ],
+    "publication": [
+        "stanchion.stores.redis.staging:StageRows.begin",
+        "stanchion.stores.mongo.staging:Stage.begin",
+    ],
+    "piece": [
+        f"stanchion.stores.{stage}.drop_{kind}"
+        for stage in ("redis.staging:StageRows", "mongo.staging:Stage")
+        for kind in ("piece", "prepared")
+    ],
+}
+"""Steps that each store has in a place of its own: a few jobs are settled; a publication begins; a piece of it ends."""
 
 TABLE = "table"
 """The Delta table of a query, in its folder."""
@@ -98,6 +115,7 @@ def _arm(folder: Path, told: dict[str, Any]) -> None:
 def install(folder: Path) -> None:
     """Let this process die at the steps that the file `at` in `folder` names, such as `after publish`."""
     from stanchion.spark.datasource import task_stage
+    from stanchion.stores.cas import staging
     from stanchion.streams import poison, state
 
     # Spark keeps its processes for later queries, which have folders of their own.
@@ -107,14 +125,10 @@ def install(folder: Path) -> None:
         return
     poison.HALVED_FROM = 1_000_000  # what dies here is no job's fault
     state.PORTION = 3
-    steps = [
-        *STEPS.items(),
-        *STATION_STEPS.items(),
-        *LAKE_STEPS.items(),
-        *MISFIT_STEPS.items(),
-        *((SOME, path) for path in SETTLES),
-    ]
-    for step, path in steps:
+    staging._PIECE_JOBS = 5
+    of_stores = [(step, path) for step, paths in ANY_STORE.items() for path in paths]
+    known_steps = {**STEPS, **STATION_STEPS, **LAKE_STEPS, **MISFIT_STEPS, **WRITE_STEPS}
+    for step, path in [*known_steps.items(), *of_stores]:
         module, _, names = path.partition(":")
         owner: Any = sys.modules.get(module) or __import__(module, fromlist=["_"])
         *above, name = names.split(".")
@@ -208,6 +222,18 @@ class KilledWriter(StreamWriter):
         return super().write(iterator)
 
 
+class KilledJobsWriter(JobsWriter):
+    folder: Path
+
+    def write(self, iterator: Iterator[Any]) -> Any:
+        install(self.folder)
+        return super().write(iterator)
+
+    def commit(self, messages: list[Any]) -> None:
+        install(self.folder)
+        super().commit(messages)
+
+
 class KilledSink(DeltaSink):
     folder: Path
 
@@ -224,6 +250,12 @@ class KilledSource(StanchionSource):
     @property
     def _given(self) -> dict[str, str]:
         return {name: value for name, value in self.options.items() if name.lower() != "folder"}
+
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        writer: Any = super().writer(schema, overwrite)
+        writer.__class__ = KilledJobsWriter
+        writer.folder = Path(self.options["folder"])
+        return writer
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802
         install(Path(self.options["folder"]))

@@ -151,10 +151,10 @@ def test_stores_without_batches(spark: "SparkSession", other_app: Stanchion, tmp
     check(other_app, 8 * BATCH)
 
 
-def drive(app: Stanchion, folder: Path, mode: str, program: str = "tests.spark.killing") -> None:
+def drive(app: Stanchion, folder: Path, mode: str, program: str = "tests.spark.killing", *more: str) -> None:
     """Run a driver of its own; an error unless it came to its end."""
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", program, app.url, str(folder), mode]
+    command = [sys.executable, "-m", program, app.url, str(folder), mode, *more]
     subprocess.run(command, cwd=ROOT, env=env, stderr=subprocess.DEVNULL, timeout=850, check=True)
 
 
