@@ -11,7 +11,7 @@ from sqlalchemy import make_url
 
 from stanchion import Push, Stanchion
 from stanchion.errors import InvalidInput
-from stanchion.spark import jobs, table
+from stanchion.spark import compared_times, jobs, table
 from stanchion.spark.datasource.options import Place
 from tests.spark.conftest import JDBC_DRIVER
 from tests.spark.places import opened, read
@@ -116,6 +116,27 @@ CONDITIONS = [
     "payload like '%done%'",
 ]
 
+NOON = int(datetime(2026, 6, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
+
+TIMES = [
+    ("run_at > noon", 19, f"GreaterThan(run_at,{NOON})"),
+    ("noon >= run_at", 1, f"LessThanOrEqual(run_at,{NOON})"),
+    ("run_at = noon + interval 3 microseconds", 1, f"EqualTo(run_at,{NOON + 3})"),
+    ("run_at <=> noon", 1, f"EqualNullSafe(run_at,{NOON})"),
+    ("run_at <> noon", 19, f"Not(EqualTo(run_at,{NOON}))"),
+    ("run_at in (noon, noon + interval 1 microsecond)", 2, f"In(run_at, [{NOON},{NOON + 1}])"),
+    (f"run_at in ({', '.join(f'noon + interval {n} microseconds' for n in range(15))})", 15, "In(run_at, ["),
+    ("not (run_at < noon and priority = 1)", 20, f"Or(GreaterThanOrEqual(run_at,{NOON}),Not("),
+    ("started_at is null", 20, "IsNull(started_at)"),
+    ("started_at is not null", 0, "IsNotNull(started_at)"),
+    ("started_at <=> null", 20, "IsNull(started_at)"),
+    ("run_at > date'2026-06-01'", 20, "GreaterThan(run_at,"),
+    ("run_at > enqueued_at", 0, "ReadSchema"),
+    ("timestamp_seconds(priority) < run_at", 20, "ReadSchema"),
+    ("timestamp_micros(priority) < noon", 20, "PushedFilters: []"),
+]
+"""Conditions on times, how many of the jobs meet them, and what goes to the server of each."""
+
 
 class TestFilters:
     def test_only_what_is_used_is_read(self, spark: "SparkSession", pg_app: Stanchion) -> None:
@@ -123,6 +144,36 @@ class TestFilters:
         plan = jobs(spark, pg_app.url).where("state = 'ready' and priority > 2").select("id")._jdf.queryExecution()
         assert "EqualTo(state,ready)" in plan.toString()
         assert "ReadSchema: struct<id:string>" in plan.toString()
+
+    def test_the_server_compares_times(self, spark: "SparkSession", pg_app: Stanchion) -> None:
+        noon = datetime(2026, 6, 1, 12, tzinfo=UTC)
+        pg_app.queue("mail").push_many([Push(n, run_at=noon + n * timedelta(microseconds=1)) for n in range(20)])
+        found = jobs(spark, pg_app.url, partitions=1)
+        for condition, count, pushed in TIMES:
+            some = found.where(condition.replace("noon", "timestamp '2026-06-01T12:00:00Z'"))
+            plan = some._jdf.queryExecution().executedPlan().toString()
+            assert pushed in plan, condition
+            assert some.count() == count, condition
+
+    def test_the_rule_is_added_once(self, spark: "SparkSession", pg_app: Stanchion) -> None:
+        session = spark.newSession()
+        for _ in range(2):
+            assert jobs(session, pg_app.url).where("run_at > current_timestamp()").count() == 0
+        rules: Any = session._jsparkSession
+        assert rules.experimental().extraOptimizations().size() == 1
+
+    def test_without_it_spark_compares(
+        self,
+        spark: "SparkSession",
+        pg_app: Stanchion,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        pg_app.queue("mail").push_many([Push(n, run_at=datetime(2026, 6, 1 + n, tzinfo=UTC)) for n in range(3)])
+        monkeypatch.setattr(compared_times, "_COMPILER", "org.codehaus.janino.NoCompiler")
+        some = jobs(spark.newSession(), pg_app.url).where("run_at > timestamp '2026-06-01T12:00:00Z'")
+        assert some.count() == 2
+        assert "NoCompiler" in caplog.text
 
     @pytest.mark.parametrize(
         ("java_zone", "spark_zone", "java8"),

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from sqlalchemy import URL, make_url
 
 from stanchion.errors import MissingExtra
+from stanchion.spark.compared_times import compare_times
 from stanchion.spark.datasource.options import KEYS, Place, checked_options, place_of
 from stanchion.stores.protocol import SelectText
 from stanchion.stores.records.jobs import UNLANED
@@ -46,10 +47,12 @@ _CONVERTED = {
     "int": "{}::int",
     "double": "{}::double precision",
     "boolean": "{}::boolean",
-    # The seconds are exact as a double; the microseconds would not be, for all years.
-    "timestamp": "to_timestamp({0} / 1000000) + ({0} % 1000000) * interval '1 microsecond'",
+    "timestamp": "{}",
 }
-"""Each type of a column, from what the store has."""
+"""Each type of a column, from what the store has; times stay microseconds until they are in Spark."""
+
+_SHOWN = {"timestamp": "timestamp_micros({0}) AS {0}"}
+"""Columns as Spark shows them. A time that travels as text costs the server and Spark much more."""
 
 
 def jobs(
@@ -104,7 +107,8 @@ def _by_jdbc(spark: SparkSession, options: dict[str, Any]) -> DataFrame | None:
         table=f"(SELECT {_columns(columns, query.columns)} FROM ({text}) AS stored) AS jobs",  # noqa: S608 - constants are escaped
         predicates=[_predicate(part.where[len(query.where) :]) for part in parts],
     )
-    return found.selectExpr(*columns)
+    compare_times(spark)
+    return found.selectExpr(*(_SHOWN.get(kind, "{}").format(name) for name, kind in columns.items()))
 
 
 def _connection(spark: SparkSession, place: Place) -> dict[str, str] | None:
@@ -126,7 +130,6 @@ def _connection(spark: SparkSession, place: Place) -> dict[str, str] | None:
         "url": _address(url),
         "driver": DRIVER,
         "fetchsize": FETCHED,
-        **({} if _compares_times(spark) else {"pushDownPredicate": "false"}),
     }
 
 
@@ -153,19 +156,6 @@ def _java(spark: SparkSession) -> Any:
     from pyspark.sql.utils import is_remote
 
     return None if is_remote() else spark._jvm  # the only way to ask for a class
-
-
-def _compares_times(spark: SparkSession) -> bool:
-    """Return whether the server understands times in filters as Spark means them.
-
-    Spark writes them without a zone: in that of the JVM, which is the server's for this connection, or if times are
-    Java 8's in that of the session. An hour that a zone has twice has no such text of its own.
-    """
-    zone = _java(spark).java.util.TimeZone.getDefault()
-    if zone.toZoneId().getRules().isFixedOffset():
-        java8 = spark.conf.get("spark.sql.datetime.java8API.enabled") == "true"
-        return not java8 or spark.conf.get("spark.sql.session.timeZone") == zone.getID()
-    return False
 
 
 def _columns(columns: Mapping[str, str], fields: Sequence[str]) -> str:
