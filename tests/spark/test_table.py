@@ -133,7 +133,7 @@ TIMES = [
     ("run_at > date'2026-06-01'", 20, "GreaterThan(run_at,"),
     ("run_at > enqueued_at", 0, "ReadSchema"),
     ("timestamp_seconds(priority) < run_at", 20, "ReadSchema"),
-    ("timestamp_micros(priority) < noon", 20, "PushedFilters: []"),
+    ("timestamp_micros(priority) < noon", 20, "PushedFilters: [*IsNotNull(priority)], ReadSchema"),
 ]
 """Conditions on times, how many of the jobs meet them, and what goes to the server of each."""
 
