@@ -189,6 +189,19 @@ class TestResizingPartitions:
         elsewhere_q.pause()
         assert q.reserve(30) == []
 
+    def test_is_noticed_by_a_process_that_only_reserves(self, parted: Queue, elsewhere_parted: Queue) -> None:
+        """It reads the layouts when a share of the upkeep is due, also where another process has just done that."""
+        assert elsewhere_parted.reserve() == []
+        parted.configure(partitions=PARTITIONS + 5)
+        pushed = parted.push_many(range(100))
+        known = [job.id for job in pushed if cast("int", job.partition) < PARTITIONS]
+        reserved = [job.id for job in elsewhere_parted.reserve(100)]
+        assert sorted(reserved) == sorted(known)
+        assert parted.context.upkeep.share()
+        assert not elsewhere_parted.context.upkeep.share()
+        reserved += [job.id for job in elsewhere_parted.reserve(100)]
+        assert sorted(reserved) == sorted(job.id for job in pushed)
+
     def test_is_noticed_when_a_job_goes_on(self, app: Stanchion, other_app: Stanchion) -> None:
         other_app.queue("before").push(1, order_key="o")
         (job,) = other_app.queue("before").reserve()
@@ -227,6 +240,7 @@ class TestResizingPartitions:
         found = parted.find(limit=500)
         assert sorted(job.key for job in found if job.key is not None) == sorted(keys)
         assert len(found) == len(keys) + 4 * len(keys)
+        queues[0].context.notice_partitions()  # as within half a minute: it may know the first partitions only
         assert len(queues[0].reserve(500)) == len(found)
 
     def test_while_jobs_run_in_the_order_of_their_keys(self, parted: Queue, new_store: NewStore) -> None:
