@@ -24,6 +24,7 @@ from stanchion.spark.datasource.stream_read import StreamReader, stream_reader
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.streams import Part, Position
+from stanchion.telemetry.failures import UNMET, tallied
 from stanchion_conformance.harness import find_jobs
 from stanchion_conformance.streams.stream_driver import NAME, SOURCE, TARGET, Driver, Log
 
@@ -90,7 +91,7 @@ class Orders:
     """What is in the queue of a stream, and what must become of it."""
 
     def __init__(self, store: Store, log: Log, mode: str, way: str) -> None:
-        self.store = store
+        self.store, self._refused = store, way != "misfits"
         others = Counter() if way == "misfits" else Counter(cancelled=REFUSED, late=LATE)
         self._begun = self._push(Counter({TARGET: 1}))
         TypedDriver(store, log, mode, way).work()  # which gives the stream its watermark
@@ -114,6 +115,8 @@ class Orders:
     def check_ended(self) -> None:
         """All has come to its end, once."""
         assert self._found() == self._begun + self._first + self._second
+        counted = [one.failed for groups in tallied(self.store, kind=UNMET).values() for one in groups.values()]
+        assert counted == ([2 * REFUSED] if self._refused else [])
 
     def _found(self) -> Counter[Found]:
         rows = find_jobs(self.store, limit=1000)

@@ -6,7 +6,7 @@ import logging
 
 from stanchion.errors import StanchionError
 from stanchion.stores.protocol import Store
-from stanchion.telemetry.failures import UNMET, FailureTally
+from stanchion.telemetry.failures import UNMET, Batch, FailureTally
 
 log = logging.getLogger("stanchion.spark")
 
@@ -24,10 +24,13 @@ class UnmetItems:
         """Add an item, by its id."""
         self._tally.add(self._queue, None, condition, condition, item, new=True, dead=dead)
 
-    def merge(self, store: Store) -> None:
-        """Merge them into the store; they are lost if it is down, as the items themselves are settled."""
+    def merge(self, store: Store, batch: Batch | None = None) -> None:
+        """Merge them into the store; they are lost if it is down, as the items themselves are settled.
+
+        `batch`: they are all such items of this batch, which count once, however often they are merged.
+        """
         try:
             for _ in range(_TRIES):
-                self._tally.merge(store)
+                self._tally.merge(store, batch=batch)
         except StanchionError as error:
             log.warning("queue %s: items that failed an expectation are not counted: %s", self._queue, error)

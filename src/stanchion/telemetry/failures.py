@@ -4,7 +4,8 @@ A worker tallies in memory, and with its heartbeat, if there is anything new, me
 queue by compare-and-set. So a failure costs no write, the values are bounded by the number of queues and not by that of
 the workers that come and go, and one read returns all. A worker that loses the race reads the value again; after a few
 times it keeps what it has for its next heartbeat. A worker that is killed takes along what it tallied since its last
-heartbeat. A merge whose reply is lost is made again, and its failures count twice.
+heartbeat. A merge whose reply is lost is made again, and its failures count twice, unless it names its batch: the value
+keeps the last batch of each stream that was merged into it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from stanchion.core.error_kinds import group_in, kind_of
 from stanchion.core.partition_names import logical_name
@@ -48,6 +49,16 @@ KEPT: Final = 48 * 3600 * SECOND
 """Microseconds after its last failure for which a group is kept."""
 
 TRIES: Final = 3
+
+_BATCHES: Final = ""
+"""The key of the batches in a stored value; no group has it."""
+
+
+class Batch(NamedTuple):
+    """The batch of which something is tallied, by its token, and its stream. Of a stream, the last one is kept."""
+
+    stream: str
+    token: str
 
 
 @dataclass
@@ -119,8 +130,11 @@ class FailureTally:
                 queue = json.loads(row.headers or "")[DEAD_FROM] if is_letter(row) else row.queue
                 self.add(queue, row.task, group, last[0]["error"], row.id, new=new, dead=dead)
 
-    def merge(self, store: Store, every: float = 0.0) -> None:
-        """Merge into the store what is new, unless that was done within `every` seconds. Raises StanchionError."""
+    def merge(self, store: Store, every: float = 0.0, batch: Batch | None = None) -> None:
+        """Merge into the store what is new, unless that was done within `every` seconds. Raises StanchionError.
+
+        `batch`: all of it is of this batch, and is dropped if a process has merged that of the batch before.
+        """
         if not self._pending or time.monotonic() - self._merged_at < every:
             return
         with self._lock:
@@ -129,7 +143,7 @@ class FailureTally:
             now = store.now()
             for _ in range(TRIES):
                 if pending:
-                    _merge_once(store, self._kind, pending, now, now - int(time.monotonic() * SECOND))
+                    _merge_once(store, self._kind, pending, now, now - int(time.monotonic() * SECOND), batch)
         finally:
             with self._lock:
                 for queue, groups in pending.items():
@@ -137,15 +151,21 @@ class FailureTally:
                         _take(self._pending.setdefault(queue, {}), key, one)
 
 
-def _merge_once(store: Store, kind: str, pending: dict[str, Groups], now: int, ahead: int) -> None:
+def _merge_once(store: Store, kind: str, pending: dict[str, Groups], now: int, ahead: int, batch: Batch | None) -> None:
     """Merge what is pending, and remove it from there where that was done. `ahead`: of the store's clock."""
     known = {value.name: value for value in store.values(kind, list(pending))}
     for queue, groups in list(pending.items()):
         value = known.get(queue)
         found = {} if value is None else groups_in(value.text)
+        merged = {} if value is None else _batches_in(value.text)
+        if batch is not None:
+            if merged.get(batch.stream, ("", 0))[0] == batch.token:
+                del pending[queue]
+                continue
+            merged[batch.stream] = batch.token, now
         for key, one in groups.items():
             _take(found, key, _by_the_store(one, ahead))
-        if store.compare_and_set(kind, queue, _text(found, now), 0 if value is None else value.version):
+        if store.compare_and_set(kind, queue, _text(found, merged, now), 0 if value is None else value.version):
             del pending[queue]
             if value is None:
                 _forget_old(store, kind, now)
@@ -185,23 +205,30 @@ def _take_other(groups: Groups, one: Failures) -> None:
     groups[OTHER].error, groups[OTHER].task = "other errors", ""
 
 
-def _text(groups: Mapping[str, Failures], now: int) -> str:
+def _text(groups: Mapping[str, Failures], merged: Mapping[str, tuple[str, int]], now: int) -> str:
     oldest = now // MINUTE - SHOWN
     kept: dict[str, Any] = {
         key: [*list(vars(one).values())[:7], [[m, n] for m, n in one.minutes.items() if m > oldest], one.ids]
         for key, one in groups.items()
         if now - one.last <= KEPT
     }
+    if batches := {stream: [token, at] for stream, (token, at) in merged.items() if now - at <= KEPT}:
+        kept[_BATCHES] = batches
     return json.dumps(kept, separators=(",", ":"))
 
 
 def groups_in(text: str) -> Groups:
     """Return the groups in a stored value."""
     stored: dict[str, list[Any]] = json.loads(text)
-    found = {key: Failures(*plain) for key, plain in stored.items()}
+    found = {key: Failures(*plain) for key, plain in stored.items() if key != _BATCHES}
     for one in found.values():
         one.minutes = dict(one.minutes)
     return found
+
+
+def _batches_in(text: str) -> dict[str, tuple[str, int]]:
+    """Return the last batch of each stream that was merged into a stored value: its token, and when."""
+    return {stream: (token, at) for stream, (token, at) in json.loads(text).get(_BATCHES, {}).items()}
 
 
 def tallied(store: Store, queues: Iterable[str] | None = None, kind: str = KIND) -> dict[str, Groups]:

@@ -9,7 +9,8 @@ from stanchion import Stanchion, Worker
 from stanchion.core.error_kinds import group_of, kind_of
 from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
-from stanchion.telemetry.failures import GROUPS_MAX, IDS, KEPT, KIND, MINUTE, OTHER, FailureTally, tallied
+from stanchion.stores.records.jobs import SECOND
+from stanchion.telemetry.failures import GROUPS_MAX, IDS, KEPT, KIND, MINUTE, OTHER, Batch, FailureTally, tallied
 from stanchion_conformance.harness import QUEUE, StoreClock
 
 THREADS, ROUNDS = 4, 5
@@ -63,6 +64,28 @@ class TestFailureTallies:
         assert (one.failed, one.jobs, one.dead) == (THREADS * ROUNDS, THREADS * ROUNDS, THREADS)
         assert sum(one.in_the_hour(store.now())) == THREADS * ROUNDS
         assert len(one.ids) == IDS
+
+    def test_what_is_of_a_batch_counts_once(self, store: Store, clock: StoreClock) -> None:
+        """A process that dies before it has ended the jobs leaves them to another one, which tallies them again."""
+
+        def merged(stream: str, token: str, queue: str = QUEUE) -> int:
+            tally = FailureTally()
+            tally.add(queue, "ship", "group", "E: no stock", new_id(), new=True, dead=False)
+            tally.merge(store, batch=Batch(stream, token))
+            assert not tally.pending
+            return tallied(store)[queue]["group"].failed
+
+        assert [merged("even", token) for token in ("first", "first", "second", "second")] == [1, 1, 2, 2]
+        assert [merged("odd", token) for token in ("first", "first")] == [3, 3]
+        assert merged("even", "second") == 3
+        assert merged("even", "second", "another") == 1
+        failed(tally := FailureTally())
+        tally.merge(store)
+        assert merged("odd", "first") == 3
+        clock.advance(KEPT // SECOND + 1)
+        assert merged("odd", "second") == 4
+        (value,) = store.values(KIND, [QUEUE])
+        assert "even" not in value.text
 
     def test_times_are_those_of_the_store(self, store: Store, clock: StoreClock) -> None:
         tally, began = FailureTally(), store.now()

@@ -24,6 +24,7 @@ from stanchion.spark.datasource.typed import PAYLOAD, Misfits, TypedPayloads
 from stanchion.spark.unmet import UnmetItems
 from stanchion.stores.records.outcomes import Bury, Outcome
 from stanchion.streams.state import StreamState
+from stanchion.telemetry.failures import Batch
 
 
 def _expectations(text: str) -> Expectations:
@@ -84,7 +85,7 @@ class Admission:
         if misfits.are_too_many(self.most_misfits):
             raise misfits.stopped()
         outcomes = [
-            *self._ended(app, state.token, unmet),
+            *self._ended(app, state, unmet),
             *(self.lateness.outcome(state.lease(job), at, watermark) for job, at in admitted.late.items()),
         ]
         late = list(admitted.late)
@@ -99,16 +100,16 @@ class Admission:
         checked = ((job, self.expected.unmet(app.context.codec.decode(text))) for job, text in rows)
         return {job: unmet for job, unmet in checked if unmet is not None}
 
-    def _ended(self, app: Stanchion, token: str, unmet: dict[str, Unmet]) -> list[Outcome]:
-        """Return the outcomes of jobs that do not meet an expectation, and tally them."""
+    def _ended(self, app: Stanchion, state: StreamState, unmet: dict[str, Unmet]) -> list[Outcome]:
+        """Return the outcomes of jobs that do not meet an expectation, and tally them, once for the batch."""
         tally, outcomes = UnmetItems(self.queue), list[Outcome]()
         if not unmet:
             return outcomes
         for row in app.store.fetch(list(unmet)).values():
-            if row.token != token:  # it was taken back meanwhile
+            if row.token != state.token:  # it was taken back meanwhile
                 continue
             one = unmet[row.id]
             outcomes.append(one.ending(app.store, row))
             tally.add(one.expectation.condition.text, row.id, dead=isinstance(outcomes[-1], Bury))
-        tally.merge(app.store)
+        tally.merge(app.store, Batch(state.id, state.token))
         return outcomes
