@@ -93,6 +93,10 @@ ANY_STORE = {
 TABLE = "table"
 """The Delta table of a query, in its folder."""
 
+HEARTBEAT = 100
+"""Seconds between heartbeats of stations. On a busy machine Spark takes longer than half a minute to start a query
+again: items given back meanwhile would count again in the new items of a later batch."""
+
 STAGED = "staged"
 """A file in the folder of a query whose tasks stage all jobs, as large tasks do."""
 
@@ -203,7 +207,8 @@ class DoomedSession:
         return self
 
     def format(self, _source: str) -> Any:
-        return self._spark.readStream.format("killed").option("folder", str(self._folder))
+        killed = self._spark.readStream.format("killed").option("folder", str(self._folder))
+        return killed.option("heartbeat", HEARTBEAT)
 
 
 class KilledReader(StreamReader):
