@@ -43,17 +43,24 @@ def names(engine: _Engine) -> list[str]:
 
 
 class TestWanted:
-    def test_only_stations_with_items(self, etl: Pipeline, engine: _Engine) -> None:
+    def test_only_stations_with_items_and_those_behind(self, etl: Pipeline, engine: _Engine) -> None:
         assert names(engine) == []
         etl.push(1, station="clean")
         assert names(engine) == ["clean"]
         etl.pause("clean")
         assert names(engine) == []
+        etl.push(1)
+        assert names(engine) == ["raw", "clean"]
+
+    def test_of_those_behind_only_the_ones_that_run_here(self, etl: Pipeline) -> None:
+        engine = _Engine(etl, etl.chosen(["raw"]), cast("Queries", None), threading.Event(), until_empty=True)
+        etl.push(1)
+        assert names(engine) == ["raw"]
 
     def test_those_that_run_go_on_while_another_is_busy(self, etl: Pipeline, engine: _Engine) -> None:
-        engine.running["clean"] = Mock()
+        engine.running["raw"] = Mock()
         assert names(engine) == []
-        etl.push(1)
+        etl.push(1, station="clean")
         assert names(engine) == ["raw", "clean"]
 
     def test_all_if_they_run_until_they_are_stopped(self, engine: _Engine) -> None:
@@ -64,7 +71,7 @@ class TestWanted:
         etl.push(1)
         source = StreamSource(app.store, "etl.raw", "etl.raw")
         end = source.latest(source.initial(), 10)
-        assert names(engine) == ["raw"]
+        assert names(engine) == ["raw", "clean"]
         source.latest(end, 10)
         assert names(engine) == []
 
@@ -75,7 +82,6 @@ class TestWanted:
         source = StreamSource(app.store, "etl.raw", "etl.raw")
         source.latest(source.initial(), 10)
         engine.running["raw"] = Mock()
-        assert names(engine) == ["raw"]
         etl.push(1, station="clean")
         assert names(engine) == ["raw", "clean"]
 
@@ -107,7 +113,7 @@ class TestWanted:
         worker = worker_id("etl.raw", state.epoch)
         app.store.beat([WorkerRow(id=worker, host="h", pid=1, queues=("etl.raw",), threads=0, heartbeat=10.0)])
         app.store.claim(Claim("etl.raw", 1, state.next_token, worker, rows=False))
-        assert names(engine) == ["raw"]
+        assert names(engine) == ["raw", "clean"]
 
     def test_an_item_that_is_claimed_and_goes_on_between_two_looks(
         self, app: Stanchion, etl: Pipeline, engine: _Engine, monkeypatch: pytest.MonkeyPatch
@@ -126,7 +132,7 @@ class TestWanted:
             return stats(["etl.raw"], fields) | before
 
         monkeypatch.setattr(store, "stats", after_it_has_gone_on)
-        assert names(engine) == ["raw"]
+        assert names(engine) == ["raw", "clean"]
 
 
 class TestPortions:

@@ -7,22 +7,22 @@ bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from stanchion.core.checks import shown
 from stanchion.core.codec import Codec
 from stanchion.errors import InvalidInput, SearchTooWide
-from stanchion.stores.protocol import Store
+from stanchion.stores.protocol import Store, pages_by_size
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Query
 
 LOOKED_AT_MAX = 100_000
 """Jobs that one search looks into at most."""
 
-_FIRST_PAGE, _PAGE_MAX, _CHARACTERS = 200, 1000, 8_000_000
-"""Jobs of the first page and of a page at most; characters that a page should not exceed."""
+_FIRST_PAGE, _PAGE_MAX = 200, 1000
+"""Jobs of the first page and of a page at most."""
 
 Path = tuple[str, ...]
 """The keys that lead to a value, from the outermost on; an index of a list as its digits."""
@@ -76,7 +76,7 @@ def selected(store: Store, query: Query, contents: Contents, codec: Codec) -> li
     """Return up to `query.limit` jobs of a query with these contents. Raises SearchTooWide at LOOKED_AT_MAX."""
     found: list[JobRow] = []
     looked_at, last = 0, ""
-    for rows in _pages(store, query):
+    for rows in pages_by_size(store, replace(query, limit=_FIRST_PAGE), _PAGE_MAX):
         if looked_at >= LOOKED_AT_MAX:
             raise SearchTooWide(looked_at, [row.id for row in found], last)
         for row in rows:
@@ -86,17 +86,6 @@ def selected(store: Store, query: Query, contents: Contents, codec: Codec) -> li
                     return found
         looked_at, last = looked_at + len(rows), rows[-1].id
     return found
-
-
-def _pages(store: Store, query: Query) -> Iterator[list[JobRow]]:
-    """Yield the pages of a query, small ones where payloads are large."""
-    page = store.select(replace(query, limit=_FIRST_PAGE))
-    while page.rows:
-        yield page.rows
-        if page.next is None:
-            return
-        fitting = _CHARACTERS * len(page.rows) // sum(1 + len(row.payload) for row in page.rows)
-        page = store.select(replace(query, after=page.next, limit=max(1, min(_PAGE_MAX, fitting))))
 
 
 def checked_payload(value: Any) -> tuple[Inside, ...]:

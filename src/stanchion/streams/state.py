@@ -10,7 +10,7 @@ from typing import NamedTuple, Self, cast
 from uuid import UUID, uuid5
 
 from stanchion.errors import InvalidInput
-from stanchion.stores.protocol import ArrowReads, Store, pages
+from stanchion.stores.protocol import ArrowReads, Store, pages, pages_by_size
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Outcome, Rollback
@@ -22,8 +22,8 @@ KIND = "stream"
 PORTION = 1000
 """Outcomes per call of settle."""
 
-IDS = 20_000
-"""Ids per read, behind the first ones."""
+MORE = 20_000
+"""Jobs per read, behind the first ones."""
 
 
 class Position(NamedTuple):
@@ -242,7 +242,7 @@ def reserved_ids(store: Store, queue: str, token: str) -> list[str]:
         return [job_id for (job_id,) in first.rows]
     if store.capabilities.arrow:
         return [one for batch in cast("ArrowReads", store).select_arrow(query) for one in batch.column(0).to_pylist()]
-    later = pages(store, replace(query, limit=IDS, after=first.next))
+    later = pages(store, replace(query, limit=MORE, after=first.next))
     return [job_id for page in ([first.rows], later) for rows in page for (job_id,) in rows]
 
 
@@ -254,7 +254,9 @@ def has_unnumbered(store: Store, state: StreamState) -> bool:
 
 def reserved_rows(store: Store, queue: str, token: str, first: str | None, last: str | None) -> list[JobRow]:
     """Return the jobs of a queue that are reserved under a token, with ids from `first` to `last`, in id order."""
-    return [row for page in pages(store, reserved(queue, token, first, last)) for row in page]
+    # Databases look through all jobs of the token for each page, so there should be few pages.
+    read = pages_by_size(store, reserved(queue, token, first, last), MORE)
+    return [row for page in read for row in page]
 
 
 def reserved(queue: str, token: str, first: str | None, last: str | None) -> Query:

@@ -37,7 +37,7 @@ class TestStreams:
 
     def test_the_ids_of_a_batch_may_need_many_reads(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(state, "PAGE", 2)
-        monkeypatch.setattr(state, "IDS", 3)
+        monkeypatch.setattr(state, "MORE", 3)
         fill(store, 11)
         source = StreamSource(store, NAME, SOURCE)
         start = source.initial()

@@ -98,11 +98,17 @@ class _Engine:
             self._release()
 
     def _wanted(self) -> Sequence[Station]:
-        """Return the stations that need a query now; none if the work is done."""
+        """Return the stations that need a query now; none if the work is done.
+
+        Those that items will come to begin too, as the start of a query takes long.
+        """
         if not self.until_empty:
             return self.stations
         due = self._due() | self._unpublished() or self._due_behind_windows()
-        return [one for one in self.stations if one.queue in due or one.station in self.running] if due else []
+        busy = [one for one in self.stations if one.queue in due]
+        behind = {station for one in busy for station in one.topology.followers[one.station]}
+        begun = behind.union(self.running, (one.station for one in busy))
+        return [one for one in self.stations if one.station in begun] if due else []
 
     def _due(self) -> set[str]:
         """Return the queues with due or reserved items.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import text
 
@@ -46,10 +47,11 @@ _TRAIL = f"""concat(
 
 _MOVE = text(f"""
     WITH given AS (
-        SELECT * FROM jsonb_to_recordset(CAST(:moves AS jsonb)) AS given (
-            queue text, id uuid, token text, target text, here text, there text, payload text, delay bigint, lane int,
+        SELECT * FROM jsonb_to_recordset(CAST(:moves AS jsonb)) AS item (id uuid, payload text, way int)
+        JOIN jsonb_to_recordset(CAST(:ways AS jsonb)) AS way (
+            way int, queue text, token text, target text, here text, there text, delay bigint, lane int,
             headers text, keeps_headers boolean, keep_entry boolean
-        )
+        ) USING (way)
     ), moved AS (
         UPDATE stanchion_jobs AS job SET
             queue = given.target, lane = given.lane, state = 'queued', rank = priority,
@@ -92,24 +94,26 @@ class PostgresMoves:
     def move_untied(self, run: Runner, moves: Sequence[Move]) -> list[JobState | None]:
         """Move jobs of which others depend on nothing; return None for those that another route must try."""
         shown = {queue: json.dumps(logical_name(queue), ensure_ascii=False) for queue in _queues_of(moves)}
-        given = [
-            {
-                "queue": lease.queue,
-                "id": lease.id,
-                "token": lease.token,
-                "target": queue,
-                "here": shown[lease.queue],
-                "there": shown[queue],
-                "payload": payload,
-                "delay": int(delay * SECOND),
-                "lane": lane,
-                "headers": unmarked(headers),
-                "keeps_headers": headers is None,
-                "keep_entry": keep_entry,
-            }
-            for lease, queue, payload, delay, lane, headers, keep_entry, _ in moves
-        ]
-        found = run.rows(_MOVE, {"moves": json.dumps(given)})
+        ways: dict[tuple[Any, ...], dict[str, Any]] = {}
+        given = []
+        for lease, queue, payload, delay, lane, headers, keep_entry, _ in moves:
+            way = ways.setdefault((lease.queue, lease.token, queue, delay, lane, headers, keep_entry), {})
+            if not way:
+                way |= {
+                    "way": len(ways),
+                    "queue": lease.queue,
+                    "token": lease.token,
+                    "target": queue,
+                    "here": shown[lease.queue],
+                    "there": shown[queue],
+                    "delay": int(delay * SECOND),
+                    "lane": lane,
+                    "headers": unmarked(headers),
+                    "keeps_headers": headers is None,
+                    "keep_entry": keep_entry,
+                }
+            given.append({"id": lease.id, "payload": payload, "way": way["way"]})
+        found = run.rows(_MOVE, {"moves": json.dumps(given), "ways": json.dumps(list(ways.values()))})
         done = {(left, job, token) for job, left, token, _ in found}
         run.woken.update(left for _, left, _, bounded in found if bounded)  # there is room for another
         states: list[JobState | None] = []
