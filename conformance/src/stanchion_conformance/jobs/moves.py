@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from stanchion.core.ids import new_ids
 from stanchion.stores.protocol import Store
@@ -63,17 +67,33 @@ def without_times(row: JobRow) -> dict[str, Any]:
     return {**row._asdict(), "run_at": None, "token": None}
 
 
+def mixed(reserved: list[JobRow], moves: list[Move]) -> list[list[int]]:
+    """Return the places of many moves to be settled together, of all kinds."""
+    return [list(range(len(moves)))[first : first + LONG] for first in range(0, len(reserved), LONG)]
+
+
+def alike(reserved: list[JobRow], moves: list[Move]) -> list[list[int]]:
+    """Return the places of moves to be settled together, as a station does: few differ in more than the payload."""
+    kinds = defaultdict(list)
+    for place, (row, move) in enumerate(zip(reserved, moves, strict=True)):
+        long_way = (row.trail or "").count("[") > 97
+        kinds[move.queue, move.delay, move.headers, move.keep_entry, long_way, row.headers].append(place)
+    return list(kinds.values())
+
+
 class TestMovesAtOnce:
-    def test_each_leaves_what_its_rule_says(self, store: Store) -> None:
+    @pytest.mark.parametrize("portions", [mixed, alike])
+    def test_each_leaves_what_its_rule_says(
+        self, store: Store, portions: Callable[[list[JobRow], list[Move]], list[list[int]]]
+    ) -> None:
         chooses = random.Random(7)
         rows = shapes(chooses)
         assert all(store.adopt(rows))
         reserved = claim(store, len(rows))
         moves = [any_move(row, chooses) for row in reserved]
-        states = []
-        for first in range(0, len(moves), LONG):
-            states += store.settle(moves[first : first + LONG])
-        assert states == [JobState.SCHEDULED if move.delay else JobState.READY for move in moves]
+        for places in portions(reserved, moves):
+            some = [moves[place] for place in places]
+            assert store.settle(some) == [JobState.SCHEDULED if one.delay else JobState.READY for one in some]
         after = store.fetch([row.id for row in reserved])
         for row, move in zip(reserved, moves, strict=True):
             found = after[row.id]
@@ -111,6 +131,18 @@ class TestMovesAtOnce:
         assert (row_of(store, rows[9].id).state, row_of(store, rows[10].id).state) == ("running", "running")
         counted = store.stats([QUEUE], ["totals"])[QUEUE].totals
         assert (counted.moved, counted.committed, counted.rolled_back, counted.buried) == (6 + 1, 1, 1, 1)
+
+    def test_lost_ones_among_many(self, store: Store) -> None:
+        store.push([new_job(str(n)) for n in range(6)])
+        rows = sorted(claim(store, 6), key=lambda row: int(row.payload))
+        store.settle([Commit(rows[1].lease)])
+        store.settle([Rollback(rows[2].lease, 0.0)])
+        leases = [row.lease for row in rows]
+        leases[4] = leases[4]._replace(queue="another")
+        found = store.settle([Move(lease, "next") for lease in leases])
+        assert found == [JobState.READY, None, None, JobState.READY, None, JobState.READY]
+        assert sorted(row.payload for row in claim(store, 9, queue="next")) == ["0", "3", "5"]
+        assert store.stats([QUEUE], ["totals"])[QUEUE].totals.moved == 3
 
     def test_of_one_job_the_first_counts(self, store: Store) -> None:
         store.push([new_job() for _ in range(2)])

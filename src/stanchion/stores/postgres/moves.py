@@ -1,9 +1,4 @@
-"""PostgreSQL's moves: one statement that commits itself, for jobs whose move has no consequence for others.
-
-The trail, which is JSON, is continued as text: `[..., [queue, entered]]` becomes
-`[..., [queue, entered, attempts, left], [to, now]]`. The rules are those of `rules.trail` and of
-`rules.outcomes.settled`.
-"""
+"""PostgreSQL's moves: one statement that commits itself, for jobs whose move has no consequence for others."""
 
 from __future__ import annotations
 
@@ -16,17 +11,13 @@ from sqlalchemy import text
 from stanchion.core.partition_names import logical_name
 from stanchion.stores.postgres.pick import ONCE
 from stanchion.stores.postgres.settle import HELD, PLAIN
-from stanchion.stores.records.jobs import SECOND, UNLANED, JobState
+from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.outcomes import Move
 from stanchion.stores.rules.dead_letters import MARK, unmarked
-from stanchion.stores.rules.trail import STOPS_MAX
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.jobs.moves import FEW_STOPS
 from stanchion.stores.sql.rows.queues import QueueRows
-
-# A queue's name may have this text as well: then a job takes the general route a little early.
-_BETWEEN_STOPS = "],["
-_FEW_STOPS = f"length(job.trail) - length(replace(job.trail, '{_BETWEEN_STOPS}', '')) < {3 * (STOPS_MAX - 2)}"
 
 _CAME_WITH = "coalesce(job.arrival_payload, job.payload)"
 _CHANGED = f"coalesce(given.payload, job.payload) <> {_CAME_WITH}"
@@ -68,7 +59,7 @@ _MOVE = text(f"""
             waits_kind = NULL, waits_queue = NULL, waits_name = NULL, waits_since = NULL
         FROM given
         WHERE job.id = given.id AND job.queue = given.queue AND {HELD} AND {PLAIN}
-            AND (job.trail IS NULL OR {_FEW_STOPS})
+            AND (job.trail IS NULL OR {FEW_STOPS})
             AND NOT (given.keeps_headers AND position('{MARK}' IN coalesce(job.headers, '')) > 0)
         RETURNING given.queue AS left_queue, CAST(job.id AS text) AS id, given.token
     ), counted AS (
@@ -126,11 +117,6 @@ class PostgresMoves:
             if not scheduled:
                 run.woken.add(move.queue)
         return states
-
-
-def is_plain_move(move: Move) -> bool:
-    """Return whether nothing about the move itself needs more than the statement: no lane and no order key."""
-    return move.lane == UNLANED and move.order_key is None
 
 
 def _queues_of(moves: Sequence[Move]) -> set[str]:

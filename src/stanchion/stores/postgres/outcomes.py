@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from stanchion.stores.postgres.moves import PostgresMoves, is_plain_move
+from stanchion.stores.postgres.moves import PostgresMoves
 from stanchion.stores.postgres.settle import PostgresCommits
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit, Move, Outcome, Ties
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.jobs.moves import is_plain_move
 from stanchion.stores.sql.jobs.settle import Outcomes, is_plain, plain_commits
 from stanchion.stores.sql.rows.transactions import Transactions
 

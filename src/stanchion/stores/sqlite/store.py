@@ -38,6 +38,7 @@ from stanchion.stores.sql.store import Rows, SqlStore, Verbs
 from stanchion.stores.sql.values import Values
 from stanchion.stores.sqlite.claim import SqliteGrants, SqliteLanePicks, SqliteReservations
 from stanchion.stores.sqlite.file import StoreFile
+from stanchion.stores.sqlite.moves import SqliteMoves
 from stanchion.stores.sqlite.settle import SqliteCommits
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class SqliteStore(SqlStore):
         flows = Flows(db, transactions, jobs, queues, pushes, FlowEnds(db), values)
         held_jobs = HeldJobs(db, queues)
         commits = SqliteCommits(db, held_jobs, jobs, TransactionCommits(held_jobs, jobs, flows))
-        outcomes = Outcomes(db, transactions, jobs, queues, pushes, flows, held_jobs, commits)
+        moves = SqliteMoves(db, jobs, queues)
+        outcomes = Outcomes(db, transactions, jobs, queues, pushes, flows, held_jobs, commits, moves)
         recovery = Recovery(db, transactions, queues, flows, SlotRepair(db, transactions, slots))
 
         due, reservations = DueJobs(db), Reservations(db)

@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from stanchion.stores.records.jobs import SECOND, UNLANED, JobRow, JobState, NewJob
 from stanchion.stores.records.leases import Lease
-from stanchion.stores.records.outcomes import Commit, Continue, Ending, Extend, Outcome, Progress, Renewal
+from stanchion.stores.records.outcomes import Commit, Continue, Ending, Extend, Move, Outcome, Progress, Renewal
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules import outcomes as outcome_rules
 from stanchion.stores.rules.claims import holds, left_in
@@ -42,6 +42,7 @@ from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Asked, Runner
 from stanchion.stores.sql.engine.schema import HELD_COLUMNS, HISTORY_COLUMNS, history, jobs
 from stanchion.stores.sql.jobs.flows import Flows
+from stanchion.stores.sql.jobs.moves import Moves, is_plain_move
 from stanchion.stores.sql.jobs.push import Pushes, push_all
 from stanchion.stores.sql.rows.jobs import QUEUE_OF, Jobs, Step, leased, outline
 from stanchion.stores.sql.rows.queues import QueueRows
@@ -236,9 +237,10 @@ class Outcomes:
         flows: Flows,
         held: HeldJobs,
         commits: Commits,
+        moves: Moves | None = None,
     ) -> None:
         self._db, self._transactions, self._jobs, self._queues = db, transactions, jobs, queues
-        self._push, self._flows, self._held, self._commits = push, flows, held, commits
+        self._push, self._flows, self._held, self._commits, self._moves = push, flows, held, commits, moves
 
     def settle(
         self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False, guarded: bool = False
@@ -254,10 +256,10 @@ class Outcomes:
         return self._transactions.enter(jobs, tx, work, guarded=guarded)
 
     def settle_in(self, run: Runner, outcomes: Sequence[Outcome], *, again: bool = False) -> list[JobState | None]:
-        """Apply outcomes in order: plain commits and renewals by statements of their own, all others row by row."""
+        """Apply outcomes in order: plain ones and renewals by statements of their own, all others row by row."""
         if not again and (commits := plain_commits(outcomes)) is not None:
             return self._commits.commit_in(run, commits)
-        by_route = groupby(outcomes, key=lambda outcome: _route_of(outcome, again))
+        by_route = groupby(outcomes, key=lambda outcome: self._route_of(outcome, again))
         runs = [(route, list(batch)) for route, batch in by_route]
         if len(runs) > 1:  # lock the jobs of all runs before the consequences of the first
             self._held.lock(run, [outcome.lease for outcome in outcomes])
@@ -267,6 +269,8 @@ class Outcomes:
                 states += self._commits.commit_in(run, [one for one in batch if isinstance(one, Commit)])
             elif route is _Route.RENEW:
                 states += self._renew(run, [one for one in batch if isinstance(one, Extend | Progress)])
+            elif route is _Route.MOVE:
+                states += self._move(run, [one for one in batch if isinstance(one, Move)])
             else:
                 states += self._apply(run, [one for one in batch if not isinstance(one, Extend | Progress)], again)
         return states
@@ -276,6 +280,19 @@ class Outcomes:
         ordered = sorted(enumerate(renewals), key=lambda one: one[1].lease.id)
         states = {index: self._held.renew(run, one) for index, one in ordered}
         return [states[index] for index in range(len(renewals))]
+
+    def _route_of(self, outcome: Outcome, again: bool) -> _Route:
+        if isinstance(outcome, Extend | Progress):
+            return _Route.RENEW
+        if again:
+            return _Route.ROW_BY_ROW
+        if self._moves is not None and isinstance(outcome, Move) and is_plain_move(outcome):
+            return _Route.MOVE
+        return _Route.COMMIT if is_plain(outcome) else _Route.ROW_BY_ROW
+
+    def _move(self, run: Runner, moves: Sequence[Move]) -> Sequence[JobState | None]:
+        at_once = None if self._moves is None else self._moves.move_in(run, moves)
+        return self._apply(run, moves, again=False) if at_once is None else at_once
 
     def _apply(self, run: Runner, outcomes: Sequence[Ending], again: bool) -> list[JobState | None]:
         leases = [outcome.lease for outcome in outcomes]
@@ -323,13 +340,8 @@ class _Route(Enum):
 
     COMMIT = auto()
     RENEW = auto()
+    MOVE = auto()
     ROW_BY_ROW = auto()
-
-
-def _route_of(outcome: Outcome, again: bool) -> _Route:
-    if isinstance(outcome, Extend | Progress):
-        return _Route.RENEW
-    return _Route.COMMIT if is_plain(outcome) and not again else _Route.ROW_BY_ROW
 
 
 def plain_commits(outcomes: Sequence[Outcome]) -> Sequence[Commit] | None:

@@ -1,0 +1,34 @@
+"""What the statements that move jobs share: which moves they are for, and which trails they continue.
+
+A trail, which is JSON, is continued as text: `[..., [queue, entered]]` becomes
+`[..., [queue, entered, attempts, left], [to, now]]`. The rules are those of `rules.trail` and of
+`rules.outcomes.settled`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from stanchion.stores.records.jobs import UNLANED, JobState
+from stanchion.stores.records.outcomes import Move
+from stanchion.stores.rules.trail import STOPS_MAX
+from stanchion.stores.sql.engine.runner import Runner
+
+# A queue's name may have this text as well: then a job takes the general route a little early.
+_BETWEEN_STOPS = "],["
+
+FEW_STOPS = f"length(trail) - length(replace(trail, '{_BETWEEN_STOPS}', '')) < {3 * (STOPS_MAX - 2)}"
+"""The condition that a trail has room for two more stops."""
+
+
+class Moves(Protocol):
+    """Moves jobs without reading them."""
+
+    def move_in(self, run: Runner, moves: Sequence[Move]) -> list[JobState] | None:
+        """Move jobs in an open transaction; None, and nothing is done, if these moves must be applied row by row."""
+
+
+def is_plain_move(move: Move) -> bool:
+    """Return whether the move itself needs more than a statement: it has no lane and no order key."""
+    return move.lane == UNLANED and move.order_key is None

@@ -1,0 +1,125 @@
+"""SQLite's moves: the untied jobs of one claim are moved by one statement, without being read."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy import text
+
+from stanchion.core.partition_names import logical_name
+from stanchion.stores.records.jobs import SECOND, JobState
+from stanchion.stores.records.outcomes import Move
+from stanchion.stores.rules.dead_letters import MARK, unmarked
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.jobs.moves import FEW_STOPS
+from stanchion.stores.sql.rows.jobs import Jobs
+from stanchion.stores.sql.rows.queues import QueueRows
+
+WAYS_MOST = 4
+"""Ways that are gone by statements of their own; moves on more of them are applied job by job."""
+
+_HELD = text(f"""
+    SELECT count(*), (SELECT max_running IS NOT NULL FROM stanchion_queues WHERE name = :queue)
+    FROM stanchion_jobs
+    WHERE id IN (SELECT value FROM json_each(:ids)) AND queue = :queue AND token = :token AND state = 'running'
+        AND (lease_until IS NULL OR lease_until > :now)
+        AND order_key IS NULL AND limits IS NULL AND flow_node IS NULL AND (trail IS NULL OR {FEW_STOPS})
+        AND NOT (:keeps_headers AND instr(coalesce(headers, ''), '{MARK}') > 0)
+""")
+
+_CAME_WITH = "coalesce(arrival_payload, payload)"
+_CHANGED = f"coalesce(:payload, payload) <> {_CAME_WITH}"
+_LEFT = "json_extract(stop.value, '$[3]')"
+_CHANGED_BEFORE = f"""EXISTS (
+    SELECT 1 FROM json_each(stanchion_jobs.trail) AS stop WHERE {_LEFT} = 1 AND stop.key > coalesce(
+        (SELECT max(stop.key) FROM json_each(stanchion_jobs.trail) AS stop WHERE {_LEFT} = 2), -1
+    )
+)"""
+_HERE = """CASE
+    WHEN trail IS NULL THEN '[[' || :here || ',' || enqueued_at
+    WHEN trail GLOB '*,[012]]]' THEN substr(trail, 1, length(trail) - 1) || ',[' || :here || ',' || enqueued_at
+    ELSE substr(trail, 1, length(trail) - 2)
+END"""
+
+_MOVE = text(f"""
+    UPDATE stanchion_jobs SET
+        queue = :target, lane = :lane, state = 'queued', rank = priority, run_at = :run_at,
+        payload = coalesce(:payload, payload), arrival_payload = NULL,
+        entry_payload = CASE
+            WHEN NOT :keep_entry OR NOT {_CHANGED} THEN entry_payload
+            WHEN trail IS NULL THEN {_CAME_WITH}
+            WHEN {_CHANGED_BEFORE} THEN entry_payload
+            ELSE {_CAME_WITH}
+        END,
+        trail = {_HERE} || ',' || attempts || ',' || ({_CHANGED}) || '],[' || :there || ',' || :now || ']]',
+        headers = CASE WHEN :keeps_headers THEN headers ELSE :headers END,
+        key = NULL, attempts = 0, failures = 0, errors = NULL, progress = NULL, worker = NULL, lease_until = NULL,
+        started_at = NULL, cancel_requested = 0, slots_held = 0, order_hold = NULL, slots_hold = NULL,
+        waits_kind = NULL, waits_queue = NULL, waits_name = NULL, waits_since = NULL
+    WHERE id = :job AND queue = :queue
+""")
+
+
+class _Way(NamedTuple):
+    """What moves have in common that one statement makes."""
+
+    queue: str
+    token: str
+    target: str
+    delay: float
+    lane: int
+    headers: str | None
+    keep_entry: bool
+
+
+class SqliteMoves:
+    """Moves the untied jobs of a claim by a statement."""
+
+    def __init__(self, db: Database, jobs: Jobs, queues: QueueRows) -> None:
+        self._db, self._jobs, self._queues = db, jobs, queues
+
+    def move_in(self, run: Runner, moves: Sequence[Move]) -> list[JobState] | None:
+        ways: dict[_Way, dict[str, str | None]] = defaultdict(dict)
+        for lease, queue, payload, delay, lane, headers, keep_entry, _ in moves:
+            way = _Way(lease.queue, lease.token, queue, delay, lane, headers, keep_entry)
+            ways[way][lease.id] = payload
+        jobs = {job for payloads in ways.values() for job in payloads}
+        if len(ways) > WAYS_MOST or len(jobs) < len(moves):
+            return None
+        now = self._db.clock(run)
+        held = [run.rows(_HELD, {**_given(way, now), "ids": json.dumps(list(jobs))})[0] for way, jobs in ways.items()]
+        if any(count < len(jobs) for (count, _), jobs in zip(held, ways.values(), strict=True)):
+            return None
+        run.woken.update(way.queue for way, (_, bounded) in zip(ways, held, strict=True) if bounded)
+        self._queues.insert(run, {way.target for way in ways} - {way.queue for way in ways})
+        for way, payloads in ways.items():
+            given = _given(way, now)
+            run.send_each(_MOVE, [{**given, "job": job, "payload": payload} for job, payload in payloads.items()])
+            if given["run_at"] == now:
+                run.woken.add(way.target)
+        self._jobs.count_events(run, [(move.lease.queue, "moved") for move in moves])
+        return [JobState.SCHEDULED if int(move.delay * SECOND) > 0 else JobState.READY for move in moves]
+
+
+def _given(way: _Way, now: int) -> dict[str, object]:
+    return {
+        "queue": way.queue,
+        "token": way.token,
+        "target": way.target,
+        "here": _shown(way.queue),
+        "there": _shown(way.target),
+        "run_at": now + int(way.delay * SECOND),
+        "lane": way.lane,
+        "headers": unmarked(way.headers),
+        "keeps_headers": way.headers is None,
+        "keep_entry": way.keep_entry,
+        "now": now,
+    }
+
+
+def _shown(queue: str) -> str:
+    return json.dumps(logical_name(queue), ensure_ascii=False)
