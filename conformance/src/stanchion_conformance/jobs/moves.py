@@ -17,7 +17,7 @@ from stanchion.stores.records.outcomes import Bury, Commit, Extend, Move, Outcom
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.dead_letters import DEAD_ID
 from stanchion.stores.rules.outcomes import settled
-from stanchion_conformance.harness import QUEUE, claim, new_job, row_of
+from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, row_of
 
 NAMES = ("clean", "ünï🦆", 'say "so"', ',1],["', "back\\slash", "a],[b")
 LONG = 200
@@ -143,6 +143,13 @@ class TestMovesAtOnce:
         assert found == [JobState.READY, None, None, JobState.READY, None, JobState.READY]
         assert sorted(row.payload for row in claim(store, 9, queue="next")) == ["0", "3", "5"]
         assert store.stats([QUEUE], ["totals"])[QUEUE].totals.moved == 3
+
+    def test_under_a_lease_that_has_run_out(self, store: Store, clock: StoreClock) -> None:
+        store.push([new_job(str(n)) for n in range(3)])
+        rows = claim(store, 3, lease=30.0)
+        clock.advance(31)
+        assert store.settle([Move(row.lease, "next") for row in rows]) == [None] * 3
+        assert claim(store, 9, queue="next") == []
 
     def test_of_one_job_the_first_counts(self, store: Store) -> None:
         store.push([new_job() for _ in range(2)])
