@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 
-_SHARE = 0.01
+_SHARE = 0.05
 """The most of the time that goes into looks."""
 
 _QUICK = 0.05
