@@ -27,13 +27,13 @@ from stanchion.stores.sql.rows.queues import QueueRow
 # Called by built-ins, without a frame for each job.
 _ID, _CLAIM, _RESULT = attrgetter("lease.id"), attrgetter("lease.queue", "lease.token"), attrgetter("result", "payload")
 _TIES = attrgetter("ties")
-_IN_TIME = f"job.state = 'running' AND (job.lease_until IS NULL OR job.lease_until > {NOW})"
+IN_TIME = f"job.state = 'running' AND (job.lease_until IS NULL OR job.lease_until > {NOW})"
 
 _HELD = text(f"""
     SELECT COUNT(*), coalesce((SELECT history_ttl > 0 FROM stanchion_queues WHERE name = :queue), TRUE),
         (SELECT max_running FROM stanchion_queues WHERE name = :queue) IS NOT NULL
     FROM {LISTED}
-    WHERE job.id IN :ids AND job.queue = :queue AND job.token = :token AND {_IN_TIME}
+    WHERE job.id IN :ids AND job.queue = :queue AND job.token = :token AND {IN_TIME}
         AND job.order_key IS NULL AND job.limits IS NULL AND job.flow_node IS NULL
     FOR UPDATE
 """)
@@ -72,7 +72,7 @@ class MariaDBHeldStatements(HeldStatements):
         super().__init__(dialect)
         self.lock = text(f"""
             SELECT {names_of(HELD_COLUMNS, "job.")}, job.token
-            FROM {by_ids("stanchion_jobs")} WHERE job.queue IN :queues AND {_IN_TIME} FOR UPDATE
+            FROM {by_ids("stanchion_jobs")} WHERE job.queue IN :queues AND {IN_TIME} FOR UPDATE
         """)
 
 

@@ -6,6 +6,7 @@ from stanchion.stores.mariadb import statements as sql
 from stanchion.stores.mariadb.claim import MariaDBClaims, SlotSteps
 from stanchion.stores.mariadb.drop import MariaDBLiveDrop
 from stanchion.stores.mariadb.due import MariaDBDue, MariaDBLanePicks, MariaDBNextJobs, MariaDBReservations
+from stanchion.stores.mariadb.moves import MariaDBMoves
 from stanchion.stores.mariadb.push import MariaDBInserts, MariaDBInsertStatements
 from stanchion.stores.mariadb.recovery import MariaDBRecovery
 from stanchion.stores.mariadb.settle import MariaDBCommits, MariaDBHeldRows, MariaDBHeldStatements
@@ -52,7 +53,8 @@ class MariaDBStore(SqlStore):
         held_jobs = HeldJobs(db, queues, MariaDBHeldStatements)
         held_rows = MariaDBHeldRows(held_jobs)
         commits = MariaDBCommits(held_rows, jobs, TransactionCommits(held_rows, jobs, flows))
-        outcomes = Outcomes(db, transactions, jobs, queues, pushes, flows, held_jobs, commits)
+        moves = MariaDBMoves(db, jobs, queues)
+        outcomes = Outcomes(db, transactions, jobs, queues, pushes, flows, held_jobs, commits, moves)
         recovery = MariaDBRecovery(db, transactions, queues, flows, SlotRepair(db, transactions, slots))
 
         general_due = DueJobs(db, sql.MariaDBDueStatements)

@@ -1,0 +1,87 @@
+"""Moves on MariaDB and MySQL: a few columns of the untied jobs of one claim are read and written, as whole sets."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from operator import attrgetter
+
+from sqlalchemy import text
+
+from stanchion.stores.mariadb.packets import packets
+from stanchion.stores.mariadb.settle import IN_TIME
+from stanchion.stores.mariadb.statements import LISTED, TEXT, given_ids, names_of
+from stanchion.stores.records.jobs import UNLANED, JobRow, JobState
+from stanchion.stores.records.outcomes import Move
+from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.rules.outcomes import settled
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.rows.jobs import Jobs
+from stanchion.stores.sql.rows.queues import QueueRows
+
+_CLAIM, _ID = attrgetter("lease.queue", "lease.token"), attrgetter("lease.id")
+
+_READ = ("id", "enqueued_at", "payload", "headers", "attempts", "arrival_payload", "trail", "entry_payload")
+"""What the rule of a move depends on."""
+
+_HELD = text(f"""
+    SELECT {names_of(_READ, "job.")}, (SELECT max_running FROM stanchion_queues WHERE name = :queue) IS NOT NULL
+    FROM {LISTED}
+    WHERE job.id IN :ids AND job.queue = :queue AND job.token = :token AND {IN_TIME}
+        AND job.order_key IS NULL AND job.limits IS NULL AND job.flow_node IS NULL
+    FOR UPDATE
+""")
+
+_WRITTEN = ("id", "queue", "run_at", "payload", "headers", "trail", "entry_payload")
+_GIVEN = f"""
+    id {{}} '$[0]',
+    queue VARCHAR(200) {TEXT} PATH '$[1]',
+    run_at BIGINT PATH '$[2]',
+    payload LONGTEXT {TEXT} PATH '$[3]',
+    headers LONGTEXT {TEXT} PATH '$[4]',
+    trail LONGTEXT {TEXT} PATH '$[5]',
+    entry_payload LONGTEXT {TEXT} PATH '$[6]'
+"""
+_MOVE = text(f"""
+    UPDATE {given_ids(_GIVEN, "moves")} STRAIGHT_JOIN {LISTED} ON job.id = given.id SET
+        {", ".join(f"job.{name} = given.{name}" for name in _WRITTEN[1:])},
+        job.lane = {UNLANED}, job.state = 'queued', job.`rank` = job.priority, job.arrival_payload = NULL,
+        job.`key` = NULL, job.attempts = 0, job.failures = 0, job.errors = NULL, job.progress = NULL,
+        job.worker = NULL, job.lease_until = NULL, job.started_at = NULL, job.cancel_requested = 0,
+        job.slots_held = 0, job.order_hold = NULL, job.slots_hold = NULL,
+        job.waits_kind = NULL, job.waits_queue = NULL, job.waits_name = NULL, job.waits_since = NULL
+""")
+
+
+class MariaDBMoves:
+    """Moves the untied jobs of one claim; others go the general way."""
+
+    def __init__(self, db: Database, jobs: Jobs, queues: QueueRows) -> None:
+        self._db, self._jobs, self._queues = db, jobs, queues
+
+    def move_in(self, run: Runner, moves: Sequence[Move]) -> list[JobState] | None:
+        ids, claims = set(map(_ID, moves)), set(map(_CLAIM, moves))
+        if len(ids) < len(moves) or len(claims) > 1:
+            return None
+        ((queue, token),) = claims
+        rows = run.rows(_HELD, {"ids": sorted(ids), "queue": queue, "token": token})
+        if len(rows) < len(ids):
+            return None
+        if rows[0][-1]:
+            run.woken.add(queue)  # there is room for another
+        before = {row[0]: _job(queue, token, row) for row in rows}
+        now, settings = self._db.clock(run), QueueSettings(queue)
+        after = [settled(before[move.lease.id], move, settings, now).row for move in moves]
+        self._queues.insert(run, {move.queue for move in moves} - {queue})
+        for some in packets(map(attrgetter(*_WRITTEN), after), lambda one: sum(map(len, filter(None, one[3:])))):
+            run.send(_MOVE, {"moves": json.dumps(some, ensure_ascii=False)})
+        self._jobs.count(run, Counter({(queue, "moved"): len(moves)}))
+        run.woken.update(row.queue for row in after if row.run_at <= now)
+        return [JobState.READY if row.run_at <= now else JobState.SCHEDULED for row in after]
+
+
+def _job(queue: str, token: str, read: Sequence[object]) -> JobRow:
+    unread = JobRow("", queue, UNLANED, JobState.RUNNING.value, 0, 0, 0, 0, "", token=token)
+    return unread._replace(**dict(zip(_READ, read, strict=False)))  # type: ignore[arg-type]
