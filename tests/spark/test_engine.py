@@ -78,11 +78,11 @@ class TestWanted:
     def test_one_that_comes_to_have_items_while_another_has_a_batch(
         self, app: Stanchion, etl: Pipeline, engine: _Engine
     ) -> None:
-        etl.push(1)
-        source = StreamSource(app.store, "etl.raw", "etl.raw")
-        source.latest(source.initial(), 10)
-        engine.running["raw"] = Mock()
         etl.push(1, station="clean")
+        source = StreamSource(app.store, "etl.clean", "etl.clean")
+        source.latest(source.initial(), 10)
+        engine.running["clean"] = Mock()
+        etl.push(1)
         assert names(engine) == ["raw", "clean"]
 
     def test_what_is_due_is_not_read_while_all_run(
