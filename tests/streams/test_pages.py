@@ -4,7 +4,7 @@ import pytest
 
 from stanchion.core.ids import new_id
 from stanchion.stores.memory.store import MemoryStore
-from stanchion.stores.protocol import pages_by_size
+from stanchion.stores.paging import pages_by_size
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.query import Query
 

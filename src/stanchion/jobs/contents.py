@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from stanchion.core.checks import shown
 from stanchion.core.codec import Codec
 from stanchion.errors import InvalidInput, SearchTooWide
-from stanchion.stores.protocol import Store, pages_by_size
+from stanchion.stores.paging import pages_by_size
+from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Query
 

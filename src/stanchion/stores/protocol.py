@@ -389,18 +389,4 @@ def pages(store: Store, query: Query) -> Iterator[list[Any]]:
         page = store.select(replace(query, after=page.next))
 
 
-def pages_by_size(store: Store, query: Query, most: int, characters: int = 8_000_000) -> Iterator[list[JobRow]]:
-    """Yield the non-empty pages of a query for whole jobs; the first one is of its limit.
-
-    The others have up to `most` jobs, and less where payloads are large: a page should not exceed `characters`.
-    """
-    page = store.select(query)
-    while page.rows:
-        yield page.rows
-        if page.next is None:
-            return
-        fitting = characters * len(page.rows) // sum(1 + len(row.payload) for row in page.rows)
-        page = store.select(query.following(page.next, max(1, min(most, fitting))))
-
-
 StoreFactory = Callable[[str], Store]

@@ -10,7 +10,8 @@ from typing import NamedTuple, Self, cast
 from uuid import UUID, uuid5
 
 from stanchion.errors import InvalidInput
-from stanchion.stores.protocol import ArrowReads, Store, pages, pages_by_size
+from stanchion.stores.paging import pages_by_size
+from stanchion.stores.protocol import ArrowReads, Store, pages
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Outcome, Rollback
