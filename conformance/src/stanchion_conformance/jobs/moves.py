@@ -144,6 +144,17 @@ class TestMovesAtOnce:
         assert sorted(row.payload for row in claim(store, 9, queue="next")) == ["0", "3", "5"]
         assert store.stats([QUEUE], ["totals"])[QUEUE].totals.moved == 3
 
+    @pytest.mark.parametrize("lost", [0, 2, 5])
+    def test_one_that_is_lost_among_others_of_its_claim(self, store: Store, lost: int) -> None:
+        store.push([new_job(str(n)) for n in range(6)])
+        rows = sorted(claim(store, 6), key=lambda row: int(row.payload))
+        store.settle([Commit(rows[lost].lease)])
+        found = store.settle([Move(row.lease, "next") for row in rows])
+        assert found == [None if n == lost else JobState.READY for n in range(6)]
+        assert len(claim(store, 9, queue="next")) == 5
+        totals = store.stats([QUEUE], ["totals"])[QUEUE].totals
+        assert (totals.moved, totals.committed) == (5, 1)
+
     def test_under_a_lease_that_has_run_out(self, store: Store, clock: StoreClock) -> None:
         store.push([new_job(str(n)) for n in range(3)])
         rows = claim(store, 3, lease=30.0)
