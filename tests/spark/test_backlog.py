@@ -47,7 +47,7 @@ def test_a_long_one_is_made_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
         return number
 
     backlog = Backlog(count)
-    assert backlog.size() == 3  # nobody knows yet how long it takes
+    assert backlog.size() == 3  # how long it takes is not known yet
     assert [backlog.size() for _ in range(5)] == [3] * 5  # one thread counts
     (thread,) = [one for one in threading.enumerate() if one.name == "stanchion-backlog"]
     go_on.set()

@@ -77,7 +77,7 @@ def test_python_processes_die_at_each_step(
 def test_all_of_a_driver_is_killed(
     spark: "SparkSession", request: pytest.FixtureRequest, tmp_path: Path, url: str, form: str
 ) -> None:
-    """Java and Python at once: nothing is given up, and whoever repeats the write goes on with it."""
+    """Java and Python at once: nothing is given up, and a repeat of the write goes on with it."""
     killing.register(spark)
     (tmp_path / killing.STAGED).touch()
     with opened(request.getfixturevalue(url)) as app:

@@ -23,7 +23,7 @@ class Ahead:
 
     It begins as late as it can, judged by the batch before: until then jobs of higher priority come first, and the jobs
     are free for others. `claim` must be repeatable: what it has reserved is found when the batch is numbered, which
-    claims anew if this claim did not begin, or failed.
+    claims again if this claim did not begin, or failed.
     """
 
     def __init__(self, claim: Callable[[int], None]) -> None:
