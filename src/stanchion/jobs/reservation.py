@@ -11,6 +11,7 @@ from stanchion.context.context import Context, HasContext
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import number, seconds_of, shown
 from stanchion.core.error_kinds import group_of
+from stanchion.core.error_texts import bounded, bounded_trace
 from stanchion.core.partition_names import checked_queue
 from stanchion.core.retry import Retry
 from stanchion.core.times import moment
@@ -25,9 +26,6 @@ from stanchion.stores.records.leases import Lease
 from stanchion.stores.rules.claims import holds
 from stanchion.stores.rules.outcomes import commit_of
 from stanchion.telemetry.traces import Block
-
-MAX_ERROR = 2_000
-MAX_TRACEBACK = 8_000
 
 
 class ReportingMeter(Meter):
@@ -187,7 +185,7 @@ class Reservation(Job):
 
     def abandoned(self, reason: str = "") -> Settlement:
         """Return what `abandon` does."""
-        return Settlement(self, outcomes.Abandon(self.lease, reason))
+        return Settlement(self, outcomes.Abandon(self.lease, self._failure_of(reason).error))
 
     def _failure_of(self, error: BaseException | str) -> Failure:
         return failure_of(error, self.task, self._context.hidden.masking(self.task, lambda: self.payload))
@@ -385,7 +383,7 @@ def _fingerprint_of(error: BaseException | str) -> str | None:
 def described(error: BaseException | str) -> tuple[str, str | None]:
     """Return the message and the traceback of an error, both of bounded length."""
     if isinstance(error, str):
-        return error[:MAX_ERROR], None
+        return bounded(error), None
     if not isinstance(error, BaseException):
         raise InvalidInput(f"the error must be an exception or text, not {shown(error)}")
     try:
@@ -393,5 +391,4 @@ def described(error: BaseException | str) -> tuple[str, str | None]:
     except Exception:  # a faulty __str__ must not hide the error
         text = "(its message can't be shown)"
     message = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    trace = trace_of(error)
-    return message[:MAX_ERROR], trace[-MAX_TRACEBACK:] if trace else None
+    return bounded(message), bounded_trace(trace_of(error))

@@ -140,9 +140,9 @@ def outcome_of_error(execution: Execution, error: BaseException) -> outcomes.Out
         case Snooze() | RetryAfter():
             return _put_off(job, error)
         case Cancel(reason=reason):
-            return outcomes.Abandon(job.lease, reason)
+            return outcomes.Abandon(job.lease, _failure(execution, reason).error)
         case Bury(reason=reason):
-            return outcomes.Bury(job.lease, reason or "buried")
+            return outcomes.Bury(job.lease, *_failure(execution, reason or "buried"))
         case Unrunnable():
             return unrunnable(execution.row, error)
     if work.attempts_max is not None and job.attempts >= work.attempts_max:
@@ -151,8 +151,8 @@ def outcome_of_error(execution: Execution, error: BaseException) -> outcomes.Out
     return outcomes.Rollback(job.lease, delay, *_failure(execution, error))
 
 
-def _failure(execution: Execution, error: BaseException) -> Failure:
-    """Return an error as it is stored, without the values that the task hides."""
+def _failure(execution: Execution, error: BaseException | str) -> Failure:
+    """Return an error or a reason as it is stored, without the values that the task hides."""
     return failure_of(error, execution.row.task, execution.mask)
 
 

@@ -17,9 +17,7 @@ from stanchion.core.backoff import retry_until
 from stanchion.core.ids import new_id, new_ids
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.mariadb.dialect import MariaDBDialect
-from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
-from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.registry import open_store
 from stanchion.stores.sql.engine.dialect import Fault
 from stanchion_conformance.harness import counts_of, sizes_of
@@ -129,19 +127,3 @@ def test_a_silent_server_is_not_waited_for_forever(own_mariadb_server: MariaDBSe
         with own_mariadb_server.silent(), pytest.raises(StoreUnavailable):
             store.push([NewJob(new_id(), "orders", "1")])
         assert store.push([NewJob(new_id(), "orders", "1")])
-
-
-@pytest.mark.slow
-def test_a_packet_too_large_is_told() -> None:
-    with (
-        MariaDBServer(durable=False, settings={"max-allowed-packet": "1M"}) as server,
-        closing(open_store(server.create_database("jobs"))) as store,
-    ):
-        store.setup()
-        with pytest.raises(StoreUnavailable, match="max_allowed_packet"):
-            store.push([NewJob(new_id(), "orders", '"' + "x" * 3_000_000 + '"')])
-        jobs = [NewJob(one, "orders", '"' + "x" * 100_000 + '"') for one in new_ids(30)]
-        store.push(jobs)
-        rows = store.claim(Claim("orders", 30, "t")).rows
-        states = store.settle([Commit(row.lease, result=row.payload) for row in rows])
-        assert states == ["done"] * 30

@@ -26,7 +26,14 @@ from stanchion_conformance.jobs.moves import TestMovesAtOnce
 from stanchion_conformance.jobs.nonsense import TestNonsense, TestWhatWasTakenForSomethingElse
 from stanchion_conformance.jobs.ordering import TestOneAtATime, TestTheFirstIsWaitedFor
 from stanchion_conformance.jobs.other_queues import TestOtherQueue
-from stanchion_conformance.jobs.outcomes import TestBatches, TestBuryAndAbandon, TestCommit, TestMove, TestRollback
+from stanchion_conformance.jobs.outcomes import (
+    TestBatches,
+    TestBuryAndAbandon,
+    TestCommit,
+    TestLongReasons,
+    TestMove,
+    TestRollback,
+)
 from stanchion_conformance.jobs.pushing import TestLargeBatches, TestPop, TestPush, TestRepeats, TestUniqueKeys
 from stanchion_conformance.jobs.ranks import TestHeads, TestMinRank
 from stanchion_conformance.jobs.renewals import TestProgress, TestRenewals
@@ -81,6 +88,7 @@ __all__ = [
     "TestLeaseOfAHolder",
     "TestLimits",
     "TestListOfHolders",
+    "TestLongReasons",
     "TestLostClaims",
     "TestMinRank",
     "TestMove",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from stanchion import JobState, Queue, Stanchion
+from stanchion import Bury as BuryJob
+from stanchion import Cancel, JobState, Queue, Stanchion
+from stanchion.core.error_texts import MAX_ERROR, MAX_TRACEBACK
 from stanchion.core.ids import new_id
 from stanchion.jobs.lookup import push_copies
 from stanchion.stores.protocol import Store
@@ -237,6 +239,73 @@ class TestBuryAndAbandon:
         assert (ended.state, ended.failures) == (JobState.CANCELLED, 0)
         assert "not needed" in ended.errors[-1]["error"]
         assert q.counts().cancelled == 1
+
+
+class TestLongReasons:
+    """A reason is kept as far as the text of an error is, whoever writes it."""
+
+    def test_of_a_reservation(self, q: Queue) -> None:
+        q.push_many([{}] * 3)
+        buried, abandoned, rolled_back = q.reserve(3)
+        buried.bury("y" * 20_000_000)
+        abandoned.abandon("y" * 20_000_000)
+        rolled_back.rollback(delay=60, error="y" * 20_000_000)
+        for one in (buried, abandoned, rolled_back):
+            assert _lengths(q, one.id) == [MAX_ERROR]
+
+    def test_of_a_task(self, app: Stanchion, q: Queue) -> None:
+        @app.task(queue=QUEUE, name="end")
+        def end(how: str) -> None:
+            raise {"bury": BuryJob, "cancel": Cancel}[how]("y" * 20_000_000)
+
+        bury, cancel = end.enqueue("bury"), end.enqueue("cancel")
+        assert app.drain() == 2
+        assert (bury.state, cancel.state) == (JobState.DEAD, JobState.CANCELLED)
+        assert _lengths(q, bury.id) == _lengths(q, cancel.id) == [MAX_ERROR]
+
+    @pytest.mark.parametrize("reason", ["nul\0", "half \ud800", "\U0001f600" * 5_000], ids=["nul", "surrogate", "wide"])
+    def test_of_strange_characters(self, app: Stanchion, q: Queue, reason: str) -> None:
+        @app.task(queue=QUEUE, name="end")
+        def end(how: str) -> None:
+            raise {"bury": BuryJob, "cancel": Cancel, "fail": ValueError}[how](reason)
+
+        handles = [end.enqueue(how) for how in ("bury", "cancel", "fail")]
+        assert app.drain() == 3
+        assert [handle.state for handle in handles] == [JobState.DEAD, JobState.CANCELLED, JobState.SCHEDULED]
+        q.push({"id": 4})
+        (job,) = q.reserve()
+        job.abandon(reason)
+        for one in [*(handle.id for handle in handles), job.id]:
+            ended = q.get(one)
+            assert ended is not None
+            assert reason[:3] in ended.errors[-1]["error"]
+
+    def test_of_another_program(self, q: Queue, store: Store) -> None:
+        jobs = [new_job() for _ in range(4)]
+        store.push(jobs)
+        long, trace = "y" * 500_000, "z" * 500_000
+        first, second, third, fourth = (row.lease for row in claim(store, 4))
+        states = store.settle(
+            [
+                Bury(first, long, trace),
+                Abandon(second, long),
+                Rollback(third, 60.0, long, trace),
+                Rollback(fourth, 60.0, long, refund=True),
+            ]
+        )
+        assert states == [JobState.DEAD, JobState.CANCELLED, JobState.SCHEDULED, JobState.SCHEDULED]
+        for job in jobs:
+            assert _lengths(q, job.id) == [MAX_ERROR]
+            found = q.get(job.id)
+            assert found is not None
+            assert len(found.errors[-1].get("traceback", "")) <= MAX_TRACEBACK
+
+
+def _lengths(q: Queue, job_id: str) -> list[int]:
+    """Return the lengths of the errors kept with a job."""
+    job = q.get(job_id)
+    assert job is not None
+    return [len(entry["error"]) for entry in job.errors]
 
 
 class TestBatches:

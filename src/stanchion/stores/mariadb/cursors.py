@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pymysql
 from pymysql.cursors import RE_INSERT_VALUES, Cursor
 
-from stanchion.stores.mariadb.packets import PACKET, packets
+from stanchion.errors import InvalidInput
+from stanchion.stores.mariadb.packets import PACKET, packets, size_of
 
 _CUT = frozenset({1264, 1265, 1366, 1406})  # out of range, truncated, not in the character set, too long
+_SURELY_FITS = 4_000
+"""Characters of a statement up to which the server's limit is not asked for."""
+
+_limits: WeakKeyDictionary[pymysql.Connection[Any], int] = WeakKeyDictionary()
+"""The server's `max_allowed_packet` by connection, once it has sent something large; it lasts with the connection."""
 
 
 class StrictCursor(Cursor):
     """Raises an error if the server cut a value with only a warning, on IGNORE or in a caller's lenient mode."""
 
     def execute(self, query: str, args: Any = None) -> int:
-        changed = super().execute(query, args)
+        changed = self._sent(query if args is None else self.mogrify(query, args))
         self._refuse_cut()
         return changed
 
@@ -26,12 +33,30 @@ class StrictCursor(Cursor):
 
         The server reports only the warnings of the last one.
         """
-        super().execute(";".join(statements))
+        self._sent(";".join(statements))
         for _ in statements[1:]:
             yield self.fetchall(), self.rowcount
             self.nextset()
         self._refuse_cut()
         yield self.fetchall(), self.rowcount
+
+    def _sent(self, sql: str) -> int:
+        if len(sql) > _SURELY_FITS:
+            self._refuse_too_large(size_of(sql))
+        return super().execute(sql)
+
+    def _refuse_too_large(self, size: int) -> None:
+        """Raise InvalidInput for what the server would answer by ending the connection."""
+        limit = _limits.get(self.connection)
+        if limit is None:
+            with self.connection.cursor(Cursor) as second:
+                second.execute("SELECT @@max_allowed_packet")
+                limit = _limits[self.connection] = int(second.fetchall()[0][0])
+        if size + 1 >= limit:  # a byte says what kind of packet it is
+            raise InvalidInput(
+                f"this takes a packet of {size:,} bytes, and the server's max_allowed_packet is {limit:,}; store large "
+                f"values elsewhere and pass a reference, or raise max_allowed_packet"
+            )
 
     def _refuse_cut(self) -> None:
         if self.warning_count:
@@ -56,10 +81,11 @@ class Batch:
 
     def add(self, cursor: LateCursor, sql: str, *, more: bool = False) -> None:
         """Collect a statement; `more`: its number of changed rows is added to the previous one's."""
-        if self._size + len(sql) > PACKET:
+        size = size_of(sql) + 1
+        if self._size + size > PACKET:
             self.sync()
         self._waiting.append((cursor, more, sql))
-        self._size += len(sql)
+        self._size += size
         if sql.startswith("INSERT IGNORE"):  # it may cut values
             self.sync()
 
@@ -93,7 +119,7 @@ class LateCursor:
         else:
             begin, values, end = insert.group(1) % (), insert.group(2).rstrip(), (insert.group(3) or "") % ()
             rows = (self._cursor.mogrify(values, one) for one in args)
-            statements = (f"{begin}{','.join(some)}{end}" for some in packets(rows, len))
+            statements = (f"{begin}{','.join(some)}{end}" for some in packets(rows, size_of))
         for n, sql in enumerate(statements):
             self._batch.add(self, sql, more=n > 0)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from operator import attrgetter
 
 from sqlalchemy import text
 
-from stanchion.stores.mariadb.packets import packets
+from stanchion.stores.mariadb.packets import arrays
 from stanchion.stores.mariadb.settle import IN_TIME
 from stanchion.stores.mariadb.statements import LISTED, TEXT, given_ids, names_of
 from stanchion.stores.records.jobs import UNLANED, JobRow, JobState
@@ -75,8 +74,8 @@ class MariaDBMoves:
         now, settings = self._db.clock(run), QueueSettings(queue)
         after = [settled(before[move.lease.id], move, settings, now).row for move in moves]
         self._queues.insert(run, {move.queue for move in moves} - {queue})
-        for some in packets(map(attrgetter(*_WRITTEN), after), lambda one: sum(map(len, filter(None, one[3:])))):
-            run.send(_MOVE, {"moves": json.dumps(some, ensure_ascii=False)})
+        for some in arrays(map(attrgetter(*_WRITTEN), after)):
+            run.send(_MOVE, {"moves": some})
         self._jobs.count(run, Counter({(queue, "moved"): len(moves)}))
         run.woken.update(row.queue for row in after if row.run_at <= now)
         return [JobState.READY if row.run_at <= now else JobState.SCHEDULED for row in after]

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from stanchion.core.portions import portions_within
 
 T = TypeVar("T")
 
 PACKET = 1_000_000
-"""Number of characters sent together at most; a server accepts 16 MiB, escaped, by default."""
+"""Bytes sent together at most: with what stands around them below 1 MiB, the least `max_allowed_packet` in use."""
 
 
 def packets(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
     """Yield the items in lists that fit into a packet."""
     return portions_within(PACKET, items, size_of)
+
+
+def size_of(sql: str) -> int:
+    """Return the bytes of a text as it is sent."""
+    return len(sql) if sql.isascii() else len(sql.encode(errors="replace"))
+
+
+def arrays(rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Yield the rows in JSON arrays, each of which fits into a packet as a literal."""
+    for some in packets((json.dumps(row, ensure_ascii=False) for row in rows), _literal_size):
+        yield f"[{','.join(some)}]"
+
+
+def _literal_size(text: str) -> int:
+    return size_of(text) + sum(map(text.count, _ESCAPED)) + 1
+
+
+_ESCAPED = ('"', "'", "\\")
+"""The characters of JSON that take two bytes in a literal."""

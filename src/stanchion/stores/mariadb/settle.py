@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Sequence
 from operator import attrgetter
 
 from sqlalchemy import TextClause, text
 
-from stanchion.stores.mariadb.packets import packets
+from stanchion.stores.mariadb.packets import arrays
 from stanchion.stores.mariadb.statements import LISTED, NOW, TEXT, by_ids, given_ids, names_of
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.leases import Lease
@@ -98,8 +97,8 @@ class MariaDBHeldRows:
             bare = [one.lease.id for one in commits if _RESULT(one) == (None, None)]
             run.send(_KEEP, {"ids": bare, "queues": queues})
         results = ((one.lease.id, one.result, one.payload) for one in given)
-        for some in packets(results, lambda one: len(one[1] or "") + len(one[2] or "")):
-            run.send(_KEEP_RESULTS, {"commits": json.dumps(some, ensure_ascii=False), "queues": queues})
+        for some in arrays(results):
+            run.send(_KEEP_RESULTS, {"commits": some, "queues": queues})
 
 
 class MariaDBCommits:

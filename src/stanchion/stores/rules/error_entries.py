@@ -13,6 +13,7 @@ import json
 from typing import Any, NamedTuple
 
 from stanchion.core.error_kinds import KEY, group_of
+from stanchion.core.error_texts import bounded, bounded_trace
 from stanchion.stores.records.jobs import SECOND, JobRow
 
 KEPT_ERRORS = 10
@@ -34,7 +35,11 @@ def entries_of(row: JobRow) -> list[dict[str, Any]]:
 def with_error(
     row: JobRow, error: str, traceback: str | None, now: int, group: str | None = None, **fields: Any
 ) -> JobRow:
-    """Return the job with one more error entry; `fields`: further fields of the entry."""
+    """Return the job with one more error entry; `fields`: further fields of the entry.
+
+    Texts are bounded here too, as not only this code writes outcomes: ten entries must fit into any store.
+    """
+    error, traceback = bounded(error), bounded_trace(traceback)
     if group is None or not KEY.fullmatch(group):
         group = group_of(error, row.task)
     entry: dict[str, Any] = {"attempt": row.attempts, "at": now / SECOND, "error": error, "group": group, **fields}
@@ -57,7 +62,13 @@ def put_off(row: JobRow, error: str, now: int) -> JobRow:
     """Return the job with one more put-off recorded."""
     before = put_off_so_far(row)
     since = now / SECOND if before.since is None else before.since
-    last = {"attempt": row.attempts, "at": now / SECOND, "error": error, "times": before.times + 1, "since": since}
+    last = {
+        "attempt": row.attempts,
+        "at": now / SECOND,
+        "error": bounded(error),
+        "times": before.times + 1,
+        "since": since,
+    }
     return with_entries(row, [*entries_of(not_put_off(row)), last])
 
 
