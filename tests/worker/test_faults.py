@@ -72,6 +72,37 @@ def test_a_worker_starts_without_a_store():
         assert task.enqueue().result(timeout=60) == 1
 
 
+def test_a_queue_whose_claims_fail_holds_up_no_other(app, store, caplog, monkeypatch):
+    """Neither does the repeat of its failed claim, which may have reserved jobs."""
+
+    @app.task
+    def task(n: int) -> int:
+        return n
+
+    faulty, claims = True, store.claim
+
+    def claim(wish):
+        if faulty and wish.queue == "bad":
+            raise TypeError("not iterable")
+        return claims(wish)
+
+    monkeypatch.setattr(store, "claim", claim, raising=False)
+    monkeypatch.setattr("stanchion.stores.rules.lost_replies.REPEAT_SECONDS_MIN", 0.0)
+    for order in ("fair", "priority", "strict"):
+        held = task.using(queue="bad", priority=50).enqueue(0)
+        with working(app, ["bad", "good"], order=order, poll=0.05) as worker:
+            until(lambda: not worker.healthy)
+            for n in range(20):
+                assert task.using(queue="good").enqueue(n).result(timeout=60) == n
+            assert not held.state.final
+            assert not worker.healthy
+            faulty = False
+            assert held.result(timeout=120) == 0
+            until(lambda: worker.healthy)
+        faulty = True
+    assert "claiming from queue 'bad' failed" in caplog.text
+
+
 def test_outcomes_wait_for_the_store(app, store):
     store._verbs = ("settle",)
     ran = []

@@ -26,7 +26,7 @@ from stanchion.core.service_levels import BandName
 from stanchion.core.times import micros
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import NewJob
-from stanchion.stores.rules.limits import Limits, Rate, limits_text
+from stanchion.stores.rules.limits import FASTEST, SLOWEST, Limits, Rate, limits_text
 
 OnDuplicate = Literal["return", "raise", "replace"]
 
@@ -179,9 +179,6 @@ def _per_second(value: Any) -> float:
         )
     return float(per_second)
 
-
-SLOWEST, FASTEST = 1 / (366 * 86_400), 1e6
-"""The bounds of a rate, in starts per second."""
 
 _SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 

@@ -21,6 +21,7 @@ from stanchion.telemetry.times import JobTimes
 from stanchion.worker.alone import Alone
 from stanchion.worker.attempt import not_started
 from stanchion.worker.due_queues import DueQueues
+from stanchion.worker.failing_queues import FailingQueues
 from stanchion.worker.finisher import Finisher
 from stanchion.worker.health import Health
 from stanchion.worker.order import Order, Turn
@@ -72,7 +73,7 @@ class Claimer:
         self._threads = threads
         self._runners, self._finisher, self._health = runners, finisher, health
         self._emptied, self._all_jobs = emptied, all_jobs
-        self._lost_replies = LostReplies()
+        self._lost_replies, self._failing = LostReplies(), FailingQueues(health)
         self._prefetch = Prefetch()
         self._ahead = 0
         self._claimed = self._returned = 0
@@ -160,6 +161,7 @@ class Claimer:
         if self._served.refresh():
             self._close_listener()
             self.due.served_changed()
+            self._failing.served_changed(self._served.names)
         if self._alone_rows:
             self._run_alone(self._alone_rows.popleft())
             return
@@ -218,18 +220,24 @@ class Claimer:
             token += AT_ONCE
         mine = self._served.lanes.get(turn.queue)
         lanes = None if mine is None else (mine.first, mine.last)
-        claim = Claim(turn.queue, limit, token, worker=self._worker, lanes=lanes, min_rank=turn.min_rank)
-        try:
-            return self._context.store.claim(claim)
-        except Exception:
-            self._lost_replies.add(claim)
-            raise
+        return self._asked(Claim(turn.queue, limit, token, worker=self._worker, lanes=lanes, min_rank=turn.min_rank))
+
+    def _asked(self, claim: Claim) -> Claimed:
+        def ask() -> Claimed:
+            try:
+                return self._context.store.claim(claim)
+            except Exception:
+                if not claim.repeat:
+                    self._lost_replies.add(claim)
+                raise
+
+        return self._failing.claimed(claim.queue, ask)
 
     def _take_lost_replies(self) -> None:
         """Repeat claims whose replies were lost; run what they reserved."""
         for claim in self._lost_replies.due():
             with self._health.watch("claim"):
-                rows = self._context.store.claim(claim).rows
+                rows = self._asked(claim).rows
             self._lost_replies.repeated(claim, found=bool(rows))
             if rows:
                 self._hand_over(rows)

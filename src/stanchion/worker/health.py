@@ -27,9 +27,17 @@ class Health:
         try:
             yield
         except Exception as error:
-            with self._lock:
-                self._failing[kind] = f"{type(error).__name__}: {error}"
+            self.failed(kind, error)
             raise
+        self.succeeded(kind)
+
+    def failed(self, kind: str, error: Exception) -> None:
+        """Record the failure of a call."""
+        with self._lock:
+            self._failing[kind] = f"{type(error).__name__}: {error}"
+
+    def succeeded(self, kind: str) -> None:
+        """Record that a call of this kind has succeeded."""
         self._succeeded_at = time.monotonic()
         if self._failing:
             with self._lock:

@@ -23,6 +23,7 @@ from stanchion_conformance.limits.slots_freed import (
     TestSlotsTakenAgain,
     TestTheLine,
 )
+from stanchion_conformance.limits.unreadable import TestUnreadableLimits
 
 __all__ = [
     "TestEveryHolderLetsGo",
@@ -49,6 +50,7 @@ __all__ = [
     "TestSlotsTakenAgain",
     "TestTheLine",
     "TestTheNextOfAKey",
+    "TestUnreadableLimits",
     "TestWaitingForASlot",
     "TestWaitingForAnOrderKey",
     "TestWaitsGoWithTheJob",

@@ -21,6 +21,7 @@ from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.lost_leases import apart
 from stanchion.stores.rules.slots import NO_SLOTS, slot_needs
+from stanchion.stores.rules.unreadable import readable
 
 CLAIM_SECONDS = 2.0
 """Seconds for which one claim parks jobs; at most half a lease, so that the leases of its jobs do not run out."""
@@ -85,16 +86,23 @@ class Claims:
         if held:
             return held
         if claim.ids:
-            self._hand_out_named(claim)
+            self._readable(self._hand_out_named(claim))
             return self._due.batch_size(claim.queue, claim.token)
         missing = claim.limit
         while missing > 0:
             wish = claim._replace(limit=min(missing, _RESERVE_JOBS_MAX), repeat=False)
-            claimed = self._hand_out(wish)
+            claimed = self._readable(self._hand_out(wish))
             missing -= len(claimed.rows)
             if len(claimed.rows) < wish.limit and claimed.retry_in != 0:
                 break
         return self._due.batch_size(claim.queue, claim.token)
+
+    def _readable(self, claimed: Claimed) -> Claimed:
+        """Bury what can't be read; return the rest."""
+        claimed, dead = readable(claimed)
+        if dead:
+            self._outcomes.settle(dead)
+        return claimed
 
     def _hand_out(self, claim: Claim) -> Claimed:
         """Reserve jobs until `claim.limit` of them have their slots; give back what was reserved beyond."""

@@ -14,6 +14,7 @@ from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules.lost_leases import apart
 from stanchion.stores.rules.slots import uses_slots
+from stanchion.stores.rules.unreadable import readable
 
 CLAIM_SECONDS_MAX = 2.0
 """Seconds for which one claim searches beyond jobs that have to wait; at most half of its lease."""
@@ -30,6 +31,7 @@ class Claims:
         """Reserve due jobs; a job that must run alone is handed out alone, unless the claim asks for no rows."""
         reserved = self._reserve(claim)
         if not claim.rows:
+            self._outcomes.settle(readable(reserved)[1])
             return Claimed([], reserved=len(self._jobs.reserved(claim.queue, claim.token)))
         claimed, others = apart(reserved)
         self._outcomes.settle(others)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from psycopg import DataError, IntegrityError
 from sqlalchemy import text
 
 from stanchion.stores.postgres.by_ids import PostgresByIds
@@ -107,13 +108,17 @@ class PostgresClaims:
             return self._by_ids.claim(claim)
         if claim.lanes is not None or claim.not_after is not None:
             return self._general.claim(claim)
-        for _ in self._routes:
-            found = self._routes[self.shapes.get(claim.queue, "plain")](claim)
-            if isinstance(found, Claimed):
-                return found
-            if isinstance(found, Expired):
-                break
-            self.shapes[claim.queue] = found.shape
+        try:
+            for _ in self._routes:
+                found = self._routes[self.shapes.get(claim.queue, "plain")](claim)
+                if isinstance(found, Claimed):
+                    return found
+                if isinstance(found, Expired):
+                    break
+                self.shapes[claim.queue] = found.shape
+        except (DataError, IntegrityError):
+            # A job has limits that SQL can't read; Python can. An earlier round may have reserved jobs under the token.
+            return self._general.claim(claim._replace(repeat=True))
         return self._general.claim(claim)
 
     def reserve(self, claim: Claim) -> int | None:

@@ -27,9 +27,14 @@ class PutOff(NamedTuple):
 
 
 def entries_of(row: JobRow) -> list[dict[str, Any]]:
-    """Return the error entries of a job, the latest last."""
-    entries: list[dict[str, Any]] = json.loads(row.errors) if row.errors else []
-    return entries
+    """Return the error entries of a job, the latest last; none where they can't be read, so that no claim fails."""
+    if not row.errors:
+        return []
+    try:
+        found = json.loads(row.errors)
+    except (ValueError, TypeError, RecursionError):
+        found = None
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def with_error(

@@ -24,9 +24,10 @@ from typing import Any, NamedTuple
 
 from stanchion.stores.records.claims import POP, Claimed
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.records.outcomes import Rollback
+from stanchion.stores.records.outcomes import Outcome, Rollback
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.error_entries import entries_of, with_entries
+from stanchion.stores.rules.unreadable import readable
 
 ALONE_FROM = 2
 """Lost leases from which on a job is handed out alone."""
@@ -107,13 +108,17 @@ def had_begun(row: JobRow, worker: WorkerRow | None) -> bool:
     return worker is not None and (worker.began is None or start_of(row.id, token) in worker.began)
 
 
-def apart(claimed: Claimed) -> tuple[Claimed, Sequence[Rollback]]:
-    """Split claimed jobs so that a job that must run alone is its worker's only one; return the rest as rollbacks."""
+def apart(claimed: Claimed) -> tuple[Claimed, Sequence[Outcome]]:
+    """Split claimed jobs so that a job that must run alone is its worker's only one; return the rest as rollbacks.
+
+    Jobs that can't be read are left out too: they are buried.
+    """
+    claimed, dead = readable(claimed)
     rows = claimed.rows
     if len(rows) < 2 or not any(row.errors is not None and is_alone(row) for row in rows):
-        return claimed, ()
+        return claimed, dead
     kept: list[JobRow] = []
-    back: list[Rollback] = []
+    back: list[Outcome] = [*dead]
     alone: dict[str | None, bool] = {}
     """Of each worker with a job: whether it takes no more."""
     for row in rows:

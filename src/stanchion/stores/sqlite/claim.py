@@ -37,13 +37,15 @@ _NEEDS_MORE = text(f"""
     SELECT EXISTS (
         SELECT 1 FROM stanchion_jobs AS job
         WHERE job.id IN (SELECT value FROM json_each(:ids)) AND (
-            job.order_key IS NOT NULL OR job.slots_held > 0 OR json_extract(job.limits, '$.rate') IS NOT NULL
-            OR EXISTS (
-                SELECT 1 FROM json_each(job.limits, '$.hold') AS hold
-                LEFT JOIN stanchion_slots AS slot
-                    ON slot.kind = '{SEMAPHORE}' AND slot.queue = '' AND slot.name = hold.value
-                WHERE coalesce(slot.capacity, 1) - coalesce(slot.used, 0) < 1
-            )
+            -- CASE: the functions of JSON raise errors for other text, and OR may call them first.
+            job.order_key IS NOT NULL OR job.slots_held > 0 OR CASE WHEN NOT json_valid(job.limits) THEN 1 ELSE
+                json_extract(job.limits, '$.rate') IS NOT NULL OR EXISTS (
+                    SELECT 1 FROM json_each(job.limits, '$.hold') AS hold
+                    LEFT JOIN stanchion_slots AS slot
+                        ON slot.kind = '{SEMAPHORE}' AND slot.queue = '' AND slot.name = hold.value
+                    WHERE coalesce(slot.capacity, 1) - coalesce(slot.used, 0) < 1
+                )
+            END
         )
     )
 """)

@@ -7,6 +7,7 @@ from typing import Protocol
 from stanchion.stores.records import calls
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.rules.lost_leases import apart
+from stanchion.stores.rules.unreadable import readable
 from stanchion.stores.sql.claims.due import FindsDue
 from stanchion.stores.sql.claims.next_jobs import excludes_unlaned
 from stanchion.stores.sql.claims.recovery import Recovery
@@ -104,5 +105,6 @@ class Claims:
         elsewhere = claim.ids or claim.not_after is not None
         if not elsewhere and (reserved := self._unseen.reserve(claim)) is not None:
             return reserved
-        self._ways.claim(claim)
+        if dead := readable(self._ways.claim(claim))[1]:
+            self._outcomes.settle(dead)
         return self._db.read(lambda run: self._reservations.count_held(run, claim.queue, claim.token))
