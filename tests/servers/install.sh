@@ -24,6 +24,7 @@ has_java() {
 missing() {
     has_postgres || echo postgresql
     has_program pgbouncer '' || echo pgbouncer
+    has_program nginx '' || echo nginx
     has_program mariadbd "${STANCHION_TEST_MARIADB_BIN:-}" || echo mariadb-server
     has_program redis-server "${STANCHION_TEST_REDIS_BIN:-}" || echo redis-server
     has_program sqlite3 '' || echo sqlite3

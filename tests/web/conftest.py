@@ -31,8 +31,10 @@ def site_of(app: Stanchion, *, tokens: bool = False, **options: Any) -> Site:
 class Browser(TestClient):
     """A client that follows no redirect, and sends forms as a browser does."""
 
-    def __init__(self, site: Site, base: str = "http://127.0.0.1:7118", client: str = "127.0.0.1") -> None:
-        super().__init__(site_app(site), base, follow_redirects=False, client=(client, 50_000))
+    def __init__(
+        self, site: Site, base: str = "http://127.0.0.1:7118", client: str = "127.0.0.1", root: str = ""
+    ) -> None:
+        super().__init__(site_app(site, root), base, follow_redirects=False, client=(client, 50_000))
         self.site = site
 
     def csrf(self, page: str = "/more") -> str:

@@ -22,6 +22,7 @@ from stanchion.ops.web.access.headers import SECURITY, policy
 from stanchion.ops.web.api.asgi import api, missing
 from stanchion.ops.web.door import Door
 from stanchion.ops.web.events import Events
+from stanchion.ops.web.mounted import Mounted
 from stanchion.ops.web.pages import (
     audit,
     bulk,
@@ -57,8 +58,8 @@ def app(stanchion: Stanchion, tokens: Iterable[Token] = ()) -> ASGIApp:
     return site_app(Site(stanchion, Tokens(tokens)))
 
 
-def site_app(site: Site) -> ASGIApp:
-    """Return the ASGI app of a site."""
+def site_app(site: Site, root_path: str = "") -> ASGIApp:
+    """Return the ASGI app of a site. `root_path`: the path below which a proxy serves it, such as /jobs."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -82,7 +83,7 @@ def site_app(site: Site) -> ASGIApp:
         return door.missing(request, getattr(error, "status_code", 404))
 
     starlette = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: lost, 405: lost})
-    return Secured(starlette)
+    return Secured(Mounted(starlette, root_path, routes) if root_path else starlette)
 
 
 def _routes(door: Door) -> list[Route]:

@@ -76,10 +76,9 @@ def serve(stanchion: Stanchion, tokens: list[Token], settings: ServingSettings, 
     certificate, key = settings.tls or (None, None)
     site = Site(stanchion, Tokens(tokens))
     config = uvicorn.Config(
-        site_app(site),
+        site_app(site, settings.root_path),
         host=settings.listen.host,
         port=settings.listen.port,
-        root_path=settings.root_path,
         proxy_headers=bool(settings.proxies),
         forwarded_allow_ips=settings.proxies or None,
         ssl_certfile=certificate,

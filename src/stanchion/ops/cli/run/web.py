@@ -28,7 +28,8 @@ def web(
         ),
     ] = None,
     root_path: Annotated[
-        str, typer.Option(metavar="PATH", help="Path below which a proxy serves the page, such as /jobs.")
+        str,
+        typer.Option(metavar="PATH", help="Path below which a proxy serves the page, such as /jobs; it may strip it."),
     ] = "",
     proxy: Annotated[
         str, typer.Option(metavar="IP,...", help="Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed.")
