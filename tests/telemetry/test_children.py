@@ -10,6 +10,7 @@ from stanchion.service.settings import WorkerSettings
 from stanchion.service.supervisor import Child
 from stanchion.stores.records.outcomes import Commit
 from stanchion.telemetry.counts import JobCounts, Sums
+from stanchion.worker.remarks import Remarks
 from tests.telemetry.test_counts import LEASE, row
 
 
@@ -21,7 +22,7 @@ def ended_process() -> subprocess.Popen[bytes]:
 
 def test_one_that_has_not_written_its_status_for_long_is_frozen(tmp_path: Path) -> None:
     status = tmp_path / "worker-0"
-    child = Child(WorkerSettings("shop:app"), status)
+    child = Child(WorkerSettings("shop:app"), status, Remarks())
     child._process = ended_process()
     assert not child.frozen()  # it starts
     status.write_text("ok")
@@ -34,7 +35,7 @@ def test_one_that_has_not_written_its_status_for_long_is_frozen(tmp_path: Path) 
 
 def test_what_one_has_counted_stays_after_its_end(tmp_path: Path) -> None:
     status = tmp_path / "worker-0"
-    child = Child(WorkerSettings("shop:app", metrics=True), status)
+    child = Child(WorkerSettings("shop:app", metrics=True), status, Remarks())
     counts = JobCounts()
     counts.ended(row(), 0.02, Commit(LEASE))
     status.with_suffix(".metrics").write_text(counts.sums(slots=3).text())

@@ -9,7 +9,7 @@ import pytest
 
 from stanchion import Stanchion, Worker
 from stanchion.errors import InvalidInput
-from stanchion.service.logs import JsonLines, log_to_stderr
+from stanchion.service.logs import JsonLines, TextLines, log_to_stderr
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Bury, Commit
@@ -92,6 +92,27 @@ def test_a_line_of_json_has_the_exception_and_survives_strange_values():
     assert told["message"] == "it failed: \ud800"
     assert told["exception"].endswith("ValueError: déjà\nvu")
     assert told["time"].endswith("Z")
+
+
+HOSTILE = "\x1b[2J\x1b]0;title\x07 \u202egnp.exe\r2026-01-01 INFO forged\u2028forged\x85forged\n2026-01-01 INFO forged"
+
+
+def test_a_line_of_text_shows_control_characters_and_indents_what_follows():
+    try:
+        raise ValueError(HOSTILE)
+    except ValueError:
+        record = logging.getLogger("x").makeRecord(
+            *("x", logging.ERROR, "f", 1, "job %s failed: %s", ("j1", HOSTILE), sys.exc_info())
+        )
+    text = TextLines().format(record)
+    assert all(char.isprintable() or char == "\n" for char in text)
+    first, *others = text.split("\n")
+    assert first.endswith(
+        r"job j1 failed: \x1b[2J\x1b]0;title\x07 \u202egnp.exe\r2026-01-01 INFO forged\u2028forged\x85forged"
+    )
+    assert others[0] == "    2026-01-01 INFO forged"
+    assert any("ValueError" in line for line in others)
+    assert all(line.startswith("    ") for line in others)
 
 
 def test_an_unknown_format_is_refused():

@@ -11,7 +11,7 @@ import time
 from stanchion.core.checks import whole
 from stanchion.errors import InvalidInput
 from stanchion.service.loading import load
-from stanchion.service.logs import log_to_stderr
+from stanchion.service.logs import flushed, log_to_stderr
 from stanchion.service.settings import EXIT_OK, EXIT_UNUSABLE, WorkerSettings
 from stanchion.worker.status import checked_port
 from stanchion.worker.worker import Worker
@@ -35,7 +35,14 @@ def run_worker_process(settings: WorkerSettings, processes: int = 1) -> int:
     whole(processes, "processes", 1, MOST_PROCESSES)
     if checked_port(settings.health_port) is None and (settings.metrics or settings.store_metrics):
         raise InvalidInput("metrics are served on the port of health: give --health-port, such as 8017")
-    return work(settings) if processes == 1 else Supervisor(settings, processes).run()
+    return ended(work(settings) if processes == 1 else Supervisor(settings, processes).run())
+
+
+def ended(code: int) -> int:
+    """Return the exit code of this process; end it here if nobody reads its output, as the interpreter would wait."""
+    if not flushed():
+        os._exit(code)
+    return code
 
 
 def work(settings: WorkerSettings, parent: int | None = None) -> int:
@@ -60,9 +67,9 @@ def work(settings: WorkerSettings, parent: int | None = None) -> int:
     stuck = threading.Event()
 
     def replace_process() -> None:
-        log.warning("restarting this process, as one of its threads can't be stopped")
         stuck.set()
         worker.finish()
+        log.warning("restarting this process, as one of its threads can't be stopped")
 
     worker.on_stuck = replace_process
     if parent is not None:
@@ -70,8 +77,7 @@ def work(settings: WorkerSettings, parent: int | None = None) -> int:
     worker.run()
     if stuck.is_set() and not worker.told_to_stop:
         os.chdir(folder)
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flushed()
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - the very command that runs
     return EXIT_OK
 
@@ -80,8 +86,8 @@ def _watch_parent(parent: int, worker: Worker) -> None:
     """Stop the worker once its parent process has died, as no other process would restart or stop it."""
     while os.getppid() == parent:
         time.sleep(PARENT_TICK)
-    log.warning("the process that started this worker is gone; stopping")
     worker.finish()
+    log.warning("the process that started this worker is gone; stopping")
 
 
 def main(text: str, parent: str) -> int:
@@ -89,7 +95,7 @@ def main(text: str, parent: str) -> int:
     settings = WorkerSettings.from_json(text)
     log_to_stderr(settings.log_level, settings.log_format)
     try:
-        return work(settings, int(parent))
+        return ended(work(settings, int(parent)))
     except InvalidInput as error:
         log.error("%s", error)
         return EXIT_UNUSABLE

@@ -7,7 +7,6 @@ child:  starting ──► running ──exit code 0 or 2──► finished
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import subprocess
@@ -26,10 +25,9 @@ from stanchion.telemetry.counts import Sums, sums_in
 from stanchion.telemetry.jobs import WorkerCollector
 from stanchion.telemetry.prometheus import exposed, new_registry
 from stanchion.telemetry.server import Route, probes
+from stanchion.worker.remarks import Remarks
 from stanchion.worker.signals import Calls
 from stanchion.worker.status import REWRITE, Status, StatusReporter
-
-log = logging.getLogger("stanchion.worker")
 
 TICK = 0.2
 SETTLED = 10.0
@@ -45,7 +43,7 @@ STOP_SECONDS_MAX = 15.0
 class Child:
     """One worker process and its replacements."""
 
-    def __init__(self, settings: WorkerSettings, status_file: Path) -> None:
+    def __init__(self, settings: WorkerSettings, status_file: Path, remarks: Remarks) -> None:
         self._metrics_file = status_file.with_suffix(".metrics") if settings.metrics else None
         self._settings = replace(
             settings,
@@ -55,7 +53,7 @@ class Child:
             store_metrics=False,
             metrics_file=None if self._metrics_file is None else str(self._metrics_file),
         )
-        self._status_file = status_file
+        self._status_file, self._remarks = status_file, remarks
         self._past = Sums()
         self._backoff = Backoff(first=0.5, longest=30.0)
         self._process: subprocess.Popen[bytes] | None = None
@@ -87,7 +85,7 @@ class Child:
                 self._backoff.succeeded()
             pause = self._backoff.failed()
             self._start_at = time.monotonic() + pause
-            log.warning("a worker process ended with code %d; the next one starts in %.1f s", code, pause)
+            self._remarks.warning("a worker process ended with code %d; the next one starts in %.1f s", code, pause)
 
     def _start(self) -> None:
         self._status_file.unlink(missing_ok=True)
@@ -139,7 +137,7 @@ class Supervisor:
     def __init__(self, settings: WorkerSettings, processes: int) -> None:
         self._settings, self._processes = settings, processes
         self._children: list[Child] = []
-        self._calls = Calls()
+        self._calls, self._remarks = Calls(), Remarks()
 
     def run(self) -> int:
         """Run until stopped, or until all processes have finished; return the exit code."""
@@ -149,7 +147,7 @@ class Supervisor:
                 self._routes(),
             )
             files = [Path(folder, f"worker-{number}") for number in range(self._processes)]
-            self._children = [Child(self._settings, file) for file in files]
+            self._children = [Child(self._settings, file, self._remarks) for file in files]
             reporter.start()
             try:
                 return self._keep()
@@ -187,7 +185,7 @@ class Supervisor:
                 kill_at = min(kill_at, time.monotonic() + self._settings.grace + STOP_SECONDS_MAX)
                 self._send(signal.SIGTERM)
             if time.monotonic() > kill_at:
-                log.error("worker processes did not stop in time and are killed")
+                self._remarks.error("worker processes did not stop in time and are killed")
                 self._send(signal.SIGKILL)
             self._calls.wait(TICK)
         return EXIT_UNUSABLE if any(child.code == EXIT_UNUSABLE for child in self._children) else EXIT_OK

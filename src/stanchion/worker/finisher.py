@@ -75,6 +75,7 @@ class Finisher:
         self._failures, self._unmet, self._lines = failures, unmet, lines
         self._pending: deque[Finished] = deque()
         self._idle = False
+        self._moved_at = time.monotonic()
         self._sign = threading.Event()
         self._closing = False
         self._aborted = threading.Event()
@@ -111,6 +112,13 @@ class Finisher:
     def backlog(self) -> int:
         """Jobs handed over and not stored yet."""
         return self.received - self.stored
+
+    def trouble(self, seconds: float) -> str | None:
+        """Return what is wrong if outcomes wait and none was stored for so many seconds, whatever is the cause."""
+        waiting, since = self.backlog, time.monotonic() - self._moved_at
+        if not waiting or since < seconds or (self._idle and not any(one.is_alive() for one in self._late)):
+            return None
+        return f"{waiting} outcomes wait, and none was stored for {since:.0f} s"
 
     def close(self, seconds: float) -> bool:
         """Store the rest within `seconds`; return whether everything is stored."""
@@ -149,6 +157,7 @@ class Finisher:
             self._idle = True
             if not pending:
                 self._sign.wait()
+            self._moved_at = time.monotonic()  # before it counts as busy
             self._idle = False
             self._sign.clear()
         group = [pending.popleft() for _ in range(min(len(pending), MOST))]
@@ -227,6 +236,7 @@ class Finisher:
     def _stored(self, group: Sequence[Finished], states: Sequence[JobState | None]) -> None:
         with self._counting:
             self.stored += len(group)
+            self._moved_at = time.monotonic()
         try:
             self._tell(group, states)
         except Exception:

@@ -38,6 +38,7 @@ from stanchion.worker.health import Health
 from stanchion.worker.heartbeat import Heartbeat
 from stanchion.worker.order import Order, checked_order
 from stanchion.worker.reaper import Reaper
+from stanchion.worker.remarks import Remarks
 from stanchion.worker.runner import Runners
 from stanchion.worker.scheduler import Scheduler
 from stanchion.worker.served_queues import ServedQueues, checked_lanes
@@ -129,6 +130,7 @@ class Worker:
         if store_metrics and not metrics:
             raise InvalidInput("store_metrics is served beside metrics: ask for both")
         self._calls = Calls()
+        self._remarks = Remarks()
         self._started = False
         self._state = "running"
         self._hears_of_stops = False
@@ -176,7 +178,7 @@ class Worker:
                 self.context, self._every / 2, lambda: self._heartbeat.steady, self._failures.add_lost
             )
             named = ", ".join(self.queues) or "no queue yet"
-            log.info("worker %s runs %s with %d threads", self.id, named, self._threads)
+            self._remarks.info("worker %s runs %s with %d threads", self.id, named, self._threads)
             self._scheduler = Scheduler(self.context) if self.context.registry.crons else None
             for role in (self._reporter, self._finisher, self._heartbeat, self._claimer, self._reaper):
                 role.start()
@@ -227,7 +229,7 @@ class Worker:
                 return
             self._state = "stopping"
             self.finish()
-            log.info("worker %s stops; %d reserved jobs get %g s", self.id, self._claimer.reserved, seconds)
+            self._remarks.info("worker %s stops; %d reserved jobs get %g s", self.id, self._claimer.reserved, seconds)
             deadline = time.monotonic() + seconds
             self._reaper.stop()
             if self._scheduler is not None:
@@ -242,14 +244,15 @@ class Worker:
             self._runners.stop()
             stored = self._finisher.close(STEP_SECONDS_MAX)
             if not stored:
-                log.warning("%d outcomes could not be stored; their jobs run again", self._finisher.backlog)
+                self._remarks.warning("%d outcomes could not be stored; their jobs run again", self._finisher.backlog)
             if self._lines is not None:
-                self._lines.sum_up()
+                self._remarks.call(self._lines.sum_up)
             self._heartbeat.stop(STEP_SECONDS_MAX, leave=stored and not self._claimer.reserved)
             self._state = "stopped"
             self._health.stopped()
             self._reporter.stop()
-            log.info("worker %s has stopped", self.id)
+            self._remarks.info("worker %s has stopped", self.id)
+            self._remarks.close(STEP_SECONDS_MAX)
 
     @property
     def queues(self) -> list[str]:
@@ -328,7 +331,9 @@ class Worker:
         )
 
     def _trouble(self) -> str | None:
-        return self._health.trouble() or (self._runners.loops.trouble() if self._started else None)
+        if not self._started:
+            return self._health.trouble()
+        return self._health.trouble() or self._finisher.trouble(2 * self._every) or self._runners.loops.trouble()
 
     def _routes(self) -> dict[str, Route]:
         routes = probes(

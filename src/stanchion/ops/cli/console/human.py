@@ -1,8 +1,10 @@
-"""Formatting times, numbers and untrusted text for people."""
+"""Formatting times, numbers and text for people."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+from stanchion.core.printable import safe
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 
@@ -49,13 +51,6 @@ def rate(per_second: float | None) -> str:
 def per_second(count: int, seconds: float) -> float:
     """Return a rate, even for work that took no measurable time."""
     return count / max(seconds, 1e-9)
-
-
-def safe(text: str) -> str:
-    """Return untrusted text without control characters that could affect a terminal."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
 
 
 def one_line(text: str) -> str:

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 import typer
 
 from stanchion.app import Stanchion
+from stanchion.core.printable import safe
 from stanchion.errors import InvalidInput, NotPermitted, StanchionError, UnknownTask
 from stanchion.ops.audit import AuditLog, Entry
 from stanchion.ops.cli.console.given import account
@@ -80,7 +81,7 @@ class Session:
     def fail(self, error: BaseException) -> Exit:
         """Print the error in one line; return its exit code."""
         if self.debug:
-            traceback.print_exception(error)
+            sys.stderr.write(safe("".join(traceback.format_exception(error))))
         known = isinstance(error, StanchionError)
         text = str(error) if known else f"{type(error).__name__}: {error} (--debug shows the traceback)"
         self.out.say(f"error: {self._without_password(text)}")

@@ -17,10 +17,11 @@ from stanchion.alerts.watching.changes import Change, Changes
 from stanchion.alerts.watching.webhook import Webhook
 from stanchion.core.checks import whole
 from stanchion.core.durations import duration, spelled
+from stanchion.core.printable import safe
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import JobState
 from stanchion.ops.cli.console.given import account, pairs
-from stanchion.ops.cli.console.human import age, safe
+from stanchion.ops.cli.console.human import age
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.session import Exit, Session, command

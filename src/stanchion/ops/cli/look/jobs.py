@@ -11,13 +11,14 @@ from typing import Annotated, Any, cast
 import typer
 from rich.text import Text
 
+from stanchion.core.printable import safe
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput, JobNotFound
 from stanchion.jobs.job import Job, JobState, PastWait
 from stanchion.jobs.search import Search, query_of
 from stanchion.ops.cli.console.drawing import GraphFormat, checked_format
 from stanchion.ops.cli.console.given import job_ids
-from stanchion.ops.cli.console.human import age, duration, one_line, safe, until
+from stanchion.ops.cli.console.human import age, duration, one_line, until
 from stanchion.ops.cli.console.output import Cell, Column, state_cell
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.selection import (

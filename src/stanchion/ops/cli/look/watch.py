@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from stanchion.core.checks import whole
+from stanchion.core.printable import safe
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
 from stanchion.feed import Feed, FeedEvent
 from stanchion.feed.event import KINDS, is_position
 from stanchion.ops.cli.console.given import names, optional_duration, past
-from stanchion.ops.cli.console.human import safe
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.selection import TaskName, Tenant
 from stanchion.ops.cli.console.session import Session, command

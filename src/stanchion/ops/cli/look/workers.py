@@ -7,8 +7,9 @@ from typing import Any
 
 from rich.text import Text
 
+from stanchion.core.printable import safe
 from stanchion.core.times import iso, moment
-from stanchion.ops.cli.console.human import age, safe
+from stanchion.ops.cli.console.human import age
 from stanchion.ops.cli.console.output import Cell, Column, count_cell
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
