@@ -39,6 +39,10 @@ def warns():
 def prints():
     print("x" * 100_000)
 
+@app.task(name="says")
+def says():
+    print("done")  # stays in the buffer of stdout until the process ends
+
 @app.task(name="quick")
 def quick():
     pass
@@ -145,6 +149,14 @@ def test_its_stdout_is_not_read(app, start):
     assert process.wait(EXIT_SECONDS) == 0
     assert stuck.state is JobState.READY
     assert app.get(stuck.id).attempts == 0
+
+
+def test_its_stdout_is_not_read_at_its_end(app, start):
+    said = app.enqueue("says")
+    process = start()
+    until(lambda: said.state is JobState.DONE)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(EXIT_SECONDS) == 0
 
 
 def test_a_handler_of_the_app_blocks(app, folder, start):
