@@ -29,7 +29,7 @@ from stanchion.flows.event_group import EventGroup, opened
 from stanchion.flows.handle import FlowHandle
 from stanchion.flows.parts import Part, Single, checked_part
 from stanchion.jobs import lookup
-from stanchion.jobs.call import COLLECT, arguments, collected
+from stanchion.jobs.call import COLLECT, collected
 from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.job import Job, JobState
 from stanchion.jobs.options import EnqueueOptions, Push, checked_timeout, named_queues
@@ -394,7 +394,7 @@ class Stanchion:
 
     def assert_enqueued(self, task: Task[..., Any] | str, *args: Any, **kwargs: Any) -> Job:
         """Return a live job that calls the task with these arguments. Raises AssertionError if there is none."""
-        return enqueued(self.context, task, arguments(args, kwargs))
+        return enqueued(self.context, task, args, kwargs)
 
     def __repr__(self) -> str:
         return repr(self.context)

@@ -70,6 +70,20 @@ class ArgumentMisfit(InvalidInput):
         self.task, self.argument, self.model, self.field, self.reason = task, argument, model, field, reason
 
 
+class ResultMisfit(InvalidInput):
+    """The result of a task does not fit the model that the task says it returns.
+
+    `field`: the path of the field in it, empty for the whole result; `reason`: why.
+    """
+
+    def __init__(self, task: str, model: str, field: str, reason: str) -> None:
+        super().__init__(
+            f"the result of task {task!r} does not fit {model}: {f'field {field}' if field else 'it'} {reason}; "
+            f"correct the task or its annotation; job.result has the plain value of a stored one"
+        )
+        self.task, self.model, self.field, self.reason = task, model, field, reason
+
+
 class UnknownTask(StanchionError, LookupError):
     """A task name that no code of this app has registered."""
 

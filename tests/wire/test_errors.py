@@ -29,6 +29,7 @@ EXAMPLES: list[StanchionError] = [
     errors.StanchionError("any"),
     errors.InvalidInput("no"),
     errors.ArgumentMisfit("t", "order", "Order", "id", "is missing"),
+    errors.ResultMisfit("t", "Order", "id", "is missing"),
     errors.PayloadMisfit("q", 2, "lines[1].`a b`", "is a string, not int", 3),
     errors.JobsMisfit("q", 2, 3, 100, "1", "field id is missing"),
     errors.SchemaRefused("q", 2, "id", "is bigint, and declared as int"),

@@ -71,6 +71,16 @@ class Registry:
             f"import the pipeline that has it, or take the payloads with app.queue({queue!r}).reserve()",
         )
 
+    def stored_result(self, task: str | None, value: Any) -> Any:
+        """Return the result of a task as it is stored. Raises ResultMisfit if the task says that it returns another."""
+        work = None if task is None else self.tasks.get(task)
+        return value if work is None or work.models is None else work.models.stored_result(value)
+
+    def given_result(self, task: str | None, value: Any) -> Any:
+        """Return a stored result as the task returned it, if this process has the task. Raises ResultMisfit."""
+        work = None if task is None else self.tasks.get(task)
+        return value if work is None or work.models is None else work.models.given_result(value)
+
     def is_async(self, row: JobRow) -> bool:
         """Return whether a job runs on an event loop."""
         work = self.work_of(row)

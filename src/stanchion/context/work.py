@@ -13,10 +13,16 @@ from stanchion.stores.records.outcomes import Outcome
 
 
 class Models(Protocol):
-    """The parameters of a function that take models."""
+    """The parameters and the result of a function that are models."""
 
     def given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return stored arguments as the function gets them. Raises ArgumentMisfit."""
+
+    def stored_result(self, value: Any) -> Any:
+        """Return a result as it is stored. Raises ResultMisfit."""
+
+    def given_result(self, value: Any) -> Any:
+        """Return a stored result as the function has returned it. Raises ResultMisfit."""
 
 
 class Checks(Protocol):
@@ -31,7 +37,8 @@ class Work(Protocol):
 
     `name`: for logs and errors. `timeout`: seconds per attempt, for jobs without their own. `attempts_max`: attempts
     after which a failed job is dead; None: by the job. `job_parameter`: the parameter that gets the job.
-    `models`: the parameters that take models, if there are any. `expectations`: those of a payload, if there are any.
+    `models`: the parameters and the result that are models, if there are any. `expectations`: those of a payload, if
+    there are any.
     """
 
     @property

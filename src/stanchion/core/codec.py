@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from stanchion.core.checks import several, whole
-from stanchion.core.plain import plain_model
+from stanchion.core.plain import ToPlain, plain_model
 from stanchion.errors import InvalidInput, MissingExtra, StanchionError
 
 if TYPE_CHECKING:
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 MAX_PAYLOAD = 1024 * 1024
 _SEALED = "enc:"
 
-_encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=plain_model).encode
+
+@lru_cache(maxsize=16)
+def _encoder(models: ToPlain) -> Callable[[Any], str]:
+    return json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=models).encode
 
 
 def decoder(
@@ -54,9 +58,12 @@ class Codec:
         given = list(several(keys, "keys", "[new, old]"))
         self._box = _box(given) if given else None
 
-    def encode(self, value: Any, what: str = "payload") -> str:
-        """Return the stored text of `value`. Raises InvalidInput if JSON can't hold it or it is too large."""
-        text = self.plain(value, what)
+    def encode(self, value: Any, what: str = "payload", models: ToPlain = plain_model) -> str:
+        """Return the stored text of `value`. Raises InvalidInput if JSON can't hold it or it is too large.
+
+        `models`: returns the plain values of the models in it.
+        """
+        text = self.plain(value, what, models)
         return text if self._box is None else self._sealed(text)
 
     def encode_json(self, text: str, what: str = "payload") -> str:
@@ -70,13 +77,15 @@ class Codec:
         assert self._box is not None  # noqa: S101 - asked by the caller
         return _SEALED + self._box.encrypt(text.encode()).decode()
 
-    def plain(self, value: Any, what: str) -> str:
+    def plain(self, value: Any, what: str, models: ToPlain = plain_model) -> str:
         """Return `value` as JSON, under the same checks as `encode`, never encrypted."""
         try:
             if isinstance(value, _CONTAINERS):
                 _check_keys(value, what)
-            text = _encode(value)
+            text = _encoder(models)(value)
             size = _size(text)
+        except InvalidInput:  # of a model
+            raise
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInput(
                 f"the {what} can't be encoded as JSON ({error}); pass numbers, strings, booleans, None, lists and "

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date
 from decimal import Decimal
 from enum import Enum
 from typing import Any
 from uuid import UUID
+
+from stanchion.errors import InvalidInput
+
+ToPlain = Callable[[Any], Any]
+"""Returns an instance of a model as a plain value. Raises TypeError for anything else, as JSON encoders ask."""
 
 
 def is_model(kind: Any) -> bool:
@@ -22,27 +27,75 @@ def is_pydantic(kind: type) -> bool:
 
 
 def plain_model(value: Any) -> Any:
-    """Return an instance of a model as an object, its times as ISO text and its decimals as their digits.
+    """Return an instance of a model as its own serializers say, its times as ISO text, its decimals as their digits.
 
-    Raises TypeError for anything else, as JSON encoders ask.
+    Raises InvalidInput for a secret of Pydantic, whose serializer writes asterisks; TypeError for anything else.
     """
-    if is_pydantic(type(value)):
-        return value.model_dump(mode="json", by_alias=True)
+    if not is_pydantic(type(value)):
+        return plain_dataclass(value, plain_model)
+    found = value.model_dump(mode="json", by_alias=True)
+    if (masked := next(_masked(value, found), None)) is not None:
+        raise InvalidInput(f"{type(value).__name__} has a secret at {masked}, which {SECRET}")
+    return found
+
+
+SECRET = "would be stored as asterisks; give it a serializer for JSON that returns the secret, or pass its id"  # noqa: S105
+
+
+def plain_dataclass(value: Any, model: ToPlain) -> Any:
+    """Return an instance of a dataclass as an object. `model`: for the models in it. Raises TypeError for others."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: plain(getattr(value, field.name), model) for field in fields(value)}
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any, model: ToPlain = plain_model) -> Any:
     """Return a value of a field as JSON can hold it; what is unknown here is left to the encoder."""
     if isinstance(value, date):  # a datetime is one
         return value.isoformat()
     if isinstance(value, (Decimal, UUID)):
         return format(value, "f") if isinstance(value, Decimal) else str(value)
     if isinstance(value, Enum):
-        return plain(value.value)
+        return plain(value.value, model)
     if isinstance(value, Mapping):
-        return {key: plain(one) for key, one in value.items()}
+        return {key: plain(one, model) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(one) for one in value]
-    return plain_model(value) if is_model(type(value)) else value
+        return [plain(one, model) for one in value]
+    return model(value) if is_model(type(value)) else value
+
+
+def is_secret(value: Any) -> bool:
+    """Return whether this is a secret of Pydantic, which hides its value from serializers."""
+    return hasattr(value, "get_secret_value")
+
+
+def _masked(value: Any, found: Any) -> Iterator[str]:
+    """Yield the places of asterisks in the dump of a model that has secrets."""
+    starred = [(place, text) for place, text in _texts(found, "") if text and not text.strip("*")]
+    if starred:
+        masks = {str(one) for one in _secrets(value)}
+        yield from (place for place, text in starred if text in masks)
+
+
+def _texts(found: Any, place: str) -> Iterator[tuple[str, str]]:
+    if isinstance(found, str):
+        yield place, found
+    elif isinstance(found, dict):
+        for key, one in found.items():
+            yield from _texts(one, f"{place}.{key}" if place else str(key))
+    elif isinstance(found, list):
+        for n, one in enumerate(found):
+            yield from _texts(one, f"{place}[{n}]")
+
+
+def _secrets(value: Any) -> Iterator[Any]:
+    if is_secret(value):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _secrets(one)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for one in value:
+            yield from _secrets(one)
+    elif is_model(type(value)):
+        yield from _secrets({**vars(value), **(getattr(value, "__pydantic_extra__", None) or {})})

@@ -21,7 +21,6 @@ from stanchion.core.times import moment
 from stanchion.cron.expression import timetable, zone
 from stanchion.cron.plan import KIND, Plan
 from stanchion.errors import InvalidInput, StanchionError
-from stanchion.jobs.call import arguments
 from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.insert import insert
 from stanchion.jobs.options import ENQUEUE_OPTIONS, EnqueueOptions, checked
@@ -112,8 +111,13 @@ def _job(context: Context, task: Task[..., Any], call: tuple[Any, Any], options:
     if misfit:
         raise InvalidInput(f"the arguments don't fit {task.name}{task.signature}: {misfit}; give args= and kwargs=")
     queue = checked_queue(rest.pop("queue", "default"))
-    payload = context.codec.encode(arguments(tuple(args), dict(kwargs)), "arguments")
-    return NewJob("", queue, payload, task.name, **checked(rest, context.codec, queue=queue, task=task.name))
+    return NewJob(
+        "",
+        queue,
+        task.using().payload(tuple(args), dict(kwargs)),
+        task.name,
+        **checked(rest, context.codec, queue=queue, task=task.name),
+    )
 
 
 class Schedule:

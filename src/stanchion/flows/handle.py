@@ -129,7 +129,7 @@ class FlowHandle:
     def _value(self, nodes: list[FlowNode]) -> Any:
         state = self._root(nodes).state
         if state == FlowState.DONE:
-            return Values(self._context, self.id, nodes).of(self.id)
+            return Values(self._context, self.id, nodes, as_models=True).of(self.id)
         if state == FlowState.CANCELLED:
             raise FlowCancelled(self.id)
         culprit = self._culprit(nodes)

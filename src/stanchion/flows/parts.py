@@ -39,8 +39,8 @@ class MemberMaker(Protocol):
     @property
     def task_name(self) -> str: ...
 
-    def member(self, job_id: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
-        """Return the job of a call in a flow."""
+    def member(self, job_id: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, gets_value: bool) -> NewJob:
+        """Return the job of a call in a flow. `gets_value`: that of the part before comes as its first argument."""
 
 
 class Part(ABC):
@@ -161,7 +161,9 @@ class Signature(Single):
         waits_for: Slot | None = None,
     ) -> NewJob:
         """Return the job of this call."""
-        return placed(self._enqueuer.member(job_id, self.args, self.kwargs), position, waits_for)
+        gets_value = position is not None and position.flow_after is not None
+        job = self._enqueuer.member(job_id, self.args, self.kwargs, gets_value=gets_value)
+        return placed(job, position, waits_for)
 
     def __repr__(self) -> str:
         given = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.kwargs.items())]

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from stanchion.context.context import Context
 from stanchion.core.ids import new_ids
 from stanchion.errors import InvalidInput
-from stanchion.jobs.call import COLLECT, arguments
+from stanchion.jobs.call import COLLECT, encoded_call
 from stanchion.stores.records.flows import FlowNode
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.slots import Slot
@@ -198,7 +198,7 @@ class Plan:
         return NewJob(
             job_id,
             "default" if like is None else like.queue,
-            self._context.codec.encode(arguments(args, {}), "arguments"),
+            encoded_call(self._context.codec, args, {}),
             COLLECT,
             priority=0 if like is None else like.priority,
             tenant=None if like is None else like.tenant,

@@ -21,10 +21,15 @@ class NoValue(StanchionError):
 
 
 class Values:
-    """Reads the values of nodes of one flow. `nodes`: all its nodes, if they have been read already."""
+    """Reads the values of nodes of one flow. `nodes`: all its nodes, if they have been read already.
 
-    def __init__(self, context: Context, root: str, nodes: Iterable[FlowNode] | None = None) -> None:
-        self._context, self._root = context, root
+    `as_models`: give the result of a task as a model if this process has the task, and it says that it returns one.
+    """
+
+    def __init__(
+        self, context: Context, root: str, nodes: Iterable[FlowNode] | None = None, *, as_models: bool = False
+    ) -> None:
+        self._context, self._root, self._as_models = context, root, as_models
         if nodes is not None:
             self.nodes = {node.id: node for node in nodes}
 
@@ -46,9 +51,13 @@ class Values:
 
     def ends(self, node_id: str) -> Iterator[MemberEnd]:
         """Yield how the members of a node ended, by index."""
+        for page in self._pages(node_id):
+            yield from page
+
+    def _pages(self, node_id: str) -> Iterator[list[MemberEnd]]:
         after = -1
         while page := self._context.store.flow_ends(node_id, after, PAGE):
-            yield from page
+            yield page
             after = page[-1].index
 
     def _node(self, node_id: str) -> FlowNode:
@@ -60,14 +69,22 @@ class Values:
         ends = self._context.store.flow_ends(node_id, limit=1)
         if not ends:
             raise self._not_yet(node_id)
-        return self._of_end(ends[0])
+        return self._of_ends(ends)[0]
 
     def _of_all(self, node_id: str) -> list[Any]:
-        values = [self._of_end(end) for end in self.ends(node_id)]
+        values = [value for page in self._pages(node_id) for value in self._of_ends(page)]
         node = self._node(node_id)
         if not node.closed or len(values) < node.size:
             raise self._not_yet(node_id)
         return values
+
+    def _of_ends(self, ends: list[MemberEnd]) -> list[Any]:
+        registry, values = self._context.registry, list(map(self._of_end, ends))
+        if not self._as_models or not any(task.models is not None for task in registry.tasks.values()):
+            return values
+        rows = self._context.store.fetch([end.job for end in ends if end.job is not None])
+        tasks = [row.task if end.job is not None and (row := rows.get(end.job)) else None for end in ends]
+        return [registry.given_result(task, value) for task, value in zip(tasks, values, strict=True)]
 
     def _of_end(self, end: MemberEnd) -> Any:
         if end.state != JobState.DONE:

@@ -45,10 +45,11 @@ class JobHandle:
         return state
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait until the job has finished and return its result.
+        """Wait until the job has finished and return its result, as a model if its task says that it returns one.
 
         Raises ResultTimeout after `timeout` seconds, or StoreUnavailable if the store does not answer by then;
-        JobFailed for a dead job; JobCancelled; JobNotFound if the queue keeps no history.
+        JobFailed for a dead job; JobCancelled; JobNotFound if the queue keeps no history; ResultMisfit for a result of
+        another release that does not fit the task's annotation.
         """
         return self._result_of(self._context.waits.for_job(self.id, deadline_in(timeout)).result(), timeout)
 
@@ -68,7 +69,7 @@ class JobHandle:
                 f"runs for queue {job.queue!r}"
             )
         if job.state is JobState.DONE:
-            return job.result
+            return self._context.registry.given_result(job.task, job.result)
         last = job.errors[-1]["error"] if job.errors else "no error recorded"
         if job.state is JobState.CANCELLED:
             raise JobCancelled(f"job {job.id} was cancelled ({last})")

@@ -17,7 +17,7 @@ from stanchion.core.retry import Retry
 from stanchion.core.times import moment
 from stanchion.core.tracebacks import trace_of
 from stanchion.errors import CannotJoin, InvalidInput, LeaseLost, StoreUnavailable
-from stanchion.jobs.call import with_checkpoint
+from stanchion.jobs.call import encoded_result, with_checkpoint
 from stanchion.jobs.job import Job, Meter
 from stanchion.jobs.outcome import UNCHANGED, Cancel, Outcome, Snooze
 from stanchion.stores.records import outcomes
@@ -145,7 +145,8 @@ class Reservation(Job):
 
     def committed(self, result: Any = None, *, payload: Any = UNCHANGED) -> Settlement:
         """Return what `commit` does."""
-        text = None if result is None else self._context.codec.encode(result, "result")
+        plain = self._context.registry.stored_result(self.task, result)
+        text = encoded_result(self._context.codec, plain)
         return Settlement(self, commit_of(self._row, text, self.payload_text(payload)))
 
     def rolled_back(

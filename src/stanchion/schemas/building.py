@@ -1,104 +1,238 @@
-"""Instances of models from plain values of JSON that fit them."""
+"""Instances of types from plain values of JSON: dataclasses, models of Pydantic, and lists, maps and unions of them."""
 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
-from functools import lru_cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
-from stanchion.core.plain import is_pydantic
-from stanchion.schemas.kinds import Array, Kind, Map, Struct
+from stanchion.core.checks import shown
+from stanchion.core.plain import is_model, is_pydantic
+from stanchion.errors import InvalidInput
+from stanchion.schemas.kinds import quoted
+from stanchion.schemas.misfits import Misfit, check_of, within
+from stanchion.schemas.models import plain_kind
+from stanchion.schemas.pydantic_models import pydantic_builder
+
+Build = Callable[[Any, bool], Any]
+"""Makes an instance of a plain value; `strict`: refuse fields that a dataclass does not have. Raises MisfitError."""
 
 
-def built(model: type, value: Mapping[str, Any]) -> Any:
-    """Return an instance of a dataclass. A null stands for the default where the field can't be None."""
-    return model(**{name: _of(hint, value.get(name)) for name, hint, needed in _fields(model) if needed(value, name)})
+class MisfitError(ValueError):
+    """A plain value is none of a type."""
+
+    def __init__(self, misfit: Misfit) -> None:
+        super().__init__(str(misfit))
+        self.misfit = misfit
 
 
-@lru_cache(maxsize=1000)
-def _fields(model: type) -> list[tuple[str, Any, Callable[[Mapping[str, Any], str], bool]]]:
-    """Return the fields of a dataclass, and what says whether its constructor needs a value."""
-    hints = get_type_hints(model, include_extras=True)
-    found: list[tuple[str, Any, Callable[[Mapping[str, Any], str], bool]]] = []
-    for field in fields(model):
-        hint = hints[field.name]
-        if (field.default, field.default_factory) == (MISSING, MISSING):
-            needed: Callable[[Mapping[str, Any], str], bool] = _always
-        else:
-            needed = _is_there if admits_none(hint) else _has_value
-        if field.init:
-            found.append((field.name, hint, needed))
-    return found
+def mentions(hint: Any, kind: Callable[[Any], bool]) -> bool:
+    """Return whether an annotation is, or has among its parameters, a type for which `kind` returns True."""
+    return kind(hint) or any(mentions(one, kind) for one in get_args(hint))
 
 
-def _always(_value: Mapping[str, Any], _name: str) -> bool:
-    return True
+def builder(hint: Any) -> Build:
+    """Return what makes instances of a type. Raises InvalidInput for a type that plain values can't be told to be."""
+    return _builder(hint, {}, "")
 
 
-def _is_there(value: Mapping[str, Any], name: str) -> bool:
-    return name in value
-
-
-def _has_value(value: Mapping[str, Any], name: str) -> bool:
-    return value.get(name) is not None
-
-
-def _of(hint: Any, value: Any) -> Any:
-    """Return a value of JSON in the type of a field."""
+def _builder(hint: Any, known: dict[type, _Fields], path: str) -> Build:
+    if mentions(hint, lambda one: isinstance(one, type) and is_pydantic(one)):
+        return _of_pydantic(hint)
     origin, args = get_origin(hint), get_args(hint)
-    if value is None:
-        return None
+    if hint in (Any, object):
+        return _as_it_is
+    if hint in (None, type(None)):
+        return _null
     if origin is Annotated:
-        return _of(args[0], value)
+        return _builder(args[0], known, path)
     if origin in (Union, types.UnionType):
-        return _of(next(one for one in args if one is not type(None)), value)
-    if origin is Literal and value not in args:
-        raise ValueError(f"it is none of {', '.join(map(repr, args))}")
-    if origin is Literal or hint is Any:
-        return value
-    if origin is not None and isinstance(value, dict):
-        return {key: _of(args[1], one) for key, one in value.items()}
-    if origin is not None:
-        several = [_of(args[0], one) for one in value]
-        return tuple(several) if origin is tuple else several
-    return _of_class(hint, value)
+        return _union([_builder(one, known, path) for one in args])
+    if origin is Literal:
+        return _literal(args)
+    if isinstance(origin, type) and issubclass(origin, Mapping) and args[0] is str:
+        return _map(_builder(args[1], known, path))
+    if origin is tuple and args[1:] != (...,):
+        return _tuple([_builder(one, known, path) for one in args])
+    if isinstance(origin, type) and issubclass(origin, Sequence) and args:
+        return _list(_builder(args[0], known, path), tuple if origin is tuple else list)
+    if isinstance(hint, type) and origin is None:
+        if is_dataclass(hint):
+            return known[hint] if hint in known else _Fields(hint, known)
+        if (leaf := _leaf(hint)) is not None:
+            return leaf
+    raise InvalidInput(f"{path or 'it'} is of type {shown(hint)}, which can't be made of JSON")
 
 
-def _of_class(hint: type, value: Any) -> Any:
-    if is_pydantic(hint):
-        return hint.model_validate(value)  # type: ignore[attr-defined]
-    if is_dataclass(hint):
-        return built(hint, value)
-    if issubclass(hint, (datetime, date)):
-        return hint.fromisoformat(value)
-    if issubclass(hint, Decimal):
-        return hint(str(value))
-    if issubclass(hint, (UUID, Enum, float)):
-        return hint(value)
+def _as_it_is(value: Any, strict: bool) -> Any:  # noqa: ARG001 - builders take both
     return value
+
+
+def _null(value: Any, strict: bool) -> None:  # noqa: ARG001 - builders take both
+    if value is not None:
+        raise MisfitError(Misfit("", "is not null"))
+
+
+def _of_pydantic(hint: Any) -> Build:
+    take = pydantic_builder(hint)
+
+    def build(value: Any, strict: bool) -> Any:  # noqa: ARG001 - the model says which further fields it takes
+        found, misfit = take(value)
+        if misfit is not None:
+            raise MisfitError(misfit)
+        return found
+
+    return build
+
+
+def _literal(values: Sequence[Any]) -> Build:
+    def build(value: Any, strict: bool) -> Any:  # noqa: ARG001 - builders take both
+        for one in values:
+            if one == value and type(one) is type(value):
+                return one
+        raise MisfitError(Misfit("", f"is none of {', '.join(map(repr, values))}"))
+
+    return build
+
+
+def _within(path: str, build: Build, value: Any, strict: bool) -> Any:
+    try:
+        return None if value is None else build(value, strict)
+    except MisfitError as error:
+        raise MisfitError(within(path, error.misfit)) from None
+
+
+def _map(build: Build) -> Build:
+    def built(value: Any, strict: bool) -> Any:
+        if not isinstance(value, dict):
+            raise MisfitError(Misfit("", "is not an object"))
+        return {key: _within(f"[{quoted(key)}]", build, one, strict) for key, one in value.items()}
+
+    return built
+
+
+def _list(build: Build, kind: Callable[[Iterator[Any]], Any]) -> Build:
+    def built(value: Any, strict: bool) -> Any:
+        if not isinstance(value, list):
+            raise MisfitError(Misfit("", "is not an array"))
+        return kind(_within(f"[{n}]", build, one, strict) for n, one in enumerate(value))
+
+    return built
+
+
+def _tuple(builds: Sequence[Build]) -> Build:
+    def built(value: Any, strict: bool) -> Any:
+        if not isinstance(value, list) or len(value) != len(builds):
+            raise MisfitError(Misfit("", f"is not an array of {len(builds)} elements"))
+        pairs = zip(builds, value, strict=True)
+        return tuple(_within(f"[{n}]", build, one, strict) for n, (build, one) in enumerate(pairs))
+
+    return built
+
+
+def _union(builds: Sequence[Build]) -> Build:
+    """Return what takes the first type that a value fits strictly; else the one that drops the fewest fields."""
+
+    def built(value: Any, strict: bool) -> Any:
+        misfits = []
+        for build in builds:
+            try:
+                return build(value, True)
+            except MisfitError as error:
+                misfits.append(error)
+        if not strict:
+            for build in sorted(builds, key=lambda one: one.unknown(value) if isinstance(one, _Fields) else 0):
+                with suppress(MisfitError):
+                    return build(value, False)
+        raise next((one for one in misfits if one.misfit.path), misfits[0])
+
+    return built
+
+
+def _leaf(hint: type) -> Build | None:
+    kind = plain_kind(hint)
+    if kind is None:
+        return None
+    check, make = check_of(kind), _maker(hint)
+
+    def build(value: Any, strict: bool) -> Any:  # noqa: ARG001 - builders take both
+        if (misfit := Misfit("", "is null") if value is None else check(value)) is not None:
+            raise MisfitError(misfit)
+        try:
+            return make(value)
+        except (TypeError, ValueError) as error:  # of an Enum, or a class of somebody's
+            raise MisfitError(Misfit("", f"is refused by {hint.__name__}: {error}")) from None
+
+    return build
+
+
+def _maker(hint: type) -> Callable[[Any], Any]:
+    if issubclass(hint, (datetime, date)):
+        return hint.fromisoformat
+    if issubclass(hint, Decimal):
+        return lambda value: hint(str(value))
+    if issubclass(hint, (UUID, Enum, float)) or (hint not in (bool, int, str) and issubclass(hint, (int, str))):
+        return hint
+    return lambda value: value
+
+
+class _Fields:
+    """Makes instances of a dataclass. A null stands for the default where the field can't be None."""
+
+    def __init__(self, model: type, known: dict[type, _Fields]) -> None:
+        known[model] = self
+        self._model = model
+        hints = get_type_hints(model, include_extras=True)
+        self._fields = [
+            (
+                one.name,
+                _builder(hints[one.name], known, f"{model.__name__}.{one.name}"),
+                (one.default, one.default_factory) == (MISSING, MISSING),
+                admits_none(hints[one.name]),
+                one.init,
+            )
+            for one in fields(model)
+        ]
+        self._names = frozenset(one.name for one in fields(model))
+
+    def unknown(self, value: Any) -> int:
+        """Return how many fields of an object it does not have."""
+        return len(value.keys() - self._names) if isinstance(value, dict) else 0
+
+    def __call__(self, value: Any, strict: bool) -> Any:
+        if not isinstance(value, dict):
+            raise MisfitError(Misfit("", f"is not an object with the fields of {self._model.__name__}"))
+        given = {}
+        for name, build, needed, nullable, init in self._fields:
+            one = value.get(name)
+            if one is None and not nullable:
+                if needed and init:
+                    raise MisfitError(Misfit(quoted(name), "is null" if name in value else "is missing"))
+                continue
+            if not init or (name not in value and not needed):
+                continue
+            given[name] = _within(quoted(name), build, one, strict)
+        if strict and (others := [name for name in value if name not in self._names]):
+            raise MisfitError(Misfit(quoted(others[0][:100]), f"is no field of {self._model.__name__}"))
+        try:
+            return self._model(**given)
+        except (TypeError, ValueError) as error:  # of __post_init__
+            raise MisfitError(Misfit("", f"is refused by {self._model.__name__}: {error}")) from None
 
 
 def admits_none(hint: Any) -> bool:
     """Return whether None is a value of a type."""
     if get_origin(hint) is Annotated:
         return admits_none(get_args(hint)[0])
-    return hint in (None, type(None), Any) or type(None) in get_args(hint)
+    return hint in (None, type(None), Any, object) or type(None) in get_args(hint)
 
 
-def without_unknown(kind: Kind, value: Any) -> Any:
-    """Return a plain value without the fields that its type does not have."""
-    match kind, value:
-        case Struct(fields), dict():
-            known = {field.name: field.kind for field in fields}
-            return {name: without_unknown(known[name], one) for name, one in value.items() if name in known}
-        case Array(of), list():
-            return [without_unknown(of, one) for one in value]
-        case Map(of), dict():
-            return {key: without_unknown(of, one) for key, one in value.items()}
-    return value
+def takes_models(hint: Any) -> bool:
+    """Return whether a type is a model, or a list, map or union with one."""
+    return mentions(hint, is_model)

@@ -113,7 +113,7 @@ def _struct(kind: Struct) -> Check:
                 if not nullable:
                     return Misfit(quoted(name), "is null" if name in value else "is missing")
             elif (misfit := inner(one)) is not None:
-                return _within(quoted(name), misfit)
+                return within(quoted(name), misfit)
         if not known.issuperset(value):
             name = next(one for one in value if one not in known)
             return Misfit(quoted(name[:_SHOWN]), "is not in the schema")
@@ -125,7 +125,7 @@ def _struct(kind: Struct) -> Check:
 _SHOWN = 100
 
 
-def _within(outer: str, misfit: Misfit) -> Misfit:
+def within(outer: str, misfit: Misfit) -> Misfit:
     """Return a misfit with the path of the value that it is in."""
     between = "." if misfit.path and not misfit.path.startswith("[") else ""
     return misfit._replace(path=f"{outer}{between}{misfit.path}")
@@ -137,7 +137,7 @@ def _array(inner: Check, name: str) -> Check:
             return _is(value, name)
         for n, one in enumerate(value):
             if one is not None and (misfit := inner(one)) is not None:
-                return _within(f"[{n}]", misfit)
+                return within(f"[{n}]", misfit)
         return None
 
     return check
@@ -151,7 +151,7 @@ def _map(inner: Check, name: str) -> Check:
             if not _is_text(key):
                 return Misfit("", "has a key that is no valid Unicode")
             if one is not None and (misfit := inner(one)) is not None:
-                return _within(f"[{quoted(key[:_SHOWN])}]", misfit)
+                return within(f"[{quoted(key[:_SHOWN])}]", misfit)
         return None
 
     return check

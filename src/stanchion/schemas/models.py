@@ -103,10 +103,15 @@ def _kind(hint: Any, depth: int, path: str) -> tuple[Kind, bool]:
 
 
 def _of_class(hint: type, depth: int) -> Kind | None:
-    if hint in _PLAIN:
-        return _PLAIN[hint]
     if is_dataclass(hint) or is_pydantic(hint):
         return struct_of_model(hint, depth + 1)
+    return plain_kind(hint)
+
+
+def plain_kind(hint: type) -> Kind | None:
+    """Return the type of the values of a class that is no model; None if it has no counterpart."""
+    if hint in _PLAIN:
+        return _PLAIN[hint]
     if issubclass(hint, Enum):
         kinds = {_PLAIN.get(type(one.value)) for one in hint}
         return kinds.pop() if len(kinds) == 1 else None

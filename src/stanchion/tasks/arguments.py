@@ -1,139 +1,200 @@
-"""Arguments of tasks that are models: dataclasses, or models of Pydantic.
+"""Models as arguments and results of tasks: dataclasses, models of Pydantic, and lists, maps and unions of them.
 
-A call is checked when it is enqueued, and stored as plain JSON. A worker checks it again, as another release may have
-enqueued it, and gives the function an instance. Fields that a dataclass does not have are refused in a call of this
-code, and left out of a stored one: a newer release may have added them.
+A call is checked when it is enqueued, and stored as plain JSON, if the same models can be made of it. A worker checks
+it again, as another release may have enqueued it, and gives the function instances. Fields that a dataclass does not
+have are refused in a call of this code, and left out of a stored one: a newer release may have added them. A result is
+treated in the same way, if the function says what it returns.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import Parameter, Signature
-from typing import Any, NamedTuple, get_args
+from types import SimpleNamespace
+from typing import Any, NamedTuple, get_type_hints
 
-from stanchion.core.plain import is_model, is_pydantic, plain
-from stanchion.errors import ArgumentMisfit, InvalidInput
-from stanchion.schemas.building import admits_none, built, without_unknown
-from stanchion.schemas.kinds import quoted
-from stanchion.schemas.misfits import Misfit, check_of
-from stanchion.schemas.models import struct_of_model
+from stanchion.core.checks import shown
+from stanchion.core.plain import is_model
+from stanchion.errors import ArgumentMisfit, InvalidInput, ResultMisfit
+from stanchion.schemas.building import Build, MisfitError, admits_none, builder, takes_models
+from stanchion.schemas.misfits import Misfit
+from stanchion.schemas.round_trips import ChangedError, kept_as
 
 _BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-_TAKEN = (*_BY_POSITION, Parameter.KEYWORD_ONLY)
 
-Taken = tuple[Any, Misfit | None]
-"""An instance, or why there is none."""
+_PLAIN = (str, int, float, dict, list, tuple, type(None))
+"""Annotations that the plain value of a model may meet."""
 
 
-class ModelParameter(NamedTuple):
-    """A parameter that takes a model. `take`: makes an instance of a plain value; `strict`: without further fields."""
+class _Typed(NamedTuple):
+    """A parameter or a result that takes models. `build`: None if they can't be made of JSON, for this `reason`."""
 
-    name: str
-    model: type
+    called: str
     optional: bool
-    take: Callable[[Any, bool], Taken]
+    build: Build | None
+    reason: str = ""
 
-    def taken(self, value: Any, *, strict: bool) -> Taken:
-        """Return the instance for a plain value."""
+    def stored(self, value: Any) -> Any:
+        """Return a value as it is stored. Raises MisfitError."""
+        if self.build is None:
+            if next(_models_in(value), None) is not None:
+                raise MisfitError(Misfit("", self.reason))
+            return value
         if value is None:
-            return None, None if self.optional else Misfit("", "is null")
-        return self.take(value, strict)
+            self._check_none()
+            return None
+        try:
+            return kept_as(self.build, value)
+        except (MisfitError, InvalidInput):
+            raise
+        except (TypeError, ValueError, RecursionError):
+            return value  # the codec says what JSON can't hold
+
+    def given(self, value: Any) -> Any:
+        """Return a stored value as an instance. Raises MisfitError."""
+        if self.build is None:
+            return value
+        if value is None:
+            self._check_none()
+            return None
+        return self.build(value, False)
+
+    def _check_none(self) -> None:
+        if not self.optional:
+            raise MisfitError(Misfit("", "is null"))
 
 
-class ModelArguments:
-    """The parameters of a task that take models."""
+class TaskModels:
+    """The parameters of a task that take models, and its result if that is one."""
 
-    def __init__(self, task: str, by_position: Sequence[str], parameters: Mapping[str, ModelParameter]) -> None:
-        self._task, self._by_position, self._parameters = task, by_position, parameters
+    def __init__(
+        self,
+        task: str,
+        parameters: Sequence[Parameter],
+        typed: Mapping[str, _Typed],
+        result: _Typed | None,
+    ) -> None:
+        self._task, self._typed, self._result = task, typed, result
+        self._by_position = [one.name for one in parameters if one.kind in _BY_POSITION]
+        self._others = next((one.name for one in parameters if one.kind is Parameter.VAR_POSITIONAL), "")
+        self._named = next((one.name for one in parameters if one.kind is Parameter.VAR_KEYWORD), "")
+        self._own = {
+            one.name for one in parameters if one.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+        }
 
-    def stored(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of a call as they are stored. Raises ArgumentMisfit."""
-        return self._each(args, kwargs, self._stored)
+    def stored(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], *, skip: int = 0
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of a call as they are stored. Raises ArgumentMisfit.
+
+        `skip`: how many arguments come before them, when the job runs.
+        """
+        places, names = self._each(args, kwargs, _Typed.stored, skip)
+        return tuple(places), names
 
     def given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return stored arguments as the function gets them. Raises ArgumentMisfit."""
-        places, names = self._each(args, kwargs, self._given)
-        return list(places), names
+        return self._each(args, kwargs, _Typed.given)
+
+    def stored_result(self, value: Any) -> Any:
+        """Return a result as it is stored. Raises ResultMisfit."""
+        return self._as_result(value, _Typed.stored)
+
+    def given_result(self, value: Any) -> Any:
+        """Return a stored result as the function has returned it. Raises ResultMisfit."""
+        return self._as_result(value, _Typed.given)
+
+    def _as_result(self, value: Any, change: Callable[[_Typed, Any], Any]) -> Any:
+        if self._result is None or value is None:  # a task that settles its job itself may have stored no result
+            return value
+        try:
+            return change(self._result, value)
+        except MisfitError as error:
+            raise ResultMisfit(self._task, _model(error, self._result), *error.misfit) from None
 
     def _each(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], change: Callable[[ModelParameter, Any], Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        known = self._parameters
-        names = [*self._by_position[: len(args)], *[""] * (len(args) - len(self._by_position))]
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], change: Callable[[_Typed, Any], Any], skip: int = 0
+    ) -> tuple[list[Any], dict[str, Any]]:
+        places = self._by_position[skip:]
+        names = [*places[: len(args)], *[self._others] * (len(args) - len(places))]
         return (
-            tuple(change(known[name], one) if name in known else one for name, one in zip(names, args, strict=True)),
-            {name: change(known[name], one) if name in known else one for name, one in kwargs.items()},
+            [self._changed(name, one, change) for name, one in zip(names, args, strict=True)],
+            {
+                name: self._changed(name if name in self._own else self._named, one, change)
+                for name, one in kwargs.items()
+            },
         )
 
-    def _stored(self, parameter: ModelParameter, value: Any) -> Any:
+    def _changed(self, name: str, value: Any, change: Callable[[_Typed, Any], Any]) -> Any:
+        typed = self._typed.get(name)
+        if typed is None:
+            return value
         try:
-            found = plain(value)
-            text = json.dumps(found)
-        except (TypeError, ValueError, RecursionError):
-            return value  # the codec says what JSON can't hold
-        _, misfit = parameter.taken(json.loads(text), strict=True)
-        if misfit is not None:
-            raise self._refused(parameter, misfit)
-        return found
-
-    def _given(self, parameter: ModelParameter, value: Any) -> Any:
-        instance, misfit = parameter.taken(value, strict=False)
-        if misfit is not None:
-            raise self._refused(parameter, misfit)
-        return instance
-
-    def _refused(self, parameter: ModelParameter, misfit: Misfit) -> ArgumentMisfit:
-        return ArgumentMisfit(self._task, parameter.name, parameter.model.__name__, misfit.path, misfit.reason)
+            return change(typed, value)
+        except MisfitError as error:
+            raise ArgumentMisfit(self._task, name, _model(error, typed), *error.misfit) from None
 
 
-def model_arguments(
-    task: str, signature: Signature, hints: Mapping[str, Any], job_parameter: str | None
-) -> ModelArguments | None:
-    """Return what a task's models are; None if none of its parameters is annotated with one."""
-    taken = [one for one in signature.parameters.values() if one.name != job_parameter and one.kind in _TAKEN]
-    found = {one.name: parameter for one in taken if (parameter := _parameter(one.name, hints.get(one.name)))}
-    by_position = [one.name for one in taken if one.kind in _BY_POSITION]
-    return ModelArguments(task, by_position, found) if found else None
+def _model(error: MisfitError, typed: _Typed) -> str:
+    return error.model if isinstance(error, ChangedError) else typed.called
 
 
-def _parameter(name: str, hint: Any) -> ModelParameter | None:
-    models = [one for one in (hint, *get_args(hint)) if is_model(one)]
-    optional = admits_none(hint)
-    if len(models) != 1 or (hint is not models[0] and not (optional and len(get_args(hint)) == 2)):
+def _models_in(value: Any) -> Iterator[Any]:
+    if is_model(type(value)):
+        yield value
+    elif isinstance(value, (dict, list, tuple)):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _models_in(one)
+
+
+def task_models(
+    task: str, function: Callable[..., Any], signature: Signature, job_parameter: str | None
+) -> TaskModels | None:
+    """Return what a task's models are; None if neither its parameters nor its result are annotated with any."""
+    hints = _hints(function)
+    taken = [one for one in signature.parameters.values() if one.name != job_parameter]
+    typed = {one.name: found for one in taken if one.name in hints and (found := _typed(hints[one.name])) is not None}
+    result = _typed(hints["return"]) if takes_models(hints.get("return")) else None
+    return TaskModels(task, taken, typed, result) if typed or result is not None else None
+
+
+def _typed(hint: Any) -> _Typed | None:
+    called = getattr(hint, "__name__", None) if isinstance(hint, type) else None
+    called = called or str(hint).replace("typing.", "")
+    if isinstance(hint, str):
+        reason = f"can't be checked, as the annotation {hint!r} can't be resolved; import it where the task is declared"
+        return _Typed(called, True, None, reason)
+    if not takes_models(hint):
+        if isinstance(hint, type) and hint is not object and not issubclass(hint, _PLAIN):
+            return _Typed(called, True, None, f"would arrive as plain values, as {shown(hint)} is no model")
         return None
     try:
-        take = _pydantic(models[0]) if is_pydantic(models[0]) else _dataclass(models[0])
-    except InvalidInput:  # a dataclass with fields that JSON has no types for: the function gets what was stored
-        return None
-    return ModelParameter(name, models[0], optional, take)
+        return _Typed(called, admits_none(hint), builder(hint))
+    except InvalidInput as error:
+        return _Typed(called, True, None, f"would arrive as plain values: {error}")
 
 
-def _dataclass(model: type) -> Callable[[Any, bool], Taken]:
-    struct = struct_of_model(model)
-    check = check_of(struct)
-
-    def take(value: Any, strict: bool) -> Taken:
-        found = value if strict else without_unknown(struct, value)
-        if (misfit := check(found)) is not None:
-            return None, misfit
-        try:
-            return built(model, found), None
-        except (TypeError, ValueError) as error:  # of an Enum, or of __post_init__
-            return None, Misfit("", f"is refused by {model.__name__}: {error}")
-
-    return take
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of a function, as text those that can't be resolved here."""
+    try:
+        return get_type_hints(function, include_extras=True)
+    except (NameError, TypeError, AttributeError):
+        return {name: _hint(function, name, one) for name, one in _annotations(function).items()}
 
 
-def _pydantic(model: Any) -> Callable[[Any, bool], Taken]:
-    from pydantic import ValidationError
+def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return inspect.get_annotations(inspect.unwrap(function))
+    except (TypeError, ValueError, NameError):
+        return {}
 
-    def take(value: Any, strict: bool) -> Taken:  # noqa: ARG001 - the model says which further fields it takes
-        try:
-            return model.model_validate_json(json.dumps(value)), None
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            path = "".join(f"[{one}]" if isinstance(one, int) else f".{quoted(one)}" for one in first["loc"])
-            return None, Misfit(path.removeprefix("."), f"does not fit: {first['msg']}")
 
-    return take
+def _hint(function: Callable[..., Any], name: str, annotation: Any) -> Any:
+    alone = SimpleNamespace(
+        __annotations__={name: annotation}, __globals__=getattr(inspect.unwrap(function), "__globals__", {})
+    )
+    try:
+        return get_type_hints(alone, include_extras=True)[name]
+    except (NameError, TypeError, AttributeError, SyntaxError):
+        return annotation if isinstance(annotation, str) else Any

@@ -13,12 +13,12 @@ from stanchion.core.partition_names import checked_queue
 from stanchion.errors import InvalidInput
 from stanchion.flows.parts import Signature
 from stanchion.jobs.batches import batches, store_batches
-from stanchion.jobs.call import Call, arguments, call_of
+from stanchion.jobs.call import Call, call_of, encoded_call
 from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.insert import insert
 from stanchion.jobs.options import ENQUEUE_OPTIONS, EnqueueOptions, checked, member
 from stanchion.stores.records.jobs import NewJob
-from stanchion.tasks.arguments import ModelArguments
+from stanchion.tasks.arguments import TaskModels
 
 P = ParamSpec("P")
 
@@ -26,9 +26,7 @@ P = ParamSpec("P")
 class Enqueuer(Generic[P]):
     """Enqueues calls of one task under fixed options. Made by `task.using(...)`."""
 
-    def __init__(
-        self, context: Context, task: str, options: EnqueueOptions, models: ModelArguments | None = None
-    ) -> None:
+    def __init__(self, context: Context, task: str, options: EnqueueOptions, models: TaskModels | None = None) -> None:
         """`models`: what the code of the task says of its arguments, if it is known here."""
         self.context, self.task_name, self._models = context, task, models
         refuse_unknown(options, ENQUEUE_OPTIONS)
@@ -39,8 +37,7 @@ class Enqueuer(Generic[P]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Store one call. For a duplicate `key`, return the handle of the live job that has it."""
-        payload = self.context.codec.encode(self._arguments(args, kwargs), "arguments")
-        job = NewJob(new_id(), self._queue, payload, self.task_name, **self._fields)
+        job = NewJob(new_id(), self._queue, self.payload(args, kwargs), self.task_name, **self._fields)
         (pushed,) = insert(self.context, [job], self._tx)
         return JobHandle(self.context, pushed.id, duplicate=pushed.duplicate)
 
@@ -60,23 +57,27 @@ class Enqueuer(Generic[P]):
             raise InvalidInput("tx applies to the whole flow: pass it to enqueue(tx=...), not to using()")
         return Signature(self, args, kwargs)
 
-    def member(self, job_id: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
+    def member(self, job_id: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, gets_value: bool) -> NewJob:
         """Return the job of a call in a flow. A duplicate key is an error there, as the member would be missing."""
-        payload = self.context.codec.encode(arguments(args, kwargs), "arguments")
-        job = NewJob(job_id, self._queue, payload, self.task_name, **self._fields)
-        return member(job)
+        payload = self.payload(args, kwargs, skip=int(gets_value))
+        return member(NewJob(job_id, self._queue, payload, self.task_name, **self._fields))
 
-    def _arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the payload of a call. Raises ArgumentMisfit if an argument does not fit its model."""
-        return arguments(args, kwargs) if self._models is None else arguments(*self._models.stored(args, kwargs))
+    def payload(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, skip: int = 0) -> str:
+        """Return the payload of a call as it is stored. Raises ArgumentMisfit if an argument does not fit its model.
+
+        `skip`: how many arguments come before these, when the job runs.
+        """
+        if self._models is not None:
+            args, kwargs = self._models.stored(args, kwargs, skip=skip)
+        return encoded_call(self.context.codec, args, kwargs)
 
     def _store(self, batches_of_calls: Iterable[list[Call]]) -> list[JobHandle]:
         stored = store_batches(self.context, (self._new(calls) for calls in batches_of_calls), self._tx)
         return [JobHandle(self.context, one.id, duplicate=one.duplicate) for _, pushed in stored for one in pushed]
 
     def _new(self, calls: list[Call]) -> list[NewJob]:
-        encode, queue, name, fields = self.context.codec.encode, self._queue, self.task_name, self._fields
+        queue, name, fields = self._queue, self.task_name, self._fields
         return [
-            NewJob(job_id, queue, encode(self._arguments(args, kwargs), "arguments"), name, **fields)
+            NewJob(job_id, queue, self.payload(args, kwargs), name, **fields)
             for job_id, (args, kwargs) in zip(new_ids(len(calls)), calls, strict=True)
         ]

@@ -17,7 +17,7 @@ from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.flows.continuation import continued
 from stanchion.flows.insert import ready_nodes
 from stanchion.flows.parts import Part, Signature, checked_part
-from stanchion.jobs.call import called_with
+from stanchion.jobs.call import called_with, encoded_result
 from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.insert import make_ready
 from stanchion.jobs.job import Job
@@ -25,7 +25,7 @@ from stanchion.jobs.options import EnqueueOptions, Push
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Commit, Continue
 from stanchion.stores.rules.outcomes import commit_of
-from stanchion.tasks.arguments import model_arguments
+from stanchion.tasks.arguments import task_models
 from stanchion.tasks.enqueuer import Enqueuer
 
 P = ParamSpec("P")
@@ -57,7 +57,7 @@ class Task(Generic[P, R]):
         self.signature = signature_of(function)
         self.job_parameter = job_parameter(function)
         self.expectations = None
-        self.models = model_arguments(self.name, self.signature, hints_of(function), self.job_parameter)
+        self.models = task_models(self.name, function, self.signature, self.job_parameter)
         self._enqueuer: Enqueuer[P] = self.using()
         self.__name__ = getattr(function, "__name__", name)
         self.__doc__ = function.__doc__
@@ -104,7 +104,8 @@ class Task(Generic[P, R]):
         """Return the outcome of a job whose call returned a value: its result, or a flow that it goes on as."""
         if isinstance(value, Part | Push):
             return self._going_on(continued(self.context, row, checked_part(value)))
-        return commit_of(row, self.context.codec.encode(value, "result"))
+        plain = value if self.models is None else self.models.stored_result(value)
+        return commit_of(row, encoded_result(self.context.codec, plain))
 
     def _going_on(self, outcome: Continue) -> Continue:
         """Prepare the jobs of a continuation as an enqueue does."""

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from stanchion.context.context import Context
 from stanchion.core.ids import beside, new_id
 from stanchion.errors import InvalidInput
-from stanchion.jobs.call import arguments
+from stanchion.jobs.call import encoded_call
 from stanchion.jobs.insert import announce, insert, make_ready
 from stanchion.jobs.options import Push, checked
 from stanchion.stores.protocol import Store
@@ -69,7 +69,7 @@ class FanOut:
             if not meets(seen, its.filter):
                 continue
             if its.task is not None and call is None:
-                call = codec.encode(arguments((push.payload,), {}), "arguments")
+                call = encoded_call(codec, (push.payload,), {})
             text = payload if its.task is None or call is None else call
             own = checked(options, codec, queue=its.queue, task=its.task) if shared is None else shared
             job_id = copy_id(event, self._topic, name)

@@ -19,6 +19,7 @@ from stanchion_conformance.jobs.held_keys import TestHeldKeys
 from stanchion_conformance.jobs.hiding import TestHiding
 from stanchion_conformance.jobs.history import TestHistory, TestPurge
 from stanchion_conformance.jobs.holders import TestHolders, TestLeaseOfAHolder, TestListOfHolders
+from stanchion_conformance.jobs.kept_models import TestKeptDataclasses, TestKeptModels, TestKeptResults, echo, p
 from stanchion_conformance.jobs.leases import TestFencing, TestLease, TestRepeatedClaim, TestRepeatedOutcome
 from stanchion_conformance.jobs.lost_claims import TestAfterTheBlock, TestLostClaims, TestSuspended
 from stanchion_conformance.jobs.lost_leases import TestAlone, TestCharges, TestDelayOfTheTask
@@ -83,6 +84,9 @@ __all__ = [
     "TestHistory",
     "TestHolders",
     "TestJoining",
+    "TestKeptDataclasses",
+    "TestKeptModels",
+    "TestKeptResults",
     "TestLargeBatches",
     "TestLease",
     "TestLeaseOfAHolder",
@@ -130,8 +134,10 @@ __all__ = [
     "TestWhatWasTakenForSomethingElse",
     "bill",
     "calls",
+    "echo",
     "key",
     "letters",
+    "p",
     "sealed",
     "stores",
     "wrong_clock",

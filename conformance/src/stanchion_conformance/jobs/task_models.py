@@ -91,7 +91,10 @@ class TestTaskModels:
             ({"id": "7", "at": WHEN.isoformat()}, "id"),
             ({"id": 7, "at": "2031-05-01"}, "at"),
             ({"id": 7, "at": WHEN.isoformat(), "lines": [{"article": "a", "price": "x"}]}, "lines[0].price"),
-            ({"id": 7, "at": WHEN.isoformat(), "lines": [{"article": "a", "price": "1", "size": "m"}]}, ""),
+            (
+                {"id": 7, "at": WHEN.isoformat(), "lines": [{"article": "a", "price": "1", "size": "m"}]},
+                "lines[0].size",
+            ),
             ({"id": 7, "at": WHEN.isoformat(), "color": "red"}, "color"),
             (Order("7", WHEN), "id"),  # type: ignore[arg-type]
             (7, ""),

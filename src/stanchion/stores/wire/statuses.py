@@ -48,6 +48,7 @@ STATUSES: Final[dict[type[StanchionError], Status]] = {
     errors.SchemaRefused: Status.FAILED_PRECONDITION,
     errors.JobsMisfit: Status.FAILED_PRECONDITION,
     errors.ArgumentMisfit: Status.INVALID_ARGUMENT,
+    errors.ResultMisfit: Status.INVALID_ARGUMENT,
     errors.UnknownTask: Status.NOT_FOUND,
     errors.DuplicateKey: Status.ALREADY_EXISTS,
     errors.SearchTooWide: Status.OUT_OF_RANGE,

@@ -9,7 +9,7 @@ from typing import Any, Final
 from stanchion.context.context import Context
 from stanchion.core.ids import new_ids
 from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable
-from stanchion.jobs.call import arguments
+from stanchion.jobs.call import encoded_call
 from stanchion.jobs.insert import insert
 from stanchion.jobs.options import checked
 from stanchion.ops.web.api.checking import refuse
@@ -88,7 +88,7 @@ def _call(context: Context, queue: str, task: str, given: Mapping[str, Any], opt
             raise InvalidInput(f"the arguments don't fit {task}{known.signature}: {misfit}")
         usual = {name: value for name, value in known.options.items() if name not in ("queue", "tx")}
         options = {"max_attempts": known.retry.max_attempts, **usual, **options}
-    payload = context.codec.encode(arguments(tuple(args), kwargs), "arguments")
+    payload = encoded_call(context.codec, tuple(args), kwargs)
     return NewJob("", queue, payload, task, **checked(options, context.codec, queue=queue, task=task))
 
 
