@@ -1,6 +1,7 @@
 """A store that does not answer, or refuses."""
 
 import time
+from typing import Any
 
 import pytest
 
@@ -188,6 +189,92 @@ def test_an_outcome_too_large_for_the_store_ends_its_job_at_once(app, store, cap
     assert "the limit is 16 bytes" in job.errors[-1]["error"]
     assert len(refused) <= 2, "once with the others, and once alone"
     assert "Traceback" not in caplog.text
+
+
+class Refusing:
+    """Makes a store refuse the outcomes of some results, and each call that has one of them."""
+
+    def __init__(self, store: Faulty, error: Exception) -> None:
+        self._settle, self.error = store._store.settle, error
+        self.results: set[str] = set()
+        self.all, self.refused = False, 0
+        store._store.settle = self
+
+    def __call__(self, outcomes, tx=None, *, repeat=False):
+        if self.all or any(isinstance(one, Commit) and one.result in self.results for one in outcomes):
+            self.refused += 1
+            raise self.error
+        return self._settle(outcomes, tx, repeat=repeat)
+
+
+LASTING, PASSING = StoreUnavailable("never", lasting=True), StoreUnavailable("not now")
+
+
+@pytest.mark.parametrize("error", [LASTING, PASSING], ids=["lasting", "passing"])
+def test_an_outcome_for_which_the_store_is_unavailable_holds_up_no_other(app, store, error):
+    refusing = Refusing(store, error)
+    refusing.results = {"13", "14"}
+
+    @app.task
+    def task(n: int) -> int:
+        return n
+
+    with working(app) as worker:
+        handles = task.enqueue_many([(n,) for n in range(20)])
+        bad, good = handles[13:15], handles[:13] + handles[15:]
+        assert [handle.result(timeout=60) for handle in good] == [*range(13), *range(15, 20)]
+        assert task.enqueue(20).result(timeout=60) == 20, "and none that comes later"
+        until(lambda: all(handle.job().failures for handle in bad))
+        until(lambda: worker.healthy)
+    for handle in bad:
+        job = handle.job()
+        assert (job.state, job.attempts) == (JobState.SCHEDULED, 1)
+        assert "can't be stored" in job.errors[-1]["error"]
+
+
+def test_an_outcome_of_a_job_that_is_locked_for_a_while_is_stored_afterwards(app, store):
+    refusing = Refusing(store, PASSING)
+    refusing.results = {"1"}
+    replaced: list[Any] = []
+
+    def locked(outcomes, tx=None, *, repeat=False):
+        if "1" in refusing.results and any(one.lease.id == handle.id for one in outcomes):
+            replaced.extend(one for one in outcomes if not isinstance(one, Commit))
+            raise PASSING
+        return refusing(outcomes, tx, repeat=repeat)
+
+    store._store.settle = locked
+
+    @app.task
+    def task(n: int) -> int:
+        return n
+
+    handle = task.enqueue(1)
+    with working(app):
+        until(lambda: len(replaced) >= 2)
+        assert task.enqueue(2).result(timeout=60) == 2
+        refusing.results = set()
+        assert handle.result(timeout=60) == 1
+    assert (handle.job().attempts, handle.job().errors) == (1, [])
+
+
+@pytest.mark.parametrize("error", [LASTING, PASSING], ids=["lasting", "passing"])
+def test_no_outcome_is_to_blame_while_the_store_takes_none(app, store, error):
+    refusing = Refusing(store, error)
+    refusing.all = True
+
+    @app.task
+    def task(n: int) -> int:
+        return n
+
+    with working(app) as worker:
+        handles = task.enqueue_many([(n,) for n in range(20)])
+        until(lambda: refusing.refused > 20)
+        assert not worker.healthy
+        refusing.all = False
+        assert [handle.result(timeout=60) for handle in handles] == list(range(20))
+        until(lambda: worker.healthy)
+    assert {(handle.job().attempts, len(handle.job().errors)) for handle in handles} == {(1, 0)}
 
 
 def test_a_late_outcome_changes_nothing(app, store, caplog):

@@ -12,20 +12,22 @@ from operator import itemgetter
 from stanchion.context.context import Context
 from stanchion.core.backoff import Backoff
 from stanchion.core.error_kinds import group_of
+from stanchion.core.ids import new_id, new_token
 from stanchion.core.partition_names import logical_name
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.jobs.outcome import Outcome
 from stanchion.jobs.reservation import described
-from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
 from stanchion.stores.rules.unanswered import ShardUnavailable
-from stanchion.tasks.execution import report, unstorable
+from stanchion.tasks.execution import report
 from stanchion.telemetry.counts import JobCounts
 from stanchion.telemetry.failures import FailureTally
 from stanchion.telemetry.lines import JobLines
 from stanchion.worker.attempt import Finished
 from stanchion.worker.health import Health
+from stanchion.worker.one_by_one import OneByOne
 
 log = logging.getLogger("stanchion.worker")
 
@@ -39,20 +41,10 @@ LINGER = 0.004
 """Seconds to wait for more outcomes under load."""
 
 TRIES = 3
-"""Failures of a group, with the store available, before its outcomes are stored one by one."""
-
-REPEAT = 60.0
-"""Seconds until a job whose outcome could not be stored runs again."""
+"""Failures of a group by an error that is not the store's, before its outcomes are stored one by one."""
 
 _GOOD = frozenset((JobState.DONE, JobState.SCHEDULED, JobState.READY))
 _OUTCOME = itemgetter(0)  # called by built-ins, without a frame for each job
-
-
-def unstored(outcome: outcomes.Outcome, error: Exception) -> outcomes.Outcome:
-    """Return the outcome of a job whose own can't be stored: dead if it is too large for the store, else retried."""
-    if isinstance(error, InvalidInput):
-        return unstorable(outcome, error)
-    return Rollback(outcome.lease, REPEAT, f"the outcome can't be stored: {described(error)[0]}")
 
 
 class Finisher:
@@ -82,8 +74,8 @@ class Finisher:
         self._taken = 0
         self._counting = threading.Lock()
         self._late: list[threading.Thread] = []
-        """Each stores outcomes of a shard that is down, while those of other shards go on. As no more jobs are claimed
-        there, they are few."""
+        """Each stores outcomes that the store does not take, while others go on: of a shard that is down, where no more
+        jobs are claimed, or outcomes that are at fault themselves."""
         self.stored = 0
         """Jobs whose outcome the store has accepted or refused."""
         self._thread = threading.Thread(target=self._run, name="stanchion-finisher", daemon=True)
@@ -170,32 +162,35 @@ class Finisher:
 
     def _store(self, group: list[Finished], *, late: bool = False) -> None:
         """Store a group; retry until it is stored or the worker gives up. `late`: it was tried before."""
-        backoff = Backoff()
-        failures, repeat = 0, late
+        backoff, failures, repeat = Backoff(), 0, late
+        one_by_one = OneByOne(self._settle, self._stored, self._takes, self._aborted)
         while group:
             try:
-                with self._health.watch("settle"):
-                    states = self._settle(group, repeat=repeat)
-            except StoreUnavailable as error:
+                states = self._settle(group, repeat)
+            except ShardUnavailable as error:
                 repeat = True
                 log.warning("%d outcomes wait for the store: %s", len(group), error)
-                if isinstance(error, ShardUnavailable) and not late:
-                    self._store_later(self._left(group, error))
-                    return
+                group = self._left(group, error)
+                at_fault = True
+            except StoreUnavailable as error:  # it may be a single outcome that the store, or its server, does not take
+                repeat = True
+                log.warning("%d outcomes wait for the store: %s", len(group), error)
+                group, at_fault = one_by_one.store(group)
             except InvalidInput:  # one outcome is too large for the store; the others are fine
                 repeat = True
-                group = self._singly(group)
-                if not group:
-                    return
+                group, at_fault = one_by_one.store(group)
             except Exception:
                 log.exception("storing %d outcomes failed", len(group))
-                failures += 1
+                failures, at_fault = failures + 1, False
                 if failures % TRIES == 0:
-                    group = self._singly(group)
+                    group, at_fault = one_by_one.store(group)
             else:
                 self._stored(group, states)
                 return
-            if self._aborted.wait(backoff.failed()):
+            if group and at_fault and not late:
+                self._store_later(group)
+                return
+            if group and self._aborted.wait(backoff.failed()):
                 return
 
     def _left(self, group: list[Finished], error: ShardUnavailable) -> list[Finished]:
@@ -206,32 +201,21 @@ class Finisher:
         return [finished for finished in group if id(finished) not in done]
 
     def _store_later(self, group: list[Finished]) -> None:
-        """Store a group as soon as its shard answers, in a thread of its own."""
+        """Store a group as soon as the store takes it, in a thread of its own, so that it holds up no other."""
         thread = threading.Thread(
             target=self._store, args=(group,), kwargs={"late": True}, name="stanchion-finisher-late", daemon=True
         )
         self._late = [one for one in self._late if one.is_alive()] + [thread]
         thread.start()
 
-    def _singly(self, group: list[Finished]) -> list[Finished]:
-        """Store the outcomes of a group one by one; return those that still fail.
-
-        An outcome that can't be stored becomes a failure of its attempt, so that it does not block others.
-        """
-        left = []
-        for finished in group:
-            try:
-                self._stored([finished], self._settle([finished], repeat=True))
-            except Exception as error:
-                outcome, job, _ = finished
-                if outcome is None:
-                    raise
-                instead: Finished = (unstored(outcome, error), job, error)
-                try:
-                    self._stored([instead], self._settle([instead]))
-                except Exception:
-                    left.append(finished)
-        return left
+    def _takes(self, queue: str) -> bool:
+        """Tell whether the store takes outcomes of a queue now, by one that changes nothing: there is no such job."""
+        probe = Rollback(Lease(queue, new_id(), new_token()), 0.0)
+        try:
+            self._context.current_store().settle([probe])
+        except Exception:
+            return False
+        return True
 
     def _stored(self, group: Sequence[Finished], states: Sequence[JobState | None]) -> None:
         with self._counting:
@@ -242,14 +226,15 @@ class Finisher:
         except Exception:
             log.exception("reporting on %d outcomes failed; they are stored", len(group))
 
-    def _settle(self, group: Sequence[Finished], *, repeat: bool = False) -> list[JobState | None]:
+    def _settle(self, group: Sequence[Finished], repeat: bool) -> list[JobState | None]:
         """Store a group; return the new states. `repeat`: an earlier call may have stored it."""
         settling = self._context.lanes.place(
             self._context.store,
             [outcome for outcome, _, _ in group if outcome is not None],
             lambda: {job.id: job.tenant for _, job, _ in group if job is not None},
         )
-        states = self._context.current_store().settle(settling, repeat=repeat) if settling else []
+        with self._health.watch("settle"):
+            states = self._context.current_store().settle(settling, repeat=repeat) if settling else []
         if len(states) == len(group):
             return states
         stored = iter(states)

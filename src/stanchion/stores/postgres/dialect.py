@@ -73,6 +73,7 @@ _SCHEMA_LOCK = 0x5354414E  # arbitrary: the advisory lock of setup
 # server overestimates a table, JIT compilation of the claim of lanes would take a second each time. A plan that reads a
 # whole table because it is small would stay in use until the server has analyzed the grown table.
 _SMALL_STATEMENTS = "-c plan_cache_mode=force_generic_plan -c jit=off -c enable_seqscan=off"
+_CHECK_CLIENT = "SET client_connection_check_interval = '1s'"
 _BUSY = frozenset({"40001", "40P01", "55P03"})
 _ELSEWHERE = frozenset({"25P03", "25006"})
 """Sessions that have idled, or are read only, as after a failover: another connection may do."""
@@ -104,6 +105,16 @@ _WRITERS = text("""
 """)
 _FORBIDDEN = "42501"
 _HOPELESS = frozenset({"28P01", "28000", "3D000", _FORBIDDEN})
+
+
+def _end_with_its_client(connection: psycopg.Connection[Any], _record: object) -> None:
+    """Have the server end a statement soon after its client is gone, such as a call that was cut off at its deadline.
+
+    It would otherwise wait on for the lock that it waits for, and hold the rows that it has locked before.
+    """
+    connection.autocommit = True
+    with suppress(psycopg.Error):  # servers on Windows can't
+        connection.execute(_CHECK_CLIENT)
 
 
 class PostgresDialect(Dialect):
@@ -146,6 +157,7 @@ class PostgresDialect(Dialect):
 
     def prepare(self, engine: Engine) -> None:
         event.listen(engine, "do_connect", self._connect)
+        event.listen(engine, "connect", _end_with_its_client)
 
     def _connect(self, _dialect: object, _record: object, args: list[Any], options: dict[str, Any]) -> Any:
         if self._tunes and "options" not in options:

@@ -1,0 +1,97 @@
+"""Stores outcomes one by one, where a call with all of them has failed: a bad one must not hold up the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from threading import Event
+from typing import NamedTuple
+
+from stanchion.errors import InvalidInput, StoreUnavailable
+from stanchion.jobs.reservation import described
+from stanchion.stores.records import outcomes
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.outcomes import Rollback
+from stanchion.tasks.execution import unstorable
+from stanchion.worker.attempt import Finished
+
+TRIES = 3
+"""Failures of an outcome alone, while the store takes others, after which it becomes a failure of its attempt."""
+
+REPEAT = 60.0
+"""Seconds until a job whose outcome could not be stored runs again."""
+
+
+def unstored(outcome: outcomes.Outcome, error: Exception) -> outcomes.Outcome:
+    """Return the outcome of a job whose own can't be stored: dead if it is too large for the store, else retried."""
+    if isinstance(error, InvalidInput):
+        return unstorable(outcome, error)
+    return Rollback(outcome.lease, REPEAT, f"the outcome can't be stored: {described(error)[0]}")
+
+
+class Left(NamedTuple):
+    """The outcomes that are not stored yet."""
+
+    group: list[Finished]
+    at_fault: bool
+    """The store takes other outcomes, so it is not away: these are at fault, or their queues are."""
+
+
+class OneByOne:
+    """Stores outcomes one by one; remembers how often each has failed.
+
+    `settle(group, repeat)` stores a group, `stored(group, states)` reports on it. `takes(queue)` tells whether the
+    store takes outcomes of a queue now. Nothing more is tried once `aborted` is set.
+    """
+
+    def __init__(
+        self,
+        settle: Callable[[Sequence[Finished], bool], list[JobState | None]],
+        stored: Callable[[Sequence[Finished], Sequence[JobState | None]], None],
+        takes: Callable[[str], bool],
+        aborted: Event,
+    ) -> None:
+        self._settle, self._stored, self._takes, self._aborted = settle, stored, takes, aborted
+        self._failures: Counter[Lease] = Counter()
+
+    def store(self, group: Sequence[Finished]) -> Left:
+        """Store what can be stored.
+
+        An outcome that the store can't keep becomes a failure of its attempt.
+        """
+        left: list[Finished] = []
+        away: set[str] = set()
+        at_fault = False
+        for finished in group:
+            outcome = finished[0]
+            if self._aborted.is_set() or (outcome is not None and outcome.lease.queue in away):
+                left.append(finished)
+            elif outcome is None or (error := self._failed(finished)) is None:
+                at_fault = True
+            elif isinstance(error, StoreUnavailable) and not self._takes(outcome.lease.queue):
+                away.add(outcome.lease.queue)
+                left.append(finished)
+            else:
+                at_fault = True
+                if not self._replaced(finished, outcome, error):
+                    left.append(finished)
+        return Left(left, at_fault)
+
+    def _failed(self, finished: Finished) -> Exception | None:
+        """Store an outcome; return its error, None if it is stored."""
+        try:
+            states = self._settle([finished], True)
+        except Exception as error:
+            return error
+        self._stored([finished], states)
+        return None
+
+    def _replaced(self, finished: Finished, outcome: outcomes.Outcome, error: Exception) -> bool:
+        """Store a failure in place of an outcome, unless that may still be stored later; return whether it was."""
+        if isinstance(error, StoreUnavailable):
+            self._failures[outcome.lease] += 1
+            if self._failures[outcome.lease] < TRIES:
+                return False
+        instead: Finished = (unstored(outcome, error), finished[1], error)
+        return self._failed(instead) is None
