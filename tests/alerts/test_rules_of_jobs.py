@@ -64,10 +64,13 @@ def test_dead_letters_beyond_those_looked_at_are_counted_by_the_totals() -> None
     assert told(seen(queue("mail", totals=Counts(buried=100, committed=9000)), hour=then)) == []
 
 
-def test_dead_letters_are_retried_where_they_are() -> None:
-    for letters, place in ((None, "mail"), ("mail dead", "'mail dead'")):
+def test_dead_letters_are_retried_by_the_queue_where_they_died() -> None:
+    for letters in (None, "mail dead"):
         (alert,) = alerts(seen(queue("mail", dead_letter=letters), dead=(dead(),)))
-        assert alert.actions[1].command == f"stanchion retry --queue {place}"
+        assert [one.command for one in alert.actions] == [
+            "stanchion jobs --state dead --queue mail",
+            "stanchion retry --queue mail",
+        ]
 
 
 def test_an_unknown_task() -> None:
@@ -96,12 +99,12 @@ def test_alerts_about_failures_name_the_heaviest_error() -> None:
 
 
 def test_an_alert_about_dead_jobs_names_the_error_that_killed_most() -> None:
-    for letters, place in ((None, "mail"), ("mail dead", "'mail dead'")):
+    for letters in (None, "mail dead"):
         here = queue("mail", dead_letter=letters)
         (alert,) = alerts(seen(here, dead=(dead(),), errors={"mail": (SLOW, BROKEN)}))
         assert alert.error == "0badcafe"
         assert alert.evidence[0].startswith("A job without a task fails most, with one error: 7 attempts")
-        assert alert.actions[1].command == f"stanchion retry --error 0badcafe --queue {place}"
+        assert alert.actions[1].command == "stanchion retry --error 0badcafe --queue mail"
     (alert,) = alerts(seen(queue("mail"), dead=(dead(),), errors={"mail": (SLOW,)}))
     assert alert.error is None
 

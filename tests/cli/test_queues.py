@@ -37,6 +37,7 @@ def test_json_shape(run: Run, app: Stanchion) -> None:
             "ordered_by",
             "shape",
             "size",
+            "dead_letters",
             "counts",
             "next_due",
             "lag",

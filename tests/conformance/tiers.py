@@ -68,7 +68,7 @@ OF_DATABASES = frozenset(
         *("TestOneAtATime", "TestLimits", "TestEveryJobGoesToOne", "TestEachWayForEachShape", "TestShapes"),
         *("TestSelect", "TestStats", "TestSearchByContents", "TestRepair", "TestMaintain", "TestSettle", "TestRepeats"),
         *("TestLostClaims", "TestOrderedQueues", "TestSeveralSemaphores", "TestLargeBatches", "TestColumns"),
-        *("TestListener", "TestAlerts", "TestMonitor"),
+        *("TestListener", "TestAlerts", "TestMonitor", "TestFoundByTheQueueWhereTheyDied"),
     )
 )
 """Transactions, locks, the comparison of texts, shapes and searches: where databases differ most."""

@@ -12,6 +12,7 @@ from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.verdict import alerts_of
 from stanchion.core.service_levels import BANDS, BandName, band_of
 from stanchion.core.times import moment
+from stanchion.stores.letters import Letters
 from stanchion.stores.records.jobs import SECOND, JobState
 
 _SUMS = ("scheduled", "ready", "waiting", "running", "erroring")
@@ -21,7 +22,7 @@ _COUNTED = frozenset({JobState.SCHEDULED, JobState.READY, JobState.WAITING, JobS
 def monitor_of(seen: Snapshot, limits: Thresholds) -> Monitor:
     """Return the figures and the alerts of a snapshot."""
     bands = _figures(seen, limits)
-    queues = tuple(_of_queue(one, bands.get(one.settings.name, {})) for one in seen.queues)
+    queues = tuple(_of_queue(one, bands.get(one.settings.name, {}), seen.letters) for one in seen.queues)
     return Monitor(
         at=None if seen.trouble is not None else moment(seen.at),
         exact=seen.whole,
@@ -31,9 +32,12 @@ def monitor_of(seen: Snapshot, limits: Thresholds) -> Monitor:
     )
 
 
-def _of_queue(one: QueueSample, bands: dict[BandName, BandFigures]) -> QueueFigures:
+def _of_queue(one: QueueSample, bands: dict[BandName, BandFigures], letters: Letters) -> QueueFigures:
     ordered = tuple(bands[band.name] for band in BANDS if band.name in bands)
-    return QueueFigures(one.settings.name, one.settings.paused, one.stats.states, ordered, one.stats.totals)
+    name = one.settings.name
+    return QueueFigures(
+        name, one.settings.paused, one.stats.states, ordered, one.stats.totals, letters.lying.get(name, 0)
+    )
 
 
 def _figures(seen: Snapshot, limits: Thresholds) -> dict[str, dict[BandName, BandFigures]]:

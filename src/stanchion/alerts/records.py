@@ -124,13 +124,17 @@ class BandFigures:
 
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
-    """The live jobs of a queue: `size` is exact; `bands` are those that have jobs; `totals` are since it was made."""
+    """The live jobs of a queue: `size` is exact; `bands` are those that have jobs; `totals` are since it was made.
+
+    `dead_letters`: those of other queues that lie there, which are in no other figure.
+    """
 
     queue: str
     paused: bool
     size: Sizes
     bands: tuple[BandFigures, ...]
     totals: Counts
+    dead_letters: int = 0
 
     @property
     def alert_percent(self) -> float:
@@ -144,6 +148,7 @@ class QueueFigures:
             "paused": self.paused,
             "size": self.size._asdict(),
             "totals": self.totals._asdict(),
+            "dead_letters": self.dead_letters,
             "alert_percent": self.alert_percent,
             "bands": [one.as_json() for one in self.bands],
         }

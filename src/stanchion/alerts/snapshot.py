@@ -9,16 +9,18 @@ from typing import NamedTuple
 from stanchion.alerts.on_it import OnIt
 from stanchion.context.pauses import Pause
 from stanchion.core.service_levels import Band, band_of
+from stanchion.stores.letters import Letters
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.managers import ManagerStatus
 from stanchion.stores.records.queues import Counts, Head, QueueSettings, QueueStats, SemaphoreRow
 from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.rules.dead_letters import letter_queues
 from stanchion.stores.rules.slots import HOLDER_BOOST
 from stanchion.telemetry.failures import Failures
 
 
 class QueueSample(NamedTuple):
-    """A queue: its settings, and its sizes, totals and heads."""
+    """A queue: its settings, and its sizes, totals and heads. Dead letters that lie there are not in the sizes."""
 
     settings: QueueSettings
     stats: QueueStats
@@ -146,10 +148,11 @@ class Snapshot:
     """A reading of a store.
 
     `trouble`: why it could not be read; all else is empty then. `seconds`: the time that a single call took. `live`:
-    the oldest live jobs; `whole`: they are all. `running`: the oldest. `ended`: how many of the newest finished jobs
-    were looked at for `dead`. `tallies`: failures that workers have tallied, of the queues where something failed of
-    late; `errors`: the heaviest of these in the last hour. `pauses`: who paused queues, and why. `arrivals`: jobs that
-    came to paused queues in the last five minutes. `recent`, `hour`: totals of some minutes, and of about an hour ago.
+    the oldest live jobs; `whole`: they are all. `running`: the oldest. `dead`: jobs that died within the last hour.
+    `letters`: the dead letters that wait. `tallies`: failures that workers have tallied, of the queues where something
+    failed of late; `errors`: the heaviest of these in the last hour. `pauses`: who paused queues, and why. `arrivals`:
+    jobs that came to paused queues in the last five minutes. `recent`, `hour`: totals of some minutes, and of about an
+    hour ago.
     `limits`: those stored for all processes. `on_it`: who looks after alerts, by their keys.
     """
 
@@ -162,6 +165,7 @@ class Snapshot:
     whole: bool = True
     running: tuple[RunningJob, ...] = ()
     dead: tuple[DeadJob, ...] = ()
+    letters: Letters = field(default_factory=Letters)
     put_off: tuple[PutOff, ...] = ()
     tallies: dict[str, dict[str, Failures]] = field(default_factory=dict)
     errors: dict[str, tuple[ErrorSample, ...]] = field(default_factory=dict)
@@ -185,7 +189,7 @@ class Snapshot:
     @property
     def letter_queues(self) -> frozenset[str]:
         """The dead-letter queues: nobody works on them."""
-        return frozenset(one.settings.dead_letter for one in self.queues if one.settings.dead_letter is not None)
+        return letter_queues(one.settings for one in self.queues)
 
     @property
     def streamed(self) -> frozenset[str]:
@@ -193,8 +197,9 @@ class Snapshot:
         return frozenset(one.queue for one in self.streams)
 
     def due(self, queue: QueueSample) -> Iterator[tuple[Band, Head]]:
-        """Yield the claimable jobs among the heads of a queue, each with its band."""
-        for head in queue.stats.heads:
+        """Yield the claimable jobs among the heads of a queue, each with its band; dead letters alone are none."""
+        letters_alone = queue.settings.name in self.letters.lying and not queue.stats.states.ready
+        for head in queue.stats.heads if not letters_alone else ():
             if head.due_in <= 0:
                 yield band_of(priority_of(head.rank)), head
 

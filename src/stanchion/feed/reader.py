@@ -34,6 +34,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.rules.dead_letters import letter_queues
 
 CHUNK = 5000
 """Events that are sorted and delivered together; more only come out of order if they are not settled."""
@@ -321,8 +322,7 @@ class Reader:
         self._settings = self._store.queues(self._wanted.queues)
         if self._wanted.queues is None:
             self._names = tuple(one.name for one in self._settings)
-        targets = {one.dead_letter for one in self._settings if one.dead_letter != one.name}
-        self._letter_queues = tuple(sorted(name for name in targets if name is not None))
+        self._letter_queues = tuple(sorted(letter_queues(one for one in self._settings if one.dead_letter != one.name)))
 
     def _gaps(self) -> list[FeedEvent]:
         """Return the events for queues that keep too short a history. Their settings are read from time to time."""

@@ -7,14 +7,12 @@ wrong.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
-from stanchion.core.partition_names import logical_name
-from stanchion.stores.records.jobs import SECOND, JobState
+from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.query import Condition, Of, Order, Query
-from stanchion.stores.rules.dead_letters import DEAD_AT, DEAD_ATTEMPTS, DEAD_FROM
+from stanchion.stores.rules.dead_letters import death_in
 
 PAGE = 1000
 """Jobs per query."""
@@ -94,13 +92,10 @@ def letters_query(wanted: Selection, names: Sequence[str], period: Period) -> Qu
 def deaths(rows: Iterable[tuple[Any, ...]], queues: Sequence[str]) -> Iterator[Seen]:
     """Yield dead letters as finished jobs of the queues in which they died."""
     for *fields, headers in rows:
-        story = json.loads(headers)
         letter = Seen(*fields)
-        died_at = round(float(story.get(DEAD_AT, 0)) * SECOND)
-        home = logical_name(str(story.get(DEAD_FROM, "")))
-        if home in queues:
-            attempts = int(story.get(DEAD_ATTEMPTS, 0))
-            yield letter._replace(queue=home, state="dead", finished_at=died_at, attempts=attempts)
+        death = death_in(letter.id, headers)
+        if death is not None and death.queue in queues:
+            yield letter._replace(queue=death.queue, state="dead", finished_at=death.at, attempts=death.attempts)
 
 
 def _query(wanted: Selection, of: Of, order: Order, queues: Sequence[str], *where: Condition) -> Query:

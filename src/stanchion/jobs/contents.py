@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from stanchion.core.checks import shown
 from stanchion.core.codec import Codec
 from stanchion.errors import InvalidInput, SearchTooWide
-from stanchion.stores.paging import pages_by_size
-from stanchion.stores.protocol import Store
+from stanchion.stores.paging import Selects, pages_by_size
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Query
 
@@ -73,7 +72,7 @@ def _all_met(conditions: tuple[Inside, ...], text: str | None, codec: Codec) -> 
     return all(one.is_met_by(content) for one in conditions)
 
 
-def selected(store: Store, query: Query, contents: Contents, codec: Codec) -> list[JobRow]:
+def selected(store: Selects, query: Query, contents: Contents, codec: Codec) -> list[JobRow]:
     """Return up to `query.limit` jobs of a query with these contents. Raises SearchTooWide at LOOKED_AT_MAX."""
     found: list[JobRow] = []
     looked_at, last = 0, ""

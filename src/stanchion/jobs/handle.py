@@ -13,7 +13,7 @@ from stanchion.errors import JobCancelled, JobFailed, JobNotFound, ResultTimeout
 from stanchion.jobs import lookup
 from stanchion.jobs.job import Job
 from stanchion.stores.records.jobs import JobState
-from stanchion.stores.rules.dead_letters import DEAD_ATTEMPTS, is_letter
+from stanchion.stores.rules.dead_letters import is_letter
 from stanchion.waits.ends import SeenJob
 
 
@@ -73,11 +73,9 @@ class JobHandle:
         last = job.errors[-1]["error"] if job.errors else "no error recorded"
         if job.state is JobState.CANCELLED:
             raise JobCancelled(f"job {job.id} was cancelled ({last})")
-        letter = is_letter(seen.row)
-        attempts = job.headers[DEAD_ATTEMPTS] if letter else job.attempts
-        where = f", in the dead-letter queue {job.queue!r}" if letter else ""
+        where = f", in the dead-letter queue {job.queue!r}" if is_letter(seen.row) else ""
         raise JobFailed(
-            f"job {job.id} is dead after {attempts} attempts{where}: {last}; fix the cause, then `retry` it"
+            f"job {job.id} is dead after {job.attempts} attempts{where}: {last}; fix the cause, then `retry` it"
         )
 
     def __repr__(self) -> str:

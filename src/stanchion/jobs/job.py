@@ -14,7 +14,7 @@ from stanchion.errors import InvalidInput
 from stanchion.jobs.call import checkpoint_in, without_checkpoint
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob, Pushed
 from stanchion.stores.records.slots import NODE, ORDER
-from stanchion.stores.rules.dead_letters import DEAD_AT, DEAD_FROM, is_letter
+from stanchion.stores.rules.dead_letters import DEAD_FROM, Death, death_in, is_letter
 from stanchion.stores.rules.jobs import created
 from stanchion.stores.rules.limits import limits_in
 from stanchion.stores.rules.past_waits import has_older_waits, past_waits_of
@@ -186,9 +186,18 @@ class Job:
     @property
     def finished_at(self) -> datetime | None:
         """When it became final; for a dead letter, when it died."""
-        if is_letter(self._row):
-            return moment(int(self.headers[DEAD_AT] * SECOND))
-        return moment(self._row.finished_at)
+        death = self._death
+        return moment(self._row.finished_at if death is None else death.at)
+
+    @property
+    def died_in(self) -> str | None:
+        """The queue where it died, which a dead letter has left; None unless it is dead."""
+        death = self._death
+        return (self.queue if death is None else death.queue) if self.state is JobState.DEAD else None
+
+    @property
+    def _death(self) -> Death | None:
+        return death_in(self._row.id, self._row.headers) if is_letter(self._row) else None
 
     @property
     def pickup_delay(self) -> float | None:
@@ -203,8 +212,9 @@ class Job:
 
     @property
     def attempts(self) -> int:
-        """The number of deliveries so far."""
-        return self._row.attempts
+        """The number of deliveries so far; of a dead letter, until it died."""
+        death = self._death
+        return self._row.attempts if death is None else death.attempts
 
     @property
     def failures(self) -> int:

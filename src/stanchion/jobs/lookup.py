@@ -13,6 +13,7 @@ from stanchion.errors import DuplicateKey, InvalidInput, JobNotFound
 from stanchion.jobs.contents import selected
 from stanchion.jobs.job import FreshJob, Job
 from stanchion.jobs.search import Search, contents_of, query_of
+from stanchion.stores.letters import ByHome
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
 from stanchion.stores.rules.jobs import copy_of, state_of
@@ -44,7 +45,7 @@ def get(context: Context, job_id: str) -> Job | None:
 def find(context: Context, **search: Unpack[Search]) -> list[Job]:
     """Search live and finished jobs, newest first; see `Queue.find`."""
     query, contents = query_of(search), contents_of(search)
-    store, now = context.fresh_store, context.store.now()
+    store, now = ByHome(context.fresh_store), context.store.now()
     rows = selected(store, query, contents, context.codec) if any(contents) else store.select(query).rows
     return [Job(context, row, state_of(row, now)) for row in rows]
 

@@ -13,7 +13,7 @@ from stanchion.pipelines.route import FORKED, ROUTE, Stop, route_of
 from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.rules.dead_letters import DEAD_AT, DEAD_ATTEMPTS, DEAD_FROM
+from stanchion.stores.rules.dead_letters import death_in, letter_queues
 
 USED = (
     *("id", "queue", "state", "task", "tenant", "priority", "run_at", "started_at", "finished_at"),
@@ -58,8 +58,9 @@ def finished_jobs(
         where = (Condition("queue", "=", name), *within)
         for page in pages(store, Query("history", where, order="finished", columns=USED, limit=_AT_ONCE)):
             yield [_job(dict(zip(USED, row, strict=True))) for row in page]
-    for name in sorted({settings.dead_letter for settings in known if settings.dead_letter}):
-        for page in pages(store, Query("live", (Condition("queue", "=", name),), columns=USED, limit=_AT_ONCE)):
+    for name in sorted(letter_queues(known)):
+        letters_of = Condition("queue", "=", name), Condition("state", "=", "dead")
+        for page in pages(store, Query("live", letters_of, columns=USED, limit=_AT_ONCE)):
             letters = filter(None, (_letter(dict(zip(USED, row, strict=True))) for row in page))
             yield [letter for letter in letters if _within(letter, since, until, queues)]
 
@@ -93,16 +94,16 @@ def _job(row: dict[str, Any]) -> Finished:
 
 def _letter(row: dict[str, Any]) -> Finished | None:
     """Return a dead letter as the dead job that it was; None for another job of its queue."""
-    headers = json.loads(row["headers"]) if row["headers"] else {}
-    if DEAD_FROM not in headers:
+    death = death_in(row["id"], row["headers"])
+    if death is None:
         return None
     died = {
         **row,
-        "queue": headers[DEAD_FROM],
+        "queue": death.queue,
         "state": "dead",
-        "finished_at": headers[DEAD_AT] * SECOND,
+        "finished_at": death.at,
         "started_at": None,
-        "attempts": headers[DEAD_ATTEMPTS],
+        "attempts": death.attempts,
     }
     job = _job(died)
     return job._replace(failures=len(job.errors))

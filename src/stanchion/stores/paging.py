@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
-from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.records.query import Query
+from stanchion.stores.records.query import Page, Query
 
 
-def pages_by_size(store: Store, query: Query, most: int, characters: int = 8_000_000) -> Iterator[list[JobRow]]:
+class Selects(Protocol):
+    """A store, or another reader of jobs."""
+
+    def select(self, query: Query) -> Page:
+        """Return a page of a query."""
+
+
+def pages_by_size(store: Selects, query: Query, most: int, characters: int = 8_000_000) -> Iterator[list[JobRow]]:
     """Yield the non-empty pages of a query for whole jobs; the first one is of its limit.
 
     The others have up to `most` jobs, and less where payloads are large: a page should not exceed `characters`.

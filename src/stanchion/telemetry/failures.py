@@ -21,7 +21,7 @@ from stanchion.core.error_kinds import group_in, kind_of
 from stanchion.core.partition_names import logical_name
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState
-from stanchion.stores.rules.dead_letters import DEAD_FROM, is_letter
+from stanchion.stores.rules.dead_letters import death_in, is_letter
 from stanchion.stores.rules.error_entries import entries_of
 
 KIND: Final = "failures"
@@ -124,10 +124,11 @@ class FailureTally:
         for row in rows:
             last = entries_of(row)[-1:]
             if row.state != JobState.CANCELLED and last and last[0]["error"].startswith(LOST):
-                dead = row.state == JobState.DEAD or is_letter(row)
+                death = death_in(row.id, row.headers) if is_letter(row) else None
+                dead = row.state == JobState.DEAD or death is not None
                 group = group_in(last[0], row.task)
                 new = (row.errors or "").count(f'"group":"{group}"') == 1
-                queue = json.loads(row.headers or "")[DEAD_FROM] if is_letter(row) else row.queue
+                queue = row.queue if death is None else death.queue
                 self.add(queue, row.task, group, last[0]["error"], row.id, new=new, dead=dead)
 
     def merge(self, store: Store, every: float = 0.0, batch: Batch | None = None) -> None:

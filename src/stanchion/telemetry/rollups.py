@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from stanchion.stores.letters import read_letters
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import Counts, Sizes
@@ -65,12 +66,16 @@ def take(store: Store) -> bool:
     now = store.now()
     if not take_minute(store, now):
         return False
-    names = [one.name for one in store.queues()]
+    settings = store.queues()
+    names = [one.name for one in settings]
     stats = store.stats(names, ["states", "totals", "next_due"]) if names else {}
+    letters = read_letters(store, settings, stats)
     points = {}
     for name, one in stats.items():
-        lag = 0.0 if one.next_due is None else max(0.0, (now - one.next_due) / SECOND)
-        points[name] = point_of(now, one.states, one.totals, lag)
+        sizes = letters.work(name, one.states)
+        idle = one.next_due is None or not sizes.ready
+        lag = 0.0 if idle else max(0.0, (now - (one.next_due or now)) / SECOND)
+        points[name] = point_of(now, sizes, one.totals, lag)
     keep(store, points, now)
     return True
 

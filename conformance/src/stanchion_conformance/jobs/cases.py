@@ -21,6 +21,7 @@ from stanchion_conformance.jobs.history import TestHistory, TestPurge
 from stanchion_conformance.jobs.holders import TestHolders, TestLeaseOfAHolder, TestListOfHolders
 from stanchion_conformance.jobs.kept_models import TestKeptDataclasses, TestKeptModels, TestKeptResults, echo, p
 from stanchion_conformance.jobs.leases import TestFencing, TestLease, TestRepeatedClaim, TestRepeatedOutcome
+from stanchion_conformance.jobs.letters_found import TestAreNoWork, TestFoundByTheQueueWhereTheyDied
 from stanchion_conformance.jobs.lost_claims import TestAfterTheBlock, TestLostClaims, TestSuspended
 from stanchion_conformance.jobs.lost_leases import TestAlone, TestCharges, TestDelayOfTheTask
 from stanchion_conformance.jobs.moves import TestMovesAtOnce
@@ -55,6 +56,7 @@ __all__ = [
     "TestAfterTheBlock",
     "TestAlone",
     "TestAnotherDatabase",
+    "TestAreNoWork",
     "TestAttempts",
     "TestBands",
     "TestBatch",
@@ -77,6 +79,7 @@ __all__ = [
     "TestEvents",
     "TestEveryJobGoesToOne",
     "TestFencing",
+    "TestFoundByTheQueueWhereTheyDied",
     "TestHandles",
     "TestHeads",
     "TestHeldKeys",

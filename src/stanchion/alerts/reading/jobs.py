@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from stanchion.alerts.snapshot import DeadJob, LiveJob, Overdue, PutOff, QueueSample, RunningJob
 from stanchion.core.ids import first_id_at
-from stanchion.core.partition_names import logical_name
+from stanchion.stores.letters import Letters
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.rules.dead_letters import DEAD_AT, DEAD_FROM
 from stanchion.stores.rules.error_entries import put_off_so_far
 
 LIVE_MAX = 5000
@@ -22,7 +20,6 @@ RUNNING_MAX = 1000
 ENDED_MAX = 2000
 """The newest finished jobs that are searched for dead ones."""
 
-LETTERS_MAX = 500
 PUT_OFF_MAX = 100
 ARRIVALS_MAX = 1000
 PURGED_MAX = 8
@@ -37,14 +34,20 @@ _PUT_OFF_FOR = 600 * SECOND
 class JobReads:
     """The reads of jobs for one snapshot, at the time `now`."""
 
-    def __init__(self, store: Store, now: int, queues: Sequence[QueueSample]) -> None:
-        self._store, self._now, self._queues = store, now, queues
+    def __init__(self, store: Store, now: int, queues: Sequence[QueueSample], letters: Letters) -> None:
+        self._store, self._now, self._queues, self._letters = store, now, queues, letters
 
     def live(self) -> tuple[tuple[LiveJob, ...], bool]:
-        """Return the oldest live jobs, and whether they are all."""
+        """Return the oldest live jobs without dead letters, and whether they are all."""
         page = self._store.select(Query("live", order="id", limit=LIVE_MAX, columns=LiveJob._fields))
-        jobs = (LiveJob(*row) for row in page.rows)
+        letters = {one.id for one in self._letters.found}
+        jobs = (job for job in (LiveJob(*row) for row in page.rows) if not self._is_letter(job, letters))
         return tuple(job._replace(state=self._seen(job)) for job in jobs), len(page.rows) < LIVE_MAX
+
+    def _is_letter(self, job: LiveJob, known: Container[str]) -> bool:
+        if self._letters.whole or job.state == JobState.RUNNING:
+            return job.id in known
+        return job.queue in self._letters.lying
 
     def _seen(self, job: LiveJob) -> str:
         if job.state != QUEUED:
@@ -65,19 +68,9 @@ class JobReads:
         return [job for job in found if self._now - job.died_at <= AN_HOUR]
 
     def letters(self) -> list[DeadJob]:
-        """Return the newest jobs in dead-letter queues that died within the last hour."""
-        queues = tuple(sorted({name for one in self._queues if (name := one.settings.dead_letter) is not None}))
-        if not queues:
-            return []
-        where = Condition("queue", "in", queues), Condition("state", "=", JobState.DEAD.value)
-        query = Query("live", where, limit=LETTERS_MAX, columns=("id", "priority", "headers"))
-        found = []
-        for job_id, priority, headers in self._store.select(query).rows:
-            told = json.loads(headers)
-            died_at = int(told[DEAD_AT] * SECOND)
-            if self._now - died_at <= AN_HOUR:
-                found.append(DeadJob(job_id, logical_name(told[DEAD_FROM]), priority, died_at))
-        return found
+        """Return the dead letters that died within the last hour, of the newest."""
+        recent = (one for one in self._letters.found if self._now - one.died_at <= AN_HOUR)
+        return [DeadJob(one.id, one.queue, one.priority, one.died_at) for one in recent]
 
     def put_off(self, live: Sequence[LiveJob]) -> tuple[PutOff, ...]:
         """Return those of the oldest live jobs that workers have put off, as they don't know their work."""

@@ -17,6 +17,7 @@ from stanchion.context.pauses import pauses_of
 from stanchion.errors import SchemaMismatch, StoreUnavailable
 from stanchion.partitions.store import PartitionedStore
 from stanchion.pipelines import Pipeline
+from stanchion.stores.letters import read_letters
 from stanchion.stores.protocol import BehindManagers, Store
 from stanchion.stores.records.managers import ManagerStatus
 
@@ -39,9 +40,11 @@ def _read(store: Store, pipelines: Iterable[Pipeline]) -> Snapshot:
     seconds = time.monotonic() - asked
     settings = store.queues()
     stats = store.stats([one.name for one in settings], ["states", "totals", "heads"])
-    queues = as_they_could_run(store, [QueueSample(one, stats[one.name]) for one in settings])
+    letters = read_letters(store, settings, stats)
+    work = [stats[one.name]._replace(states=letters.work(one.name, stats[one.name].states)) for one in settings]
+    queues = as_they_could_run(store, [*map(QueueSample, settings, work)])
     workers = tuple(store.workers())
-    jobs = JobReads(store, now, queues)
+    jobs = JobReads(store, now, queues, letters)
     live, whole = jobs.live()
     known = read_values(store)
     recent, hour = windows_in(store, known, now, queues)
@@ -56,6 +59,7 @@ def _read(store: Store, pipelines: Iterable[Pipeline]) -> Snapshot:
         whole=whole,
         running=jobs.running(),
         dead=dead,
+        letters=letters,
         tallies=tallies,
         errors=heaviest(tallies, now),
         put_off=jobs.put_off(live),

@@ -26,8 +26,7 @@ def cause_of(seen: Snapshot, queue: str, *, dead: bool = False) -> Cause:
     if not known:
         return Cause()
     heaviest = max(known, key=lambda one: (one.dead if dead else one.failed, one.failed))
-    place = next((one.settings.dead_letter for one in seen.queues if one.settings.name == queue), None) or queue
-    again = command(f"retry --error {heaviest.key} --queue", place)
+    again = command(f"retry --error {heaviest.key} --queue", queue)
     retry = (Action("Once its cause is gone, run its dead jobs again", again),) if heaviest.dead else ()
     see = Action("See the errors", command("errors --queue", queue))
     return Cause(heaviest.key, (_sentence(heaviest),), (see, *retry))

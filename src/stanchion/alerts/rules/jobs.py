@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
@@ -90,12 +90,11 @@ def attempts(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
 
 def dead_letters(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
     """Jobs died in the last hour. The totals count all of them; the newest finished jobs tell which."""
-    by_queue = _by(seen.dead, lambda job: job.queue)
+    by_queue, died = _by(seen.dead, lambda job: job.queue), died_of_late(seen)
     for queue in seen.queues:
         name = queue.settings.name
-        jobs = by_queue.get(name, [])
+        jobs, count = by_queue.get(name, []), died[name]
         totals = None if seen.hour is None else _since(seen.hour, queue)
-        count = max(len(jobs), totals.buried if totals else 0)
         if not count:
             continue
         band = min((band_of(job.priority) for job in jobs), key=BANDS.index, default=None)
@@ -104,6 +103,13 @@ def dead_letters(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
         urgent = (band is not None and band == BANDS[0]) or count >= limits.dead_now or share >= limits.dead_share
         named = None if band is None else band.name
         yield Found(of_queue(name), _dead(seen, queue, jobs, (count, limits.dead_now), named, urgent=urgent))
+
+
+def died_of_late(seen: Snapshot) -> dict[str, int]:
+    """Return how many jobs of each queue died within the last hour, as far as its totals or the jobs tell."""
+    jobs = Counter(job.queue for job in seen.dead)
+    buried = {one.settings.name: 0 if seen.hour is None else _since(seen.hour, one).buried for one in seen.queues}
+    return {name: max(count, jobs[name]) for name, count in buried.items()}
 
 
 def _dead(
@@ -116,7 +122,6 @@ def _dead(
     urgent: bool,
 ) -> Alert:
     (count, limit), name = count_and_limit, queue.settings.name
-    place = queue.settings.dead_letter or name
     newest = max((job.died_at for job in jobs), default=None)
     last = () if newest is None else (f"The last one died {spelled(seen.ago(newest))} ago.",)
     cause = cause_of(seen, name, dead=True)
@@ -132,8 +137,8 @@ def _dead(
         evidence=(*cause.evidence, *last),
         actions=cause.actions
         or (
-            Action("See why", command("jobs --state dead --queue", place)),
-            Action("Once the cause is gone, run them again", command("retry --queue", place)),
+            Action("See why", command("jobs --state dead --queue", name)),
+            Action("Once the cause is gone, run them again", command("retry --queue", name)),
         ),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -107,13 +107,14 @@ def read_errors(
     *,
     retried: bool = True,
     known: dict[str, Failures] | None = None,
+    places: Collection[str] | None = None,
 ) -> Errors:
     """Read the groups of errors, of the jobs that a filter finds: of the tallies, by queue and task.
 
     `most`: dead jobs that are read, the newest. `retried`: without tallies, also read jobs that back off. `known`: the
-    tallies of the queue of the filter, where they have just been read.
+    tallies of the queue of the filter, `places`: the dead-letter queues, where they have just been read.
     """
-    dead = page_of(context, store, wanted.with_states(JobState.DEAD).query(now), now, None, most)
+    dead = page_of(context, store, wanted.with_states(JobState.DEAD).query(now), now, None, most, places)
     by_queue = _tallies(store, wanted, known)
     found: dict[str, Group] = {}
     if by_queue:
@@ -179,7 +180,7 @@ def _newest_failures(jobs: Iterable[Job]) -> Iterator[tuple[str, str, Failures]]
     for at, entry, job in sorted(entries, key=lambda one: -one[0])[:FAILED]:
         error, when = str(entry.get("error", "")), int(at * SECOND)
         one = Failures(kind_of(error), job.task or "", 1, 0, 0, when, when, {when // MINUTE: 1}, [job.id])
-        yield group_in(entry, job.task), job.queue, one
+        yield group_in(entry, job.task), job.died_in or job.queue, one
 
 
 def _add_dead(found: dict[str, Group], jobs: Iterable[Job]) -> None:
@@ -187,11 +188,11 @@ def _add_dead(found: dict[str, Group], jobs: Iterable[Job]) -> None:
         key, at = job.error_group or "", int((job.finished_at or job.run_at).timestamp() * SECOND)
         if key not in found:
             error = kind_of(str(job.errors[-1].get("error", ""))) if key else NO_ERROR
-            found[key] = Group(key, Failures(error, job.task or "", first=at, last=at), [job.queue])
+            found[key] = Group(key, Failures(error, job.task or "", first=at, last=at))
         group = found[key]
         group.dead += 1
         if len(group.ids) < IDS:
             group.ids.append(job.id)
-        if job.queue not in group.queues:
-            group.queues.append(job.queue)
+        if (queue := job.died_in or job.queue) not in group.queues:
+            group.queues.append(queue)
         group.failures.first = min(group.failures.first, at)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from stanchion.context.context import Context
 from stanchion.jobs.job import Job
+from stanchion.stores.letters import ByHome
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Query
@@ -53,11 +54,19 @@ class JobPage(NamedTuple):
     looked_at: int | None = None
 
 
-def page_of(context: Context, store: Store, query: Query, now: int, after: str | None, limit: int = SHOWN) -> JobPage:
-    """Read one page of a query."""
+def page_of(
+    context: Context,
+    store: Store,
+    query: Query,
+    now: int,
+    after: str | None,
+    limit: int = SHOWN,
+    places: Collection[str] | None = None,
+) -> JobPage:
+    """Read one page of a query. `places`: the dead-letter queues, where they have just been read."""
     if query.text is not None:
         return _page_of_text(context, store, query, now, after, limit)
-    found = store.select(replace(query, columns=COLUMNS, limit=limit, after=after))
+    found = ByHome(store, places).select(replace(query, columns=COLUMNS, limit=limit, after=after))
     rows = [_row(values) for values in found.rows]
     return JobPage([Job(context, row, state_of(row, now)) for row in rows], found.next)
 
@@ -82,9 +91,9 @@ def _page_of_text(context: Context, store: Store, query: Query, now: int, after:
     plain = replace(query, text=None, columns=(*COLUMNS, "payload"))
     deadline, looked, size = time.monotonic() + SEARCH_SECONDS, 0, limit
     jobs: list[Job] = []
-    text = query.text or ""
+    text, letters_too = query.text or "", ByHome(store)
     while True:
-        found = store.select(replace(plain, limit=size, after=after))
+        found = letters_too.select(replace(plain, limit=size, after=after))
         hits = [place for place, row in enumerate(found.rows) if text in row[-1] or text in _errors_of(row)]
         if len(jobs) + len(hits) > limit:  # the cursor is to be behind the last one shown
             size = hits[limit - len(jobs) - 1] + 1
@@ -101,14 +110,14 @@ def _errors_of(row: Sequence[Any]) -> str:
     return row[_ERRORS] or ""
 
 
-def count(store: Store, query: Query) -> int | None:
+def count(store: Store, query: Query, places: Collection[str] | None = None) -> int | None:
     """Count the jobs of a query: exactly up to COUNTED, one more if there are more; None for a search of text.
 
     To count what holds a text, each job would have to be read.
     """
     if query.text is not None:
         return None
-    return len(store.select(replace(query, columns=("id",), limit=COUNTED + 1)).rows)
+    return len(ByHome(store, places).select(replace(query, columns=("id",), limit=COUNTED + 1)).rows)
 
 
 def _row(values: Sequence[Any]) -> JobRow:

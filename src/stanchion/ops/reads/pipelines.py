@@ -18,16 +18,17 @@ from stanchion.ops.reads.workers import live_workers
 from stanchion.pipelines.record import PipelineRecord, StationRecord, recorded
 from stanchion.pipelines.status import Passed, passed
 from stanchion.pipelines.topology import DEAD
+from stanchion.stores.letters import read_letters
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, Sizes
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules.dead_letters import DEAD_FROM
+from stanchion.stores.rules.dead_letters import letter_queues
 from stanchion.telemetry.times import Times, by_queue
 
-LETTERS: Final = 200
-"""Dead letters of a pipeline that are read, the newest."""
+DEAD_READ: Final = 200
+"""Dead items of a pipeline that are read, the newest."""
 
 LATE: Final = 60.0
 """Seconds for which an item may wait at a station before it is said to hold the rest."""
@@ -64,8 +65,8 @@ class Known(NamedTuple):
         return found - {station}
 
 
-class Letters(NamedTuple):
-    """The newest dead letters of a pipeline: how many of each station, and its last error; `whole`: these are all."""
+class Dead(NamedTuple):
+    """The newest dead items of a pipeline: how many of each station, and its last error; `whole`: these are all."""
 
     counts: Mapping[str, int] = {}
     errors: Mapping[str, str] = {}
@@ -131,27 +132,32 @@ def _exists(one: PipelineRecord, queues: Mapping[str, object]) -> bool:
     return any(f"{one.name}.{station.name}" in queues for station in one.stations)
 
 
-def read_letters(app: Stanchion, store: Store, known: Known, seen: Snapshot, told: Callable[[Job], str]) -> Letters:
-    """Read the newest dead letters of a pipeline; nothing where none waits. `told`: what is said of one's error."""
-    queues = {known.queue(station.name) for station in known.record.stations}
-    targets = {one.settings.dead_letter for one in seen.queues if one.settings.name in queues}
-    sizes = {one.settings.name: one.stats.states.total for one in seen.queues}
-    names = sorted(name for name in targets if name is not None and sizes.get(name))
+def read_dead(app: Stanchion, store: Store, known: Known, seen: Snapshot, told: Callable[[Job], str]) -> Dead:
+    """Read the newest dead items of a pipeline; nothing where none is dead. `told`: what is said of one's error."""
+    queues = {
+        known.queue(station.name): one for station in known.record.stations if (one := _sample(seen, known, station))
+    }
+    places = {one.settings.dead_letter for one in queues.values()} & seen.letters.lying.keys()
+    kept = {name for name, one in queues.items() if one.settings.dead_letter is None and one.stats.totals.buried}
+    names = sorted(filter(None, places | kept))
     if not names:
-        return Letters()
-    where = Condition("queue", "=", names[0]) if len(names) == 1 else Condition("queue", "in", tuple(names))
-    found = page_of(app.context, store, Query("live", (where,)), seen.at, None, LETTERS)
+        return Dead()
+    where = Condition("queue", "in", tuple(names)), Condition("state", "=", JobState.DEAD.value)
+    found = page_of(app.context, store, Query("all" if kept else "live", where), seen.at, None, DEAD_READ)
     counts: dict[str, int] = {}
     errors: dict[str, str] = {}
     for job in found.jobs:
-        queue = str(job.headers.get(DEAD_FROM, ""))
-        if job.state is JobState.DEAD and queue in queues:
+        if (queue := job.died_in) in queues:
             counts[queue] = counts.get(queue, 0) + 1
             errors.setdefault(queue, told(job) if job.errors else "buried without an error")
-    return Letters(counts, errors, found.next is None)
+    return Dead(counts, errors, found.next is None)
 
 
-def stations(known: Known, seen: Snapshot, tracks: Mapping[str, Track], letters: Letters) -> list[Station]:
+def _sample(seen: Snapshot, known: Known, station: StationRecord) -> QueueSample | None:
+    return next((one for one in seen.queues if one.settings.name == known.queue(station.name)), None)
+
+
+def stations(known: Known, seen: Snapshot, tracks: Mapping[str, Track], dead: Dead) -> list[Station]:
     """Return the stations of a pipeline as they are now, in its order."""
     samples = {one.settings.name: one for one in seen.queues}
     streams = {one.queue: one for one in seen.streams}
@@ -180,8 +186,8 @@ def stations(known: Known, seen: Snapshot, tracks: Mapping[str, Track], letters:
                 trouble,
                 None if stream is None or stream.last_beat is None else seen.ago(stream.last_beat),
                 False,
-                letters.counts.get(queue, 0),
-                letters.errors.get(queue) or ("" if stream is None or stream.error is None else stream.error),
+                dead.counts.get(queue, 0),
+                dead.errors.get(queue) or ("" if stream is None or stream.error is None else stream.error),
                 [] if track is None else [(one.at, float(one.ready)) for one in track.points],
                 settings.paused,
                 passed(stats.totals, stats.states, ends=not record.to),
@@ -205,14 +211,19 @@ def ordered(record: PipelineRecord) -> list[StationRecord]:
 
 
 def read_pipeline(store: Store, known: Known) -> Snapshot:
-    """Read what `stations` and `read_letters` need of one pipeline, however many queues the store has."""
+    """Read what `stations` and `read_dead` need of one pipeline, however many queues the store has."""
     now, workers = store.now(), store.workers()
-    letters = known.queue(DEAD)
-    names = [*(known.queue(one.name) for one in known.record.stations), letters]
+    names = [known.queue(one.name) for one in known.record.stations]
     settings = {one.name: one for one in store.queues(names)}
-    stats = store.stats(names, ["states", "totals", "heads"])
+    stats = store.stats([*{*names, *letter_queues(settings.values())}], ["states", "totals", "heads"])
     queues = tuple(QueueSample(settings.get(name, QueueSettings(name)), stats[name]) for name in names)
-    return Snapshot(now, queues=queues, workers=tuple(workers), streams=read_streams(store, workers, now))
+    return Snapshot(
+        now,
+        queues=queues,
+        workers=tuple(workers),
+        streams=read_streams(store, workers, now),
+        letters=read_letters(store, [*settings.values()], stats),
+    )
 
 
 def _trouble(

@@ -10,6 +10,7 @@ from stanchion.core.durations import spelled
 from stanchion.core.partition_names import logical_name
 from stanchion.ops.reads.workers import live_workers
 from stanchion.ops.words import listed, number, plural, seconds_since
+from stanchion.stores.letters import Letters, read_letters
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import Counts, QueueSettings, QueueStats, Sizes
 from stanchion.stores.records.workers import WorkerRow
@@ -20,7 +21,8 @@ from stanchion.telemetry.times import Times, by_queue
 class QueueFigures:
     """One queue. `lag`: seconds that its oldest due job has waited; None if no job is due. `workers`: live ones.
 
-    `next_due`: when its first queued job is due, by the store's clock. `letters`: dead letters of others go there.
+    `next_due`: when its first queued job is due, by the store's clock. `takes_letters`: dead letters of others go
+    there; `letters`: how many lie there, which are in no other figure.
     `times`: how long its jobs of the last five minutes waited and ran; None where no worker tells. `streamed`: a stream
     reads it, so that it needs a driver instead of a worker.
     """
@@ -31,7 +33,8 @@ class QueueFigures:
     lag: float | None
     workers: tuple[WorkerRow, ...]
     next_due: int | None = None
-    letters: bool = False
+    takes_letters: bool = False
+    letters: int = 0
     times: Times | None = None
     streamed: bool = False
 
@@ -55,7 +58,7 @@ class QueueFigures:
         """What is wrong in a few words; empty if nothing is."""
         if self.settings.paused and self.sizes.ready:
             return "paused"
-        if self.sizes.ready and not self.workers and not self.letters:
+        if self.sizes.ready and not self.workers and not self.takes_letters:
             return f"no {self._reader}"
         return ""
 
@@ -69,9 +72,10 @@ class QueueFigures:
         ready = plural(self.sizes.ready, "ready job")
         if self.settings.paused:
             return f"{self.name} is paused" + (f" with {ready}" if self.sizes.ready else "")
+        if self.letters and not self.sizes.total:
+            return f"{self.name} keeps {plural(self.letters, 'dead letter')}"
         if self.sizes.ready and not self.workers:
-            kept = plural(self.sizes.ready, "dead letter")
-            return f"{self.name} keeps {kept}" if self.letters else f"{self.name} has {ready} and no {self._reader}"
+            return f"{self.name} has {ready} and no {self._reader}"
         if self.sizes.ready:
             return f"{self.name} has {ready}, the oldest for {spelled(self.lag)}"
         if self.sizes.total:
@@ -79,32 +83,28 @@ class QueueFigures:
         return f"{self.name} is empty"
 
 
-def letter_queues(settings: Iterable[QueueSettings]) -> frozenset[str]:
-    """Return the queues that take dead letters of these: they need no worker."""
-    return frozenset(one.dead_letter for one in settings if one.dead_letter is not None)
-
-
 def figures(
     store: Store,
     settings: Sequence[QueueSettings],
     workers: Sequence[WorkerRow],
     now: int,
-    letters: Container[str],
     streams: Iterable[StreamSample],
+    letters: Letters | None = None,
 ) -> list[QueueFigures]:
     """Return the figures of these queues, those in trouble first, then by the age of their oldest due job.
 
-    `letters`: the names of queues that take dead letters.
+    `letters`: the dead letters; None: they are read, of these queues.
     """
     streamed = {one.queue for one in streams}
     stats = store.stats([one.name for one in settings], ["states", "totals", "next_due"]) if settings else {}
     live, times = live_workers(workers, now), by_queue(workers, now)
+    letters = read_letters(store, settings, stats) if letters is None else letters
     found = [_figures(one, stats[one.name], live, times, now, letters, streamed) for one in settings]
     return sorted(found, key=_by_trouble)
 
 
 def _by_trouble(one: QueueFigures) -> tuple[bool, float, str]:
-    return not one.trouble, -(0.0 if one.letters else one.lag or 0.0), one.name
+    return not one.trouble, -(0.0 if one.takes_letters else one.lag or 0.0), one.name
 
 
 def figures_as_seen(store: Store, seen: Snapshot, settings: Sequence[QueueSettings], now: int) -> list[QueueFigures]:
@@ -114,7 +114,7 @@ def figures_as_seen(store: Store, seen: Snapshot, settings: Sequence[QueueSettin
     """
     found = {one.name: figures_seen(seen, one, now) for one in settings}
     unseen = [one for one in settings if found[one.name] is None]
-    new = figures(store, unseen, seen.workers, now, seen.letter_queues, seen.streams)
+    new = figures(store, unseen, seen.workers, now, seen.streams, seen.letters)
     return sorted([*(one for one in found.values() if one is not None), *new], key=_by_trouble)
 
 
@@ -126,7 +126,7 @@ def figures_seen(seen: Snapshot, settings: QueueSettings, now: int) -> QueueFigu
     due = min((head.run_at for head in sample.stats.heads), default=None)
     live, times = live_workers(seen.workers, now), by_queue(seen.workers, now)
     stats, streamed = sample.stats._replace(next_due=due), seen.streamed
-    return _figures(settings, stats, live, times, now, seen.letter_queues, streamed)
+    return _figures(settings, stats, live, times, now, seen.letters, streamed)
 
 
 def _figures(
@@ -135,15 +135,16 @@ def _figures(
     live: Sequence[WorkerRow],
     times: Mapping[str, Times],
     now: int,
-    letters: Container[str],
+    letters: Letters,
     streamed: Container[str],
 ) -> QueueFigures:
-    due = stats.next_due
-    lag = None if due is None or due > now else seconds_since(due, now)
-    own = tuple(worker for worker in live if settings.name in map(logical_name, worker.queues))
-    name = settings.name
-    apart = name in letters, times.get(name), name in streamed
-    return QueueFigures(settings, stats.states, stats.totals, lag, own, due, *apart)
+    name, due = settings.name, stats.next_due
+    sizes = letters.work(name, stats.states)
+    letters_alone = name in letters.lying and not sizes.ready
+    lag = None if due is None or due > now or letters_alone else seconds_since(due, now)
+    own = tuple(worker for worker in live if name in map(logical_name, worker.queues))
+    apart = name in letters.places, letters.lying.get(name, 0), times.get(name), name in streamed
+    return QueueFigures(settings, sizes, stats.totals, lag, own, due, *apart)
 
 
 def headline(found: Sequence[QueueFigures]) -> str:

@@ -23,6 +23,7 @@ from stanchion.spark.datasource.options import checked_options
 from stanchion.spark.datasource.read import query_of
 from stanchion.spark.datasource.schema import Of, arrow_schema, batch_of_rows, ddl
 from stanchion.stores.protocol import pages
+from stanchion.stores.rules.dead_letters import DEAD_AT, DEAD_ATTEMPTS, DEAD_FROM, DEAD_ID, letter_queues
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -35,22 +36,24 @@ def live_history(spark: SparkSession, app: Stanchion) -> DataFrame:
 
 def dead_letters(spark: SparkSession, app: Stanchion) -> DataFrame | None:
     """Return the live dead letters as the dead jobs they were; None without dead-letter queues."""
-    queues = {settings.dead_letter for settings in app.store.queues() if settings.dead_letter}
+    queues = letter_queues(app.store.queues())
     if not queues:
         return None
     letters = _stored(spark, app, "jobs", [name for name in USED if name != "finished_at"])
-    told = F.from_json("headers", "struct<`x-dead-from`: string, `x-dead-at`: double, `x-dead-attempts`: int>")
+    fields = f"`{DEAD_ID}`: string, `{DEAD_FROM}`: string, `{DEAD_AT}`: double, `{DEAD_ATTEMPTS}`: int"
+    told = F.from_json("headers", f"struct<{fields}>")
     return (
         letters.where(F.col("queue").isin(*sorted(queues)))
         .withColumn("told", told)
-        .where("told.`x-dead-from` is not null")
+        .where(F.col(f"told.{DEAD_ID}") == F.col("id"))
+        .where(F.col("state") == "dead")
         .withColumns(
             {
-                "queue": F.col("told.x-dead-from"),
+                "queue": F.regexp_replace(F.col(f"told.{DEAD_FROM}"), "#[0-9]{1,4}$", ""),  # a partition
                 "state": F.lit("dead"),
-                "finished_at": F.timestamp_micros((F.col("told.x-dead-at") * 1e6).cast("long")),
+                "finished_at": F.timestamp_micros((F.col(f"told.{DEAD_AT}") * 1e6).cast("long")),
                 "started_at": F.lit(None).cast("timestamp"),
-                "attempts": F.col("told.x-dead-attempts"),
+                "attempts": F.col(f"told.{DEAD_ATTEMPTS}"),
                 "failures": F.size(F.coalesce(_errors(), F.array())),
             }
         )

@@ -1,15 +1,19 @@
 """Dead letters: jobs that died and were moved to the dead-letter queue, with headers that record how.
 
 A dead letter is queued in that queue, so it can be claimed from there. Searches, and callers that wait for the job, see
-it as dead. A header with the job's own id identifies it: copying the headers does not make another job a dead letter.
+it as dead: a dead job of the queue where it died, wherever it lies. A header with the job's own id identifies it:
+copying the headers does not make another job a dead letter.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
+from stanchion.core.partition_names import logical_name
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
+from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.error_entries import dumps, entries_of
 
 DEAD_FROM: Final = "x-dead-from"
@@ -31,6 +35,28 @@ def is_letter(row: JobRow) -> bool:
 def is_marked(row: JobRow) -> bool:
     """Return True if the job is a dead letter, queued or reserved."""
     return row.headers is not None and f'{MARK}{row.id}"' in row.headers
+
+
+class Death(NamedTuple):
+    """How a dead letter died. `queue`: where, a partition named like its queue; `at`: microseconds."""
+
+    queue: str
+    at: int
+    attempts: int
+
+
+def death_in(job_id: str, headers: str | None) -> Death | None:
+    """Return how a job died, by its stored headers; None unless they are its own as a dead letter."""
+    if headers is None or f'{MARK}{job_id}"' not in headers:
+        return None
+    told = json.loads(headers)
+    queue, at, attempts = (told.get(name) for name in (DEAD_FROM, DEAD_AT, DEAD_ATTEMPTS))
+    return Death(logical_name(str(queue)), round(float(at or 0) * SECOND), int(attempts or 0))
+
+
+def letter_queues(settings: Iterable[QueueSettings]) -> frozenset[str]:
+    """Return the queues that take the dead letters of these."""
+    return frozenset(one.dead_letter for one in settings if one.dead_letter is not None)
 
 
 _IN_QUEUE = frozenset({QUEUED, JobState.WAITING.value})

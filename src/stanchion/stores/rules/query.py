@@ -36,7 +36,7 @@ def checked(query: Query) -> Query:
     for field, op, value in query.where:
         if field in MATCHED and op == "=" and isinstance(value, Slot if field in OF_SLOTS else str):
             continue
-        if field not in COMPARED or op not in _COMPARE or (op == "in") != isinstance(value, tuple):
+        if field not in COMPARED or op not in COMPARE or (op == "in") != isinstance(value, tuple):
             raise InvalidInput(
                 f"a query can't ask for {field} {op} {value!r}; it compares {', '.join(sorted(COMPARED))}, "
                 f"and matches {', '.join(sorted(MATCHED))}"
@@ -84,10 +84,10 @@ def _meets(row: JobRow, condition: Condition, now: int) -> bool:
             value = row.rank if row.finished_at is None else None
         case _:
             value = getattr(row, field)
-    return value is not None and _COMPARE[op](value, wanted)
+    return value is not None and COMPARE[op](value, wanted)
 
 
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
     "<": operator.lt,
     "<=": operator.le,
@@ -110,7 +110,7 @@ def several_of(query: Query, field: str) -> tuple[Any, ...]:
 def states_in(query: Query) -> frozenset[JobState] | None:
     """Return the states that a query asks for; None for any."""
     asked = [(op, value) for field, op, value in query.where if field == "state"]
-    met = (state for state in JobState if all(_COMPARE[op](state.value, value) for op, value in asked))
+    met = (state for state in JobState if all(COMPARE[op](state.value, value) for op, value in asked))
     return frozenset(met) if asked else None
 
 

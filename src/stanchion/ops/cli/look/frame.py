@@ -82,6 +82,7 @@ def snapshot_json(samples: Samples) -> dict[str, Any]:
                 "paused": queue.settings.paused,
                 "trouble": queue.trouble,
                 "size": queue.sizes._asdict(),
+                "dead_letters": queue.letters,
                 "counts": queue.totals._asdict(),
                 "lag": queue.lag or 0.0,
                 "per_second": found._asdict() if (found := samples.rates_of(queue.name)) else None,

@@ -18,7 +18,7 @@ from stanchion.ops.cli.console.human import age
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell
 from stanchion.ops.cli.console.root import LOOK, OPERATE, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
-from stanchion.ops.reads.queues import QueueFigures, figures, letter_queues
+from stanchion.ops.reads.queues import QueueFigures, figures
 from stanchion.ops.reads.schemas import schema_json, schemas_of
 from stanchion.partitions.store import PartitionedStore
 from stanchion.queues.queue import Queue
@@ -66,7 +66,7 @@ def queues(
             "schema": schema_json(schemas.get(one.name)),
             "unserved_lanes": lanes.get(one.name, []),
         }
-        for one in figures(app.store, settings, workers, now, letter_queues(settings), streams)
+        for one in figures(app.store, settings, workers, now, streams)
     ]
     if out.as_json or partitions:
         order = {one.name: place for place, one in enumerate(settings)}
@@ -219,6 +219,7 @@ def describe(queue: QueueFigures) -> dict[str, Any]:
         **settings_json(queue.settings),
         "shape": queue.settings.shape,
         "size": queue.sizes._asdict(),
+        "dead_letters": queue.letters,
         "counts": queue.totals._asdict(),
         "next_due": None if queue.next_due is None else iso(moment(queue.next_due)),
         "lag": queue.lag or 0.0,

@@ -10,7 +10,7 @@ from stanchion.app import Stanchion
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.reads.filters import JobFilter
 from stanchion.ops.reads.lists import page_of
-from stanchion.ops.reads.queues import QueueFigures, figures, letter_queues
+from stanchion.ops.reads.queues import QueueFigures, figures
 from stanchion.ops.reads.track import Rates, between
 from stanchion.ops.reads.workers import Item, items_of
 from stanchion.telemetry.rollups import Point, point_of, sum_of
@@ -73,7 +73,7 @@ def sample(app: Stanchion) -> Sample:
     return Sample(
         at=now,
         store=store.capabilities.name,
-        queues=figures(store, settings, workers, now, letter_queues(settings), read_streams(store, workers, now)),
+        queues=figures(store, settings, workers, now, read_streams(store, workers, now)),
         workers=items_of(workers, now),
         running=jobs(JobState.RUNNING),
         dead=jobs(JobState.DEAD),

@@ -35,6 +35,7 @@ from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.cli.run.archive import replay_archived
 from stanchion.ops.cli.run.pipeline import named_pipeline
 from stanchion.stores.records.jobs import Redriven
+from stanchion.stores.rules.dead_letters import letter_queues
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Ids of jobs; or select them by options.")]
 Limit = Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Maximum number of jobs, newest first.")]
@@ -70,8 +71,8 @@ def retry(
 ) -> Exit:
     """Make dead, cancelled or scheduled jobs ready now, with their attempts reset.
 
-    Options select dead jobs unless --state is given; of a dead-letter queue, they select all letters, which go
-    back to where they came from.
+    Options select dead jobs unless --state is given. Dead letters are dead jobs of the queue where they died, and of
+    the queue where they lie; they go back to where they died.
 
     stanchion retry --queue payments --task capture --error 9f2c41d0 --dry-run
     """
@@ -85,11 +86,8 @@ def retry(
 
     if ids and dry_run:
         raise InvalidInput("--dry-run counts the jobs that options select; of ids, you know the number")
-    states = [JobState.DEAD]
-    if queue is not None and _takes_letters(session, queue):
-        states += [JobState.READY, JobState.SCHEDULED]
     filters = (queue, state, task, tenant, since, until, text, error, flow)
-    found = chosen(session, ids, filters, states, limit)
+    found = chosen(session, ids, filters, [JobState.DEAD], limit)
     subject = None if dry_run else _words(ids, filters)
     return _each("would retry" if dry_run else "retried", session, found, act, "retry", subject)
 
@@ -121,7 +119,7 @@ def cancel(
                 yield Verdict(job_id, False, after, f"is {after} already")
 
     live = [one for one in JobState if not one.final]
-    if queue is not None and _takes_letters(session, queue):
+    if queue is not None and queue in letter_queues(session.app.store.queues()):
         live.append(JobState.DEAD)
     filters = (queue, state, task, tenant, since, until, text, error, flow)
     return _each("cancelled", session, chosen(session, ids, filters, live, limit), act, "cancel", _words(ids, filters))
@@ -318,11 +316,6 @@ def _each(
         failures = f", {failed:,} not" if failed else ""
         out.line(f"{done}: {succeeded:,} {'job' if succeeded == 1 else 'jobs'}{failures}")
     return Exit.FAILED if failed or not succeeded else Exit.OK
-
-
-def _takes_letters(session: Session, queue: str) -> bool:
-    """Return whether this is a dead-letter queue."""
-    return any(settings.dead_letter == queue for settings in session.app.store.queues())
 
 
 def _stopped(session: Session, flow_id: str) -> Verdict:

@@ -13,7 +13,7 @@ from stanchion.jobs.job import JobState
 from stanchion.ops.cli.console.human import age, duration, one_line, rate
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell, fitted
 from stanchion.ops.reads.expectations import Expected, read_expectations
-from stanchion.ops.reads.pipelines import Known, Station, read_letters, read_pipeline, stations
+from stanchion.ops.reads.pipelines import Known, Station, read_dead, read_pipeline, stations
 from stanchion.ops.reads.track import Track
 from stanchion.ops.words import plural
 from stanchion.pipelines import Pipeline
@@ -54,13 +54,12 @@ class Look:
         """Read the store. Raises StoreUnavailable."""
         store = self._app.context.fresh_store
         seen = read_pipeline(store, self._known)
-        letters = read_letters(self._app, store, self._known, seen, lambda job: str(job.errors[-1].get("error", "")))
-        *queues, (_, dead) = seen.queues
-        for settings, stats in queues:
+        dead = read_dead(self._app, store, self._known, seen, lambda job: str(job.errors[-1].get("error", "")))
+        for settings, stats in seen.queues:
             track = self._tracks.setdefault(settings.name, Track())
             track.add(point_of(seen.at, stats.states, stats.totals, 0.0))
-        self.at, self.dead_letters = seen.at, dead.states.total
-        self.found = stations(self._known, seen, self._tracks, letters)
+        self.at, self.dead_letters = seen.at, sum(seen.letters.lying.values())
+        self.found = stations(self._known, seen, self._tracks, dead)
         self.expectations = read_expectations(store, self._known)
 
     def as_json(self) -> dict[str, Any]:

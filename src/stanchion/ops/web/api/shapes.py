@@ -56,6 +56,7 @@ def queue_shape(queue: QueueFigures) -> dict[str, Any]:
         "verdict": queue.sentence,
         "paused": queue.settings.paused,
         "size": queue.sizes._asdict(),
+        "dead_letters": queue.letters,
         "totals": queue.totals._asdict(),
         "lag": queue.lag,
         "workers": len(queue.workers),

@@ -22,5 +22,5 @@ def figures_of(store: Store, sample: Sample, settings: Sequence[QueueSettings], 
     """Return the figures of these queues, those in trouble first; from the last reading if that took long."""
     if is_quick(sample):
         seen = sample.seen
-        return figures(store, settings, store.workers(), now, seen.letter_queues, seen.streams)
+        return figures(store, settings, store.workers(), now, seen.streams, seen.letters)
     return figures_as_seen(store, sample.seen, settings, now)

@@ -152,6 +152,7 @@ def parts_of(sample: Sample) -> dict[str, object]:
             one.settings,
             one.stats.states,
             one.stats.totals,
+            seen.letters.lying.get(one.settings.name, 0),
             sample.number if any(head.due_in <= 0 for head in one.stats.heads) else None,
         )
         for one in seen.queues

@@ -53,7 +53,7 @@ def ask(visit: Visit) -> Response:
         act.capitalize(),
         f"/jobs/{job.id}/{act}",
         f"/jobs/{job.id}",
-        effects=[_EFFECTS[act]],
+        effects=[_goes_back(job) if act == "retry" and job.died_in else _EFFECTS[act]],
         value="" if act == "move" else None,
         value_label="To which queue?",
         command="" if act == "move" else f"stanchion {act} {job.id}",
@@ -96,6 +96,10 @@ _EFFECTS = {
     "replay": "A copy with a new id becomes ready at once; this job stays in history.",
     "move": "It becomes ready in that queue at once, under the same id, with its attempts from 0.",
 }
+
+
+def _goes_back(job: Job) -> str:
+    return f"It becomes ready in {job.died_in} at once, under the same id, with its attempts from 0."
 
 
 def _acts(job: Job) -> list[str]:
@@ -147,6 +151,7 @@ def _facts(job: Job) -> list[tuple[str, str, str]]:
     lane = f", lane {job.lane}" if job.lane is not None else ""
     found = [
         ("Queue", job.queue, "queue"),
+        ("Died in", job.died_in if job.died_in not in (None, job.queue) else "", "queue"),
         ("Task", job.task or "", "task"),
         ("Priority", f"{job.priority}, {band}".replace("-", "−"), ""),
         ("Tenant", f"{job.tenant}{lane}" if job.tenant else "", ""),

@@ -42,9 +42,11 @@ def every(visit: Visit) -> Response:
         found = page_of_error(context, store, query, visit.now, after, wanted.error)
         matching = None if found.next or after else len(found.jobs)
     else:
-        found = page_of(context, store, query, visit.now, after)
+        sample = visit.site.sampler.glance()
+        places = None if sample is None else sample.seen.letters.places
+        found = page_of(context, store, query, visit.now, after, places=places)
         more = found.next or after
-        matching = visit.part("matching", lambda: count(store, query)) if more else len(found.jobs)
+        matching = visit.part("matching", lambda: count(store, query, places)) if more else len(found.jobs)
     return visit.page(
         "jobs.html",
         headline(wanted, matching, len(found.jobs)),

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from starlette.responses import Response
 
 from stanchion.alerts.records import SHOWN, Alert, BandFigures, QueueFigures
+from stanchion.alerts.rules.jobs import died_of_late
 from stanchion.alerts.thresholds import Levels
 from stanchion.core.service_levels import BANDS
 from stanchion.ops.audit import Entry
@@ -127,13 +128,16 @@ def _bands(sample: Sample) -> list[BandRow]:
 def _queues(sample: Sample, sampler: Sampler) -> list[QueueRow]:
     """Return the queues, those with an alert first, then by their share of the limit."""
     alerts = {alert.subject: alert for alert in reversed(sample.firing) if alert.kind == "queue"}
-    rows = [_queue(one, sample, sampler, alerts.get(one.queue)) for one in sample.monitor.queues]
+    died = died_of_late(sample.seen)
+    rows = [_queue(one, sample, sampler, alerts.get(one.queue), died[one.queue]) for one in sample.monitor.queues]
     levels = {"now": 0, "soon": 1}
     return sorted(rows, key=lambda one: (levels[one.alert.level] if one.alert else 2, -one.percent, one.name))
 
 
-def _queue(one: QueueFigures, sample: Sample, sampler: Sampler, alert: Alert | None) -> QueueRow:
+def _queue(one: QueueFigures, sample: Sample, sampler: Sampler, alert: Alert | None, late: int) -> QueueRow:
+    """Return the row of a queue. `late`: its jobs that died within the last hour, as its alert counts them."""
     track = sampler.queues.get(one.queue)
+    died = sampler.day.dead(one.queue, one.totals.buried, sample.seen.at)
     return QueueRow(
         name=one.queue,
         size=one.size,
@@ -143,7 +147,7 @@ def _queue(one: QueueFigures, sample: Sample, sampler: Sampler, alert: Alert | N
         alert=alert,
         rates=track.rates if track else None,
         failed=track.failed if track else None,
-        dead=sampler.day.dead(one.queue, one.totals.buried, sample.seen.at),
+        dead=None if died is None and not late else max(died or 0, late),
         fails=alert is not None and "failed-attempts" in (alert.rule, *alert.merged),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ from starlette.responses import Response
 
 from stanchion.errors import InvalidInput
 from stanchion.ops.reads.expectations import read_expectations
-from stanchion.ops.reads.pipelines import Known, Letters, Station, known_pipelines, read_letters, stations
+from stanchion.ops.reads.pipelines import Dead, Known, Station, known_pipelines, read_dead, stations
 from stanchion.ops.reads.streams import stream_figures
 from stanchion.ops.web.acts.pauses import set_paused
 from stanchion.ops.web.pages import stations as words
@@ -38,21 +39,18 @@ def every(visit: Visit) -> Response:
     """List the pipelines, those that stand still first."""
     seen = visit.site.sampler.latest().seen
     found = known_pipelines(visit.site.app, visit.store, (one.settings for one in seen.queues))
-    dead = {one.settings.name: one.stats.states.total for one in seen.queues}
-    items = [
-        _item(known, stations(known, seen, visit.site.sampler.queues, Letters()), dead.get(f"{name}.dead", 0))
-        for name, known in found.items()
-    ]
+    died = seen.letters.died
+    items = [_item(known, stations(known, seen, visit.site.sampler.queues, Dead()), died) for known in found.values()]
     order = {"needs": 0, "risk": 1}
     items.sort(key=lambda one: (order.get(one.mark, 2), one.name))
     return visit.page("pipelines.html", _headline(items), items=items[:SHOWN], total=len(items), read_at=seen.at)
 
 
-def _item(known: Known, found: list[Station], dead: int) -> Item:
+def _item(known: Known, found: list[Station], died: Mapping[str, int]) -> Item:
     marks = [words.state_of(one)[0] for one in found]
     mark = next((one for one in ("needs", "risk", "running") if one in marks), "ready")
     under_way = sum(one.sizes.total for one in found)
-    name = known.record.name
+    name, dead = known.record.name, sum(died.get(one.queue, 0) for one in found)
     return Item(name, words.headline(known, found), words.lede(found), mark, len(found), under_way, dead)
 
 
@@ -71,10 +69,8 @@ def show(visit: Visit) -> Response:
     sampler = visit.site.sampler
     seen = sampler.latest().seen
     known = _known(visit)
-    letters = read_letters(
-        visit.site.app, visit.store, known, seen, partial(last_error, redaction=visit.site.redaction)
-    )
-    found = stations(known, seen, sampler.queues, letters)
+    dead = read_dead(visit.site.app, visit.store, known, seen, partial(last_error, redaction=visit.site.redaction))
+    found = stations(known, seen, sampler.queues, dead)
     paused = {one.settings.name for one in seen.queues if one.settings.paused}
     queues = [one.queue for one in found]
     streams = [one for one in stream_figures(visit.store, seen) if one.queue in queues]
@@ -87,8 +83,8 @@ def show(visit: Visit) -> Response:
         marks={one.name: words.state_of(one)[0] for one in found},
         sparks={one.name: spark(one.ready, "dead" if one.stopped else "ready") for one in found},
         drawing=words.drawing(known, found) if known.source != "names" else None,
-        letters=letters,
-        dead=sum(letters.counts.values()),
+        whole=dead.whole,
+        dead=sum(dead.counts.values()),
         letter_queue=f"{known.record.name}.dead",
         streams=streams,
         expectations=read_expectations(visit.store, known),

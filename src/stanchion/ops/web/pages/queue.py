@@ -92,11 +92,13 @@ def _pause(visit: Visit, queue: QueueSettings) -> Pause | None:
 
 def _errors(visit: Visit, queue: QueueFigures) -> Errors | None:
     """Return the groups of errors of a queue, as the page of errors has them; None where nothing has failed."""
-    if not (queue.totals.buried or queue.totals.rolled_back or queue.totals.expired):
+    if not (queue.letters or queue.totals.buried or queue.totals.rolled_back or queue.totals.expired):
         return None
     wanted = JobFilter(queue=queue.name)
-    known = visit.site.sampler.latest().seen.tallies.get(queue.name)
-    found = read_errors(visit.site.app.context, visit.store, wanted, visit.now, DEAD_READ, retried=False, known=known)
+    seen, context = visit.site.sampler.latest().seen, visit.site.app.context
+    known, places = seen.tallies.get(queue.name), seen.letters.places
+    reads = context, visit.store, wanted, visit.now, DEAD_READ
+    found = read_errors(*reads, retried=False, known=known, places=places)
     return hidden(found, visit.site.redaction.text)
 
 

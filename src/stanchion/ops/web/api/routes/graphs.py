@@ -12,7 +12,7 @@ from stanchion.errors import FlowNotFound
 from stanchion.flows.tree import FlowPart
 from stanchion.ops.reads.expectations import read_expectations
 from stanchion.ops.reads.flows import flows_seen, read_flow
-from stanchion.ops.reads.pipelines import Known, known_pipelines, read_letters, stations
+from stanchion.ops.reads.pipelines import Known, known_pipelines, read_dead, stations
 from stanchion.ops.reads.streams import StreamFigures, stream_figures
 from stanchion.ops.web.acts.pauses import set_paused
 from stanchion.ops.web.api.operation import Answer, Call, Operation, time_text
@@ -77,9 +77,7 @@ def pipeline(call: Call) -> Answer:
     """Answer with a pipeline and its stations."""
     visit, known = call.visit, _pipeline(call)
     seen = visit.site.sampler.latest().seen
-    letters = read_letters(
-        visit.site.app, visit.store, known, seen, partial(last_error, redaction=visit.site.redaction)
-    )
+    dead = read_dead(visit.site.app, visit.store, known, seen, partial(last_error, redaction=visit.site.redaction))
     same = ("name", "queue", "engine", "lag", "came", "out", "idle", "trouble", "silent", "starved", "dead")
     found = [
         {
@@ -89,9 +87,9 @@ def pipeline(call: Call) -> Answer:
             "error": visit.site.redaction.text(one.error),
             "last_5_min": None if one.times is None else one.times.as_json(),
         }
-        for one in stations(known, seen, visit.site.sampler.queues, letters)
+        for one in stations(known, seen, visit.site.sampler.queues, dead)
     ]
-    name, whole = known.record.name, letters.whole
+    name, whole = known.record.name, dead.whole
     expected = [one.as_json() for one in read_expectations(visit.store, known)]
     return Answer({"name": name, "source": known.source, "stations": found, "letters_whole": whole,
                    "expectations": expected,

@@ -37,7 +37,7 @@ def shown(call: Call) -> Answer:
     """Answer with one queue."""
     queue, store = known_queue(call), call.visit.store
     seen = call.visit.site.sampler.latest().seen
-    (found,) = figures(store, [queue], store.workers(), call.visit.now, seen.letter_queues, seen.streams)
+    (found,) = figures(store, [queue], store.workers(), call.visit.now, seen.streams, seen.letters)
     depths = store.lane_depths(queue.name, at_most=DEPTH_MAX) if queue.uses_lanes else {}
     pause = pause_of(call.visit, queue.name) if queue.paused else None
     tenants = tenants_of(store, queue.name) if found.sizes.ready else None
