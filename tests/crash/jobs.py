@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 from stanchion import Job, Retry, Stanchion
+from stanchion.context import steadiness
 from stanchion.jobs.reservation import Reservation
 from stanchion.stores.registry import open_store
-from stanchion.worker import steadiness
 from tests.crash.doom import doomed
 from tests.crash.journal import Journal
 from tests.crash.producer import QUEUE

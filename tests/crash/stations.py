@@ -13,8 +13,8 @@ import time
 from typing import Any
 
 from stanchion import Job, Retry, Send, Stanchion
+from stanchion.context import steadiness
 from stanchion.stores.registry import open_store
-from stanchion.worker import steadiness
 from tests.crash.doom import doomed
 
 # The quick workers of these tests try again every second, and every five in life.

@@ -7,12 +7,13 @@ from contextlib import closing
 import pytest
 
 from stanchion import Stanchion
+from stanchion.context import steadiness
 from stanchion.core.ids import new_token
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.worker import reaper, steadiness
+from stanchion.worker import reaper
 from stanchion_conformance.harness import new_job
 from tests.servers.manager import ManagerThread
 from tests.worker.conftest import until

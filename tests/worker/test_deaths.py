@@ -44,7 +44,7 @@ def lasting(job: Job):
     time.sleep(600)
 
 if __name__ == "__main__":
-    from stanchion.worker import steadiness
+    from stanchion.context import steadiness
     steadiness.RETURN = 0.5
     app.run(heartbeat=float(sys.argv[1]), until_finished=True)
 """

@@ -293,7 +293,7 @@ def test_a_late_outcome_changes_nothing(app, store, caplog):
 
 
 def test_jobs_of_a_dead_worker_come_back_and_end_dead(app, store, monkeypatch):
-    monkeypatch.setattr("stanchion.worker.steadiness.RETURN", 0.5)
+    monkeypatch.setattr("stanchion.context.steadiness.RETURN", 0.5)
     dead = []
     app.on("dead")(lambda job, _error: dead.append(job.id))
 
@@ -315,7 +315,7 @@ def test_jobs_of_a_dead_worker_come_back_and_end_dead(app, store, monkeypatch):
 
 @pytest.mark.slow
 def test_a_newcomer_takes_no_job_back_before_the_others_had_time_to_return(app, store, monkeypatch):
-    monkeypatch.setattr("stanchion.worker.steadiness.RETURN", 1.5)
+    monkeypatch.setattr("stanchion.context.steadiness.RETURN", 1.5)
 
     @app.task
     def task() -> int:

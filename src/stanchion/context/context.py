@@ -268,6 +268,10 @@ class Context:
         self.upkeep.nudge()
         self.declare(queue)
 
+    def answered(self) -> None:
+        """Take in that the store has just answered a call of this process."""
+        self.upkeep.steadiness.answered()
+
     def fire_dead(self, row: JobRow) -> None:
         """Fire the event for a job that died by a lost lease."""
         self.events.fire("dead", self._job_of(self, row), LeaseLost(row.id))

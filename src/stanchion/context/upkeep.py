@@ -1,6 +1,7 @@
 """Upkeep of the store: taking back lost jobs, completing the outbox of dead processes, purging history.
 
-Workers do it all the time. Without workers, `app.maintain()` and `stanchion maintain` do it, and consumers do a share.
+One worker of the fleet does it all the time: see `upkeep_lease`. Without workers, `app.maintain()` and `stanchion
+maintain` do it, and consumers do a share.
 """
 
 from __future__ import annotations
@@ -12,27 +13,33 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from stanchion.context.steadiness import Steadiness
+from stanchion.context.upkeep_lease import UpkeepLease
 from stanchion.core.events import Listeners
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.jobs import SECOND, JobRow, JobState
+from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.rules.lost_leases import lost_leases
 from stanchion.stores.rules.upkeep import Budget
 
 log = logging.getLogger("stanchion.upkeep")
 
-EVERY = 30.0
-"""Minimum seconds between two shares of all consumers together, and of one process."""
+EVERY = 10.0
+"""Maximum seconds between two shares of one process, while it consumes and no other process does the upkeep."""
 
 SHARE_SECONDS = 1.0
 """Seconds of maintenance in one share."""
+
+LEASE_SHARES = 1.5
+"""Longest times between two shares after which another process does the upkeep of one that was not heard of."""
+
+BEAT = 10.0
+"""Seconds between heartbeats for which live holders get the time to beat again after an outage."""
 
 TAKEN_BACK_AT_ONCE = 500
 """Lost jobs that one call takes back."""
 
 WARN_EVERY = 300.0
 """Seconds between two warnings that purging falls behind."""
-
-_KIND, _NAME = "upkeep", "share"
 
 
 class Maintained(NamedTuple):
@@ -86,13 +93,25 @@ class Upkeep:
     """The upkeep that this process does without a worker.
 
     A share is due every `every` seconds. It runs in a thread of its own: no call waits for it or fails because of it.
-    A versioned value in the store keeps the time of the last share, so that only one of many consumers does it.
+    By the lease of the upkeep one of many consumers does it; while a worker has the lease, none.
     """
 
     def __init__(self, host: Host, every: float = EVERY) -> None:
         self._host, self.every = host, every
+        self.steadiness = Steadiness(BEAT)
+        """Whether the store has answered the calls of this process lately."""
+        self._sharing = threading.Lock()
         self._due: float | None = None
         self._lag = Lag()
+
+    @property
+    def every(self) -> float:
+        """Maximum seconds between two shares."""
+        return self._every
+
+    @every.setter
+    def every(self, seconds: float) -> None:
+        self._every, self._lease = seconds, UpkeepLease(seconds, LEASE_SHARES * seconds)
 
     def round(self, seconds: float, as_of: int | None) -> Maintained:
         """Do all upkeep, for about `seconds`; take back jobs that were lost at `as_of` (None: none)."""
@@ -140,23 +159,26 @@ class Upkeep:
 
     def _guarded_share(self) -> None:
         try:
-            self.share()
+            if not self.share():  # another process does it: looking at it more rarely is enough
+                self._due = time.monotonic() + self.every * random.uniform(1.0, 2.0)  # noqa: S311 - spreading load
         except Exception as error:
             log.debug("a share of the upkeep failed: %s: %s", type(error).__name__, error)
 
     def share(self) -> bool:
-        """Do a share, unless another process has done one recently; return whether it did.
+        """Do a share, unless another process does the upkeep; return whether it did.
 
-        It takes back only jobs that were lost already at the last share: after an outage of the store, live holders
-        have had the time since then to prove that they are alive.
+        It takes back jobs that are lost by now if the store has answered this process for long enough without a gap.
+        Else an outage may just have ended: no share follows the last one while the lease lasts, and it takes back those
+        that were lost already at the last one. Live holders have had the time since then to prove that they are alive.
         """
-        store = self._host.notice_partitions()
-        now = store.now()
-        last = next(iter(store.values(_KIND, [_NAME])), None)
-        if last is not None and abs(now - int(last.text)) < self.every * SECOND / 2:
-            return False
-        if not store.compare_and_set(_KIND, _NAME, str(now), 0 if last is None else last.version):
-            return False
-        self.recover(self._host.store_semaphores(), None if last is None else min(now, int(last.text)))
-        self._lag.warn(store.maintain(SHARE_SECONDS))
-        return True
+        with self._sharing:
+            store = self._host.notice_partitions()
+            steady = self.steadiness.steady
+            now = self._lease.take(store, steady=steady, renew=steady)
+            if now is None:
+                return False
+            before = self._lease.before
+            last = None if before is None else min(now, before.at)
+            self.recover(self._host.store_semaphores(), now if steady else last)
+            self._lag.warn(store.maintain(SHARE_SECONDS))
+            return True

@@ -346,6 +346,7 @@ def _settled(context: Context, settlements: Sequence[Settlement], tx: Any) -> li
             lost.append(reservation)
     if lost and tx is not None:
         _refuse_snapshot_before(context, lost)
+    context.answered()
     context.upkeep.nudge()
     return states
 

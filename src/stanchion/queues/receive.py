@@ -86,6 +86,7 @@ class Receive:
             self._lose()
             raise
         self._claim = None
+        self._context.answered()
         return rows if rows or self._wait <= 0 else None
 
     def _next_claim(self) -> Claim:

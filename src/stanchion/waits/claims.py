@@ -140,6 +140,7 @@ class ClaimPoll(Poll):
     def _ask_for(self, claim: Claim) -> tuple[list[JobRow], float | None]:
         store = self.coordinator.host.store
         claimed = pop(store, claim) if self._pops else store.claim(claim)
+        self.coordinator.host.answered()
         return claimed.rows, claimed.retry_in
 
     def _hand_out(self, rows: list[JobRow]) -> list[JobRow]:

@@ -38,6 +38,9 @@ class Host(Protocol):
     def before_claim(self, queue: str) -> None:
         """Prepare a claim from a queue: called before each."""
 
+    def answered(self) -> None:
+        """Take in that the store has just answered a claim."""
+
 
 class Coordinator(Protocol):
     """What a poll needs of its coordinator. `heard`: the signs of other processes that arrive now."""

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 
 from stanchion.context.context import Context
+from stanchion.context.steadiness import Steadiness
 from stanchion.core.backoff import Backoff
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.worker.health import Health
-from stanchion.worker.steadiness import Steadiness
 
 log = logging.getLogger("stanchion.worker")
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from stanchion.context.upkeep import Host, Lag, Upkeep
+from stanchion.context.upkeep_lease import UpkeepLease
 from stanchion.errors import StanchionError
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
@@ -18,6 +19,12 @@ from stanchion.telemetry import rollups
 log = logging.getLogger("stanchion.worker")
 
 MAINTAIN_EVERY = 10.0
+
+LEASE_ROUNDS, LEASE_SECONDS_MIN = 3, 1.0
+"""Rounds, and least seconds, after which another process does the upkeep of one that was not heard of."""
+
+OWN_SECONDS_MAX = 60.0
+"""Seconds between two checks of what a process itself declares and knows, in a large fleet."""
 
 ROLL_EVERY, ROLL_SHARE = 60.0, 200.0
 """Seconds between two readings of the figures that plots show later, and a multiple of the time that one takes."""
@@ -36,10 +43,13 @@ class ReaperHost(Host, Protocol):
 class Reaper:
     """One thread that recovers lost jobs every `every` seconds, and maintains the store about every ten.
 
-    It also restores declared semaphores that the store has lost. Every worker and manager has one: work that one has
-    done costs the others next to nothing. Jobs are taken back only while `steady()`: after an outage of the store, live
-    workers need time to beat again. The clock is read before each recovery, so that an outage during the call does not
-    make live workers look dead. If purging falls behind, the next round starts at once.
+    Every worker and manager has one, and the lease of the upkeep says which of them does this work; `fleet()` is their
+    number. Jobs are taken back only while `steady()`: after an outage of the store, live workers need time to beat
+    again. The clock is read before each recovery, so that an outage during the call does not make live workers look
+    dead. If purging falls behind, the next round starts at once.
+
+    Each also checks what its own process needs: that declared settings and semaphores are still stored, and whether
+    queues were partitioned. A larger fleet does so less often.
     """
 
     def __init__(
@@ -48,45 +58,78 @@ class Reaper:
         every: float,
         steady: Callable[[], bool],
         lost: Callable[[Sequence[JobRow]], None] | None = None,
+        fleet: Callable[[], int] = lambda: 1,
     ) -> None:
         """`lost`: is told of jobs that were taken back."""
-        self._context, self._every, self._steady, self._lost = context, every, steady, lost
+        self._context, self._every, self._steady, self._lost, self._fleet = context, every, steady, lost, fleet
+        self._lease = UpkeepLease(every, max(LEASE_ROUNDS * every, LEASE_SECONDS_MIN), estimates=True)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stanchion-reaper", daemon=True)
+        self._lag = Lag()
+        self._behind = False
+        self._maintained_at = self._checked_at = self._roll_at = time.monotonic()
 
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread after the call in progress."""
+        """Stop the thread after the call in progress; it lets the lease go."""
         self._stopping.set()
 
     def _run(self) -> None:
-        maintained_at = time.monotonic()
-        behind = False
-        lag = Lag()
-        roll_at = maintained_at
-        while not self._stopping.wait(0 if behind else self._every * random.uniform(0.8, 1.2)):  # noqa: S311 - spreading load
-            try:
-                store = self._context.store_semaphores()
-                as_of = store.now()
-                self._context.upkeep.recover(
-                    store, as_of if self._steady() else None, lambda: not self._stopping.is_set(), self._lost
-                )
-                if behind or time.monotonic() - maintained_at >= MAINTAIN_EVERY:
-                    maintained_at = time.monotonic()
-                    left = store.maintain()
-                    lag.warn(left)
-                    behind = bool(left)
-                    self._context.keep_declared()
-                    self._context.notice_partitions()
-                if time.monotonic() >= roll_at:
-                    roll_at = time.monotonic() + _roll(store)
-            except Exception as error:
-                behind = False
-                if not self._stopping.is_set():
-                    log.warning("maintaining the store failed: %s: %s", type(error).__name__, error)
+        while not self._stopping.wait(self.pause()):
+            self.round()
+        try:
+            self._lease.let_go(self._context.store)
+        except Exception as error:
+            log.debug("the lease of the upkeep ends by itself: %s: %s", type(error).__name__, error)
+
+    def round(self) -> None:
+        """Do what is due; the thread calls it after each pause."""
+        try:
+            self._check_own()
+            self._keep_up()
+        except Exception as error:
+            self._behind = False
+            if not self._stopping.is_set():
+                log.warning("maintaining the store failed: %s: %s", type(error).__name__, error)
+
+    def pause(self) -> float:
+        """Return the seconds until the next round, or until it is time to look at the lease of another process."""
+        if self._behind:
+            return 0.0
+        pause = self._every * random.uniform(0.8, 1.2)  # noqa: S311 - spreading load
+        return pause if self._lease.held else min(pause, self._lease.look_in(self._fleet()) or pause)
+
+    def _check_own(self) -> None:
+        """Check what this process declares and knows, in turn with the others of the fleet."""
+        every = min(OWN_SECONDS_MAX, MAINTAIN_EVERY * max(1.0, self._fleet() / 2))
+        if time.monotonic() - self._checked_at >= every:
+            self._checked_at = time.monotonic()
+            self._context.store_semaphores()
+            self._context.keep_declared()
+            self._context.notice_partitions()
+
+    def _keep_up(self) -> None:
+        """Do what is due of the shared upkeep, if this process has the lease, or gets it."""
+        if self._lease.look_in(self._fleet()) > 0:
+            return
+        store = self._context.store
+        as_of = self._lease.take(store, steady=self._steady())
+        if as_of is None:
+            self._behind = False
+            return
+        self._context.upkeep.recover(
+            store, as_of if self._steady() else None, lambda: not self._stopping.is_set(), self._lost
+        )
+        if self._behind or time.monotonic() - self._maintained_at >= MAINTAIN_EVERY:
+            self._maintained_at = time.monotonic()
+            left = store.maintain()
+            self._lag.warn(left)
+            self._behind = bool(left)
+        if time.monotonic() >= self._roll_at:
+            self._roll_at = time.monotonic() + _roll(store)
 
 
 def _roll(store: Store) -> float:

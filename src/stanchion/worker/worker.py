@@ -163,19 +163,12 @@ class Worker:
                 alone=Alone(self._runners, lambda: self._claimer.outstanding, lambda: self._heartbeat.beat()),
             )
             self._heartbeat = Heartbeat(
-                *(
-                    self.context,
-                    self._every,
-                    self._health,
-                    self._row,
-                    self._runners.longest,
-                    self._answered,
-                    self._each_second,
-                    self._tell_failures,
-                )
+                *(self.context, self._every, self._health, self._row, self._runners.longest),
+                *(self._answered, self._each_second, self._tell_failures),
             )
             self._reaper = Reaper(
-                self.context, self._every / 2, lambda: self._heartbeat.steady, self._failures.add_lost
+                *(self.context, self._every / 2, lambda: self._heartbeat.steady),
+                *(self._failures.add_lost, lambda: self._claimer.live),
             )
             named = ", ".join(self.queues) or "no queue yet"
             self._remarks.info("worker %s runs %s with %d threads", self.id, named, self._threads)

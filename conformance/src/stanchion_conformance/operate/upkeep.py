@@ -94,6 +94,29 @@ class TestShares:
         app.context.upkeep.share()
         assert row_of(store, late.id).state == "queued"
 
+    def test_take_back_what_is_lost_by_now_while_the_store_answers(
+        self, app: Stanchion, store: Store, clock: StoreClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A process that the store has answered without a gap needs no second round."""
+        steadiness = app.context.upkeep.steadiness
+        app.context.upkeep.share()
+        store.push([new_job()])
+        (row,) = claim(store, lease=10.0)
+        monkeypatch.setattr(steadiness, "_steady_from", 0.0)
+        monkeypatch.setattr(steadiness, "_answered_at", time.monotonic() + 60)
+        clock.advance(11)
+        assert app.context.upkeep.share()
+        assert row_of(store, row.id).state == "queued"
+
+    def test_hear_of_the_answers_of_the_store(self, app: Stanchion, q: Queue) -> None:
+        steadiness = app.context.upkeep.steadiness
+        q.push(1)
+        assert not steadiness.steady
+        for use in (q.reserve, lambda: q.pop(wait=0.01), lambda: q.reserve(wait=1.5)):
+            before = steadiness._answered_at
+            use()
+            assert steadiness._answered_at > before
+
     @pytest.mark.parametrize("how", ["wait", "pop", "commit"])
     def test_are_done_by_consumers(
         self, app: Stanchion, other_app: Stanchion, q: Queue, clock: StoreClock, how: str

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from stanchion.context.steadiness import Steadiness
 from stanchion.core.boot_clock import boot_clock
 from stanchion.manager.dispatch.delays import Delays
 from stanchion.manager.dispatch.engine import Engine
@@ -22,7 +23,6 @@ from stanchion.manager.server.settings import ServerSettings
 from stanchion.manager.service.upkeep import StoreHost
 from stanchion.stores.protocol import Store
 from stanchion.worker.reaper import Reaper
-from stanchion.worker.steadiness import Steadiness
 
 log = logging.getLogger("stanchion.manager")
 

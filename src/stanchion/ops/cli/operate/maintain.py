@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from typing import Annotated, Never
 
 import typer
 
-from stanchion.context.upkeep import Maintained
+from stanchion.context.steadiness import Steadiness
+from stanchion.context.upkeep import BEAT, Maintained
 from stanchion.core.durations import duration
 from stanchion.errors import StoreUnavailable
 from stanchion.ops.cli.console.given import optional_duration
 from stanchion.ops.cli.console.root import OPERATE, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
+from stanchion.stores.protocol import Store
 
 
 @command(cli, "maintain", panel=OPERATE)
@@ -39,19 +42,32 @@ def maintain(
 def keep_on(session: Session, pause: float, longest: float) -> Never:
     """Do one round after the other.
 
-    Each round takes back only jobs that were lost already in the round before, if that reached the store: after an
+    A round takes back the jobs that are lost by now once the store has answered for half a minute without a gap.
+    Before, it takes back only jobs that were lost already in the round before, if that reached the store: after an
     outage of the store, live holders have had the time since then to prove that they are alive.
     """
-    app, lost_by = session.app, None
+    app, lost_by, steadiness = session.app, None, Steadiness(BEAT)
     while True:
         try:
             now = app.store.now()
-            show(session, app.context.upkeep.round(longest, lost_by))
+            steadiness.answered()
+            show(session, app.context.upkeep.round(longest, now if steadiness.steady else lost_by))
             lost_by = now
         except StoreUnavailable as error:
             typer.echo(str(error), err=True)
             lost_by = None
-        time.sleep(pause)
+        rest(app.store, pause, steadiness)
+
+
+def rest(store: Store, pause: float, steadiness: Steadiness) -> None:
+    """Rest until the next round; in a long pause, ask the store from time to time whether it is there."""
+    until = time.monotonic() + pause
+    while (left := until - time.monotonic()) > BEAT:
+        time.sleep(min(left, BEAT))
+        with suppress(StoreUnavailable):
+            store.now()
+            steadiness.answered()
+    time.sleep(max(0.0, left))
 
 
 def show(session: Session, done: Maintained) -> None:
