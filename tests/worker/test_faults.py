@@ -9,7 +9,7 @@ from stanchion import JobState, Stanchion, Worker
 from stanchion.context.context import Context
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.records.outcomes import Commit, Rollback
 from tests.worker.conftest import Faulty, ended, health, until, working
 
 
@@ -258,10 +258,40 @@ def test_an_outcome_of_a_job_that_is_locked_for_a_while_is_stored_afterwards(app
     assert (handle.job().attempts, handle.job().errors) == (1, [])
 
 
+def test_an_outcome_that_fails_alone_for_a_moment_is_stored_as_it_is(app, store):
+    refusing = Refusing(store, PASSING)
+    refusing.results = {"1"}
+
+    def twice(outcomes, tx=None, *, repeat=False):
+        if refusing.refused == 2:  # with others, and alone
+            refusing.results = set()
+        return refusing(outcomes, tx, repeat=repeat)
+
+    store._store.settle = twice
+
+    @app.task
+    def task(n: int) -> int:
+        return n
+
+    handle = task.enqueue(1)
+    with working(app):
+        until(lambda: handle.state is JobState.DONE)
+    assert handle.job().errors == []
+
+
 @pytest.mark.parametrize("error", [LASTING, PASSING], ids=["lasting", "passing"])
 def test_no_outcome_is_to_blame_while_the_store_takes_none(app, store, error):
     refusing = Refusing(store, error)
     refusing.all = True
+    ids: list[str] = []
+
+    def comes_back(outcomes, tx=None, *, repeat=False):
+        # Whatever would be stored in place of an outcome is taken, as if the store was back just then.
+        if refusing.all and any(isinstance(one, Rollback) and one.lease.id in ids for one in outcomes):
+            return refusing._settle(outcomes, tx, repeat=repeat)
+        return refusing(outcomes, tx, repeat=repeat)
+
+    store._store.settle = comes_back
 
     @app.task
     def task(n: int) -> int:
@@ -269,6 +299,7 @@ def test_no_outcome_is_to_blame_while_the_store_takes_none(app, store, error):
 
     with working(app) as worker:
         handles = task.enqueue_many([(n,) for n in range(20)])
+        ids += [handle.id for handle in handles]
         until(lambda: refusing.refused > 20)
         assert not worker.healthy
         refusing.all = False

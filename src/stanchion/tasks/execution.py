@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
+from decimal import getcontext, setcontext
 from inspect import Parameter
 from typing import Any, NamedTuple
 
@@ -242,7 +244,13 @@ class Attempted(NamedTuple):
 
 
 def attempted(context: Context, row: JobRow) -> Attempted:
-    """Run one claimed job in this thread, without settling it."""
+    """Run one claimed job in this thread, without settling it, in a copy of the caller's context variables."""
+    variables = copy_context()
+    variables.run(setcontext, getcontext().copy())  # decimal's variable holds an object that jobs can change
+    return variables.run(_attempted, context, row)
+
+
+def _attempted(context: Context, row: JobRow) -> Attempted:
     try:
         execution = Execution(context, row)
     except (Unrunnable, Unknown) as reason:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextvars import Context
 
 from stanchion.errors import TaskTimeout
 from stanchion.jobs.outcome import Outcome
@@ -34,10 +35,12 @@ class Limit:
 class Attempt(Execution):
     """An execution that a worker watches."""
 
-    __slots__ = ("began", "limit")
+    __slots__ = ("began", "context", "limit")
 
     began: float
     """When it started, on the monotonic clock."""
+    context: Context
+    """The context variables of this attempt only: those that a job sets are not those of the next one."""
     limit: Limit | None
 
 

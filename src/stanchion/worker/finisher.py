@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from contextvars import Context as Variables
 from operator import itemgetter
 
 from stanchion.context.context import Context
@@ -272,7 +273,7 @@ class Finisher:
             if self._unmet is not None and isinstance(error, Outcome) and (condition := error.expectation) is not None:
                 self._unmet.add(job.queue, None, condition, condition, job.id, new=True, dead=isinstance(outcome, Bury))
             if heard:
-                report(self._context, job, outcome, state, error)
+                Variables().run(report, self._context, job, outcome, state, error)
         if lost:
             log.warning(
                 "%d outcomes came too late and changed nothing, as the jobs are finished or reserved by others: %s",

@@ -155,7 +155,7 @@ class AsyncLoop:
         return True
 
     def _begin(self, slot: int, attempt: Attempt) -> None:
-        self._tasks[slot] = self._loop.create_task(self._run(slot, attempt))
+        self._tasks[slot] = self._loop.create_task(self._run(slot, attempt), context=attempt.context)
 
     def _cancel(self, slot: int) -> None:
         task = self._tasks.get(slot)

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextvars import Context as Variables
 from itertools import count
 from queue import Empty, SimpleQueue
 
@@ -137,20 +138,24 @@ class Runners:
         buffer, running, finish, tell_ends = self._buffer, self.running, self._finish, self._tell_ends
         slot = self._slots.get()
         while (row := buffer.get()) is not None:
-            attempt = self._prepared(row)
+            variables = Variables()
+            attempt = variables.run(self._prepared, row)
             if attempt is not None:
                 # A job enqueued by name only has no time-out of its own.
                 seconds = row.timeout or attempt.work.timeout or self.defaults.of(row.queue)
+                attempt.context = variables
                 if attempt.work.is_async:
                     self._start_async(slot, attempt, seconds)
+                    del attempt, variables
                     slot = self._slots.get()
                     continue
-                finished = self._run(slot, attempt, seconds)
+                finished = variables.run(self._run, slot, attempt, seconds)
                 if running.pop(slot, None) is None:
                     return  # given up meanwhile: another thread has replaced this one
                 tell_ends(attempt, finished)
                 finish(finished)
-                del attempt, finished  # free them while the runner is idle
+                del finished
+            del attempt, variables  # free them while the runner is idle
             if buffer.qsize() <= self.low_water:
                 self._room()
 
@@ -187,7 +192,7 @@ class Runners:
             return raised(attempt, error)
 
     def _start_async(self, slot: int, attempt: Attempt, seconds: float | None) -> None:
-        self._begin(slot, attempt)
+        attempt.context.run(self._begin, slot, attempt)
         loop = self.loops.current()
         if seconds is not None:
             attempt.limit = loop.limit(slot, seconds)
