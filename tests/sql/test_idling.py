@@ -14,6 +14,7 @@ from tests.worker.conftest import until
 from stanchion import Stanchion
 from stanchion.stores.mariadb import dialect as mariadb
 from stanchion.stores.postgres import dialect as postgres
+from stanchion.stores.postgres import sessions
 from stanchion.stores.registry import open_store
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.store import SqlStore
@@ -26,7 +27,7 @@ IF_FREE = text("SELECT id FROM stanchion_jobs WHERE id = :job FOR UPDATE SKIP LO
 @pytest.fixture(params=["pg_url", "mariadb_url"])
 def url(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The URL of a database where transactions of ours may be idle for a second."""
-    for module in (postgres, mariadb):
+    for module in (postgres, sessions, mariadb):
         monkeypatch.setattr(module, "IDLE_SECONDS", 1)
     return str(request.getfixturevalue(request.param))
 

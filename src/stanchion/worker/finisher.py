@@ -18,6 +18,7 @@ from stanchion.core.partition_names import logical_name
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.jobs.outcome import Outcome
 from stanchion.jobs.reservation import described
+from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
@@ -209,11 +210,16 @@ class Finisher:
         self._late = [one for one in self._late if one.is_alive()] + [thread]
         thread.start()
 
-    def _takes(self, queue: str) -> bool:
-        """Tell whether the store takes outcomes of a queue now, by one that changes nothing: there is no such job."""
-        probe = Rollback(Lease(queue, new_id(), new_token()), 0.0)
+    def _takes(self, outcome: outcomes.Outcome) -> bool:
+        """Tell whether the store takes such outcomes of a queue now, by one that changes nothing: there is no such job.
+
+        A commit needs history, which may be locked alone.
+        """
+        lease = Lease(outcome.lease.queue, new_id(), new_token())
         try:
-            self._context.current_store().settle([probe])
+            self._context.current_store().settle(
+                [Commit(lease) if isinstance(outcome, Commit) else Rollback(lease, 0.0)]
+            )
         except Exception:
             return False
         return True

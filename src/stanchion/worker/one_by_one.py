@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from threading import Event
 from typing import NamedTuple
@@ -11,13 +10,9 @@ from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.jobs.reservation import described
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobState
-from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Rollback
 from stanchion.tasks.execution import unstorable
 from stanchion.worker.attempt import Finished
-
-TRIES = 3
-"""Failures of an outcome alone, while the store takes others, after which it becomes a failure of its attempt."""
 
 REPEAT = 60.0
 """Seconds until a job whose outcome could not be stored runs again."""
@@ -39,26 +34,26 @@ class Left(NamedTuple):
 
 
 class OneByOne:
-    """Stores outcomes one by one; remembers how often each has failed.
+    """Stores outcomes one by one.
 
-    `settle(group, repeat)` stores a group, `stored(group, states)` reports on it. `takes(queue)` tells whether the
-    store takes outcomes of a queue now. Nothing more is tried once `aborted` is set.
+    `settle(group, repeat)` stores a group, `stored(group, states)` reports on it. `takes(outcome)` tells whether the
+    store takes outcomes of such a kind and queue now. Nothing more is tried once `aborted` is set.
     """
 
     def __init__(
         self,
         settle: Callable[[Sequence[Finished], bool], list[JobState | None]],
         stored: Callable[[Sequence[Finished], Sequence[JobState | None]], None],
-        takes: Callable[[str], bool],
+        takes: Callable[[outcomes.Outcome], bool],
         aborted: Event,
     ) -> None:
         self._settle, self._stored, self._takes, self._aborted = settle, stored, takes, aborted
-        self._failures: Counter[Lease] = Counter()
 
     def store(self, group: Sequence[Finished]) -> Left:
         """Store what can be stored.
 
-        An outcome that the store can't keep becomes a failure of its attempt.
+        An outcome that the store can't hold ends its job, and one that ends in any other error becomes a failure of its
+        attempt. While the store is busy or away for an outcome, it is left.
         """
         left: list[Finished] = []
         away: set[str] = set()
@@ -69,7 +64,7 @@ class OneByOne:
                 left.append(finished)
             elif outcome is None or (error := self._failed(finished)) is None:
                 at_fault = True
-            elif isinstance(error, StoreUnavailable) and not self._takes(outcome.lease.queue):
+            elif isinstance(error, StoreUnavailable) and not self._takes(outcome):
                 away.add(outcome.lease.queue)
                 left.append(finished)
             else:
@@ -89,9 +84,7 @@ class OneByOne:
 
     def _replaced(self, finished: Finished, outcome: outcomes.Outcome, error: Exception) -> bool:
         """Store a failure in place of an outcome, unless that may still be stored later; return whether it was."""
-        if isinstance(error, StoreUnavailable):
-            self._failures[outcome.lease] += 1
-            if self._failures[outcome.lease] < TRIES:
-                return False
+        if isinstance(error, StoreUnavailable):  # no fault of the job
+            return False
         instead: Finished = (unstored(outcome, error), finished[1], error)
         return self._failed(instead) is None

@@ -23,12 +23,12 @@ from stanchion.stores.sql.engine.dialect import Fault
 from stanchion_conformance.harness import counts_of, sizes_of
 
 
-@pytest.mark.parametrize("number", [1205, 1213])
+@pytest.mark.parametrize("number", [1205, 1213, 1317, 1969, 3024])
 def test_busy(number: int) -> None:
     assert MariaDBDialect().fault(pymysql.OperationalError(number, "")) is Fault.BUSY
 
 
-@pytest.mark.parametrize("number", [0, 1040, 1053, 1317, 1927, 2003, 2006, 2013, 2014, 2055, 3024])
+@pytest.mark.parametrize("number", [0, 1040, 1053, 1290, 1836, 1927, 2003, 2006, 2013, 2014, 2055])
 def test_lost_for_now(number: int) -> None:
     error = pymysql.OperationalError(number, "")
     assert MariaDBDialect().fault(error) is Fault.LOST
@@ -40,6 +40,11 @@ def test_lost_for_good(number: int) -> None:
     error = pymysql.OperationalError(number, "")
     assert MariaDBDialect().fault(error) is Fault.LOST
     assert not MariaDBDialect().worth_retrying(error)
+
+
+@pytest.mark.parametrize("number", [1153, 1264, 1366, 1406])
+def test_data(number: int) -> None:
+    assert MariaDBDialect().fault(pymysql.DataError(number, "")) is Fault.DATA
 
 
 @pytest.mark.parametrize("error", [pymysql.IntegrityError(1062, ""), pymysql.ProgrammingError(1146, ""), ValueError()])

@@ -12,7 +12,23 @@ _BUSY = {
     1020: "record has changed since last read: innodb_snapshot_isolation",
     1205: "lock wait timeout",
     1213: "deadlock",
+    1317: "cancelled by KILL QUERY",
     1412: "table definition has changed",
+    1969: "cancelled by max_statement_time",
+    3024: "cancelled by max_execution_time",
+}
+_DATA = {
+    1118: "row too large",
+    1153: "larger than max_allowed_packet",
+    1264: "out of range",
+    1265: "truncated",
+    1301: "larger than max_allowed_packet, as the result of a function",
+    1366: "not in the character set",
+    1406: "too long",
+}
+READ_ONLY = {
+    1290: "read only, as after a failover",
+    1836: "read only",
 }
 _LOST = {
     0: "the connection is closed",
@@ -34,11 +50,7 @@ _LOST = {
     1180: "error during commit",
     1203: "too many connections of this user",
     1226: "a limit of this user",
-    1290: "read only, as after a failover",
-    1317: "interrupted",
-    1836: "read only",
     1927: "connection killed",
-    1969: "max_statement_time exceeded",
     2002: "can't connect through the socket",
     2003: "can't connect",
     2005: "unknown host",
@@ -48,7 +60,6 @@ _LOST = {
     2026: "TLS failed",
     2027: "malformed packet",
     2055: "lost connection",
-    3024: "max_execution_time exceeded",
     3169: "session killed",
     4031: "idle for too long",
 }
@@ -59,7 +70,6 @@ _HOPELESS = {
     1130: "not from this host",
     1142: "no right to the table",
     1143: "no right to the column",
-    1153: "larger than max_allowed_packet",
     1227: "no right to do this",
     1370: "no right to the procedure",
     1698: "wrong user or password",
@@ -76,7 +86,9 @@ def fault(error: BaseException) -> Fault:
     number = _number(error)
     if number in _BUSY:
         return Fault.BUSY
-    if number in _LOST or number in _HOPELESS or isinstance(error, pymysql.err.InterfaceError):
+    if number in _DATA:
+        return Fault.DATA
+    if number in _LOST or number in READ_ONLY or number in _HOPELESS or isinstance(error, pymysql.err.InterfaceError):
         return Fault.LOST
     return Fault.OTHER
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from importlib.util import find_spec
 from typing import Any
@@ -26,7 +26,6 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.engine import Dialect as AlchemyDialect
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
 from stanchion.errors import InvalidInput, MissingExtra
@@ -48,6 +47,9 @@ try:
     from psycopg import sql as _sql  # noqa: F401 - a namespace package without the real one would pass
     from psycopg.pq import TransactionStatus
     from psycopg.rows import tuple_row
+
+    from stanchion.stores.postgres import errors
+    from stanchion.stores.postgres.sessions import APPLICATION, DEFAULTS, PooledCursor, Session, Sessions, together
 except ImportError:  # pragma: no cover - said by open_store
     psycopg = None  # type: ignore[assignment]
 
@@ -67,17 +69,7 @@ CAPABILITIES = Capabilities(
     claims_by_id=True,
 )
 
-_CONNECT_SECONDS = 5
 _SCHEMA_LOCK = 0x5354414E  # arbitrary: the advisory lock of setup
-# The parameters of the hot statements do not change their plan, and planning takes longer than running them. If the
-# server overestimates a table, JIT compilation of the claim of lanes would take a second each time. A plan that reads a
-# whole table because it is small would stay in use until the server has analyzed the grown table.
-_SMALL_STATEMENTS = "-c plan_cache_mode=force_generic_plan -c jit=off -c enable_seqscan=off"
-_CHECK_CLIENT = "SET client_connection_check_interval = '1s'"
-_BUSY = frozenset({"40001", "40P01", "55P03"})
-_ELSEWHERE = frozenset({"25P03", "25006"})
-"""Sessions that have idled, or are read only, as after a failover: another connection may do."""
-_POOLED_AWAY = frozenset({"26000", "42P05"})  # the pooler keeps the prepared statement on another connection
 _TABLES = text("""
     SELECT EXISTS (
         SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('stanchion_meta') AND attname = 'identity'
@@ -91,7 +83,6 @@ _END_FROZEN_SESSIONS = text("""
     AND state = 'active' AND wait_event = 'ClientRead' AND query NOT LIKE 'COPY %'
     AND query_start < clock_timestamp() - make_interval(secs => CAST(:seconds AS float8))
 """)
-_APPLICATION = "stanchion"
 # A transaction keeps these locks from before it writes, or reads to write, until it has ended; everybody may read them.
 # Some steps read the clock, and wait for a row of another table before they write jobs: so all these tables count.
 _WRITERS = text("""
@@ -103,18 +94,6 @@ _WRITERS = text("""
             to_regclass('stanchion_slots'), to_regclass('stanchion_flow_nodes'), to_regclass('stanchion_values')
         )
 """)
-_FORBIDDEN = "42501"
-_HOPELESS = frozenset({"28P01", "28000", "3D000", _FORBIDDEN})
-
-
-def _end_with_its_client(connection: psycopg.Connection[Any], _record: object) -> None:
-    """Have the server end a statement soon after its client is gone, such as a call that was cut off at its deadline.
-
-    It would otherwise wait on for the lock that it waits for, and hold the rows that it has locked before.
-    """
-    connection.autocommit = True
-    with suppress(psycopg.Error):  # servers on Windows can't
-        connection.execute(_CHECK_CLIENT)
 
 
 class PostgresDialect(Dialect):
@@ -140,50 +119,33 @@ class PostgresDialect(Dialect):
 
     def __init__(self, url: URL) -> None:
         self.signals = Notifications(lambda: _connect(url))
-        self._prepares = self._tunes = True
+        self._prepares = True
         self.errors = (psycopg.Error,)
 
     def engine_options(self) -> dict[str, Any]:
         return {
-            "connect_args": {
-                "connect_timeout": _CONNECT_SECONDS,
-                "keepalives_idle": 30,
-                "application_name": _APPLICATION,
-            },
+            "connect_args": dict(DEFAULTS),
             "pool_size": 20,
             "max_overflow": 20,
             "pool_timeout": calls.CALL_SECONDS,
         }
 
     def prepare(self, engine: Engine) -> None:
-        event.listen(engine, "do_connect", self._connect)
-        event.listen(engine, "connect", _end_with_its_client)
+        sessions = Sessions()
 
-    def _connect(self, _dialect: object, _record: object, args: list[Any], options: dict[str, Any]) -> Any:
-        if self._tunes and "options" not in options:
-            try:
-                tuned = f"{_SMALL_STATEMENTS} -c idle_in_transaction_session_timeout={IDLE_SECONDS:.0f}s"
-                return psycopg.connect(*args, **options, options=tuned)
-            except psycopg.OperationalError as error:
-                if "unsupported startup parameter" not in str(error):  # the message of poolers
-                    raise
-                self._tunes = False
-        return psycopg.connect(*args, **options)
+        @event.listens_for(engine, "do_connect")
+        def connect(_dialect: object, _record: object, args: list[Any], options: dict[str, Any]) -> Session:
+            return sessions.open(args, options)
 
-    @contextmanager
-    def unhurried(self, connection: Connection) -> Iterator[None]:
-        if not self._tunes:
-            yield
-            return
-        connection.exec_driver_sql("SET idle_in_transaction_session_timeout = 0")
-        try:
-            yield
-        finally:
-            with suppress(DBAPIError):
-                connection.exec_driver_sql("RESET idle_in_transaction_session_timeout")
+    def unhurried(self, connection: Connection) -> AbstractContextManager[None]:
+        session: Session = connection.connection.driver_connection  # type: ignore[assignment]
+        return session.unhurried()
 
     def start(self, cursor: psycopg.Cursor[Any], *, durable: bool = True) -> None:
-        cursor.execute(self.begin)
+        if isinstance(cursor, PooledCursor):
+            cursor.begin()
+        else:
+            cursor.execute(self.begin)
         if not durable:
             cursor.execute("SET LOCAL synchronous_commit TO off")
 
@@ -201,16 +163,15 @@ class PostgresDialect(Dialect):
 
     @contextmanager
     def together(self, cursor: psycopg.Cursor[Any]) -> Iterator[Together | None]:
-        if not psycopg.Pipeline.is_supported():
-            yield None
-            return
-        with cursor.connection.pipeline() as pipeline:
-            yield Together(cursor, lambda: self.cursor(cursor.connection), pipeline.sync)
+        with together(cursor.connection) as pipeline:
+            yield None if pipeline is None else Together(cursor, lambda: self.cursor(cursor.connection), pipeline.sync)
 
     def end_frozen_sessions(self, run: Runner) -> None:
-        run.rows(_END_FROZEN_SESSIONS, {"application": _APPLICATION, "seconds": IDLE_SECONDS})
+        run.rows(_END_FROZEN_SESSIONS, {"application": APPLICATION, "seconds": IDLE_SECONDS})
 
     def cursor(self, driver: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
+        if getattr(driver, "pooled", False):
+            return PooledCursor(driver, row_factory=tuple_row)
         if not self._prepares:
             driver.prepare_threshold = None
         return psycopg.RawCursor(driver, row_factory=tuple_row)
@@ -224,31 +185,21 @@ class PostgresDialect(Dialect):
         return numbered
 
     def fault(self, error: BaseException) -> Fault:
-        if not isinstance(error, psycopg.Error):
-            return Fault.OTHER
-        state = error.sqlstate
-        if state in _BUSY:
-            return Fault.BUSY
-        if state in _POOLED_AWAY:
+        if errors.is_pooled_away(error):
             self._prepares = False
-            return Fault.BUSY
-        # No SQLSTATE: the connection broke. 08: connection; 57P: shut down; 53: out of resources.
-        if state is None:
-            broken = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
-            return Fault.LOST if broken else Fault.OTHER
-        if state[:3] == "57P" or state[:2] in {"08", "53"} or state in _ELSEWHERE or state in _HOPELESS:
-            return Fault.LOST
-        return Fault.OTHER
+        return errors.fault(error)
+
+    def advice(self, error: BaseException) -> str:
+        return errors.advice(error) or self.way_out
 
     def is_forbidden(self, error: BaseException) -> bool:
-        return getattr(error, "sqlstate", None) == _FORBIDDEN
+        return errors.is_forbidden(error)
 
     def worth_retrying(self, error: BaseException) -> bool:
-        if getattr(error, "sqlstate", None) in _HOPELESS:
-            return False
-        # A refused connection carries no SQLSTATE, only the server's words.
-        said = str(error)
-        return not any(word in said for word in ("authentication failed", "does not exist", "could not translate host"))
+        return errors.worth_retrying(error)
+
+    def is_closed(self, driver: psycopg.Connection[Any]) -> bool:
+        return bool(driver.closed)
 
     def owns(self, connection: Any) -> bool:
         return isinstance(connection, psycopg.Connection)
@@ -347,9 +298,8 @@ def _connect(url: URL) -> psycopg.Connection[Any]:
     """Return a connection for signals, which detects a silent network by itself."""
     return psycopg.connect(
         _conninfo(url),
+        **{**DEFAULTS, "application_name": None},
         autocommit=True,
-        connect_timeout=_CONNECT_SECONDS,
-        keepalives_idle=30,
         tcp_user_timeout=10_000,
     )
 

@@ -67,6 +67,8 @@ _POLL_SECONDS, _LATER_SECONDS = (0.0002, 0.001), (0.002, 0.008)
 """Seconds between two attempts of a writer to get the lock: at first, and after _SOON_SECONDS, as frequent attempts of
 many writers slow down the holder."""
 _SOON_SECONDS = 0.02
+_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_PROTOCOL})
+_DATA = frozenset({sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH})
 _UNUSABLE = frozenset(
     {
         *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_READONLY),
@@ -190,9 +192,10 @@ class SqliteDialect(Dialect):
         if not isinstance(error, sqlite3.DatabaseError):
             return Fault.OTHER
         code = _code_of(error)
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return Fault.BUSY
-        return Fault.LOST if code in _UNUSABLE else Fault.OTHER
+        for codes, fault in ((_BUSY, Fault.BUSY), (_UNUSABLE, Fault.LOST), (_DATA, Fault.DATA)):
+            if code in codes:
+                return fault
+        return Fault.OTHER
 
     def advice(self, error: BaseException) -> str:
         return _ADVICE.get(_code_of(error), self.way_out)
@@ -210,7 +213,8 @@ class SqliteDialect(Dialect):
         return isinstance(connection, sqlite3.Connection)
 
     def is_strange(self, error: BaseException) -> bool:
-        return isinstance(error, sqlite3.OperationalError) and str(error).startswith("no such ")
+        # It has no code of its own: our statements can fail so only if a table or a column is missing.
+        return isinstance(error, sqlite3.OperationalError) and _code_of(error) == sqlite3.SQLITE_ERROR
 
     def is_same_place(self, run: Runner) -> bool:
         """Return whether one of the connection's files is the store's own: a copy of the file has its identity."""

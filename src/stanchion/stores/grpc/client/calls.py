@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from stanchion.errors import InvalidInput, StoreUnavailable
-from stanchion.stores.grpc.client.channels import Channels, was_closed
+from stanchion.stores.grpc.client.channels import Channels
 from stanchion.stores.grpc.client.forking import LIBRARY
 from stanchion.stores.records import calls
 from stanchion.stores.wire.calls import CALLS, Call
@@ -97,8 +97,8 @@ class Calls:
             try:
                 with LIBRARY.used():
                     reply = ask(data, timeout=max(seconds, _SHORTEST), metadata=self._channels.metadata)
-            except ValueError as error:
-                if not was_closed(error):
+            except ValueError:
+                if self._channels.is_open(host, call.method, ask):
                     raise
             else:
                 return call.result(read(call.method.reply, reply))

@@ -32,12 +32,6 @@ _of_parents: list[Any] = []
 Call = Callable[..., Any]
 
 
-def was_closed(error: ValueError) -> bool:
-    """Return whether a call failed because another thread has closed its channel; it is open at the next call."""
-    text = str(error).lower()
-    return "closed channel" in text or "channel closed" in text
-
-
 class Channels:
     """Opens channels on first use, after a fork too; begins with any host, and stays with one that answers."""
 
@@ -84,6 +78,10 @@ class Channels:
                 know_forks()
                 found = self._calls[host, method.name] = _callable(channel, method)
         return found
+
+    def is_open(self, host: str, method: Method, call: Call) -> bool:
+        """Return whether this is still the callable of an open channel; no code tells of a closed one."""
+        return self._calls.get((host, method.name)) is call
 
     def close(self) -> None:
         """Close all channels; a later call opens them again."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stanchion.stores.grpc.client.channels import Channels, was_closed
+from stanchion.stores.grpc.client.channels import Channels
 from stanchion.stores.grpc.client.forking import LIBRARY
 from stanchion.stores.wire.methods import Method
 
@@ -37,6 +37,7 @@ class Stream:
         `request`: a message, or an iterator of them. Returns at its end, at a fork of the process, and if another
         thread closes the channels. Raises the error of gRPC that ends it, after `seconds` DEADLINE_EXCEEDED.
         """
+        opened = None
         try:
             with LIBRARY.streaming(self._end):
                 try:
@@ -49,8 +50,8 @@ class Stream:
                 finally:
                     self._end()
                     after()
-        except ValueError as error:
-            if not was_closed(error):
+        except ValueError:
+            if opened is None or self._channels.is_open(host, self._method, opened):
                 raise
 
     def cancel(self) -> None:

@@ -8,7 +8,6 @@ from pymongo.errors import (
     ConfigurationError,
     ConnectionFailure,
     DuplicateKeyError,
-    InvalidOperation,
     OperationFailure,
     PyMongoError,
     WaitQueueTimeoutError,
@@ -48,8 +47,6 @@ def fault_of(error: PyMongoError) -> Fault:
         return Fault.LOST if error.has_error_label("RetryableWriteError") else _fault_of_code(error.code)
     if isinstance(error, ConfigurationError):
         return Fault.HOPELESS
-    if isinstance(error, InvalidOperation) and "after close" in str(error):  # another thread has closed the store
-        return Fault.LOST
     lost = isinstance(error, (AutoReconnect, ConnectionFailure, WaitQueueTimeoutError)) or error.timeout
     return Fault.LOST if lost else Fault.OTHER
 
@@ -62,7 +59,7 @@ def is_too_large(error: PyMongoError) -> bool:
 
 
 def _about_size(code: int | None, text: str) -> bool:
-    # Insertions are refused with generic codes: 2 by MongoDB, 8 by others.
+    # Insertions are refused with generic codes, 2 by MongoDB and 8 by others: only the words tell them apart.
     return code in _TOO_LARGE or (code in (2, 8) and any(words in text for words in _TOO_LARGE_WORDS))
 
 

@@ -132,13 +132,16 @@ class Server:
         started, pause, again = time.monotonic(), 0.01, False
         seconds = calls.CALL_SECONDS if seconds is None else seconds
         while True:
+            place = self.place
             try:
                 with pymongo.timeout(max(0.001, seconds - (time.monotonic() - started))):
-                    return work(self.place, again)
+                    return work(place, again)
             except DocumentTooLarge:
                 raise InvalidInput(TOO_LARGE) from None
             except PyMongoError as error:
                 fault = fault_of(without_documents(error))
+                if isinstance(error, InvalidOperation) and place is not self._place:  # another thread has closed it
+                    fault = Fault.LOST
                 if is_too_large(error):
                     raise InvalidInput(TOO_LARGE) from None
                 if fault is Fault.OTHER:

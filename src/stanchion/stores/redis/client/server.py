@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,10 +44,13 @@ T = TypeVar("T")
 
 # ClusterError: the cluster is down, or the client gave up on a slot that moves; each of its calls was refused.
 _BUSY = (BusyLoadingError, ReadOnlyError, ClusterError, MasterDownError, TryAgainError)
-_BUSY_WORDS = ("READONLY", "MISCONF", "NOREPLICAS", "BUSY ", "UNBLOCKED", "MOVED", "ASK ")
+_BUSY_CODES = frozenset({"READONLY", "MISCONF", "NOREPLICAS", "BUSY", "UNBLOCKED", "MOVED", "ASK"})
 _HOPELESS = (AuthenticationError, AuthorizationError, NoPermissionError)
-_FORBIDDEN_WORDS = ("NOPERM", "can't run this command", "can't access at least one of the keys")
-_HOPELESS_WORDS = ("not known", "nodename nor servname", "No address associated")
+# The first word of an error is its code; redis-py makes a class of some, and drops the word. Redis 6.2 puts the line of
+# a script before it.
+_CODE = re.compile(r"(?:Error running script .*?: -?)?([A-Z]+)\b")
+# Redis 6.2 gives these errors no code within a script.
+_FORBIDDEN_IN_SCRIPTS = ("can't run this command", "can't access at least one of the keys")
 
 
 class Call(NamedTuple):
@@ -225,31 +229,37 @@ class Server:
         return StoreUnavailable(message, lasting=_fault(error) is Fault.HOPELESS and not _is_full(error))
 
 
-def _said(error: RedisError) -> str:
-    """Return the server's message; Redis 6.2 puts the script line of the failed command first."""
-    return re.sub(r"^Error running script .*?: -", "", str(error))
+def _code(error: RedisError) -> str:
+    found = _CODE.match(str(error)) if isinstance(error, ResponseError) else None
+    return found[1] if found else ""
 
 
 def _is_read_only(error: RedisError) -> bool:
-    return isinstance(error, ReadOnlyError) or _said(error).startswith("READONLY")
+    return isinstance(error, ReadOnlyError) or _code(error) == "READONLY"
 
 
 def _is_forbidden(error: RedisError) -> bool:
     # Within a script, the error type does not reach the client.
-    return isinstance(error, NoPermissionError) or any(word in _said(error) for word in _FORBIDDEN_WORDS)
+    if isinstance(error, NoPermissionError) or _code(error) == "NOPERM":
+        return True
+    return isinstance(error, ResponseError) and any(words in str(error) for words in _FORBIDDEN_IN_SCRIPTS)
 
 
 def _is_full(error: RedisError) -> bool:
-    return isinstance(error, OutOfMemoryError) or "OOM" in _said(error)[:60]
+    return isinstance(error, OutOfMemoryError) or _code(error) == "OOM"
+
+
+def _is_unresolved(error: BaseException | None) -> bool:
+    """Return whether the host is unknown; redis-py raises its own error while it handles that of the resolver."""
+    while isinstance(error, RedisError):
+        error = error.__cause__ or error.__context__
+    return isinstance(error, socket.gaierror)
 
 
 def _fault(error: RedisError) -> Fault:
-    text = _said(error)
-    if isinstance(error, _HOPELESS) or any(word in text for word in _HOPELESS_WORDS):
+    if isinstance(error, _HOPELESS) or _is_full(error) or _is_forbidden(error) or _is_unresolved(error):
         return Fault.HOPELESS
-    if _is_full(error) or _is_forbidden(error):
-        return Fault.HOPELESS
-    if isinstance(error, _BUSY) or (isinstance(error, ResponseError) and text.startswith(_BUSY_WORDS)):
+    if isinstance(error, _BUSY) or _code(error) in _BUSY_CODES:
         return Fault.BUSY
     if isinstance(error, (ConnectionError, TimeoutError, RedisClusterException)):
         return Fault.LOST
@@ -263,6 +273,6 @@ def _way_out(error: RedisError) -> str:
         return "this server is a replica: give the address of the master, or wait until one is elected"
     if _is_forbidden(error):
         return "give this user of the server the commands and keys that the page on Redis names (ACL SETUSER)"
-    if "MISCONF" in _said(error):
+    if _code(error) == "MISCONF":
         return "the server can't write to its disk: see its log, make room, then try again"
     return "check host, port, user, password and database number in the URL, and that the server runs"

@@ -16,11 +16,11 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from stanchion.core.forks import reset_after_fork
-from stanchion.errors import CannotJoin, StanchionError, StoreUnavailable, TaskTimeout
+from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable, TaskTimeout
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.sql.engine.deadlines import Deadlines
-from stanchion.stores.sql.engine.dialect import Dialect, Fault
+from stanchion.stores.sql.engine.dialect import Dialect, Fault, cause_of
 from stanchion.stores.sql.engine.runner import (
     Asked,
     Compiler,
@@ -32,6 +32,7 @@ from stanchion.stores.sql.engine.runner import (
     compiler_for,
 )
 from stanchion.stores.sql.engine.telling import told
+from stanchion.stores.sql.engine.write_lock import WriteLock
 
 T = TypeVar("T")
 
@@ -136,17 +137,27 @@ class Database:
         """
         return self._call(work, transaction=True, seconds=seconds, durable=durable, together=together)
 
+    def look(self, work: Callable[[Connection], T]) -> T:
+        """Read on a connection of SQLAlchemy, within CALL_SECONDS."""
+
+        def attempt(_again: bool, _left: float, _overdue: list[int]) -> T:
+            with self.engine.connect() as connection:
+                return work(connection)
+
+        return self._retried(attempt)
+
     @contextmanager
     def connection(self) -> Iterator[Connection]:
         """Lend a connection in autocommit mode."""
         try:
             with self.engine.connect() as connection:
                 yield connection
+        except PoolTimeout as error:
+            raise self._unavailable(error) from error
         except DBAPIError as error:
-            cause = error.orig or error
-            if self.dialect.fault(cause) is Fault.OTHER:
+            if (refusal := self._refusal(cause_of(error))) is None:
                 raise
-            raise self._unavailable(cause, lasting=not self.dialect.worth_retrying(cause)) from error
+            raise refusal from error
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -170,9 +181,9 @@ class Database:
             with closing(self.dialect.cursor(connection.connection.driver_connection)) as cursor:
                 self.dialect.start(cursor)
         except self.dialect.errors as error:
-            if self.dialect.fault(error) is Fault.OTHER:
+            if (refusal := self._refusal(error)) is None:
                 raise
-            raise self._unavailable(error, lasting=not self.dialect.worth_retrying(error)) from error
+            raise refusal from error
 
     @contextmanager
     def streaming(self, statement: Executable, params: Params) -> Iterator[Any]:
@@ -181,8 +192,13 @@ class Database:
             self.connection() as connection,
             closing(self.dialect.cursor(connection.connection.driver_connection)) as cursor,
         ):
-            CursorRunner(cursor, self.compiler, self.given()).execute(statement, params)
-            yield cursor
+            try:
+                CursorRunner(cursor, self.compiler, self.given()).execute(statement, params)
+                yield cursor
+            except self.dialect.errors as error:
+                if (refusal := self._refusal(error)) is None:
+                    raise
+                raise refusal from error
 
     def close(self) -> None:
         """Close the pool; a later call opens it again."""
@@ -199,24 +215,34 @@ class Database:
         together: bool = False,
         alone: bool = False,
     ) -> T:
+        def attempt(again: bool, left: float, overdue: list[int]) -> T:
+            in_one = transaction or (again and not alone)
+            return self._attempt(work, again, in_one, left, overdue, durable=durable, together=together)
+
+        return self._retried(attempt, seconds)
+
+    def _retried(self, attempt: Callable[[bool, float, list[int]], T], seconds: float | None = None) -> T:
+        """Call `attempt` until it succeeds, or its error is final, within `seconds` (CALL_SECONDS).
+
+        Its arguments: whether the reply to an earlier one was lost; the seconds left; and a list that is not empty
+        once the attempt was cut off.
+        """
         started, pause, again = time.monotonic(), 0.01, False
         seconds = calls.CALL_SECONDS if seconds is None else seconds
         while True:
             overdue: list[int] = []
             try:
-                left = seconds - (time.monotonic() - started)
-                in_one = transaction or (again and not alone)
-                return self._attempt(work, again, in_one, left, overdue, durable=durable, together=together)
+                return attempt(again, seconds - (time.monotonic() - started), overdue)
             except PoolTimeout as error:
                 raise self._unavailable(error) from error
             except Exception as error:
-                cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+                cause = cause_of(error)
                 fault = self.dialect.fault(cause)
-                if fault is Fault.OTHER:
-                    raise
-                lasting = not self.dialect.worth_retrying(cause)
+                lasting = fault not in (Fault.LOST, Fault.BUSY) or not self.dialect.worth_retrying(cause)
                 if lasting or time.monotonic() - started + pause > seconds:
-                    raise self._unavailable(cause, lasting=lasting, overdue=bool(overdue)) from error
+                    if (refusal := self._refusal(cause, overdue=bool(overdue))) is None:
+                        raise
+                    raise refusal from error
                 if fault is Fault.LOST:
                     again = True
                     self.engine.dispose()
@@ -258,10 +284,11 @@ class Database:
     def _driver(self) -> Iterator[Any]:
         """Lend the driver's own connection from the pool; a broken one is not returned to it."""
         pooled = (self._engine or self.engine).raw_connection()
+        driver = pooled.driver_connection
         try:
-            yield pooled.driver_connection
+            yield driver
         except BaseException as error:
-            if not self._settled(error):
+            if not self._settled(error) or self.dialect.is_closed(driver):
                 pooled.invalidate()
             raise
         finally:
@@ -279,40 +306,21 @@ class Database:
     def _writing(self, seconds: float) -> AbstractContextManager[None]:
         return nullcontext() if self._write_lock is None else self._write_lock.within(seconds)
 
+    def _refusal(self, cause: BaseException, *, overdue: bool = False) -> StanchionError | None:
+        """Return the error to raise for an error of the driver; None: the driver's own, as the statement is wrong."""
+        match self.dialect.fault(cause):
+            case Fault.OTHER:
+                return None
+            case Fault.DATA:
+                return InvalidInput(told(self.dialect, self.url, cause))
+        return self._unavailable(cause, lasting=not self.dialect.worth_retrying(cause), overdue=overdue)
+
     def _unavailable(self, cause: BaseException, *, lasting: bool = False, overdue: bool = False) -> StoreUnavailable:
         return StoreUnavailable(told(self.dialect, self.url, cause, overdue=overdue), lasting=lasting)
 
 
 def _now(dialect: Dialect) -> Executable:
     return select(dialect.now)
-
-
-class WriteLock:
-    """The write lock among the threads of this process."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._holder: int | None = None
-
-    @contextmanager
-    def within(self, seconds: float) -> Iterator[None]:
-        """Hold the lock for the block; wait for it at most `seconds`."""
-        me = threading.get_ident()
-        if self._holder == me:
-            raise CannotJoin(
-                "this thread has a transaction of the store open, and this call is not part of it: pass the "
-                "transaction as tx=, or end it first"
-            )
-        if not self._lock.acquire(timeout=max(0.0, seconds)):
-            raise StoreUnavailable(
-                f"another thread of this process kept a transaction open for {seconds:.0f} s; make it shorter"
-            )
-        self._holder = me
-        try:
-            yield
-        finally:
-            self._holder = None
-            self._lock.release()
 
 
 class Open(NamedTuple):

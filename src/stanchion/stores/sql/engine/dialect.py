@@ -33,9 +33,16 @@ class Fault(Enum):
     LOST = auto()
     """The connection broke; the statement may or may not have been carried out."""
     BUSY = auto()
-    """A deadlock, a serialization failure or a lock timeout; nothing was carried out."""
+    """A deadlock, a serialization failure, a lock timeout or a cancelled statement; nothing was carried out."""
+    DATA = auto()
+    """The database can't hold a value: it is too large, or its encoding lacks a character; nothing was carried out."""
     OTHER = auto()
     """An error that a retry does not fix."""
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """Return the driver's error behind SQLAlchemy's."""
+    return getattr(error, "orig", None) or error
 
 
 T = TypeVar("T")
@@ -187,7 +194,7 @@ class Dialect(ABC):
         """Classify an error of the driver."""
 
     def advice(self, error: BaseException) -> str:
-        """Return what an operator can do if the database can't be reached."""
+        """Return what an operator can do about an error of the driver."""
         return self.way_out
 
     @abstractmethod
@@ -201,6 +208,10 @@ class Dialect(ABC):
     def worth_retrying(self, error: BaseException) -> bool:
         """Return False for a fault that time does not fix, such as a wrong password."""
         return True
+
+    def is_closed(self, driver: Any) -> bool:
+        """Return whether the driver knows that its connection has ended."""
+        return False
 
     @abstractmethod
     def owns(self, connection: Any) -> bool:

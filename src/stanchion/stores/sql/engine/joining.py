@@ -17,7 +17,7 @@ from sqlalchemy.engine import Connection
 
 from stanchion.errors import CannotJoin
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.dialect import Dialect
+from stanchion.stores.sql.engine.dialect import Dialect, cause_of
 from stanchion.stores.sql.engine.runner import AlchemyRunner, CursorRunner, Runner
 from stanchion.stores.sql.engine.schema import meta
 
@@ -42,9 +42,9 @@ def joined(database: Database, transaction: Any, *, guarded: bool = False) -> It
     try:
         yield run
     except Exception as error:
-        if run.guarded and database.dialect.is_strange(_cause(error)):
+        if run.guarded and database.dialect.is_strange(cause_of(error)):
             raise _elsewhere(database) from error
-        if database.dialect.is_old_snapshot(_cause(error)):
+        if database.dialect.is_old_snapshot(cause_of(error)):
             raise CannotJoin(
                 "the transaction reads an old snapshot, as others have written since its first read, so it can write "
                 "no more: roll it back, and begin it with a write, such as BEGIN IMMEDIATE"
@@ -85,7 +85,7 @@ def _identity(database: Database, run: Runner) -> str | None:
     try:
         found = run.rows(database.dialect.once(_clock_and_identity))
     except Exception as error:
-        if database.dialect.is_strange(_cause(error)):
+        if database.dialect.is_strange(cause_of(error)):
             return None
         raise
     run.clock = int(found[0][0]) if found else None
@@ -94,10 +94,6 @@ def _identity(database: Database, run: Runner) -> str | None:
 
 def _clock_and_identity(dialect: Dialect) -> Executable:
     return select(dialect.now, literal_column(dialect.identity, String)).select_from(meta)
-
-
-def _cause(error: BaseException) -> BaseException:
-    return getattr(error, "orig", None) or error
 
 
 def _elsewhere(database: Database) -> CannotJoin:

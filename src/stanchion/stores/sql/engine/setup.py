@@ -98,8 +98,7 @@ class Setup:
 
     def check(self) -> None:
         """Raise SchemaMismatch unless the schema is this release's; a store that makes its own is upgraded instead."""
-        with self._db.connection() as connection:
-            found = _version(connection)
+        found = self._db.look(_version)
         if found == VERSION:
             return
         if found is not None and found > VERSION:

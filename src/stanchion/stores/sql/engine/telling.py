@@ -24,6 +24,8 @@ def told(dialect: Dialect, url: URL, cause: BaseException, *, overdue: bool = Fa
     shown, reason = url.render_as_string(hide_password=True), reason_of(cause, url)
     if dialect.is_forbidden(cause):
         return f"the store {shown} refuses this: {reason}; {dialect.rights}"
+    if dialect.fault(cause) is Fault.DATA:
+        return f"the store {shown} can't hold a value: {reason}; {dialect.advice(cause)}"
     if overdue:
         return (
             f"the store {shown} did not answer in time: {_LOCKED}; or the network has gone silent; or there are more "
