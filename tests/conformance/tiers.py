@@ -68,7 +68,8 @@ OF_DATABASES = frozenset(
         *("TestOneAtATime", "TestLimits", "TestEveryJobGoesToOne", "TestEachWayForEachShape", "TestShapes"),
         *("TestSelect", "TestStats", "TestSearchByContents", "TestRepair", "TestMaintain", "TestSettle", "TestRepeats"),
         *("TestLostClaims", "TestOrderedQueues", "TestSeveralSemaphores", "TestLargeBatches", "TestColumns"),
-        *("TestListener", "TestAlerts", "TestMonitor", "TestFoundByTheQueueWhereTheyDied"),
+        *("TestListener", "TestAlerts", "TestMonitor", "TestLongNames"),
+        "TestFoundByTheQueueWhereTheyDied",
     )
 )
 """Transactions, locks, the comparison of texts, shapes and searches: where databases differ most."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final, NamedTuple
 
-from stanchion.errors import InvalidInput
+from stanchion.core.checks import checked_name
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 
@@ -15,8 +15,6 @@ KIND: Final = "on-it"
 LASTS: Final = 4 * 3600 * SECOND
 """Microseconds."""
 
-KEY_MAX: Final = 300
-
 
 class OnIt(NamedTuple):
     """Who looks after an alert, and since when, in microseconds by the store's clock."""
@@ -25,10 +23,14 @@ class OnIt(NamedTuple):
     at: int
 
 
+def checked_key(key: str) -> str:
+    """Return the key of an alert as given. Raises InvalidInput."""
+    return checked_name(key, "the key of an alert")
+
+
 def be_on_it(store: Store, key: str, who: str, now: int) -> None:
     """Write down who looks after the alert of this key, and forget who did so long ago. Raises InvalidInput."""
-    if not 0 < len(key) <= KEY_MAX or not key.isprintable():
-        raise InvalidInput("which alert?")
+    checked_key(key)
     known = {value.name: value for value in store.values(KIND)}
     for name, value in known.items():
         if name != key and now - _read(value.text).at >= LASTS:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
+from stanchion.core.fitted_names import fitted
 from stanchion.core.service_levels import BandName
 from stanchion.stores.records.queues import Counts, Sizes
 
@@ -81,8 +82,8 @@ class Alert:
 
     @property
     def key(self) -> str:
-        """What stays the same while the alert lasts: its kind and subject."""
-        return f"{self.kind}:{self.subject}"
+        """What stays the same while the alert lasts: its kind and subject, fitted as the name of a value."""
+        return fitted(f"{self.kind}:{self.subject}")
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON values."""

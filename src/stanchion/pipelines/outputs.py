@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from stanchion.core.checks import shown
+from stanchion.core.fitted_names import fitted
 from stanchion.errors import InvalidInput
 from stanchion.pipelines.versions import Version
 from stanchion.stores.protocol import Store
@@ -58,7 +59,7 @@ def key_in(item: Any, key: KeyOf) -> str | None:
 
 def value_name(queue: str, key: str) -> str:
     """Return the name of the value of a key, which may be longer than a name."""
-    return f"{queue} {sha256(key.encode()).hexdigest()[:32]}"
+    return fitted(queue, f" {sha256(key.encode()).hexdigest()[:32]}")
 
 
 def current(store: Store, queue: str, key: str) -> tuple[Output | None, int]:

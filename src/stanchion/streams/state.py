@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple, Self, cast
 from uuid import UUID, uuid5
 
+from stanchion.core.fitted_names import fitted
 from stanchion.errors import InvalidInput
 from stanchion.stores.paging import pages_by_size
 from stanchion.stores.protocol import ArrowReads, Store, pages
@@ -200,7 +201,7 @@ _PAST = 16
 
 def worker_id(name: str, epoch: int) -> str:
     """Return the id of the worker that holds the jobs of the driver of this epoch."""
-    return f"{KIND}:{name}:{epoch}"
+    return fitted(f"{KIND}:{name}", f":{epoch}")
 
 
 def load(store: Store, name: str) -> StreamState | None:

@@ -8,13 +8,18 @@ before it has written, the minute is missing, which is a gap in a plot. Workers,
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from stanchion.core.fitted_names import fitted
+from stanchion.errors import StanchionError, StoreUnavailable
 from stanchion.stores.letters import read_letters
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import Counts, Sizes
+
+_log = logging.getLogger("stanchion.telemetry")
 
 KIND: Final = "rollup"
 LAST: Final = "last"
@@ -99,7 +104,12 @@ def keep(store: Store, points: Mapping[str, Point], now: int) -> None:
         value = known.get(name)
         stored = [] if value is None else json.loads(value.text)
         text = json.dumps([*stored[-59:], [*point[:2], round(point.lag, 1), *point[3:]]], separators=(",", ":"))
-        store.compare_and_set(KIND, name, text, 0 if value is None else value.version)
+        try:
+            store.compare_and_set(KIND, name, text, 0 if value is None else value.version)
+        except StoreUnavailable:
+            raise
+        except StanchionError as error:  # of this queue alone: the others are kept
+            _log.warning("the figures of a queue are not kept: %s: %s", name, error)
     if _name(ALL, now) not in known:
         _forget_old(store, now)
 
@@ -114,13 +124,14 @@ def past(store: Store, queues: Sequence[str], hours: int, now: int) -> dict[str,
 def in_hours(store: Store, queues: Sequence[str], hours: Iterable[int]) -> dict[str, list[Point]]:
     """Return the points of these queues in whole hours since 1970, oldest first."""
     found: dict[str, list[Point]] = {queue: [] for queue in queues}
-    for value in store.values(KIND, [_name(queue, hour * HOUR) for hour in hours for queue in queues]):
-        found[value.name.rpartition("@")[0]] += [Point(*point) for point in json.loads(value.text)]
+    names = {_name(queue, hour * HOUR): queue for hour in hours for queue in queues}
+    for value in store.values(KIND, [*names]):
+        found[names[value.name]] += [Point(*point) for point in json.loads(value.text)]
     return {queue: sorted(points) for queue, points in found.items()}
 
 
 def _name(queue: str, at: int) -> str:
-    return f"{queue}@{at // HOUR}"
+    return fitted(queue, f"@{at // HOUR}")
 
 
 def _forget_old(store: Store, now: int) -> None:

@@ -22,6 +22,7 @@ from stanchion_conformance.operate.expiring import (
     passing,
 )
 from stanchion_conformance.operate.failure_tallies import TestFailureTallies
+from stanchion_conformance.operate.long_names import TestFittedNames, TestLongNames
 from stanchion_conformance.operate.notes import TestNotes
 from stanchion_conformance.operate.of_a_rank import TestOfOneRank
 from stanchion_conformance.operate.operating import TestCancel, TestReplay, TestRetry
@@ -67,8 +68,10 @@ __all__ = [
     "TestExpiryAtTheDoor",
     "TestFailureTallies",
     "TestFind",
+    "TestFittedNames",
     "TestHeartbeat",
     "TestListener",
+    "TestLongNames",
     "TestLostSignals",
     "TestMaintain",
     "TestMaxRate",

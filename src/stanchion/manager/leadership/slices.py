@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import NamedTuple
 
 from stanchion.context.shard import MAX_LANES
-from stanchion.core.checks import MAX_NAME
+from stanchion.core.fitted_names import fitted
 from stanchion.stores.records.jobs import UNLANED
 
 SLICES_MAX = 64
@@ -45,14 +44,5 @@ def slice_count(lanes: int) -> int:
 
 
 def value_name(queue: str, number: int) -> str:
-    """Return the name of a slice's value: `queue/number`.
-
-    Of a queue whose name leaves no room for that: the first 100 characters, `#`, and the first 32 hexadecimal digits of
-    the SHA-256 of its name.
-    """
-    if len(queue) > _LONGEST:
-        queue = f"{queue[:100]}#{sha256(queue.encode()).hexdigest()[:32]}"
-    return f"{queue}/{number}"
-
-
-_LONGEST = MAX_NAME - len(f"/{SLICES_MAX - 1}")
+    """Return the name of a slice's value: `queue/number`, fitted."""
+    return fitted(queue, f"/{number}")

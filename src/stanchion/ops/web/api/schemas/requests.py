@@ -140,5 +140,5 @@ BODIES: Final[dict[str, Schema]] = {
         where=ref("JobFilter"),
         rate=whole("Jobs a second; 0: no limit, which is the default.", 0, 10_000),
     ),
-    "OnItBody": body("An alert by its key.", "key", key=name("`key` of the alert.", 300)),
+    "OnItBody": body("An alert by its key.", "key", key=name("`key` of the alert.")),
 }  # fmt: skip
