@@ -17,7 +17,7 @@ from tests.cli.conftest import Run
 def lost(app: Stanchion) -> str:
     """A job whose lease has run out."""
     job = app.queue("mail").push({})
-    app.queue("mail").reserve(lease=0.001)
+    app.queue("mail").reserve(lease=0.01)
     time.sleep(0.01)
     return job.id
 

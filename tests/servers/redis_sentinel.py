@@ -4,7 +4,7 @@ from contextlib import ExitStack
 from typing import Self
 
 from redis import Redis
-from redis.exceptions import ResponseError
+from redis.exceptions import ConnectionError, ResponseError
 
 from tests.crash.scene import until
 from tests.servers.redis import RedisServer
@@ -59,7 +59,9 @@ class WatchedRedis:
     def hand_over(self) -> None:
         """Have the master and the replica change places, both alive."""
         before = self.master()
-        until(lambda: self.sentinels[0].knows_all(), 120, "the other server follows")
+        until(lambda: self.sentinels[0].knows_all(), 120, "the sentinels know the other server")
+        (other,) = (server for server in self.servers if server is not before)
+        until(lambda: follows(other), 120, "the other server has the data of the master")
         with self.sentinels[0].client() as client:
             until(lambda: _begun(client), 60, "the sentinels see a replica that can take over")
         self.await_failover(before)
@@ -98,6 +100,16 @@ class _Sentinel(RedisServer):
 
     def client(self, database: int = 0) -> Redis:  # noqa: ARG002 - it has none
         return Redis(port=self.port, password=self.password, decode_responses=True)
+
+
+def follows(server: RedisServer) -> bool:
+    """Return whether a server is a replica that has the data of its master."""
+    try:
+        with server.client() as client:
+            state = client.info("replication")
+    except ConnectionError:  # it drops its clients when it changes its role
+        return False
+    return bool(state["role"] == "slave" and state["master_link_status"] == "up")
 
 
 def _begun(client: Redis) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from stanchion.context.shard import MAX_LANES
-from stanchion.core.checks import refuse_unknown, seconds_of, shown
+from stanchion.core.checks import lease_seconds, refuse_unknown, seconds_of, shown
 from stanchion.core.partition_names import MAX_PARTITIONS, checked_queue
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
@@ -199,7 +199,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "lanes_per_tenant": _lanes,
     "history_ttl": lambda name, value: seconds_of(value, name),
     "dead_letter": _queue_or_none,
-    "lease": _span,
+    "lease": lambda name, value: lease_seconds(value, name),
     "expires": lambda name, value: None if value is None else _span(name, value),
     "expires_with_jobs": _flag,
     "ordered": _flag,

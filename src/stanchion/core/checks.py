@@ -110,6 +110,21 @@ def positive_seconds(value: Any, what: str) -> float:
     return seconds
 
 
+SHORTEST_LEASE = 0.01
+"""Seconds: a claim itself takes milliseconds, and a lease that ends before its reply is of use to nobody."""
+
+
+def lease_seconds(value: Any, what: str = "lease") -> float:
+    """Return the seconds of a lease from a number or timedelta, long enough for a claim."""
+    seconds = seconds_of(value, what)
+    if seconds < SHORTEST_LEASE:
+        raise InvalidInput(
+            f"{what} must be at least {SHORTEST_LEASE} seconds, not {shown(value)}: a shorter one ends before the "
+            f"claim has returned"
+        )
+    return seconds
+
+
 def seconds_of(value: Any, what: str) -> float:
     """Return seconds from a number or timedelta, from 0 to 100 years."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value

@@ -16,7 +16,7 @@ from stanchion.core.aio import off_loop
 from stanchion.core.backoff import deadline_in
 from stanchion.core.checks import (
     checked_ids,
-    positive_seconds,
+    lease_seconds,
     refuse_unknown,
     seconds_of,
     several,
@@ -174,7 +174,7 @@ class Queue:
         holder: str | Consumer | None,
     ) -> Receive:
         whole(n, "the number of jobs to reserve", 1, MOST_RESERVED)
-        held = None if lease is None else positive_seconds(lease, "lease")
+        held = None if lease is None else lease_seconds(lease)
         wanted = Claim(self.name, n, "", lease=held, lanes=None if lanes is None else stored_range(lanes))
         return Receive(self.context, wanted, seconds_of(wait, "wait"), holder=holder)
 

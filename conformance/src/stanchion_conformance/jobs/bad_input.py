@@ -73,6 +73,8 @@ CALLS: dict[str, Callable[[Queue], Any]] = {
     "reserve none": lambda q: q.reserve(0),
     "reserve a negative number": lambda q: q.reserve(-1),
     "reserve for no time": lambda q: q.reserve(lease=0),
+    "reserve for less time than a claim takes": lambda q: q.reserve(lease=0.009),
+    "set a lease that is shorter than a claim": lambda q: q.configure(lease=0.009),
     "reserve for a negative time": lambda q: q.reserve(lease=-1),
     "wait for a negative time": lambda q: q.reserve(wait=-1),
     "pop for a negative time": lambda q: q.pop(wait=-1),

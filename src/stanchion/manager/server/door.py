@@ -16,6 +16,7 @@ from stanchion.core.checks import (
     MAX_NAME,
     MAX_PRIORITY,
     MIN_PRIORITY,
+    SHORTEST_LEASE,
     number,
     shown,
     whole,
@@ -120,7 +121,7 @@ def _claim(claim: Claim) -> None:
         if (value := getattr(claim, name)) is not None:
             _name(value, name)
     if claim.lease is not None:
-        number(claim.lease, "lease", 0, LONGEST_DELAY)
+        number(claim.lease, "lease", SHORTEST_LEASE, LONGEST_DELAY)
     if claim.not_after is not None:
         whole(claim.not_after, "not_after", 0, _LATEST)
     whole(len(claim.ids), "the number of jobs that a claim names", 0, _NAMED_MAX)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from redis import ConnectionPool, Redis
@@ -19,10 +20,13 @@ _ASKED = 1.0
 """Seconds to wait for a sentinel before the next one is asked."""
 
 
-def client_of(address: Address) -> Any:
-    """Return a client, which connects on first use: a Redis or a RedisCluster."""
+def client_of(address: Address, announced: Callable[[], tuple[str, int] | None]) -> Any:
+    """Return a client, which connects on first use: a Redis or a RedisCluster.
+
+    `announced`: returns the master of a service with sentinels that is newer than what some of them may say.
+    """
     if address.watch is not None:
-        return _watched(address, address.watch)
+        return _watched(address, address.watch, announced)
     kind, retries = (RedisCluster, 3) if address.cluster else (Redis, 0)
     return kind.from_url(address.url, retry=Retry(NoBackoff(), retries), **_OPTIONS)
 
@@ -41,14 +45,42 @@ def refuse_options(address: Address) -> None:
         ) from None
 
 
-def _watched(address: Address, watch: Watch) -> Any:
+def _watched(address: Address, watch: Watch, announced: Callable[[], tuple[str, int] | None]) -> Any:
     """Return a client whose connections ask the sentinels for the present master."""
+    sentinels: Any = _Sentinels(watch.sentinels, sentinel_kwargs=_of_sentinels(address, watch))  # type: ignore[no-untyped-call]
+    sentinels.announced = announced
+    given = _of_servers(address)
+    return sentinels.master_for(watch.service, retry=Retry(NoBackoff(), 0), **given, **_OPTIONS)
+
+
+def sentinels_of(address: Address, watch: Watch) -> list[Any]:
+    """Return a client for each sentinel."""
+    options = _of_sentinels(address, watch)
+    return [Redis(host, port, **options) for host, port in watch.sentinels]
+
+
+class _Sentinels(Sentinel):
+    """The sentinels of a service, of which some may not know yet what others have announced."""
+
+    announced: Callable[[], tuple[str, int] | None]
+
+    def discover_master(self, service_name: str) -> tuple[str, int]:
+        """Return the address of the master."""
+        return self.announced() or super().discover_master(service_name)  # type: ignore[no-untyped-call]
+
+
+def _of_servers(address: Address) -> dict[str, Any]:
+    """Return the options for the servers of a service."""
     given: dict[str, Any] = dict(parse_url(address.url))  # type: ignore[no-untyped-call]
     for name in ("host", "port"):
         given.pop(name, None)
     given["ssl"] = given.pop("connection_class", None) is not None
-    of_tls = {name: value for name, value in given.items() if name.startswith("ssl")}
+    return given
+
+
+def _of_sentinels(address: Address, watch: Watch) -> dict[str, Any]:
+    """Return the options for the sentinels."""
+    of_tls = {name: value for name, value in _of_servers(address).items() if name.startswith("ssl")}
     login = {name: value for name, value in zip(("username", "password"), watch[2:], strict=True) if value}
     asked = {"socket_timeout": _ASKED, "socket_connect_timeout": _ASKED, "retry": Retry(NoBackoff(), 0)}
-    sentinels: Any = Sentinel(watch.sentinels, sentinel_kwargs={**asked, **login, **of_tls})  # type: ignore[no-untyped-call]
-    return sentinels.master_for(watch.service, retry=Retry(NoBackoff(), 0), **given, **_OPTIONS)
+    return {**asked, **login, **of_tls}

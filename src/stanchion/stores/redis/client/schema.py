@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 
 from redis.exceptions import ResponseError
@@ -9,6 +10,8 @@ from redis.exceptions import ResponseError
 from stanchion.errors import SchemaMismatch, StoreUnavailable
 from stanchion.stores.redis.client import functions
 from stanchion.stores.redis.client.server import Server
+
+log = logging.getLogger("stanchion.redis")
 
 VERSION = 1
 """The version of the keys and their contents."""
@@ -28,6 +31,7 @@ class Schema:
         done = self._server.command("SET", self._version_key, VERSION, "NX")
         self.check()
         functions.load(self._server)
+        self._warn_of_lost_writes()
         return [step] if done else []
 
     def _version(self) -> int | None:
@@ -53,6 +57,21 @@ class Schema:
                 f"upgrade this process: pip install -U stanchion"
             )
         self._refuse_eviction()
+
+    def _warn_of_lost_writes(self) -> None:
+        """Log a warning if a master behind sentinels takes writes without a replica."""
+        if self._server.address.watch is None:
+            return
+        try:
+            infos = self._server.infos("replication")
+        except ResponseError:  # some hosted servers hide it
+            return
+        if any("min_slaves_good_slaves" not in info for info in infos):  # shown only where the setting is not 0
+            log.warning(
+                "the master of %s takes writes without a replica, so a failover can lose acknowledged ones; "
+                "set min-replicas-to-write 1 on all servers of the service",
+                self._server.address.shown,
+            )
 
     def _refuse_eviction(self) -> None:
         """Refuse a server that would delete jobs when its memory is full."""

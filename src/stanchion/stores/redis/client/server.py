@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from redis import ConnectionPool
@@ -36,7 +37,8 @@ from stanchion.stores.cas.faults import Fault
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.redis.client.address import Address
-from stanchion.stores.redis.client.clients import client_of
+from stanchion.stores.redis.client.clients import client_of, sentinels_of
+from stanchion.stores.redis.client.failovers import Failovers
 from stanchion.stores.redis.client.keys import Keys
 from stanchion.stores.redis.client.scripts import Script, script
 
@@ -79,13 +81,24 @@ class Server:
         self.clock_offset = 0.0
         self._client: Any = None
         self._under_way = threading.local()
+        watch = address.watch
+        self._failovers = watch and Failovers(watch.service, partial(sentinels_of, address, watch), self._connect_to)
 
     @property
     def client(self) -> Any:
         """The redis-py client, made on first use: a Redis or a RedisCluster."""
         if self._client is None:
-            self._client = client_of(self.address)
+            self._client = client_of(self.address, self._announced)
         return self._client
+
+    def _announced(self) -> tuple[str, int] | None:
+        return None if self._failovers is None else self._failovers.master
+
+    def _connect_to(self, master: tuple[str, int] | None) -> None:
+        """Drop connections to a server that is not this master; None: all connections."""
+        client = self._client
+        if client is not None and (master is None or client.connection_pool.master_address not in (None, master)):
+            self.close()
 
     def close(self) -> None:
         """Close all connections; a later call opens them again."""
@@ -209,6 +222,8 @@ class Server:
     def _call(self, work: Callable[[bool], T], deadline: float) -> T:
         pause, again = 0.01, False
         while True:
+            if self._failovers is not None:
+                self._failovers.await_promotion(deadline)
             try:
                 return work(again)
             except RedisError as error:
