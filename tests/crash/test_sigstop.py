@@ -34,3 +34,22 @@ def test_another_runs_its_jobs_and_it_goes_on_afterwards(scene: Scene) -> None:
     assert later <= {event.job for event in scene.events("started", of=stalled)}
     scene.end(stalled)
     scene.verify()
+
+
+def test_it_begins_no_job_of_its_buffer_that_another_has_run(scene: Scene) -> None:
+    stalled = scene.worker()
+    scene.push(2000)  # quick jobs, so that it claims ahead
+    freeze(scene, stalled, 6.0)
+    before = {event.job for event in scene.events("started", of=stalled)}
+    other = scene.worker()
+    scene.drained()
+    stalled.send_signal(signal.SIGCONT)
+    last = set(scene.push(200))
+    scene.drained()
+    scene.end(other)
+    scene.end(stalled)
+    elsewhere = {event.job for event in scene.events("started", of=other)}
+    later = {event.job for event in scene.events("started", of=stalled)} - before
+    assert later <= last
+    assert not later & elsewhere
+    scene.verify()

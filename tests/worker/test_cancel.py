@@ -7,6 +7,7 @@ import time
 import pytest
 
 from stanchion import Job, JobState, Reservation
+from stanchion.core.boot_clock import boot_clock
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Abandon
 from stanchion.worker.attempt import Finished
@@ -99,7 +100,7 @@ def test_a_job_that_is_cancelled_in_the_buffer_does_not_run(app):
     handle = task.enqueue(1)
     (row,) = app.store.claim(Claim("default", 1, "token", worker="me")).rows
     runners.cancel([handle.id])
-    runners.add([row], 1)
+    runners.add([row], 1, boot_clock())
     ((outcome, _, _),) = until(lambda: list(finished))
     assert outcome == Abandon(row.lease)
     assert ran == []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-import time
+
+from stanchion.core.boot_clock import boot_clock
 
 MISSED = 3
 """Heartbeats without a beat after which a worker counts as dead."""
@@ -28,7 +29,7 @@ class Steadiness:
 
     def answered(self) -> None:
         """Take in that the store has just answered; call it at least once in a heartbeat."""
-        now = time.monotonic()
+        now = boot_clock()
         if now - self._answered_at >= LATE * self._every:
             self._steady_from = now + max(MISSED * self._every, RETURN)
         self._answered_at = now
@@ -36,5 +37,5 @@ class Steadiness:
     @property
     def steady(self) -> bool:
         """False during an outage of the store and shortly after, while live workers may look dead."""
-        now = time.monotonic()
+        now = boot_clock()
         return now >= self._steady_from and now - self._answered_at < LATE * self._every

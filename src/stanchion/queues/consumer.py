@@ -6,7 +6,6 @@ import logging
 import os
 import socket
 import threading
-import time
 from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
@@ -15,6 +14,7 @@ from typing import Self
 from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
 from stanchion.core.backoff import Backoff
+from stanchion.core.boot_clock import boot_clock
 from stanchion.core.checks import checked_name, positive_seconds, shown
 from stanchion.core.ids import NAME_MAX, process_id
 from stanchion.errors import InvalidInput, StoreUnavailable
@@ -59,7 +59,7 @@ class Consumer:
 
     def beat(self) -> None:
         """Send a heartbeat now. A thread does it all the time; raises InvalidInput outside of the block."""
-        began = time.monotonic()
+        began = boot_clock()
         self._beating().beat([self._row()])
         self._beaten = began
 
@@ -72,7 +72,7 @@ class Consumer:
         """Return this claim as one of this consumer. Raises InvalidInput outside of the block."""
         self._beating()
         self._queues |= {claim.queue}
-        if time.monotonic() - self._beaten > _LATE_BEATS * self._every:
+        if boot_clock() - self._beaten > _LATE_BEATS * self._every:
             with suppress(StoreUnavailable):  # which the claim meets too, and handles
                 self.beat()
         return claim._replace(worker=self.id) if claim.lease is None else claim._replace(holder=self.id)

@@ -7,10 +7,14 @@ import threading
 import time
 import weakref
 
+from stanchion.core.boot_clock import boot_clock
 from stanchion.errors import StreamTaken
 from stanchion.stores.protocol import Store
-from stanchion.stores.rules.liveness import MISSED_BEATS
+from stanchion.stores.rules.liveness import LATE_BEATS, MISSED_BEATS
 from stanchion.streams.source import StreamSource
+
+STEP = 1.0
+"""Seconds within which the end of a sleep of the machine is noticed."""
 
 log = logging.getLogger("stanchion.streams")
 
@@ -34,7 +38,8 @@ class Heart:
     def _run(self) -> None:
         pause = self._every
         while True:
-            time.sleep(pause)
+            if _slept(pause) >= LATE_BEATS * self._every:
+                self._in_time = 0  # after a sleep of this machine, other workers on it look dead, too
             source = self._source()
             if source is None:
                 return
@@ -56,3 +61,11 @@ class Heart:
         while self._store.recover(as_of=as_of):
             pass
         self._store.maintain()
+
+
+def _slept(seconds: float) -> float:
+    """Sleep; return how long that took. The time for which the machine sleeps counts."""
+    began = boot_clock()
+    while (left := seconds - (boot_clock() - began)) > 0:
+        time.sleep(min(left, STEP))
+    return boot_clock() - began

@@ -5,15 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from time import monotonic
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from stanchion.core.boot_clock import boot_clock
 from stanchion.errors import BatchNotKept, ForeignCheckpoint, InvalidInput, StoreUnavailable, StreamStopped, StreamTaken
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Bury, Commit, Outcome
 from stanchion.stores.records.workers import LaneRange
+from stanchion.stores.rules.liveness import MISSED_BEATS
 from stanchion.streams import poison
 from stanchion.streams.acknowledge import acknowledge
 from stanchion.streams.ahead import Ahead
@@ -75,6 +78,8 @@ class StreamSource:
         self._ui = ui
         self._driver = uuid4().hex
         self._epoch: int | None = None
+        self._beaten = -inf
+        """When the last answered heartbeat was sent, by the boot clock."""
         self._left: int | None = None
         self._let_go = 0  # the last batch whose hold has ended
         self._begun = 0  # the batch whose current processing was counted
@@ -112,6 +117,7 @@ class StreamSource:
         """
         self._ahead.batch_ends()
         state = self._checked(start)
+        self._revive()
         if not state.acked <= start.seq <= state.reserved:
             raise self._foreign(state, start)
         while start.seq > state.acked:
@@ -192,6 +198,7 @@ class StreamSource:
         BatchNotKept; StreamStopped if single jobs fail one after the other.
         """
         state = self._checked(end)
+        self._revive()  # before the jobs of the batch are read: those that others have taken are left out
         if not (state.acked <= end.seq <= state.reserved and start.seq <= end.seq):
             raise self._foreign(state, end)
         ids: list[str] = []
@@ -272,10 +279,16 @@ class StreamSource:
 
     def beat(self) -> None:
         """Send a heartbeat for the jobs of this driver, and for those of the batch that it has taken over."""
-        state = self._mine()
+        state, sent_at = self._mine(), boot_clock()
         lanes = () if self._lanes is None else (LaneRange(self._queue, *self._lanes),)
         self._store.beat(rows_of(self._name, state, self._heartbeat, lanes))
+        self._beaten = sent_at
         if self._mine().held != state.held:  # a sink has begun to hold the batch, or ended it
+            self.beat()
+
+    def _revive(self) -> None:
+        """Beat now if the last answered heartbeat is so old that others may take the jobs of this driver."""
+        if boot_clock() - self._beaten >= MISSED_BEATS * self._heartbeat:
             self.beat()
 
     # -- the value

@@ -33,8 +33,11 @@ class Alone:
         self.starting: tuple[str, ...] = ()
         """The job that is about to start or runs, as listed in the worker's row."""
 
-    def run(self, row: JobRow, stopping: threading.Event) -> bool:
-        """Run the job until it finishes or ALONE_SECONDS_MAX pass. Returns False if it could not start."""
+    def run(self, row: JobRow, claimed_at: float, stopping: threading.Event) -> bool:
+        """Run the job until it finishes or ALONE_SECONDS_MAX pass. Returns False if it could not start.
+
+        `claimed_at`: when its claim was sent, by the boot clock.
+        """
         log.warning("job %s has lost its lease %d times: it runs alone", row.id, lost_leases(row))
         if not self._wait(stopping, DRAIN_SECONDS_MAX, until=1):
             if stopping.is_set():
@@ -43,7 +46,7 @@ class Alone:
         self.starting = (start_of(row.id, row.token or ""),)
         try:
             self._record()
-            self._runners.add([row], self._outstanding())
+            self._runners.add([row], self._outstanding(), claimed_at)
             self._wait(stopping, ALONE_SECONDS_MAX, until=0)
         finally:
             self.starting = ()

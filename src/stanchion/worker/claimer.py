@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from stanchion.context.context import Context
 from stanchion.core.backoff import Backoff
+from stanchion.core.boot_clock import boot_clock
 from stanchion.core.ids import new_token
 from stanchion.core.partition_names import logical_name
 from stanchion.stores.protocol import Listener
@@ -47,7 +48,8 @@ paused."""
 class Claimer:
     """One thread that claims jobs, hands them to the runners, and waits for room or for work.
 
-    `emptied` is called once no job is reserved and the queues hold no due job; with `all_jobs`, no live job.
+    `revive` beats if others may take the jobs of this worker. `emptied` is called once no job is
+    reserved and the queues hold no due job; with `all_jobs`, no live job.
     """
 
     def __init__(
@@ -65,11 +67,12 @@ class Claimer:
         emptied: Callable[[], None] | None,
         *,
         alone: Alone,
+        revive: Callable[[], None],
         all_jobs: bool = False,
     ) -> None:
         self._context, self._worker, self._served = context, worker, served
-        self.alone = alone
-        self._alone_rows: deque[JobRow] = deque()
+        self.alone, self._revive = alone, revive
+        self._alone_rows: deque[tuple[JobRow, float]] = deque()
         self._threads = threads
         self._runners, self._finisher, self._health = runners, finisher, health
         self._emptied, self._all_jobs = emptied, all_jobs
@@ -152,18 +155,19 @@ class Claimer:
                 self._close_listener()
                 self.due.any()
                 self._stopping.wait(pause)
-        self._give_back(list(self._alone_rows))
+        self._give_back([row for row, _ in self._alone_rows])
         self._close_listener()
 
     def _round(self) -> None:
         """Claim from every queue as many jobs as there is room for, then wait if there were fewer."""
+        self._revive()
         self._take_lost_replies()
         if self._served.refresh():
             self._close_listener()
             self.due.served_changed()
             self._failing.served_changed(self._served.names)
         if self._alone_rows:
-            self._run_alone(self._alone_rows.popleft())
+            self._run_alone(*self._alone_rows.popleft())
             return
         wanted = self._wanted()
         if not wanted:
@@ -202,12 +206,13 @@ class Claimer:
         for turn in self.due.next():
             if refusals[turn.queue] == MOST_REFUSALS:
                 continue
+            sent_at = boot_clock()
             claimed = self._claimed_from(turn, min(turn.most or wanted, wanted - found))
             if not self.due.claimed(turn, claimed):
                 refusals[turn.queue] += 1
             if claimed.rows:
                 found += len(claimed.rows)
-                self._hand_over(claimed.rows)
+                self._hand_over(claimed.rows, sent_at)
             if claimed.retry_in is not None:
                 retry_in = claimed.retry_in if retry_in is None else min(retry_in, claimed.retry_in)
             if found == wanted or self._alone_rows:
@@ -236,13 +241,14 @@ class Claimer:
     def _take_lost_replies(self) -> None:
         """Repeat claims whose replies were lost; run what they reserved."""
         for claim in self._lost_replies.due():
+            sent_at = boot_clock()
             with self._health.watch("claim"):
                 rows = self._asked(claim).rows
             self._lost_replies.repeated(claim, found=bool(rows))
             if rows:
-                self._hand_over(rows)
+                self._hand_over(rows, sent_at)
 
-    def _hand_over(self, rows: list[JobRow]) -> None:
+    def _hand_over(self, rows: list[JobRow], claimed_at: float) -> None:
         self._claimed += len(rows)
         self._prefetch.claimed(rows[-1].lane)
         queue = rows[0].queue
@@ -252,15 +258,15 @@ class Claimer:
         if self._stopping.is_set():
             self._give_back(rows)
         elif is_alone(rows[0]):
-            self._alone_rows += rows
+            self._alone_rows += [(row, claimed_at) for row in rows]
         else:
-            self._runners.add(rows, self.reserved)
+            self._runners.add(rows, self.reserved, claimed_at)
 
-    def _run_alone(self, row: JobRow) -> None:
+    def _run_alone(self, row: JobRow, claimed_at: float) -> None:
         """Run a job alone; give it back if it can't start."""
         begun = False
         try:
-            begun = self.alone.run(row, self._stopping)
+            begun = self.alone.run(row, claimed_at, self._stopping)
         finally:
             if not begun:
                 self._give_back([row])

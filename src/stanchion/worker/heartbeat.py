@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 
 from stanchion.context.context import Context
 from stanchion.context.steadiness import Steadiness
 from stanchion.core.backoff import Backoff
+from stanchion.core.boot_clock import boot_clock
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.worker.health import Health
+from stanchion.worker.holding import Holding
 
 log = logging.getLogger("stanchion.worker")
 
@@ -44,6 +45,7 @@ class Heartbeat:
         self._leaving = False
         self._beating = threading.Lock()
         self._steadiness = Steadiness(every)
+        self.holding = Holding(every)
         self._thread = threading.Thread(target=self._run, name="stanchion-heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -73,14 +75,14 @@ class Heartbeat:
 
     def _run(self) -> None:
         backoff = Backoff(longest=min(5.0, self._every))
-        due = time.monotonic()
+        due = boot_clock()
         pause = 0.0
         while True:
             asked = self._sign.wait(pause)
             if self._stopping.is_set():
                 break
             self._sign.clear()
-            now = time.monotonic()
+            now = boot_clock()
             self._check()
             if asked or now >= due or self._longest() >= QUICK:
                 try:
@@ -99,9 +101,16 @@ class Heartbeat:
     def beat(self) -> None:
         """Beat now, in the caller's thread: the store has the current row when this returns."""
         with self._beating, self._health.watch("beat"):  # an older row must not overwrite a newer one
+            sent_at = boot_clock()
             beat = self._context.store.beat([self._row()])
+            self.holding.answered(sent_at)
         self._steadiness.answered()
         self._answered(beat)
+
+    def revive(self) -> None:
+        """Beat now if the last answered heartbeat is so old that others may take the jobs of this worker."""
+        if self.holding.stale:
+            self.beat()
 
     def _leave(self) -> None:
         try:

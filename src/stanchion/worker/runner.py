@@ -39,7 +39,8 @@ class Runners:
 
     `finish` gets the end of every added job, exactly once; before that, `ends` that of every attempt, and `ran` its
     queue, its priority and the seconds that it ran. `room` is called when a job has ended and at most `low_water` jobs
-    are left in the buffer. `stuck` is called after an attempt was given up whose thread can't be stopped.
+    are left in the buffer. `holds` returns whether a job is still held that was claimed at that time; one that is not
+    goes back instead of beginning. `stuck` is called after an attempt was given up whose thread can't be stopped.
     """
 
     def __init__(
@@ -52,11 +53,12 @@ class Runners:
         defaults: DefaultTimeouts,
         ends: Sequence[Ended] = (),
         ran: Callable[[tuple[str, int, float]], None] = lambda _: None,
+        holds: Callable[[float], bool] = lambda _: True,
     ) -> None:
         self._context, self._most, self._ran, self._ends = context, threads, ran, ends
         self._finish, self._room, self._stuck = finish, room, stuck
-        self.defaults = defaults
-        self._buffer: SimpleQueue[JobRow | None] = SimpleQueue()
+        self.defaults, self._holds = defaults, holds
+        self._buffer: SimpleQueue[tuple[JobRow, float] | None] = SimpleQueue()
         self._slots: SimpleQueue[int] = SimpleQueue()
         self._numbers = count()
         for _ in range(threads):
@@ -69,26 +71,27 @@ class Runners:
         self.low_water = NEVER
         self._unwanted: set[str] = set()
 
-    def add(self, rows: Sequence[JobRow], reserved: int) -> None:
-        """Buffer claimed jobs. `reserved`: this worker's jobs that have not ended, including these."""
+    def add(self, rows: Sequence[JobRow], reserved: int, claimed_at: float) -> None:
+        """Buffer claimed jobs. `reserved`: this worker's jobs that have not ended, including these. `claimed_at`: when
+        their claim was sent, by the boot clock."""
         if self._threads < self._most:
             on_loop = self.loops.active + sum(map(self._context.registry.is_async, rows))
             while self._threads < min(self._most, reserved - on_loop + 1):
                 self._start_thread()
         for row in rows:
-            self._buffer.put(row)
+            self._buffer.put((row, claimed_at))
 
     def take_back(self, keep: int = 0) -> list[JobRow]:
         """Remove and return the jobs in the buffer, except for the first `keep`."""
-        rows: list[JobRow] = []
+        taken: list[tuple[JobRow, float]] = []
         try:
-            while (row := self._buffer.get_nowait()) is not None:
-                rows.append(row)
+            while (one := self._buffer.get_nowait()) is not None:
+                taken.append(one)
         except Empty:
             pass
-        for row in rows[:keep]:
-            self._buffer.put(row)
-        return rows[keep:]
+        for one in taken[:keep]:
+            self._buffer.put(one)
+        return [row for row, _ in taken[keep:]]
 
     def cancel(self, ids: Collection[str]) -> None:
         """Ask these jobs to stop: running ones now, those in the buffer when a runner takes them."""
@@ -137,9 +140,10 @@ class Runners:
     def _work(self) -> None:
         buffer, running, finish, tell_ends = self._buffer, self.running, self._finish, self._tell_ends
         slot = self._slots.get()
-        while (row := buffer.get()) is not None:
+        while (taken := buffer.get()) is not None:
+            row, claimed_at = taken
             variables = Variables()
-            attempt = variables.run(self._prepared, row)
+            attempt = variables.run(self._prepared, row, claimed_at)
             if attempt is not None:
                 # A job enqueued by name only has no time-out of its own.
                 seconds = row.timeout or attempt.work.timeout or self.defaults.of(row.queue)
@@ -159,7 +163,7 @@ class Runners:
             if buffer.qsize() <= self.low_water:
                 self._room()
 
-    def _prepared(self, row: JobRow) -> Attempt | None:
+    def _prepared(self, row: JobRow, claimed_at: float) -> Attempt | None:
         """Return the attempt at a job, or None if the job ended before it started."""
         try:
             attempt = Attempt(self._context, row)
@@ -174,6 +178,9 @@ class Runners:
         if self._unwanted and row.id in self._unwanted:
             self._unwanted.discard(row.id)  # a later retry of the job may run
             self._finish((Abandon(row.lease), attempt.job, None))
+            return None
+        if not self._holds(claimed_at):
+            self._finish(not_started(row))
             return None
         attempt.limit = None
         attempt.began = time.monotonic()

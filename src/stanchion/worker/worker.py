@@ -161,6 +161,7 @@ class Worker:
                 self.finish if self._until_empty else None,
                 all_jobs=self._until_finished,
                 alone=Alone(self._runners, lambda: self._claimer.outstanding, lambda: self._heartbeat.beat()),
+                revive=lambda: self._heartbeat.revive(),
             )
             self._heartbeat = Heartbeat(
                 *(self.context, self._every, self._health, self._row, self._runners.longest),
@@ -186,7 +187,7 @@ class Worker:
         )
         self._runners: Runners = Runners(
             *(self.context, self._threads, self._finisher.put, self._room, self._stuck, self._defaults),
-            *(ends, self._times.ended),
+            *(ends, self._times.ended, lambda claimed_at: self._heartbeat.holding.holds(claimed_at)),
         )
 
     def run(self) -> None:
@@ -324,9 +325,8 @@ class Worker:
         )
 
     def _trouble(self) -> str | None:
-        if not self._started:
-            return self._health.trouble()
-        return self._health.trouble() or self._finisher.trouble(2 * self._every) or self._runners.loops.trouble()
+        of_roles = self._started and (self._finisher.trouble(2 * self._every) or self._runners.loops.trouble())
+        return self._health.trouble() or of_roles or None
 
     def _routes(self) -> dict[str, Route]:
         routes = probes(

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 
+from stanchion.core.boot_clock import boot_clock
 from stanchion.core.ids import new_id
 from stanchion.errors import CannotJoin, ForeignCheckpoint, InvalidInput, StreamTaken
 from stanchion.stores.protocol import Store
@@ -67,6 +68,25 @@ class TestStreams:
         assert rows(store, part) == []
         fill(store, 1)
         assert source.latest(start, 3).seq == 1
+
+    def test_a_driver_that_stood_still_beats_before_it_reads_its_batch(
+        self, store: Store, clock: StoreClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        away = 0.0
+        monkeypatch.setattr("stanchion.streams.source.boot_clock", lambda: boot_clock() + away)
+        fill(store, 3)
+        source = StreamSource(store, NAME, SOURCE)
+        start = source.initial()
+        end = source.latest(start, 2)
+        away = 3600.0
+        clock.advance(away)
+        parts = source.parts(start, end, 1)
+        assert store.recover() == []
+        assert [row.payload for part in parts for row in rows(store, part)] == ["0", "1"]
+        away = 7200.0
+        clock.advance(3600.0)
+        assert len(store.recover()) == 2  # before the driver finds out
+        assert [row.payload for part in source.parts(start, end, 1) for row in rows(store, part)] == []
 
     def test_reserved_jobs_are_running_and_go_to_nobody_else(self, store: Store, clock: StoreClock) -> None:
         fill(store, 3)

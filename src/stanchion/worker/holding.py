@@ -1,0 +1,47 @@
+"""Whether a worker still holds the jobs that it has claimed, judged by the age of its last answered heartbeat."""
+
+from __future__ import annotations
+
+import logging
+import math
+
+from stanchion.core.boot_clock import boot_clock
+from stanchion.stores.rules.liveness import MISSED_BEATS
+
+log = logging.getLogger("stanchion.worker")
+
+
+class Holding:
+    """Judges by a clock that counts the sleep of the machine; `every`: seconds between heartbeats.
+
+    A process that stands still, because it is stopped or its machine sleeps, misses its heartbeats, and others take its
+    jobs. It may find out only when its threads go on, in any order: so a job may begin only if it was claimed after
+    the first heartbeat of an unbroken series, and if the last one is recent.
+    """
+
+    def __init__(self, every: float) -> None:
+        self._limit = MISSED_BEATS * every
+        self._sent_at = -math.inf
+        self._since = math.inf
+
+    def answered(self, sent_at: float) -> None:
+        """Take in that the store has answered a heartbeat that was sent at that time of the boot clock."""
+        now = boot_clock()
+        silence = now - self._sent_at
+        if silence >= self._limit:
+            if self._since < now:
+                log.warning(
+                    "no heartbeat was answered for %.0f s: claimed jobs that have not begun go back to their queues",
+                    silence,
+                )
+            self._since = now
+        self._sent_at = sent_at  # last, as other threads read it first
+
+    @property
+    def stale(self) -> bool:
+        """True if others may take the jobs of this worker: its next heartbeat comes too late for them."""
+        return boot_clock() - self._sent_at >= self._limit
+
+    def holds(self, claimed_at: float) -> bool:
+        """Return whether a job is still held; `claimed_at`: when its claim was sent, by the boot clock."""
+        return not self.stale and claimed_at >= self._since
