@@ -1,14 +1,17 @@
-"""A job that another transaction has locked holds up the outcomes of no other."""
+"""Locks of other transactions: they hold up no outcome that they don't concern, and make no finished job run again."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from sqlalchemy import create_engine, make_url, text
+from sqlalchemy.engine import Connection
 from tests.worker.conftest import until, working
 
-from stanchion import JobState, Stanchion
+from stanchion import JobState, Snooze, Stanchion
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_calls")]
 
@@ -32,9 +35,7 @@ def test_outcomes_of_other_jobs_are_stored_meanwhile(
     def later(n: int) -> int:
         return n
 
-    address = make_url(url)
-    engine = create_engine(address.set(drivername=DRIVERS[address.drivername]))
-    with working(app, threads=8), engine.connect() as connection:
+    with working(app, threads=8), connected(url) as connection:
         handles = task.enqueue_many([(n,) for n in range(5)])
         began.wait(60)
         connection.execute(text("SELECT id FROM stanchion_jobs WHERE id = :id FOR UPDATE"), {"id": handles[2].id})
@@ -46,4 +47,45 @@ def test_outcomes_of_other_jobs_are_stored_meanwhile(
         connection.rollback()
         assert handles[2].result(timeout=60) == 2
         assert handles[2].job().attempts == 1
-    engine.dispose()
+
+
+@pytest.mark.parametrize("url", ["postgresql", "mariadb"], indirect=True)
+def test_a_finished_job_waits_for_a_lock_on_history_as_long_as_it_takes(
+    app: Stanchion, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ran: list[int] = []
+
+    @app.task(max_attempts=1)
+    def task(n: int) -> int:
+        ran.append(n)
+        if n == 1:
+            raise Snooze(0.1 if ran.count(1) < 4 else 3600)
+        return n
+
+    with connected(url) as connection:
+        if connection.dialect.name == "postgresql":  # as CREATE INDEX does
+            connection.execute(text("LOCK TABLE stanchion_history IN SHARE MODE"))
+        else:
+            connection.execute(text("LOCK TABLES stanchion_history READ"))
+        with working(app):
+            done, snoozed = task.enqueue_many([(0,), (1,)])
+            until(lambda: ran.count(1) == 4 and snoozed.state is JobState.SCHEDULED)
+            until(lambda: caplog.text.count("outcomes wait for the store") > 4)
+            assert done.state is JobState.RUNNING
+            if connection.dialect.name != "postgresql":
+                connection.execute(text("UNLOCK TABLES"))
+            connection.rollback()
+            assert done.result(timeout=60) == 0
+    assert (done.job().attempts, done.job().errors, ran.count(0)) == (1, [], 1)
+
+
+@contextmanager
+def connected(url: str) -> Iterator[Connection]:
+    """Lend a connection of another program, in a transaction."""
+    address = make_url(url)
+    engine = create_engine(address.set(drivername=DRIVERS[address.drivername]))
+    try:
+        with engine.connect() as connection:
+            yield connection
+    finally:
+        engine.dispose()

@@ -29,7 +29,7 @@ from stanchion.telemetry.failures import FailureTally
 from stanchion.telemetry.lines import JobLines
 from stanchion.worker.attempt import Finished
 from stanchion.worker.health import Health
-from stanchion.worker.one_by_one import OneByOne
+from stanchion.worker.one_by_one import Left, OneByOne
 
 log = logging.getLogger("stanchion.worker")
 
@@ -75,9 +75,11 @@ class Finisher:
         self._aborted = threading.Event()
         self._taken = 0
         self._counting = threading.Lock()
-        self._late: list[threading.Thread] = []
-        """Each stores outcomes that the store does not take, while others go on: of a shard that is down, where no more
-        jobs are claimed, or outcomes that are at fault themselves."""
+        self._one_by_one = OneByOne(self._settle, self._stored, self._takes, self._aborted)
+        self._set_aside: list[Finished] = []
+        """Outcomes that the store can't take now, though it takes others: of a shard that is down, of a locked job."""
+        self._late: threading.Thread | None = None
+        """Stores them, while the others go on."""
         self.stored = 0
         """Jobs whose outcome the store has accepted or refused."""
         self._thread = threading.Thread(target=self._run, name="stanchion-finisher", daemon=True)
@@ -110,7 +112,7 @@ class Finisher:
     def trouble(self, seconds: float) -> str | None:
         """Return what is wrong if outcomes wait and none was stored for so many seconds, whatever is the cause."""
         waiting, since = self.backlog, time.monotonic() - self._moved_at
-        if not waiting or since < seconds or (self._idle and not any(one.is_alive() for one in self._late)):
+        if not waiting or since < seconds or (self._idle and self._late is None):
             return None
         return f"{waiting} outcomes wait, and none was stored for {since:.0f} s"
 
@@ -120,8 +122,8 @@ class Finisher:
         self._sign.set()
         deadline = time.monotonic() + seconds
         self._thread.join(seconds)
-        for thread in self._late:
-            thread.join(max(0.0, deadline - time.monotonic()))
+        if (late := self._late) is not None:
+            late.join(max(0.0, deadline - time.monotonic()))
         self._aborted.set()
         self._thread.join(0.1)
         return not self._thread.is_alive() and self.backlog == 0
@@ -162,38 +164,34 @@ class Finisher:
         others = [finished for finished in group if type(finished[0]) is not Commit]
         return others + [finished for finished in group if type(finished[0]) is Commit]
 
-    def _store(self, group: list[Finished], *, late: bool = False) -> None:
-        """Store a group; retry until it is stored or the worker gives up. `late`: it was tried before."""
-        backoff, failures, repeat = Backoff(), 0, late
-        one_by_one = OneByOne(self._settle, self._stored, self._takes, self._aborted)
+    def _store(self, group: list[Finished]) -> None:
+        """Store a group; retry until it is stored or the worker gives up."""
+        backoff, tries = Backoff(), 0
         while group:
-            try:
-                states = self._settle(group, repeat)
-            except ShardUnavailable as error:
-                repeat = True
-                log.warning("%d outcomes wait for the store: %s", len(group), error)
-                group = self._left(group, error)
-                at_fault = True
-            except StoreUnavailable as error:  # it may be a single outcome that the store, or its server, does not take
-                repeat = True
-                log.warning("%d outcomes wait for the store: %s", len(group), error)
-                group, at_fault = one_by_one.store(group)
-            except InvalidInput:  # one outcome is too large for the store; the others are fine
-                repeat = True
-                group, at_fault = one_by_one.store(group)
-            except Exception:
-                log.exception("storing %d outcomes failed", len(group))
-                failures, at_fault = failures + 1, False
-                if failures % TRIES == 0:
-                    group, at_fault = one_by_one.store(group)
-            else:
-                self._stored(group, states)
-                return
-            if group and at_fault and not late:
+            group, at_fault = self._tried(group, tries)
+            tries += 1
+            if group and at_fault:
                 self._store_later(group)
                 return
             if group and self._aborted.wait(backoff.failed()):
                 return
+
+    def _tried(self, group: list[Finished], tries: int) -> Left:
+        """Try to store a group that was tried so often before; return what is left."""
+        try:
+            states = self._settle(group, tries > 0)
+        except StoreUnavailable as error:  # it may be a single outcome that the store can't take now
+            log.warning("%d outcomes wait for the store: %s", len(group), error)
+            if isinstance(error, ShardUnavailable):
+                return Left(self._left(group, error), at_fault=True)
+            return self._one_by_one.store(group)
+        except InvalidInput:  # one outcome is too large for the store; the others are fine
+            return self._one_by_one.store(group)
+        except Exception:
+            log.exception("storing %d outcomes failed", len(group))
+            return self._one_by_one.store(group) if (tries + 1) % TRIES == 0 else Left(group, at_fault=False)
+        self._stored(group, states)
+        return Left([], at_fault=False)
 
     def _left(self, group: list[Finished], error: ShardUnavailable) -> list[Finished]:
         """Return what a shard that is down has to store; report what the others have stored."""
@@ -203,12 +201,29 @@ class Finisher:
         return [finished for finished in group if id(finished) not in done]
 
     def _store_later(self, group: list[Finished]) -> None:
-        """Store a group as soon as the store takes it, in a thread of its own, so that it holds up no other."""
-        thread = threading.Thread(
-            target=self._store, args=(group,), kwargs={"late": True}, name="stanchion-finisher-late", daemon=True
-        )
-        self._late = [one for one in self._late if one.is_alive()] + [thread]
-        thread.start()
+        """Store a group as soon as the store takes it, in another thread, so that it holds up no other."""
+        with self._counting:
+            self._set_aside += group
+            if self._late is None:
+                self._late = threading.Thread(target=self._store_late, name="stanchion-finisher-late", daemon=True)
+                self._late.start()
+
+    def _store_late(self) -> None:
+        backoff, tries, group = Backoff(), 1, list[Finished]()
+        while not self._aborted.is_set():
+            with self._counting:
+                group += self._set_aside
+                self._set_aside = []
+                if not group:
+                    self._late = None
+                    return
+            before = len(group)
+            group, _ = self._tried(group, tries)
+            tries += 1
+            if len(group) < before:
+                backoff.succeeded()
+            if group:
+                self._aborted.wait(backoff.failed())
 
     def _takes(self, outcome: outcomes.Outcome) -> bool:
         """Tell whether the store takes such outcomes of a queue now, by one that changes nothing: there is no such job.

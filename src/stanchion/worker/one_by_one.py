@@ -14,6 +14,10 @@ from stanchion.stores.records.outcomes import Rollback
 from stanchion.tasks.execution import unstorable
 from stanchion.worker.attempt import Finished
 
+MISSES_MAX = 3
+"""Outcomes in a row for which the store is unavailable, though it takes others, after which a round ends: each takes as
+long as a call may."""
+
 REPEAT = 60.0
 """Seconds until a job whose outcome could not be stored runs again."""
 
@@ -26,11 +30,11 @@ def unstored(outcome: outcomes.Outcome, error: Exception) -> outcomes.Outcome:
 
 
 class Left(NamedTuple):
-    """The outcomes that are not stored yet."""
+    """The outcomes that are not stored yet, in the order in which to try them again."""
 
     group: list[Finished]
     at_fault: bool
-    """The store takes other outcomes, so it is not away: these are at fault, or their queues are."""
+    """The store takes other outcomes, so it is not away: these are at fault, or something has locked their jobs."""
 
 
 class OneByOne:
@@ -53,25 +57,30 @@ class OneByOne:
         """Store what can be stored.
 
         An outcome that the store can't hold ends its job, and one that ends in any other error becomes a failure of its
-        attempt. While the store is busy or away for an outcome, it is left.
+        attempt. One for which the store is busy or away is left: the job would run again although it is done.
         """
-        left: list[Finished] = []
+        missed: list[Finished] = []
         away: set[str] = set()
-        at_fault = False
-        for finished in group:
+        at_fault, misses = False, 0
+        for place, finished in enumerate(group):
             outcome = finished[0]
-            if self._aborted.is_set() or (outcome is not None and outcome.lease.queue in away):
-                left.append(finished)
+            if self._aborted.is_set() or misses == MISSES_MAX:
+                return Left([*group[place:], *missed], at_fault)
+            if outcome is not None and outcome.lease.queue in away:
+                missed.append(finished)
             elif outcome is None or (error := self._failed(finished)) is None:
-                at_fault = True
-            elif isinstance(error, StoreUnavailable) and not self._takes(outcome):
-                away.add(outcome.lease.queue)
-                left.append(finished)
+                at_fault, misses = True, 0
+            elif not isinstance(error, StoreUnavailable):
+                at_fault, misses = True, 0
+                if self._failed((unstored(outcome, error), finished[1], error)) is not None:
+                    missed.append(finished)
+            elif self._takes(outcome):
+                at_fault, misses = True, misses + 1
+                missed.append(finished)
             else:
-                at_fault = True
-                if not self._replaced(finished, outcome, error):
-                    left.append(finished)
-        return Left(left, at_fault)
+                away.add(outcome.lease.queue)
+                missed.append(finished)
+        return Left(missed, at_fault)
 
     def _failed(self, finished: Finished) -> Exception | None:
         """Store an outcome; return its error, None if it is stored."""
@@ -81,10 +90,3 @@ class OneByOne:
             return error
         self._stored([finished], states)
         return None
-
-    def _replaced(self, finished: Finished, outcome: outcomes.Outcome, error: Exception) -> bool:
-        """Store a failure in place of an outcome, unless that may still be stored later; return whether it was."""
-        if isinstance(error, StoreUnavailable):  # no fault of the job
-            return False
-        instead: Finished = (unstored(outcome, error), finished[1], error)
-        return self._failed(instead) is None
