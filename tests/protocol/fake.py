@@ -159,6 +159,13 @@ class Rows:
 
     # -- entries: all are given at any time, as their own process may be slower than STALE
 
+    def seen_now(self, workers: Sequence[WorkerRow]) -> None:
+        """Do nothing: the clock stands still."""
+
+    def leased(self, now: int) -> Iterable[str]:  # noqa: ARG002
+        """Return none: the clock stands still."""
+        return ()
+
     def entries(self, before: int) -> Iterable[Entry]:  # noqa: ARG002
         """Read the outbox."""
         return self.step("outbox", lambda: tuple(self.world.outbox[key] for key in sorted(self.world.outbox)))

@@ -89,6 +89,7 @@ THEMES = (
     "operate.queue_schemas",
     "operate.searching_inside",
     "operate.selecting",
+    "operate.set_back",
     "operate.settings",
     "operate.signalled_ends",
     "operate.repair",

@@ -89,7 +89,7 @@ def take_minute(store: Store, now: int) -> bool:
     """Return whether this process is to keep the figures of this minute."""
     minute = now // MINUTE
     last = next(iter(store.values(KIND, [LAST])), None)
-    if last is not None and int(last.text) >= minute:
+    if last is not None and minute <= int(last.text) <= minute + 1:  # else the clock was set back
         return False
     return store.compare_and_set(KIND, LAST, str(minute), 0 if last is None else last.version)
 

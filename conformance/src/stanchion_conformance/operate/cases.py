@@ -31,6 +31,7 @@ from stanchion_conformance.operate.repair import TestRepair
 from stanchion_conformance.operate.rollups import TestRollups
 from stanchion_conformance.operate.searching_inside import TestSearchByContents, TestSearchByTheEnd
 from stanchion_conformance.operate.selecting import TestColumns, TestOrders, TestPages, TestPartition, TestSelect
+from stanchion_conformance.operate.set_back import TestClockSetBack
 from stanchion_conformance.operate.settings import TestDelete, TestMaxRate, TestMaxRunning, TestPause, TestSettings
 from stanchion_conformance.operate.shapes import TestEachWayForEachShape, TestShapes
 from stanchion_conformance.operate.signalled_ends import TestSignalledEnds
@@ -53,6 +54,7 @@ __all__ = [
     "TestBestHeads",
     "TestCancel",
     "TestCancelledAwaits",
+    "TestClockSetBack",
     "TestColumns",
     "TestCounts",
     "TestDeclaredAtTheCall",

@@ -80,7 +80,7 @@ class Jobs(Protocol):
         """Return the settings of these queues; defaults for a queue that has none."""
 
     def entries(self, before: int) -> Iterable[Entry]:
-        """Return the outbox entries written before this time, by the store's clock."""
+        """Return the outbox entries that are stale by a time that is STALE before now; see `entries.is_stale`."""
 
     def delete_entries(self, entries: Sequence[Entry]) -> None:
         """Delete applied entries."""

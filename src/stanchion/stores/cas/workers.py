@@ -9,6 +9,7 @@ from stanchion.stores.cas.jobs import Decision, Facts, JobLoop
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules import outcomes as outcome_rules
+from stanchion.stores.rules import set_back
 from stanchion.stores.rules.liveness import is_lost
 from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay, had_begun
 
@@ -21,6 +22,12 @@ class WorkerRows(Protocol):
     def known_workers(self) -> dict[str, WorkerRow]:
         """Return all workers that have a row, by id."""
 
+    def seen_now(self, workers: Sequence[WorkerRow]) -> None:
+        """Record a heartbeat of these workers, in the same state."""
+
+    def leased(self, now: int) -> Iterable[str]:
+        """Return the ids of running jobs whose lease ends after this time, up to LEASES_SEARCHED_MAX."""
+
     def suspects(self, workers: Mapping[str, WorkerRow], now: int, limit: int) -> Iterable[str]:
         """Return the ids of running jobs whose holder may be gone; false positives are harmless."""
 
@@ -31,6 +38,7 @@ class LostJobs:
     def __init__(self, loop: JobLoop, rows: WorkerRows, recover_outbox: Callable[[], None]) -> None:
         self._loop, self._rows, self._recover_outbox = loop, rows, recover_outbox
         self.delay: LostLeaseDelay = default_delay
+        self._watch = set_back.Watch()
 
     def recover(self, limit: int = _RECOVER_JOBS_MAX, as_of: int | None = None) -> list[JobRow]:
         """Give back lost jobs, and return them as they are now; if there are none, run outbox recovery."""
@@ -45,7 +53,22 @@ class LostJobs:
         if as_of is None:
             as_of = self._loop.jobs.now()
         workers = self._rows.known_workers()
+        if self._watch.set_back(as_of) or set_back.seen_now(workers.values(), as_of):
+            self._bring_back(workers)
         return self.free(list(self._rows.suspects(workers, as_of, limit))[:limit], workers, as_of)
+
+    def _bring_back(self, workers: dict[str, WorkerRow]) -> None:
+        """Rewrite what is from the future: heartbeats and leases from before the clock was set back."""
+        now = self._loop.jobs.now()
+        ahead = set_back.seen_now(workers.values(), now)
+        if ahead:
+            self._rows.seen_now(ahead)
+            workers |= {worker.id: worker for worker in ahead}
+
+        def decide(_index: int, row: JobRow | None, facts: Facts) -> Decision[None]:
+            return Decision(None, None if row is None else set_back.started_now(row, facts.now))
+
+        self._loop.decide_each(list(self._rows.leased(now)), decide)
 
     def free(self, ids: Sequence[str], workers: Mapping[str, WorkerRow], as_of: int | None = None) -> list[JobRow]:
         """Take back the jobs that were lost at this time (None: now), and return them as they are now."""

@@ -12,6 +12,7 @@ from stanchion.stores.memory.slots import Slots
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.stores.rules import outcomes as outcome_rules
+from stanchion.stores.rules import set_back
 from stanchion.stores.rules.liveness import Leased, alive, beat_of, holders_of, is_lost
 from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay, had_begun
 
@@ -48,6 +49,10 @@ class Workers:
         """Give back jobs whose lease ran out or whose worker is dead; if there are none, recount the slots."""
         now = self._jobs.now()
         at = now if as_of is None else as_of
+        self._workers |= {worker.id: worker for worker in set_back.seen_now(self._workers.values(), now)}
+        for row in list(self._jobs.running()):
+            if (started := set_back.started_now(row, now)) is not None:
+                self._jobs.put(started)
         lost = [row for row in self._jobs.running() if is_lost(row, self._workers, at)][:limit]
         if not lost:
             self._slots.recount()

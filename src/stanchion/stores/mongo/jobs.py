@@ -8,7 +8,7 @@ from bson import ObjectId
 from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError
 
-from stanchion.stores.cas.entries import Entry
+from stanchion.stores.cas.entries import STALE, Entry, is_stale
 from stanchion.stores.cas.jobs import Change, Result, Results, Seen
 from stanchion.stores.mongo.client.documents import KEPT, Document, difference, refuse_large, seen_in
 from stanchion.stores.mongo.client.errors import duplicates
@@ -19,6 +19,7 @@ from stanchion.stores.mongo.wakeup import Announcer
 from stanchion.stores.records.jobs import QUEUED, JobState
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.jobs import Transition
+from stanchion.stores.rules.set_back import AHEAD
 from stanchion.stores.rules.shapes import needs
 
 _PAGE = 200
@@ -121,10 +122,11 @@ class Jobs:
     # -- the outbox
 
     def entries(self, before: int) -> Iterator[Entry]:
-        """Return the outbox entries written before this time, by the server's clock."""
-        last = ""
-        while page := self._with_entries({"_id": {"$gt": last}, "outbox.written_at": {"$lt": before}}):
-            yield from (entry for job in page for entry in _entries_in(job) if entry.written_at < before)
+        """Return the stale outbox entries."""
+        last, field = "", "outbox.written_at"
+        stale: Document = {"$or": [{field: {"$lt": before}}, {field: {"$gt": before + STALE + AHEAD}}]}
+        while page := self._with_entries({"_id": {"$gt": last}, **stale}):
+            yield from (entry for job in page for entry in _entries_in(job) if is_stale(entry.written_at, before))
             last = page[-1]["_id"]
 
     def entries_of(self, jobs: Iterable[str]) -> list[Entry]:

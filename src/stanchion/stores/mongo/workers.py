@@ -74,6 +74,19 @@ class Workers:
         found = self._server.call(lambda on, _again: list(on.workers.find({}, fields)))
         return {one["_id"]: _worker_of(one) for one in found}
 
+    def seen_now(self, workers: Sequence[WorkerRow]) -> None:
+        """Record a heartbeat of these workers, in the same state."""
+        now = self._server.now()
+        for worker in workers:
+            seen = {"_id": worker.id, "last_seen_at": {"$gt": now}}
+            self._server.call(lambda on, _again: on.workers.update_one(seen, {"$set": {"last_seen_at": now}}))  # noqa: B023
+
+    def leased(self, now: int) -> list[str]:
+        """Return the ids of running jobs whose lease ends after this time, up to LEASES_SEARCHED_MAX."""
+        wanted: Document = {"lease_until": {"$gt": now}}
+        found = self._server.call(lambda on, _again: list(on.jobs.find(wanted, {"_id": 1}).limit(LEASES_SEARCHED_MAX)))
+        return [one["_id"] for one in found]
+
     def suspects(self, workers: Mapping[str, WorkerRow], now: int, limit: int) -> Iterable[str]:
         """Return the ids of running jobs whose holder may be gone; false positives are harmless."""
         dead = [name for name, worker in workers.items() if not alive(worker, now)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from stanchion.stores.cas.entries import Entry
+from stanchion.stores.cas.entries import Entry, is_stale
 from stanchion.stores.cas.jobs import Change, Result, Results, Seen
 from stanchion.stores.cas.portions import grouped, portions
 from stanchion.stores.records.jobs import JobRow, NewJob
@@ -183,9 +183,9 @@ class Jobs:
     # -- the outbox
 
     def entries(self, before: int) -> Iterator[Entry]:
-        """Return the outbox entries written before this time, by the store's clock."""
+        """Return the stale outbox entries."""
         for queue in self.places.queues():
-            yield from (entry for entry in self.entries_of(queue) if entry.written_at < before)
+            yield from (entry for entry in self.entries_of(queue) if is_stale(entry.written_at, before))
 
     def entries_of(self, queue: str) -> list[Entry]:
         """Return the outbox entries of a queue."""

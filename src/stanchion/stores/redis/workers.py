@@ -90,6 +90,16 @@ class Workers:
                 workers[worker.id] = replace(worker, began=tuple(json.loads(listed)))
         return workers
 
+    def seen_now(self, workers: Sequence[WorkerRow]) -> None:
+        """Record a heartbeat of these workers, in the same state."""
+        self._run("beat", "workers", {worker.id: _described(worker) for worker in workers})
+
+    def leased(self, now: int) -> list[str]:
+        """Return the ids of running jobs whose lease ends after this time, up to LEASES_SEARCHED_MAX."""
+        read = ("ZRANGEBYSCORE", "leases", f"({now}", "+inf")
+        found = self._of_each_queue(lambda keys: Call(("ZCOUNT", keys + "leases", f"({now}", "+inf")))
+        return self._some((_Lost(queue, jobs, read) for queue, jobs in found), LEASES_SEARCHED_MAX)
+
     def suspects(self, workers: Mapping[str, WorkerRow], now: int, limit: int) -> list[str]:
         """Return the ids of up to `limit` running jobs whose holder may be gone; those of unknown workers come last."""
         expired = self._of_each_queue(lambda keys: Call(("ZCOUNT", keys + "leases", "-inf", now)))

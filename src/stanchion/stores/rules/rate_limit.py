@@ -14,6 +14,9 @@ does not if claims are always later than the tolerance: a job deferred for the t
 deferred for the second. Jobs with a second promise return one by one, so the first claim after a pause may leave some
 saved starts to the next claims.
 
+A bucket from the future, as after the database's clock was set back, keeps its tokens and forgets its promises: they
+would hold up new jobs until the clock has made up for it.
+
 In any period, the number of starts is at most what the rate allows for that period plus the tolerance, plus one.
 """
 
@@ -24,6 +27,7 @@ from math import ceil
 from typing import NamedTuple
 
 from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.rules.set_back import is_ahead
 
 _SAVED_SECONDS = 0.1
 _TOLERANCE_SECONDS = 0.05
@@ -59,7 +63,9 @@ class Bucket:
         return max(self.capacity, 1 + self.rate * _TOLERANCE_SECONDS)
 
     def at(self, now: int) -> Bucket:
-        """Return the bucket filled up to `now`; a clock set back takes no tokens away."""
+        """Return the bucket filled up to `now`; a clock set back takes no tokens away, and ends the promises."""
+        if is_ahead(self.filled_at, now):
+            return replace(self, filled_at=now, promised=0, promised_again=0)
         filled = self.tokens + max(0, now - self.filled_at) / SECOND * self.rate
         late = filled <= self.tolerant_capacity or self._awaited(now)
         most = self.tolerant_capacity if late else self.capacity

@@ -8,6 +8,9 @@ local tokens, filled_at, promised, promised_again = unpack(redis.call(
     'HMGET', P, 'tokens', 'filled_at', 'promised', 'promised_again'
 ))
 promised, promised_again = tonumber(promised or 0), tonumber(promised_again or 0)
+if tonumber(filled_at or 0) > now + 10000000 then -- see set_back.py
+    promised, promised_again = 0, 0
+end
 local interval = math.ceil(1000000 / rate)
 
 local function awaited()

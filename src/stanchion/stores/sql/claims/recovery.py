@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Executable, Integer, cast, select
+from sqlalchemy import BigInteger, Executable, Integer, cast, select, update
 
 from stanchion.stores.records.jobs import SECOND, JobRow, row_from
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.liveness import MISSED_BEATS
 from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay, had_begun
 from stanchion.stores.rules.outcomes import lease_lost
+from stanchion.stores.rules.set_back import AHEAD, Watch
 from stanchion.stores.sql.engine.columns import BY_WORKER, RUNS, live_row, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
@@ -45,7 +46,17 @@ class RecoveryStatements:
         )
         self.of_dead_workers = lost.where(jobs.c.worker.in_(select(workers.c.id).where(was_overdue)))
         self.begun = select(workers.c.id, workers.c.began)
-        self.judged = select(workers.c.heartbeat, was_overdue)
+        ahead = dialect.now + AHEAD
+        self.judged = select(workers.c.heartbeat, was_overdue, workers.c.last_seen_at > ahead)
+        self.seen_now = update(workers).where(workers.c.last_seen_at > ahead).values(last_seen_at=dialect.now)
+        self.started_now = (
+            update(jobs)
+            .where(jobs.c.lease_until > dialect.now, RUNS, jobs.c.started_at > ahead)
+            .values(
+                lease_until=jobs.c.lease_until - jobs.c.started_at + dialect.now,
+                started_at=dialect.now,
+            )
+        )
         self.orphans = lost.where(
             jobs.c.worker.not_in(select(workers.c.id)), jobs.c.started_at <= as_of - param("silence", BigInteger)
         )
@@ -61,6 +72,7 @@ class Recovery:
         self._statements = db.dialect.once(RecoveryStatements)
         self.lost_lease_delay: LostLeaseDelay = default_delay
         self._orphans_sought_at = 0
+        self._watch = Watch()
 
     def recover(self, limit: int = _BATCH, as_of: int | None = None) -> list[JobRow]:
         # A repeat follows a lost connection: right after an outage, live workers look dead.
@@ -90,10 +102,13 @@ class Recovery:
         lost = [*run.rows(self._statements.expired, {"most": limit})]
         at = {"as_of": self._db.clock(run) if as_of is None else as_of}
         judged = run.rows(self._statements.judged, at)
+        if self._watch.set_back(at["as_of"]) or any(ahead for *_, ahead in judged):
+            run.change(self._statements.seen_now)
+            run.change(self._statements.started_now)
         # Both queries below read the index of all running jobs, which may be full of entries of removed jobs.
-        if any(dead for _, dead in judged):
+        if any(dead for _, dead, _ in judged):
             lost += run.rows(self._statements.of_dead_workers, {"most": limit - len(lost), **at})
-        living = [heartbeat for heartbeat, dead in judged if not dead]
+        living = [heartbeat for heartbeat, dead, _ in judged if not dead]
         if living:
             lost += self._orphans(run, int(MISSED_BEATS * max(living) * SECOND), at["as_of"], limit - len(lost))
         return self.free_lost(run, lost)

@@ -1,0 +1,45 @@
+"""A clock of the database that was set back: what was written before is from its future.
+
+A time ahead of the clock by more than a call takes counts as now, at the first look, and is rewritten: else a worker
+that died before would look alive until the clock has made up for it. Due times stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from stanchion.stores.records.jobs import SECOND, JobRow, JobState
+from stanchion.stores.records.workers import WorkerRow
+
+AHEAD = 10 * SECOND
+"""Microseconds by which a time may be ahead of a clock that was read before, as calls take some seconds."""
+
+
+def is_ahead(at: int | None, now: int) -> bool:
+    """Return whether a time is from before the clock was set back."""
+    return at is not None and at > now + AHEAD
+
+
+def seen_now(workers: Iterable[WorkerRow], now: int) -> list[WorkerRow]:
+    """Return those whose heartbeat is from the future, as seen now."""
+    return [replace(one, last_seen_at=now) for one in workers if is_ahead(one.last_seen_at, now)]
+
+
+def started_now(row: JobRow, now: int) -> JobRow | None:
+    """Return a job that is held by a lease from the future, as reserved now for as long; None for any other."""
+    if row.state != JobState.RUNNING or row.lease_until is None or not is_ahead(row.started_at, now):
+        return None
+    return row._replace(started_at=now, lease_until=now + row.lease_until - (row.started_at or now))
+
+
+class Watch:
+    """Tells one process whether the clock was set back since its last reading."""
+
+    def __init__(self) -> None:
+        self._latest = 0
+
+    def set_back(self, now: int) -> bool:
+        """Take in a reading; return whether it is far behind the last one."""
+        latest, self._latest = self._latest, now
+        return is_ahead(latest, now)
