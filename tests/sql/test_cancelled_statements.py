@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from typing import Any
 
 import psycopg
@@ -15,8 +15,9 @@ from tests.crash.scene import until
 from tests.servers.mariadb import MariaDBServer
 from tests.sql.mariadb.sessions import connect
 
-from stanchion import JobState, Stanchion, StoreUnavailable, Worker
+from stanchion import JobHandle, JobState, Stanchion, StoreUnavailable, Worker
 from stanchion.stores.postgres.dialect import PostgresDialect
+from stanchion.stores.records import calls
 from stanchion.stores.sql.engine.dialect import Fault
 
 BUSY = ("25P04", "40001", "40P01", "55006", "55P03", "57014", "26000", "42P05")
@@ -91,47 +92,75 @@ def run(connection: pymysql.Connection[Any], statement: str) -> list[tuple[Any, 
         return list(cursor.fetchall())
 
 
-@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
-def test_a_commit_that_is_cancelled_again_and_again(kind: str, request: pytest.FixtureRequest) -> None:
-    if kind == "postgresql":
+@pytest.fixture(params=["postgresql", "mariadb"])
+def locked(request: pytest.FixtureRequest) -> tuple[str, AbstractContextManager[Callable[[], int]]]:
+    """A store, and the lock on its history."""
+    if request.param == "postgresql":
         url = request.getfixturevalue("pg_store_url")
-        locked = locked_on_postgresql(url)
-    else:
-        url = request.getfixturevalue("mariadb_url")
-        locked = locked_on_mariadb(url, request.getfixturevalue("mariadb_server"))
-    app = Stanchion(url)
-    app.setup()
-    ran = []
+        return url, locked_on_postgresql(url)
+    url = request.getfixturevalue("mariadb_url")
+    with closing(Stanchion(url)) as app:
+        app.setup()
+    return url, locked_on_mariadb(url, request.getfixturevalue("mariadb_server"))
 
-    @app.task(name="work")
-    def work() -> str:
-        ran.append(1)
-        return "done"
 
-    worker = Worker(app, threads=1)
-    with closing(app):
-        with locked as cancel:
-            handle = work.enqueue()
-            worker.start()
-            try:
-                cancelled = 0
+@contextmanager
+def finishing(url: str) -> Iterator[tuple[JobHandle, list[int]]]:
+    """A job that a worker finishes, and the attempts at it; at the end it must be done, once."""
+    ran: list[int] = []
+    with closing(Stanchion(url)) as app:
 
-                def often_cancelled() -> bool:
-                    nonlocal cancelled
-                    cancelled += cancel()
-                    return cancelled >= 5
+        @app.task(name="work")
+        def work() -> str:
+            ran.append(1)
+            return "done"
 
-                until(often_cancelled, 60, "five cancelled commits")
-            except BaseException:
-                worker.stop()
-                raise
+        handle = work.enqueue()
+        worker = Worker(app, threads=1)
+        worker.start()
         try:
+            yield handle, ran
             assert handle.result(timeout=60) == "done"
         finally:
             worker.stop()
         job = handle.job()
         assert (job.state, job.attempts, job.failures, job.errors) == (JobState.DONE, 1, 0, [])
         assert ran == [1]
+
+
+def test_a_commit_that_is_cancelled_again_and_again(
+    locked: tuple[str, AbstractContextManager[Callable[[], int]]],
+) -> None:
+    url, lock = locked
+    cancelled = 0
+    with ExitStack() as held:
+        cancel = held.enter_context(lock)
+
+        def often() -> bool:
+            nonlocal cancelled
+            cancelled += cancel()
+            return cancelled >= 5
+
+        with finishing(url):
+            until(often, 60, "five cancelled commits")
+            held.close()
+
+
+def test_a_lock_that_outlasts_many_calls(
+    locked: tuple[str, AbstractContextManager[Callable[[], int]]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nobody but history is locked: the store takes failures, and still none is made of the outcome."""
+    url, lock = locked
+    with ExitStack() as held:
+        held.enter_context(lock)
+        with finishing(url) as (handle, _ran):
+            monkeypatch.setattr(calls, "CALL_SECONDS", 0.5)
+            until(lambda: caplog.text.count("outcomes wait for the store") >= 6, 120, "six calls in vain")
+            monkeypatch.undo()
+            assert handle.state is JobState.RUNNING
+            held.close()
 
 
 CALLS: dict[str, Callable[[Any, Any, str], Any]] = {

@@ -12,6 +12,7 @@ from sqlalchemy.engine import make_url
 from stanchion import CannotJoin, LeaseLost, Stanchion, StoreUnavailable
 from stanchion.stores.mariadb.dialect import MariaDBDialect
 from stanchion.stores.registry import open_store
+from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.telling import told
 from stanchion.stores.sql.store import SqlStore
 from stanchion.stores.sqlite.dialect import open_store as open_sqlite
@@ -44,7 +45,10 @@ def test_sqlite(code: int, words: str) -> None:
 
 @pytest.mark.parametrize(
     ("number", "words"),
-    [(1142, "refuses this"), (1205, "is busy"), (1213, "is busy"), (2003, "can't reach"), (1045, "can't reach")],
+    [
+        *((1142, "refuses this"), (1205, "is busy"), (1213, "is busy"), (2003, "can't reach"), (1045, "can't reach")),
+        *((1290, "is read-only: "), (1836, "is read-only: "), (1406, "can't hold a value")),
+    ],
 )
 def test_mariadb(number: int, words: str) -> None:
     assert words in told(MariaDBDialect(), URL, pymysql.err.OperationalError(number, "words"))
@@ -140,3 +144,47 @@ def test_a_lease_that_is_lost_is_told_so(app: Stanchion) -> None:
     assert len(queue.reserve(lease=300)) == 1
     with app.transaction() as transaction, pytest.raises(LeaseLost):
         job.commit(tx=transaction)
+
+
+@pytest.mark.usefixtures("short_calls")
+def test_a_standby_is_named_as_such(pg_app: Stanchion, pg_store_url: str) -> None:
+    """A server that became a standby is read-only; so is a database that is set so."""
+    name = make_url(pg_store_url).database
+    with psycopg.connect(pg_store_url, autocommit=True) as owner:
+        owner.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    queue = pg_app.queue("orders")
+    with pytest.raises(StoreUnavailable, match=r"is read-only: cannot execute INSERT .*failover") as raised:
+        queue.push(1)
+    assert "can't reach" not in str(raised.value)
+    assert not raised.value.lasting
+    assert queue.size().total == 0
+    with psycopg.connect(pg_store_url) as owner:
+        owner.execute("SET TRANSACTION READ WRITE")
+        owner.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = off")
+    queue.push(1)
+    assert queue.size().total == 1
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_psycopg_logs_no_failure_that_is_raised(
+    pg_app: Stanchion, pg_store_url: str, caplog: pytest.LogCaptureFixture, ours: bool
+) -> None:
+    end = "SELECT pg_terminate_backend(pg_backend_pid())"
+    assert isinstance(pg_app.store, SqlStore)
+    if ours:
+        ended: list[bool] = []
+
+        def work(run: Runner, again: bool) -> None:
+            ended.append(again)
+            run.rows(text("SELECT 1" if again else end))
+
+        pg_app.store.database.write(work, together=True)
+        assert ended == [False, True]
+    else:
+        with (
+            pytest.raises(psycopg.OperationalError),
+            psycopg.connect(pg_store_url, autocommit=True) as caller,
+            caller.pipeline(),
+        ):
+            caller.execute(end).fetchall()
+    assert ("psycopg" in {record.name for record in caplog.records}) == (not ours)

@@ -46,7 +46,7 @@ try:
     from pymysql.constants import CLIENT, SERVER_STATUS
 
     from stanchion.stores.mariadb.cursors import Batch, StrictCursor
-    from stanchion.stores.mariadb.errors import fault, is_forbidden, worth_retrying
+    from stanchion.stores.mariadb.errors import fault, is_forbidden, is_read_only, worth_retrying
 except ImportError:  # pragma: no cover - said by open_store
     pymysql = None  # type: ignore[assignment]
 
@@ -202,6 +202,9 @@ class MariaDBDialect(Dialect):
     def is_forbidden(self, error: BaseException) -> bool:
         return is_forbidden(error)
 
+    def is_read_only(self, error: BaseException) -> bool:
+        return is_read_only(error)
+
     def worth_retrying(self, error: BaseException) -> bool:
         return worth_retrying(error)
 
@@ -296,7 +299,7 @@ def open_store(url: str) -> MariaDBStore:
     """Return the store in a MariaDB or MySQL database: `mysql://user:password@host:port/database`."""
     if pymysql is None:
         raise MissingExtra("mysql", "the MariaDB store")
-    parsed = address.parsed(url)
+    parsed, pool_size = address.with_pool_size(address.parsed(url))
     if parsed.drivername not in _SCHEMES:
         raise InvalidInput(
             f"use {parsed.get_backend_name()}://..., not {parsed.drivername}://...; PyMySQL is the driver"
@@ -306,4 +309,4 @@ def open_store(url: str) -> MariaDBStore:
             f"the URL names no database; write {parsed.get_backend_name()}://user:password@host:port/database"
         )
     address.refuse_unknown(parsed, _options())
-    return MariaDBStore(Database(parsed.set(drivername="mysql+pymysql"), MariaDBDialect()))
+    return MariaDBStore(Database(parsed.set(drivername="mysql+pymysql"), MariaDBDialect(), pool_size))

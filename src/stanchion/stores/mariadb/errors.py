@@ -26,7 +26,7 @@ _DATA = {
     1366: "not in the character set",
     1406: "too long",
 }
-READ_ONLY = {
+_READ_ONLY = {
     1290: "read only, as after a failover",
     1836: "read only",
 }
@@ -88,7 +88,7 @@ def fault(error: BaseException) -> Fault:
         return Fault.BUSY
     if number in _DATA:
         return Fault.DATA
-    if number in _LOST or number in READ_ONLY or number in _HOPELESS or isinstance(error, pymysql.err.InterfaceError):
+    if number in _LOST or number in _READ_ONLY or number in _HOPELESS or isinstance(error, pymysql.err.InterfaceError):
         return Fault.LOST
     return Fault.OTHER
 
@@ -96,6 +96,11 @@ def fault(error: BaseException) -> Fault:
 def is_forbidden(error: BaseException) -> bool:
     """Return whether a right is missing."""
     return _number(error) in _FORBIDDEN
+
+
+def is_read_only(error: BaseException) -> bool:
+    """Return whether the server takes no writes at present."""
+    return _number(error) in _READ_ONLY
 
 
 def worth_retrying(error: BaseException) -> bool:

@@ -77,7 +77,7 @@ class Signals(Broadcast):
         A cursor begins at the oldest signal; those up to the present newest were handled before. Many clients make ids,
         so only the order within the collection tells which signal came first.
         """
-        place = self._server.place
+        place = self._server.place_of_tails
         self._capped = make_signals(place)
         if not self._capped:
             raise NoSignals("the server has no capped collections")

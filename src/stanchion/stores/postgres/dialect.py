@@ -198,6 +198,9 @@ class PostgresDialect(Dialect):
     def worth_retrying(self, error: BaseException) -> bool:
         return errors.worth_retrying(error)
 
+    def is_read_only(self, error: BaseException) -> bool:
+        return getattr(error, "sqlstate", None) == errors.READ_ONLY
+
     def is_closed(self, driver: psycopg.Connection[Any]) -> bool:
         return bool(driver.closed)
 
@@ -312,7 +315,7 @@ def open_store(url: str) -> PostgresStore:
     """Return the store in a PostgreSQL database: `postgresql://user:password@host:port/database`."""
     if psycopg is None:
         raise MissingExtra("postgres", "the PostgreSQL store")
-    parsed = address.parsed(url)
+    parsed, pool_size = address.with_pool_size(address.parsed(url))
     if parsed.drivername not in ("postgresql", "postgres", "postgresql+psycopg"):
         raise InvalidInput(f"use postgresql://..., not {parsed.drivername}://...; psycopg 3 is the driver")
     if not parsed.database:
@@ -323,4 +326,5 @@ def open_store(url: str) -> PostgresStore:
         said = str(error).strip()
         reason = said if said.startswith("invalid URI query parameter") else "escape what is special in it, as %20"
         raise InvalidInput(f"the URL of the store is not valid: {reason}") from None
-    return PostgresStore(Database(parsed.set(drivername="postgresql+psycopg"), PostgresDialect(parsed)))
+    dialect = PostgresDialect(parsed)
+    return PostgresStore(Database(parsed.set(drivername="postgresql+psycopg"), dialect, pool_size))

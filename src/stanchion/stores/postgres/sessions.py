@@ -10,6 +10,7 @@ transaction. So there they are sent with each transaction, in the same round tri
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
@@ -185,26 +186,29 @@ def _run_alone(session: Session, work: Callable[[], object]) -> None:
 
 @contextmanager
 def together(connection: psycopg.Connection[Any]) -> Iterator[psycopg.Pipeline | None]:
-    """Send the statements of the block together; None if the client library can't, or the session lacks statements.
-
-    After an error in the block psycopg logs each failure to end its pipeline. It is the same failure, so it is dropped.
-    """
+    """Send the statements of the block together; None if the client library can't, or the session lacks statements."""
     if not psycopg.Pipeline.is_supported() or (isinstance(connection, Session) and connection.shared.missed):
         yield None
         return
-    failed: BaseException | None = None
     try:
         with connection.pipeline() as pipeline:
-            try:
-                yield pipeline
-            except BaseException as error:
-                failed = error
+            yield pipeline
     except psycopg.Error as error:
-        failed = failed or error
-    if failed is not None:
-        if isinstance(connection, Session) and is_pooled_away(failed):
+        if isinstance(connection, Session) and is_pooled_away(error):
             connection.shared.missed = True
-        raise failed
+        raise
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Return False for what psycopg logs of our sessions: that a pipeline or COPY could not be ended, after an error.
+
+    It is the same error, which is raised and told; while a server is away, each call would log it.
+    """
+    ended = record.args[0] if isinstance(record.args, tuple) and record.args else None
+    return not isinstance(getattr(ended, "connection", None) or getattr(ended, "_conn", None), Session)
+
+
+logging.getLogger("psycopg").addFilter(_is_news)
 
 
 class Sessions:

@@ -8,6 +8,7 @@ from pymongo.errors import (
     ConfigurationError,
     ConnectionFailure,
     DuplicateKeyError,
+    NotPrimaryError,
     OperationFailure,
     PyMongoError,
     WaitQueueTimeoutError,
@@ -33,6 +34,8 @@ _BUSY = frozenset({112, 24, 46, 246, 261})
 # CursorNotFound, PrimarySteppedDown, ExceededTimeLimit, SocketException, NotWritablePrimary, Interrupted and its
 # kin, NotPrimaryNoSecondaryOk, CursorKilled, QueryPlanKilled, ReadConcernMajorityNotAvailableYet
 _LOST = frozenset({6, 7, 89, 91, 64, 50, 43, 189, 262, 9001, 10107, 11600, 11601, 11602, 13435, 13436, 237, 175, 134})
+# PrimarySteppedDown, NotWritablePrimary, InterruptedDueToReplStateChange, NotPrimaryNoSecondaryOk and its kin
+_NOT_PRIMARY = frozenset({189, 10107, 11602, 13435, 13436})
 # Unauthorized, AuthenticationFailed, Atlas' own, UserNotFound, MechanismUnavailable
 _HOPELESS = frozenset({13, 18, 8000, 11, 334})
 
@@ -95,6 +98,8 @@ def way_out(error: PyMongoError) -> str:
     """Return advice on the error."""
     if isinstance(error, OperationFailure) and error.code == 13:
         return "give the user of the URL the role readWrite on the database"
+    if isinstance(error, NotPrimaryError) or (isinstance(error, OperationFailure) and error.code in _NOT_PRIMARY):
+        return "this member is read-only, as during an election: wait until it is over, and name all members in the URL"
     if fault_of(error) is Fault.BUSY:
         return "other transactions were in the way all the time: make them shorter, then try again"
     return "check hosts, ports, user, password and authSource in the URL, and that a primary is up"

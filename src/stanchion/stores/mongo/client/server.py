@@ -88,14 +88,18 @@ class Server:
 
         Another process may since have dropped a queue, or reset its shape.
         """
-        self._options = _options(address.url)
+        given = _given(address.url)
+        self._options = {name: value for name, value in _DEFAULTS.items() if name.lower() not in given}
+        self._is_bounded = bool(given.get("maxpoolsize"))
+        """The URL limits the connections, so all of them are for calls."""
         self._place: Place | None = None
+        self._place_of_tails: Place | None = None
         reset_after_fork(self)
 
     def begin(self) -> None:
         """Start without a client; after a fork, the client belongs to the parent."""
         self._opening = threading.Lock()
-        self._place = None
+        self._place = self._place_of_tails = None
 
     @property
     def place(self) -> Place:
@@ -104,6 +108,18 @@ class Server:
         if place is None:
             with self._opening:
                 place = self._place = self._place or self.place_in(self._connect())
+        return place
+
+    @property
+    def place_of_tails(self) -> Place:
+        """The collections for reads that wait for signals, each of which holds a connection all the time."""
+        if not self._is_bounded:
+            return self.place
+        place = self._place_of_tails
+        if place is None:
+            with self._opening:
+                found = self._place_of_tails or self.place_in(self._connect(maxPoolSize=0))
+                place = self._place_of_tails = found
         return place
 
     def place_in(self, client: MongoClient[Document], session: ClientSession | None = None) -> Place:
@@ -171,13 +187,14 @@ class Server:
 
     def close(self) -> None:
         """Close all connections; a later call opens them again."""
-        place, self._place = self._place, None
-        if place is not None:
+        places = self._place, self._place_of_tails
+        self._place = self._place_of_tails = None
+        for place in filter(None, places):
             place.database.client.close()
 
-    def _connect(self) -> MongoClient[Document]:
+    def _connect(self, **options: Any) -> MongoClient[Document]:
         try:
-            return MongoClient(self.address.url, connect=False, **self._options)
+            return MongoClient(self.address.url, connect=False, **self._options, **options)
         except ConfigurationError as error:  # DNS does not know the host of mongodb+srv
             raise self.unavailable(error) from error
 
@@ -196,8 +213,8 @@ def across(server: Access, arms: Sequence[Sequence[Document]]) -> Iterator[Docum
         yield from server.call(work)
 
 
-def _options(url: str) -> dict[str, Any]:
-    """Return the default options that the URL does not set; InvalidInput for an invalid URL."""
+def _given(url: str) -> dict[str, Any]:
+    """Return the options of the URL, by their names in lower case; InvalidInput for an invalid URL."""
     try:
         # Without the DNS lookup of +srv.
         given = parse_uri(url.replace("mongodb+srv://", "mongodb://", 1), warn=False)["options"]
@@ -205,4 +222,4 @@ def _options(url: str) -> dict[str, Any]:
         raise InvalidInput(f"the URL of the store is not valid: {error}") from None
     if given.get("w") == 0:
         raise InvalidInput("w=0 in the URL of the store: a queue must know what was written; leave it out")
-    return {name: value for name, value in _DEFAULTS.items() if name.lower() not in {one.lower() for one in given}}
+    return {name.lower(): value for name, value in given.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from redis import ConnectionPool, Redis
+from redis import BlockingConnectionPool, ConnectionPool, Redis
 from redis.backoff import NoBackoff
 from redis.cluster import RedisCluster
 from redis.connection import parse_url
@@ -13,6 +13,7 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from stanchion.errors import InvalidInput
+from stanchion.stores.records import calls
 from stanchion.stores.redis.client.address import Address, Watch
 
 _OPTIONS: dict[str, Any] = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0, "client_name": "stanchion"}
@@ -28,7 +29,11 @@ def client_of(address: Address, announced: Callable[[], tuple[str, int] | None])
     if address.watch is not None:
         return _watched(address, address.watch, announced)
     kind, retries = (RedisCluster, 3) if address.cluster else (Redis, 0)
-    return kind.from_url(address.url, retry=Retry(NoBackoff(), retries), **_OPTIONS)
+    given = {"retry": Retry(NoBackoff(), retries), **_OPTIONS}
+    if not address.cluster and "max_connections" in parse_url(address.url):  # type: ignore[no-untyped-call]
+        # The default pool raises when all are in use; this one waits for one.
+        return Redis.from_pool(BlockingConnectionPool.from_url(address.url, timeout=calls.CALL_SECONDS, **given))
+    return kind.from_url(address.url, **given)
 
 
 def refuse_options(address: Address) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy.exc import ArgumentError
 from stanchion.errors import InvalidInput
 
 _LAST_PORT = 65_535
+_LEAST_POOL, _MOST_POOL = 2, 1_000
 
 
 def parsed(url: str) -> URL:
@@ -23,6 +24,19 @@ def parsed(url: str) -> URL:
     if found.port is not None and not 0 < found.port <= _LAST_PORT:
         raise InvalidInput(f"there is no port {found.port}; a port is from 1 to {_LAST_PORT}")
     return found
+
+
+def with_pool_size(url: URL) -> tuple[URL, int | None]:
+    """Return a URL without its option pool_size, and the value; None if it has none."""
+    given = url.query.get("pool_size")
+    if given is None:
+        return url, None
+    if not isinstance(given, str) or not given.isdecimal() or not _LEAST_POOL <= int(given) <= _MOST_POOL:
+        raise InvalidInput(
+            f"pool_size must be a number from {_LEAST_POOL} to {_MOST_POOL}, not {given!r}: a transaction on one "
+            f"connection may need another one beside it"
+        )
+    return url.difference_update_query(["pool_size"]), int(given)
 
 
 def refuse_unknown(url: URL, known: frozenset[str]) -> None:

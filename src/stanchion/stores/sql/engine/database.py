@@ -10,10 +10,9 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakSet
 
-from sqlalchemy import Executable, create_engine, select
+from sqlalchemy import Executable, create_engine, event, select
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from stanchion.core.forks import reset_after_fork
 from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable, TaskTimeout
@@ -32,9 +31,11 @@ from stanchion.stores.sql.engine.runner import (
     compiler_for,
 )
 from stanchion.stores.sql.engine.telling import told
+from stanchion.stores.sql.engine.turns import Turns
 from stanchion.stores.sql.engine.write_lock import WriteLock
 
 T = TypeVar("T")
+C = TypeVar("C")
 
 _QUERIES_IN_ONE = 500
 """Queries that one transaction makes at most, where only their number matters."""
@@ -43,8 +44,12 @@ _QUERIES_IN_ONE = 500
 class Database:
     """A pool of connections in autocommit mode, and explicit transactions on them."""
 
-    def __init__(self, url: URL, dialect: Dialect) -> None:
+    def __init__(self, url: URL, dialect: Dialect, pool_size: int | None = None) -> None:
+        """`pool_size`: maximum number of connections; None: the dialect's."""
         self.url, self.dialect = url, dialect
+        self._options = dialect.engine_options()
+        if pool_size is not None:
+            self._options.update(pool_size=pool_size, max_overflow=0)
         self.clock_offset = 0.0
         self.identity: str | None = None
         """The text that identifies this database; None until it is read."""
@@ -61,6 +66,8 @@ class Database:
             self._engine = None
         self._compiler: Compiler | None = None
         self._opening = threading.Lock()
+        most = self._options["pool_size"] + self._options["max_overflow"]
+        self._turns = Turns(most, self.url.render_as_string(hide_password=True))
         # With one write lock for the whole database, threads of a process queue here instead of polling for that lock.
         self._write_lock = WriteLock() if self.dialect.single_writer else None
 
@@ -70,8 +77,9 @@ class Database:
         if self._engine is None:
             with self._opening:
                 if self._engine is None:
-                    engine = create_engine(self.url, isolation_level="AUTOCOMMIT", **self.dialect.engine_options())
+                    engine = create_engine(self.url, isolation_level="AUTOCOMMIT", **self._options)
                     self.dialect.prepare(engine)
+                    event.listen(engine, "connect", lambda *_new: self._turns.opened())
                     self._engine = engine
         return self._engine
 
@@ -140,8 +148,8 @@ class Database:
     def look(self, work: Callable[[Connection], T]) -> T:
         """Read on a connection of SQLAlchemy, within CALL_SECONDS."""
 
-        def attempt(_again: bool, _left: float, _overdue: list[int]) -> T:
-            with self.engine.connect() as connection:
+        def attempt(_again: bool, left: float, _overdue: list[int]) -> T:
+            with self._lent(lambda: self.engine.connect(), left) as connection, connection:
                 return work(connection)
 
         return self._retried(attempt)
@@ -150,10 +158,8 @@ class Database:
     def connection(self) -> Iterator[Connection]:
         """Lend a connection in autocommit mode."""
         try:
-            with self.engine.connect() as connection:
+            with self._lent(lambda: self.engine.connect(), calls.CALL_SECONDS) as connection, connection:
                 yield connection
-        except PoolTimeout as error:
-            raise self._unavailable(error) from error
         except DBAPIError as error:
             if (refusal := self._refusal(cause_of(error))) is None:
                 raise
@@ -233,8 +239,6 @@ class Database:
             overdue: list[int] = []
             try:
                 return attempt(again, seconds - (time.monotonic() - started), overdue)
-            except PoolTimeout as error:
-                raise self._unavailable(error) from error
             except Exception as error:
                 cause = cause_of(error)
                 fault = self.dialect.fault(cause)
@@ -243,9 +247,7 @@ class Database:
                     if (refusal := self._refusal(cause, overdue=bool(overdue))) is None:
                         raise
                     raise refusal from error
-                if fault is Fault.LOST:
-                    again = True
-                    self.engine.dispose()
+                again = again or fault is Fault.LOST
             # A deadlock or a busy database has aborted the call without a change. After a lost connection the statement
             # may have been carried out: `again` says so.
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreading load
@@ -264,7 +266,7 @@ class Database:
     ) -> T:
         with (
             self._writing(seconds) if transaction else nullcontext(),
-            self._driver() as driver,
+            self._driver(seconds) as driver,
             self._within(driver, seconds, overdue),
             closing(self.dialect.cursor(driver)) as cursor,
             nullcontext() if durable else self.dialect.undurable(cursor),
@@ -281,18 +283,49 @@ class Database:
         return self._deadlines.within(self.dialect.fileno(driver), seconds, overdue)
 
     @contextmanager
-    def _driver(self) -> Iterator[Any]:
+    def _driver(self, seconds: float) -> Iterator[Any]:
         """Lend the driver's own connection from the pool; a broken one is not returned to it."""
-        pooled = (self._engine or self.engine).raw_connection()
-        driver = pooled.driver_connection
+        with self._lent(lambda: (self._engine or self.engine).raw_connection(), seconds) as pooled:
+            driver = pooled.driver_connection
+            try:
+                yield driver
+            except BaseException as error:
+                if not self._settled(error) or self.dialect.is_closed(driver):
+                    pooled.invalidate()
+                    self._drop_idle(error)
+                raise
+            finally:
+                pooled.close()
+
+    def _drop_idle(self, error: BaseException) -> None:
+        """Close the connections in the pool after one was lost: those that are as old are lost, too."""
+        if self.dialect.fault(error) is Fault.LOST and self.dialect.worth_retrying(error):
+            self.engine.dispose()
+
+    @contextmanager
+    def _lent(self, connect: Callable[[], C], seconds: float) -> Iterator[C]:
+        """Lend a connection in turn; if the server refuses one more, wait for one that is open."""
+        deadline = time.monotonic() + seconds
+        self._turns.take(seconds)
+        held = True
         try:
-            yield driver
-        except BaseException as error:
-            if not self._settled(error) or self.dialect.is_closed(driver):
-                pooled.invalidate()
-            raise
+            while True:
+                try:
+                    lent = connect()
+                    break
+                except Exception as error:
+                    cause = cause_of(error)
+                    if self.dialect.fault(cause) is not Fault.LOST or not self.dialect.worth_retrying(cause):
+                        raise
+                    held = not self._turns.refused(told(self.dialect, self.url, cause))
+                    if held:
+                        raise
+                self._turns.take(deadline - time.monotonic())
+                held = True
+            yield lent
         finally:
-            pooled.close()
+            if held:
+                self._turns.give()
 
     def _settled(self, error: BaseException) -> bool:
         """Return whether the connection can be used after this error: the server has answered, or was not called.

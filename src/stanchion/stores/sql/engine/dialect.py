@@ -201,6 +201,10 @@ class Dialect(ABC):
     def is_forbidden(self, error: BaseException) -> bool:
         """Return whether this user or process lacks the right to do this."""
 
+    def is_read_only(self, error: BaseException) -> bool:
+        """Return whether the server takes no writes at present, as a standby does."""
+        return False
+
     def is_old_snapshot(self, error: BaseException) -> bool:
         """Return whether the transaction can't write because its snapshot is older than another writer's commit."""
         return False

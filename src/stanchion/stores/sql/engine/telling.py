@@ -12,6 +12,11 @@ _LOCKED = (
     "shorter, then try again"
 )
 
+_STANDBY = (
+    "this server is a standby, as during a failover, or an operator has set it so: wait until the failover is over, or "
+    "give the address of the primary"
+)
+
 
 def reason_of(cause: BaseException, url: URL) -> str:
     """Return the driver's message, in one line and without the password."""
@@ -24,6 +29,8 @@ def told(dialect: Dialect, url: URL, cause: BaseException, *, overdue: bool = Fa
     shown, reason = url.render_as_string(hide_password=True), reason_of(cause, url)
     if dialect.is_forbidden(cause):
         return f"the store {shown} refuses this: {reason}; {dialect.rights}"
+    if dialect.is_read_only(cause):
+        return f"the store {shown} is read-only: {reason}; {_STANDBY}"
     if dialect.fault(cause) is Fault.DATA:
         return f"the store {shown} can't hold a value: {reason}; {dialect.advice(cause)}"
     if overdue:
