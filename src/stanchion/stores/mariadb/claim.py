@@ -54,8 +54,9 @@ class MariaDBClaims:
         if claim.queue in self._using_slots:
             return self._claim_slots(claim)
         # An idle worker mostly finds nothing: that takes a read, and no transaction.
-        limited, uses_slots, lease, head = self._db.read(lambda run: _prospect(run, claim))
+        now, limited, uses_slots, lease, head = self._db.read(lambda run: _prospect(run, claim))
         if limited:
+            self._db.locked_leases.suspect(now)
             return self._general.claim(claim)
         if head is None:
             return Claimed([])
@@ -93,8 +94,8 @@ class MariaDBClaims:
 class SlotSteps:
     """Claims jobs of which some use slots: find them, lock them and their slots, write, each in one round trip."""
 
-    def __init__(self, admissions: Admissions) -> None:
-        self._admissions = admissions
+    def __init__(self, db: Database, admissions: Admissions) -> None:
+        self._db, self._admissions = db, admissions
 
     def claim(self, run: Runner, claim: Claim, search: Search) -> Admission | None:
         """Claim in an open transaction; None if there are limits, expired leases, or more ranks than it reads."""
@@ -105,8 +106,9 @@ class SlotSteps:
         for _ in range(_AT_ONCE):
             asked += [(sql.NEXT_BELOW, at), (sql.DUE_THERE, at)]
         (prospect,), *answers, _, ((lower,),) = run.all_rows([*asked, (sql.NEXT_BELOW, at), (sql.RANK, {})])
-        _now, limited, uses_slots, lease, *_head = prospect
+        now, limited, uses_slots, lease, *_head = prospect
         if limited:
+            self._db.locked_leases.suspect(now)
             return None
         due = [one for rows in answers[1::2] for (one,) in rows]
         ids = _lock_asking(run, claim.queue, due, picks, search)
@@ -135,13 +137,13 @@ def _lock_asking(run: Runner, queue: str, due: Sequence[str], limit: int, search
     return found
 
 
-def _prospect(run: Runner, claim: Claim) -> tuple[bool, bool, float | None, Head | None]:
-    """Return whether leases or limits need a transaction, whether jobs use slots, the lease, and the first due head."""
+def _prospect(run: Runner, claim: Claim) -> tuple[int, bool, bool, float | None, Head | None]:
+    """Return the clock; whether leases or limits need a transaction, and jobs use slots; the lease; the due head."""
     now, limited, uses_slots, lease, *first = run.rows(sql.PROSPECT, _at(claim))[0]
     head = None if first[0] is None else Head(*first)
     while head is not None and head.run_at > now:
         head = head_below(run, claim, head.rank)
-    return bool(limited), bool(uses_slots), lease, head
+    return now, bool(limited), bool(uses_slots), lease, head
 
 
 def _at(claim: Claim) -> Params:

@@ -16,7 +16,7 @@ class MariaDBRecovery(Recovery):
 
     def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
         freed = super().recover(limit, as_of)
-        if len(freed) < limit and self._db.read(lambda run: run.rows(sql.ANY_EXPIRED))[0][0]:
+        if len(freed) < limit and self._db.read(lambda run: run.rows(sql.ANY_EXPIRED, {"locked_leases": 0}))[0][0]:
             # A late holder locks its job for a moment, until it is refused.
             time.sleep(_MOMENT)
             freed += super().recover(limit - len(freed), as_of)

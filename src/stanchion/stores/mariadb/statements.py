@@ -78,7 +78,7 @@ def elements(name: str) -> SelectBase:
 
 _EXPIRED = f"""coalesce((
     SELECT lease_until FROM stanchion_jobs FORCE INDEX (stanchion_jobs_leased)
-    WHERE lease_until IS NOT NULL ORDER BY lease_until LIMIT 1
+    WHERE lease_until > :locked_leases ORDER BY lease_until LIMIT 1
 ) <= {NOW}, FALSE)"""
 
 ANY_EXPIRED = text(f"SELECT {_EXPIRED}")

@@ -71,7 +71,7 @@ class MariaDBStore(SqlStore):
             *(db, transactions, jobs, queues, recovery, reservations),
             *(next_jobs, lanes, in_order, JobsById(db, general_next, sql.MariaDBByIdStatements), rounds),
         )
-        slot_claims = ShortClaims(transactions, reservations, rounds, general, SlotSteps(admissions).claim)
+        slot_claims = ShortClaims(transactions, reservations, rounds, general, SlotSteps(db, admissions).claim)
         claims = MariaDBClaims(db, transactions, jobs, reservations, next_jobs, slot_claims, general)
         unseen = UnseenReservations(transactions, jobs, queues, recovery, general_due, reservations)
 

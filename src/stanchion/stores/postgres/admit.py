@@ -177,8 +177,8 @@ class PostgresDecisions:
 class TwoTrips:
     """Claims jobs that need slots, in two round trips."""
 
-    def __init__(self, admissions: Admissions) -> None:
-        self._admissions = admissions
+    def __init__(self, db: Database, admissions: Admissions) -> None:
+        self._db, self._admissions = db, admissions
 
     def claim(self, run: Runner, claim: Claim, search: Search) -> Admission | None:
         """Claim in an open transaction; None if the queue has limits, or leases have expired."""
@@ -192,7 +192,10 @@ class TwoTrips:
         )
         now, lease, limited = limits
         if not rows:
-            return None if limited else Admission([])
+            if not limited:
+                return Admission([])
+            self._db.locked_leases.suspect(now)
+            return None
         settings = leased(claim.queue, lease)
         search.within(claim, settings)
         at = SlotRequests(

@@ -19,7 +19,7 @@ from sqlalchemy import text
 
 from stanchion.stores.postgres.by_ids import PostgresByIds
 from stanchion.stores.postgres.lanes import CLAIM_LANES, Taken, taken
-from stanchion.stores.postgres.pick import PICKED, RESERVED, SHAPE, WHOLE
+from stanchion.stores.postgres.pick import EXPIRED, PICKED, RESERVED, SHAPE, WHOLE
 from stanchion.stores.postgres.slots import claim_slots
 from stanchion.stores.records import calls
 from stanchion.stores.records.claims import Claim, Claimed
@@ -74,7 +74,9 @@ class WrongShape(NamedTuple):
 
 
 class Expired(NamedTuple):
-    """Nothing was changed: expired leases must be freed first."""
+    """Nothing was changed: expired leases must be freed first. `now`: the database's clock."""
+
+    now: int
 
 
 class PostgresClaims:
@@ -114,6 +116,7 @@ class PostgresClaims:
                 if isinstance(found, Claimed):
                     return found
                 if isinstance(found, Expired):
+                    self._db.locked_leases.suspect(found.now)
                     break
                 self.shapes[claim.queue] = found.shape
         except (DataError, IntegrityError):
@@ -134,6 +137,8 @@ class PostgresClaims:
             return int(reserved), shape or "plain"
 
         reserved, shape = self._db.statement(work, calls.seconds_for(claim.limit))
+        if shape.startswith(EXPIRED):
+            self._db.locked_leases.suspect(int(shape.removeprefix(EXPIRED)))
         return reserved if shape == "plain" else self._unseen.reserve(claim)
 
     def _claim_plain(self, claim: Claim) -> Claimed | WrongShape | Expired:
@@ -185,7 +190,10 @@ class PostgresClaims:
         while len(rows) < claim.limit and empty_rounds < _EMPTY_ROUNDS_MAX:
             found = self._db.statement(work)
             if found is None:
-                return Claimed(list(rows.values())) if rows else self._claim_limited(claim)
+                if rows:
+                    return Claimed(list(rows.values()))
+                self._db.locked_leases.suspect(self._db.now())
+                return self._claim_limited(claim)
             rows |= {row.id: row for row in found.rows}
             if not found.due_lanes:
                 break
@@ -208,6 +216,6 @@ class PostgresClaims:
 
 def _nothing(shape: str, route: QueueShape) -> Claimed | WrongShape | Expired:
     """Return the answer of a statement that has reserved nothing."""
-    if shape == "expired":
-        return Expired()
+    if shape.startswith(EXPIRED):
+        return Expired(int(shape.removeprefix(EXPIRED)))
     return Claimed([]) if shape == route else WrongShape(shape)  # type: ignore[arg-type]

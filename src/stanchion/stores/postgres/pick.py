@@ -46,7 +46,11 @@ def slots_at(given: str) -> str:
 
 
 # The first entry of the index of leases, for any queue: for a single one, its running jobs would have to be scanned.
-NONE_EXPIRED = f"coalesce((SELECT min(lease_until) FROM stanchion_jobs WHERE lease_until IS NOT NULL) > {NOW}, true)"
+NONE_EXPIRED = (
+    "coalesce((SELECT min(lease_until) FROM stanchion_jobs WHERE lease_until > CAST(:locked_leases AS BIGINT))"
+    f" > {NOW}, true)"
+)
+"""No lease has expired but those that could not be freed just now; see `LockedLeases`."""
 
 CLOCK = f"clock (now, none_expired) AS (SELECT {NOW}, {NONE_EXPIRED})"
 """The CTE that reads the clock, and whether a lease has expired, once for a statement."""
@@ -97,9 +101,12 @@ PICKED = picked(
     "ctid AS place, id, order_key, limits, slots_held, order_key IS NOT NULL OR limits IS NOT NULL AS needs_slot"
 )
 
-SHAPE = """
+EXPIRED = "expired "
+"""Begins the answer of a statement that has reserved nothing, as leases have expired; the clock follows."""
+
+SHAPE = f"""
     CASE
-        WHEN NOT (SELECT none_expired FROM clock) THEN 'expired'
+        WHEN NOT (SELECT none_expired FROM clock) THEN '{EXPIRED}' || (SELECT now FROM clock)
         WHEN EXISTS (SELECT 1 FROM picked WHERE needs_slot) THEN 'slots'
         ELSE coalesce((
             SELECT CASE

@@ -82,7 +82,7 @@ class PostgresStore(SqlStore):
             *(db, transactions, jobs, queues, recovery, reservations),
             *(next_jobs, lanes, in_order, JobsById(db, next_jobs), rounds),
         )
-        two_trips = ShortClaims(transactions, reservations, rounds, general, TwoTrips(admissions).claim)
+        two_trips = ShortClaims(transactions, reservations, rounds, general, TwoTrips(db, admissions).claim)
         unseen = UnseenReservations(transactions, jobs, queues, recovery, general_due, reservations)
         by_ids = PostgresByIds(db, queues, reservations, general)
         routes = PostgresClaims(db, queues, reservations, two_trips, general, unseen, by_ids)

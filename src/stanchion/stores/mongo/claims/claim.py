@@ -24,6 +24,7 @@ from stanchion.stores.cas.claim import Parked
 from stanchion.stores.cas.settle import Outcomes
 from stanchion.stores.cas.slot_keys import key_of
 from stanchion.stores.cas.workers import LostJobs
+from stanchion.stores.mongo.claims.expired import AT_ONCE, ExpiredLeases
 from stanchion.stores.mongo.claims.lanes import ClaimLocks, Lanes, QueueState, rotated
 from stanchion.stores.mongo.claims.parking import PARKED_AT_ONCE, PARKED_FEW, Parking, passing
 from stanchion.stores.mongo.client.documents import (
@@ -32,7 +33,6 @@ from stanchion.stores.mongo.client.documents import (
     event,
     queued,
     row_of,
-    up_to,
 )
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.queues import make_queue
@@ -43,7 +43,6 @@ from stanchion.stores.records.outcomes import Rollback
 from stanchion.stores.rules.claims import in_claim_order
 from stanchion.stores.rules.slots import HOLDER_BOOST, order_slot
 
-_EXPIRED_AT_ONCE = 500
 _LANE_MAX = 1 << 30
 _CLAIMED: Final[Document] = {"past_waits": 0}
 """All fields of a job but those that no worker needs."""
@@ -65,7 +64,7 @@ class DueJobs:
         self, server: Access, locks: ClaimLocks, lanes: Lanes, parking: Parking, lost: LostJobs, outcomes: Outcomes
     ) -> None:
         self._server, self._locks, self._lanes = server, locks, lanes
-        self._parking, self._lost, self._outcomes = parking, lost, outcomes
+        self._parking, self._outcomes, self._expired = parking, outcomes, ExpiredLeases(server, lost)
 
     def reserve_due(self, claim: Claim) -> Claimed:
         """Reserve due jobs, regardless of their slots."""
@@ -200,9 +199,9 @@ class DueJobs:
         if not _by_lanes(claim, state):
             return self._next_unlaned(claim, state, limit)
         while lost := self._server.call(
-            lambda on, _again: _ids(on.jobs.find(_expired(state), {"_id": 1}).limit(_EXPIRED_AT_ONCE))
+            lambda on, _again: _ids(on.jobs.find(self._expired.match(state.now), {"_id": 1}).limit(AT_ONCE))
         ):
-            self._lost.free(lost, {})
+            self._expired.free(lost, state.now)
         first, last = claim.lanes or (UNLANED, _LANE_MAX)
         lanes = [lane for lane in self._lanes.used(claim.queue) if first <= lane <= last]
         if offset is None:
@@ -211,7 +210,6 @@ class DueJobs:
 
     def _next_unlaned(self, claim: Claim, state: QueueState, limit: int) -> list[str] | None:
         queue = state.settings.name
-        expired: list[Document] = [{"$match": _expired(state)}, {"$limit": _EXPIRED_AT_ONCE}]
         stray: list[Document] = [
             {"$match": {**queued(queue), "lane": {"$gt": UNLANED}}},
             {"$limit": 1},
@@ -227,6 +225,7 @@ class DueJobs:
         def work(on: Place, _again: bool) -> list[Document]:
             if claim.full:  # this claim has checked for lanes before
                 return on.documents(on.jobs, *due)
+            expired: list[Document] = [{"$match": self._expired.match(state.now)}, {"$limit": AT_ONCE}]
             others = ({"$unionWith": {"coll": on.jobs.name, "pipeline": one}} for one in (stray, due))
             return on.documents(on.jobs, *expired, {"$project": {"_id": 1, "expired": {"$literal": True}}}, *others)
 
@@ -235,7 +234,7 @@ class DueJobs:
             lost = [one["_id"] for one in found if "expired" in one]
             if not lost:
                 return None if any("stray" in one for one in found) else _ids(sorted(found, key=claim_order))
-            self._lost.free(lost, {})
+            self._expired.free(lost, state.now)
 
     def _take(self, claim: Claim, state: QueueState, ids: list[str], limit: int) -> list[JobRow]:
         """Reserve up to `limit` of these jobs; replace those that other claimers got by the next ones."""
@@ -323,10 +322,6 @@ def _within(claim: Claim, lane: int) -> bool:
 def _range(claim: Claim) -> str:
     """Return the field of the round-robin offset, for all lanes or for the claim's range."""
     return "all" if claim.lanes is None else "{}-{}".format(*claim.lanes)
-
-
-def _expired(state: QueueState) -> Document:
-    return {"lease_until": up_to(state.now)}
 
 
 def _ids(found: Iterable[Document]) -> list[str]:

@@ -94,6 +94,7 @@ class Server:
         """The URL limits the connections, so all of them are for calls."""
         self._place: Place | None = None
         self._place_of_tails: Place | None = None
+        self._hurry = threading.local()
         reset_after_fork(self)
 
     def begin(self) -> None:
@@ -147,6 +148,8 @@ class Server:
         """Do the work, and repeat it while that is safe and may help; its second argument: True after a lost reply."""
         started, pause, again = time.monotonic(), 0.01, False
         seconds = calls.CALL_SECONDS if seconds is None else seconds
+        if (until := getattr(self._hurry, "until", None)) is not None:
+            seconds = min(seconds, until - started)
         while True:
             place = self.place
             try:
@@ -168,6 +171,15 @@ class Server:
                     raise self.unavailable(error) from error
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreading load
             pause = min(pause * 2, 0.5)
+
+    @contextmanager
+    def hurried(self, seconds: float) -> Iterator[None]:
+        """Let all calls of this thread in the block end within `seconds`."""
+        self._hurry.until = time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            del self._hurry.until
 
     @contextmanager
     def faults(self) -> Iterator[None]:

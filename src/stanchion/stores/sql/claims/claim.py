@@ -140,6 +140,7 @@ class TransactionClaims:
         if expired:
             self._recovery.free_lost(run, expired)
             return None  # settling these locks rows in another order than this claim would
+        self._db.locked_leases.confirm()
         if (again or claim.repeat) and (held := self._reservations.held(run, claim)):
             return Admission(held)
         settings = QueueRow(*queue[0]).settings if queue else QueueSettings(claim.queue)

@@ -91,6 +91,8 @@ class Recovery:
         """Free expired leases, before a claim that may want their jobs; return whether there were any."""
         rows = run.rows(*self.asks_expired)
         self.free_lost(run, rows)
+        if len(rows) < _BATCH:
+            self._db.locked_leases.confirm()
         return bool(rows)
 
     @property

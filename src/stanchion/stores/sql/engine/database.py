@@ -18,6 +18,7 @@ from stanchion.core.forks import reset_after_fork
 from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable, TaskTimeout
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.rules.locked_leases import LockedLeases
 from stanchion.stores.sql.engine.deadlines import Deadlines
 from stanchion.stores.sql.engine.dialect import Dialect, Fault, cause_of
 from stanchion.stores.sql.engine.runner import (
@@ -53,6 +54,7 @@ class Database:
         self.clock_offset = 0.0
         self.identity: str | None = None
         """The text that identifies this database; None until it is read."""
+        self.locked_leases = LockedLeases()
         self.joined: WeakSet[Any] = WeakSet()
         """Callers' connections that are known to be in this database."""
         self._engine: Engine | None = None
@@ -92,7 +94,11 @@ class Database:
 
     def given(self) -> dict[str, Any]:
         """Return the parameters that every statement may use."""
-        return {"clock_offset": int(self.clock_offset * SECOND), "identity": self.identity}
+        return {
+            "clock_offset": int(self.clock_offset * SECOND),
+            "identity": self.identity,
+            "locked_leases": self.locked_leases.until,
+        }
 
     def now(self) -> int:
         """Return the database's clock, in microseconds."""

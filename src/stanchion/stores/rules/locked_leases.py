@@ -1,0 +1,35 @@
+"""Expired leases that can't be freed, as another transaction has locked their jobs."""
+
+from __future__ import annotations
+
+import time
+
+REMEMBERED_SECONDS = 1.0
+
+
+class LockedLeases:
+    """Remembers for a moment up to when all expired leases were freed, but those of locked jobs.
+
+    A claim frees expired leases first, by a slower route. While somebody's open transaction commits a job whose lease
+    has expired, that frees nothing, and would slow down every claim of every queue.
+    """
+
+    def __init__(self, seconds: float | None = None) -> None:
+        """`seconds`: for which they are remembered; None: REMEMBERED_SECONDS."""
+        self._seconds = seconds
+        self._now = self._until = 0
+        self._remembered_at = 0.0
+
+    def suspect(self, now: int) -> None:
+        """Take note that leases may have expired by now, a time of the database's clock: they will be freed."""
+        self._now = now
+
+    def confirm(self) -> None:
+        """Take note that all of these are freed, but those of locked jobs."""
+        self._until, self._remembered_at = self._now, time.monotonic()
+
+    @property
+    def until(self) -> int:
+        """The time up to which expired leases are to be ignored; 0: none."""
+        seconds = REMEMBERED_SECONDS if self._seconds is None else self._seconds
+        return self._until if time.monotonic() - self._remembered_at < seconds else 0

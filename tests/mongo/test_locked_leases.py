@@ -1,0 +1,59 @@
+"""A job whose lease has expired while somebody's transaction holds it holds up no claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+from pymongo import MongoClient
+from pymongo.client_session import ClientSession
+
+from stanchion import Stanchion
+from stanchion.stores.mongo.claims import expired
+from tests.crash.scene import until
+
+
+@contextmanager
+def transaction_of_another(url: str) -> Iterator[ClientSession]:
+    """A transaction over connections of its own: our client drops those whose answers it no longer waits for."""
+    client: MongoClient[dict[str, object]] = MongoClient(url)
+    with client, client.start_session() as session, session.start_transaction():
+        yield session
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_claims_of_other_queues(mongo_url: str, monkeypatch: pytest.MonkeyPatch, lanes: int) -> None:
+    monkeypatch.setattr(expired, "_REMEMBERED_SECONDS", 60.0)
+    monkeypatch.setattr(expired, "SECONDS", 4.0)
+    with closing(Stanchion(mongo_url)) as app:
+        app.setup()
+        queue, other = app.queue("orders"), app.queue("others")
+        other.configure(lanes=lanes)
+        for n in range(3):
+            queue.push(n)
+        for n in range(5):
+            other.push(n)
+        held, *lost = queue.reserve(3, lease=30)
+        with transaction_of_another(mongo_url) as transaction:
+            held.commit(tx=transaction)
+            app.store.clock_offset += 31
+            for _ in range(5):
+                assert len(other.reserve(1, lease=3600)) == 1
+            # Those that nobody has locked have come back.
+            assert {job.id for job in queue.reserve(3, lease=3600)} == {job.id for job in lost}
+        assert queue.size().total == 2
+
+
+def test_the_locked_job_comes_back_after_a_moment(mongo_url: str) -> None:
+    with closing(Stanchion(mongo_url)) as app:
+        app.setup()
+        queue, other = app.queue("orders"), app.queue("others")
+        queue.push(1)
+        (held,) = queue.reserve(lease=30)
+        with transaction_of_another(mongo_url) as transaction:
+            held.commit(tx=transaction)
+            app.store.clock_offset += 31
+            assert other.reserve(1) == []
+            transaction.abort_transaction()
+        assert until(lambda: queue.reserve(lease=30), 60, "the job")[0].id == held.id
