@@ -1,6 +1,7 @@
 """Stanchion: the job queue inside the database you already run."""
 
 from stanchion.app import Stanchion
+from stanchion.core.redaction import redacted
 from stanchion.core.retry import Retry
 from stanchion.cron.schedule import Schedule
 from stanchion.errors import (
@@ -126,4 +127,5 @@ __all__ = [
     "barrier",
     "chain",
     "group",
+    "redacted",
 ]

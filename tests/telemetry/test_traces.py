@@ -77,6 +77,20 @@ def test_each_attempt_is_a_child_of_the_push(app: Stanchion, timeout: float | No
     assert [event.name for event in first.events] == ["exception"]
 
 
+def test_an_exception_in_a_span_is_redacted(local: Stanchion) -> None:
+    @local.task(name="t", queue="q", max_attempts=1, hide=("order.iban",))
+    def task(order: dict[str, str]) -> None:
+        raise ValueError(f"no {order['iban']} with password=hunter2")
+
+    local.enqueue("t", {"iban": "DE0212030000"})
+    local.drain()
+    (event,) = span("process t").events
+    told = event.attributes or {}
+    assert told["exception.message"] == "no ••• with password=•••"
+    assert "no ••• with password=•••" in str(told["exception.stacktrace"])
+    assert "hunter2" not in str(told).replace('password=hunter2")', "")
+
+
 def test_the_span_is_current_in_an_async_task(app: Stanchion) -> None:
     @app.task(name="inner", queue="q")
     def inner() -> None: ...

@@ -10,11 +10,11 @@ import pytest
 from stanchion.alerts.records import Rule
 from stanchion.alerts.thresholds import RUNBOOK
 from stanchion.core.durations import spelled
+from stanchion.core.redaction import Redaction
 from stanchion.ops import words
 from stanchion.ops.web.asgi import STATIC
 from stanchion.ops.web.show import runbook
-from stanchion.ops.web.show.foreign import SHOWN, pretty, visible
-from stanchion.ops.web.show.redaction import HIDDEN, Redaction
+from stanchion.ops.web.show.foreign import HIDDEN, SHOWN, pretty, visible
 from stanchion.ops.web.show.templating import FOLDER, query
 
 NOW = datetime(2026, 11, 26, 3, 12, 40, tzinfo=UTC)
@@ -78,7 +78,7 @@ KEYS = ("password", "DB_PASSWORD", "token", "Authorization", "authorisation", "a
 
 @pytest.mark.parametrize("key", KEYS)
 def test_keys_are_hidden_at_any_depth(key: str) -> None:
-    assert Redaction().value({"a": [{key: {"x": "s3cret"}}]}) == {"a": [{key: HIDDEN}]}
+    assert Redaction().value({"a": [{key: {"x": "s3cret"}}]}) == {"a": [{key: "•••"}]}
     assert "s3cret" not in Redaction().text(f'failed: {key}=s3cret, {{"{key}": "s3cret"}}, {key}: Bearer s3cret')
 
 

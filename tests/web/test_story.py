@@ -9,7 +9,7 @@ import pytest
 
 from stanchion import Job, JobState, Retry, Stanchion
 from stanchion.context.testing import Clock
-from stanchion.ops.web.show.redaction import Redaction
+from stanchion.core.redaction import Redaction
 from stanchion.ops.web.show.story import Step, life, sentence, steps
 from stanchion.ops.words import waited
 from stanchion.queues.waiting import past_waits, waits_for

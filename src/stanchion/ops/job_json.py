@@ -7,25 +7,31 @@ from datetime import datetime
 from typing import Any
 
 from stanchion.core.hiding import Hidden
+from stanchion.core.redaction import REDACTION, JobRedaction, Texts
 from stanchion.core.times import iso, moment
 from stanchion.errors import StanchionError
 from stanchion.jobs.job import Job, PastWait
 
 
-def job_json(job: Job, hidden: Hidden | None = None) -> dict[str, Any]:
-    """Return all fields of a job, ready for JSON. `hidden`: what its task hides.
+def job_json(job: Job, hidden: Hidden | None = None, *, reveal: bool = False) -> dict[str, Any]:
+    """Return all fields of a job, ready for JSON, with what people are not to see masked, unless `reveal`.
 
-    Values encrypted with an unknown key are null, and `unreadable` says why.
+    `hidden`: what its task hides. Values encrypted with an unknown key are null, and `unreadable` says why.
     """
-    return _fields(job) if hidden is None else _without(_fields(job), hidden)
-
-
-def _without(found: dict[str, Any], hidden: Hidden) -> dict[str, Any]:
-    mask = hidden.masking(found["payload"])
+    found = _fields(job)
+    if reveal:
+        return found
+    redaction = JobRedaction(hidden, found["payload"])
     for error in found["errors"]:
-        error |= {name: mask(error[name]) for name in ("error", "traceback") if error[name] is not None}
-    calls = {name: hidden.in_call(found[name]) for name in ("payload", "entry_payload")}
-    return {**found, **calls, **{name: hidden.in_value(found[name]) for name in ("checkpoint", "headers", "result")}}
+        error |= {name: redaction.text(error[name]) for name in ("error", "traceback") if error[name] is not None}
+    calls = {name: redaction.call(found[name]) for name in ("payload", "entry_payload")}
+    return {**found, **calls, **{name: redaction.value(found[name]) for name in ("checkpoint", "headers", "result")}}
+
+
+def last_error(job: Job, redaction: Texts = REDACTION) -> str:
+    """Return the first line of a job's last error, redacted; empty without one."""
+    lines = redaction.text(str(job.errors[-1].get("error", ""))).splitlines() if job.errors else []
+    return lines[0][:300] if lines else ""
 
 
 def _fields(job: Job) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stanchion.core.redaction import redacted
 from stanchion.core.service_levels import BANDS
 
 Figures = dict[str, Any]
@@ -93,7 +94,7 @@ def _level(what: str, limit: float, kept: int, of: int) -> Figures:
 def errors(rows: Sequence[Figures]) -> Figures:
     """Return the figures of the errors, from those of each kind and task, the most frequent first."""
     counts = [row["count"] for row in rows]
-    return {"rows": list(rows), "total": sum(counts), "law": power_law(counts)}
+    return {"rows": redacted(list(rows)), "total": sum(counts), "law": power_law(counts)}
 
 
 def stations(rows: Sequence[Figures], step: int, first: float, last: float, order: Sequence[str]) -> list[Figures]:

@@ -13,6 +13,7 @@ from typing import Any, Final, TextIO
 
 from stanchion.core.background import Background
 from stanchion.core.printable import safe
+from stanchion.core.redaction import redacted
 from stanchion.errors import InvalidInput
 
 LINE: Final = "%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"
@@ -33,7 +34,7 @@ log = logging.getLogger("stanchion.log")
 
 
 class TextLines(logging.Formatter):
-    """Formats a record as text whose control characters are escaped; further lines of a record are indented.
+    """Formats a record as redacted text whose control characters are escaped; further lines are indented.
 
     So a message of an exception can neither steer a terminal nor pass for a line of its own.
     """
@@ -43,11 +44,11 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the lines."""
-        return safe(super().format(record)).replace("\n", f"\n{_INDENT}")
+        return safe(redacted(super().format(record))).replace("\n", f"\n{_INDENT}")
 
 
 class JsonLines(logging.Formatter):
-    """Formats a record as one line of JSON: `time` in UTC, `level`, `logger`, `process`, `message`, `exception`, and
+    """Formats a record as one redacted line of JSON: `time` in UTC, `level`, `logger`, `process`, `message`, `exception`, and
     what else the call of the logger gave in `extra`, such as `job`, `task`, `seconds`.
     """
 
@@ -64,7 +65,7 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         given = {name: value for name, value in vars(record).items() if name not in _USUAL}
-        return json.dumps({**given, **line}, default=str)
+        return json.dumps(redacted({**given, **line}), default=str)
 
 
 class UnblockedHandler(logging.Handler):

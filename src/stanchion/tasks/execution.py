@@ -102,7 +102,7 @@ class Execution:
         """Run the function; for an async one, return the coroutine."""
         if (traces := self._context.traces) is None:
             return self._called()
-        self.traced = TracedAttempt(traces, self.row, self.work.name)
+        self.traced = TracedAttempt(traces, self.row, self.work.name, lambda: self.mask)
         return self.traced.run_async(self._called) if self.work.is_async else self.traced.run(self._called)
 
     def _called(self) -> Any:

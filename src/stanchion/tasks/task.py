@@ -12,6 +12,7 @@ from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name, seconds_of, shown
 from stanchion.core.hiding import Hidden, place_of
+from stanchion.core.redaction import named_secret
 from stanchion.core.retry import Retry
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.flows.continuation import continued
@@ -154,6 +155,8 @@ def registered(
     other = context.registry.tasks.setdefault(task.name, task)
     if other is not task and _code(other.function) is not _code(function):
         raise InvalidInput(f"two tasks are named {task.name!r}; give one of them name=...")
+    if hide is None:  # so that positional arguments are hidden by the names of their parameters, too
+        hide = [(one,) for one in task.signature.parameters if named_secret(one)] or None
     if hide is not None:
         context.hidden.declare(task.name, task.hiding(hide))
     return task

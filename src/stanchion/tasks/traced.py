@@ -16,12 +16,15 @@ if TYPE_CHECKING:
 
 
 class TracedAttempt:
-    """One attempt at a job, with its span. `name`: of its task or station."""
+    """One attempt at a job, with its span.
 
-    __slots__ = ("_row", "_span", "_traces")
+    `name`: of its task or station. `mask`: returns what hides values of the job in texts.
+    """
 
-    def __init__(self, traces: Traces, row: JobRow, name: str) -> None:
-        self._traces, self._row = traces, row
+    __slots__ = ("_mask", "_row", "_span", "_traces")
+
+    def __init__(self, traces: Traces, row: JobRow, name: str, mask: Callable[[], Callable[[str], str] | None]) -> None:
+        self._traces, self._row, self._mask = traces, row, mask
         self._span: Span = traces.processing(row, name)
 
     def run(self, call: Callable[[], Any]) -> Any:
@@ -59,7 +62,7 @@ class TracedAttempt:
 
     def _raised(self, error: BaseException) -> None:
         if not isinstance(error, Snooze | Cancel):
-            self._traces.failed(self._span, error)
+            self._traces.failed(self._span, error, self._mask())
 
     def outcome(self, make: Callable[[], outcomes.Outcome]) -> outcomes.Outcome:
         """Return the outcome that a call makes, with what the job goes on as under the span of this attempt."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from traceback import format_exception
 from typing import TYPE_CHECKING, Any, Final
 
 from stanchion.core.checks import MAX_HEADERS
 from stanchion.core.partition_names import logical_name
+from stanchion.core.redaction import redacted
 from stanchion.errors import MissingExtra
 from stanchion.stores.records.jobs import JobRow, NewJob
 
@@ -162,9 +164,12 @@ class Traces:
 
         attach(self._trace.set_span_in_context(span))
 
-    def failed(self, span: Span, error: BaseException) -> None:
-        """Note the error that ends a span."""
-        span.record_exception(error)
+    def failed(self, span: Span, error: BaseException, mask: Callable[[str], str] | None = None) -> None:
+        """Note the error that ends a span, redacted. `mask`: what hides further values in texts."""
+        told = {"exception.message": str(error), "exception.stacktrace": "".join(format_exception(error))}
+        span.record_exception(
+            error, {name: redacted(text if mask is None else mask(text)) for name, text in told.items()}
+        )
         span.set_attribute("error.type", type(error).__qualname__)
         span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, type(error).__name__))
 

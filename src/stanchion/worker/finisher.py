@@ -15,9 +15,9 @@ from stanchion.core.backoff import Backoff
 from stanchion.core.error_kinds import group_of
 from stanchion.core.ids import new_id, new_token
 from stanchion.core.partition_names import logical_name
+from stanchion.core.redaction import redacted
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.jobs.outcome import Outcome
-from stanchion.jobs.reservation import described
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.leases import Lease
@@ -285,7 +285,7 @@ class Finisher:
             if failure is not None:
                 log.warning(
                     "job %s (%s): attempt %d failed, now %s: %s",
-                    *(job.id, job.task, job.attempt, state, described(failure)[0]),
+                    *(job.id, job.task, job.attempt, state, redacted(job.described(failure))),
                 )
             if self._failures is not None and isinstance(outcome, (Rollback, Bury)) and outcome.error is not None:
                 key = outcome.group or group_of(outcome.error, job.task)

@@ -10,6 +10,7 @@ from stanchion.alerts.snapshot import QueueSample, SemaphoreSample, Snapshot, St
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.words import command, number
 from stanchion.core.durations import spelled
+from stanchion.core.redaction import redacted
 from stanchion.core.service_levels import band_of
 from stanchion.core.times import moment
 from stanchion.stores.records.jobs import SECOND
@@ -35,7 +36,7 @@ def _failing(one: StreamSample, limits: Thresholds) -> Alert:
         value=max(one.replays, limits.replays) if one.stopped else one.replays,
         limit=limits.replays,
         unit="batches",
-        evidence=() if one.error is None else (f"Its last error: {one.error.splitlines()[0][:200]}",),
+        evidence=() if one.error is None else (f"Its last error: {redacted(one.error).splitlines()[0][:200]}",),
         actions=(Action("See the stream", "stanchion streams"),),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from stanchion.alerts.snapshot import Snapshot
+from stanchion.core.redaction import redacted
 from stanchion.ops.words import plural
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
@@ -88,7 +89,7 @@ def stream_figures(store: Store, seen: Snapshot) -> list[StreamFigures]:
                 lag,
                 state.replays,
                 state.epoch,
-                state.error or "",
+                redacted(state.error or ""),
                 state.ui if state.ui.startswith(("https://", "http://")) else "",
                 state.jobs,
                 state.seconds,

@@ -10,6 +10,7 @@ from jinja2 import Environment
 
 from stanchion.app import Stanchion
 from stanchion.core.hiding import Hidden
+from stanchion.core.redaction import REDACTION, Redaction
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import Job
 from stanchion.ops.audit import AuditLog
@@ -25,7 +26,6 @@ from stanchion.ops.web.live.sampler import Sampler
 from stanchion.ops.web.live.topics import Board, parts_of
 from stanchion.ops.web.record.bulk import BulkWorks
 from stanchion.ops.web.record.runner import Runner
-from stanchion.ops.web.show.redaction import Redaction
 from stanchion.ops.web.show.templating import environment
 from stanchion.stores.protocol import Store
 from stanchion.stores.registry import shown_url
@@ -43,7 +43,7 @@ class Site:
 
     app: Stanchion
     tokens: Tokens
-    redaction: Redaction = field(default_factory=Redaction)
+    redaction: Redaction = REDACTION
     login_delay: float = LOGIN_DELAY
     deadlines: Deadlines = field(default_factory=Deadlines)
     clock: Callable[[], float] = time.time

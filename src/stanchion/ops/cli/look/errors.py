@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from stanchion.core.checks import checked_name
+from stanchion.core.redaction import redacted
 from stanchion.core.times import iso, moment
 from stanchion.jobs.job import JobState
 from stanchion.ops.cli.console.human import age, one_line
@@ -15,7 +16,7 @@ from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_c
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.selection import Queue, TaskName
 from stanchion.ops.cli.console.session import Exit, Session, command
-from stanchion.ops.reads.errors import Errors, Group, read_errors
+from stanchion.ops.reads.errors import Errors, Group, hidden, read_errors
 from stanchion.ops.reads.filters import JobFilter
 
 _COLUMNS = [
@@ -64,7 +65,8 @@ def _read(session: Session, queue: str | None, task: str | None, now: int) -> Er
         if name is not None:
             checked_name(name, what)
     context = session.app.context
-    return read_errors(context, context.fresh_store, JobFilter(queue=queue or "", task=task or ""), now)
+    found = read_errors(context, context.fresh_store, JobFilter(queue=queue or "", task=task or ""), now)
+    return hidden(found, redacted)
 
 
 def _json(group: Group, found: Errors, now: int) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from stanchion.ops.cli.console.human import age, duration, one_line, rate, spark
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell, fitted
 from stanchion.ops.cli.look import workers
 from stanchion.ops.cli.look.sample import Samples
+from stanchion.ops.job_json import last_error
 from stanchion.ops.reads.queues import QueueFigures
 from stanchion.stores.records.queues import Sizes
 
@@ -155,5 +156,5 @@ def _dead_row(job: Job, now: int) -> list[Cell]:
         job.id,
         job.queue,
         "" if ended is None else age((moment(now) - ended).total_seconds()),
-        Text(one_line(job.errors[-1]["error"]) if job.errors else "", "red"),
+        Text(one_line(last_error(job)), "red"),
     ]

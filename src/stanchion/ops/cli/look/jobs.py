@@ -41,7 +41,7 @@ from stanchion.ops.cli.console.selection import (
 )
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.cli.look.flows import show_flow
-from stanchion.ops.job_json import job_json, moment_of, past_waits_json, readable, run_time
+from stanchion.ops.job_json import job_json, last_error, moment_of, past_waits_json, readable, run_time
 from stanchion.ops.reads.lists import page_of
 from stanchion.ops.words import waited
 from stanchion.pipelines.route import FORKED, ROUTE, Stop, route_of
@@ -116,7 +116,7 @@ def show(
     session: Session,
     job_id: Annotated[str, typer.Argument(metavar="ID", help="The id of a job, or of a flow.")],
     form: GraphFormat = "text",
-    reveal: Annotated[bool, typer.Option("--reveal", help="Show what its task hides, too.")] = False,
+    reveal: Annotated[bool, typer.Option("--reveal", help="Show hidden values, too; it is audited.")] = False,
 ) -> None:
     """Show a job in detail: times, attempts, errors, payload, result; or draw a flow."""
     asked = checked_format(form, as_json=session.out.as_json)
@@ -131,8 +131,8 @@ def show(
     app = session.app
     if reveal:
         session.audit("show hidden", job.id, 1)
-    hidden = None if reveal else app.context.hidden.of(app.store, [job.task]).get(job.task or "")
-    values, awaited = job_json(job, hidden), waits_for(app.context, job.id)
+    hidden = app.context.hidden.of(app.store, [job.task]).get(job.task or "")
+    values, awaited = job_json(job, hidden, reveal=reveal), waits_for(app.context, job.id)
     over = past_waits(app.context, job)
     if session.out.as_json:
         session.out.json({**values, "waits_for": awaited, **past_waits_json(job, over)})
@@ -248,7 +248,7 @@ def _row(job: Job, now: datetime) -> list[Cell]:
         until(due) if job.state is JobState.SCHEDULED else "",
         duration(job.pickup_delay),
         job.tenant or "",
-        Text(one_line(job.errors[-1]["error"]), "red") if job.errors else "",
+        Text(one_line(last_error(job)), "red"),
     ]
 
 

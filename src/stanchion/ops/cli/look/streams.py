@@ -9,6 +9,7 @@ from rich.text import Text
 
 from stanchion.alerts.alerts import reading
 from stanchion.core.durations import spelled
+from stanchion.core.redaction import redacted
 from stanchion.core.times import iso, moment
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.ops.cli.console.human import age, one_line
@@ -75,7 +76,8 @@ def release_(
 
 def _json(info: StreamInfo, one: StreamFigures) -> dict[str, Any]:
     last_beat = None if info.last_beat is None else iso(moment(info.last_beat))
-    return {**info._asdict(), "last_beat": last_beat, "state": one.state, "behind": one.behind, "lag": one.lag}
+    told = {"last_beat": last_beat, "state": one.state, "behind": one.behind, "lag": one.lag}
+    return {**redacted(info._asdict()), **told}
 
 
 def _row(one: StreamFigures, now: int) -> list[Cell]:

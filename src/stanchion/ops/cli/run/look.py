@@ -12,6 +12,7 @@ from stanchion.core.times import moment
 from stanchion.jobs.job import JobState
 from stanchion.ops.cli.console.human import age, duration, one_line, rate
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell, fitted
+from stanchion.ops.job_json import last_error
 from stanchion.ops.reads.expectations import Expected, read_expectations
 from stanchion.ops.reads.pipelines import Known, Station, read_dead, read_pipeline, stations
 from stanchion.ops.reads.track import Track
@@ -54,7 +55,7 @@ class Look:
         """Read the store. Raises StoreUnavailable."""
         store = self._app.context.fresh_store
         seen = read_pipeline(store, self._known)
-        dead = read_dead(self._app, store, self._known, seen, lambda job: str(job.errors[-1].get("error", "")))
+        dead = read_dead(self._app, store, self._known, seen, last_error)
         for settings, stats in seen.queues:
             track = self._tracks.setdefault(settings.name, Track())
             track.add(point_of(seen.at, stats.states, stats.totals, 0.0))

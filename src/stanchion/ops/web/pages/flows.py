@@ -10,13 +10,13 @@ from starlette.responses import Response
 from stanchion.core.checks import checked_id
 from stanchion.core.durations import spelled
 from stanchion.core.hiding import Hidden
+from stanchion.core.redaction import JobRedaction
 from stanchion.errors import StanchionError
 from stanchion.jobs.job import Job, JobState
+from stanchion.ops.job_json import last_error
 from stanchion.ops.reads.flows import NEWEST, Flow, FlowSeen, flows_seen, read_flow
 from stanchion.ops.web.pages import flowparts
-from stanchion.ops.web.show.foreign import one_line
-from stanchion.ops.web.show.redaction import JobRedaction
-from stanchion.ops.web.show.story import last_error
+from stanchion.ops.web.show.foreign import HIDDEN, one_line
 from stanchion.ops.web.visit import Visit
 from stanchion.ops.words import number, plural
 from stanchion.stores.records.jobs import SECOND
@@ -98,24 +98,22 @@ def _members(visit: Visit, flow: Flow) -> list[Member]:
     results = {job.id: job for job in flow.results}
     jobs = sorted((results.get(job.id, job) for job in flow.jobs), key=lambda job: _ORDER.index(job.state.value))
     hidden = visit.site.app.context.hidden.of(visit.store, [job.task for job in flow.results])
-    return [
-        _member(visit, job, hidden.get(job.task or ""), has_result=job.id in results) for job in jobs[:MEMBERS_SHOWN]
-    ]
+    return [_member(job, hidden.get(job.task or ""), has_result=job.id in results) for job in jobs[:MEMBERS_SHOWN]]
 
 
-def _member(visit: Visit, job: Job, hidden: Hidden | None, *, has_result: bool) -> Member:
+def _member(job: Job, hidden: Hidden | None, *, has_result: bool) -> Member:
     started, ended = job.started_at, job.finished_at
     took = spelled((ended - started).total_seconds()) if started and ended and ended >= started else ""
     if job.state is JobState.DONE:
-        return Member(job, _result(visit, job, hidden) if has_result else "", False, took)
-    said = last_error(job, visit.site.redaction)
+        return Member(job, _result(job, hidden) if has_result else "", False, took)
+    said = last_error(job)
     return Member(job, said, bool(said), took)
 
 
-def _result(visit: Visit, job: Job, hidden: Hidden | None) -> str:
+def _result(job: Job, hidden: Hidden | None) -> str:
     """Return a result in one line; without its key, an encrypted one stays sealed."""
     try:
         value: Any = job.result
     except StanchionError as error:
         return f"({error})"
-    return "" if value is None else one_line(JobRedaction(visit.site.redaction, hidden, None).value(value))
+    return "" if value is None else one_line(JobRedaction(hidden, None, HIDDEN).value(value))

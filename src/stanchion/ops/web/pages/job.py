@@ -10,16 +10,16 @@ from starlette.responses import Response
 
 from stanchion.core.checks import checked_id
 from stanchion.core.durations import spelled
+from stanchion.core.redaction import JobRedaction
 from stanchion.core.service_levels import BANDS
 from stanchion.errors import InvalidInput, JobNotFound, StanchionError
 from stanchion.jobs import lookup
 from stanchion.jobs.job import Job, JobState
-from stanchion.ops.job_json import readable
+from stanchion.ops.job_json import last_error, readable
 from stanchion.ops.reads.filters import CANCELLED, RETRIED
 from stanchion.ops.web.acts.moves import move
 from stanchion.ops.web.show import story
-from stanchion.ops.web.show.foreign import pretty
-from stanchion.ops.web.show.redaction import JobRedaction
+from stanchion.ops.web.show.foreign import HIDDEN, pretty
 from stanchion.ops.web.visit import Visit
 from stanchion.queues.waiting import past_waits, waits_for
 
@@ -116,13 +116,13 @@ def _page(visit: Visit, job: Job, *, hidden: bool) -> Response:
     over = visit.part("past_waits", lambda: past_waits(context, job)) or ()
     length, pieces = story.life(job, visit.now, over)
     name = job.key or job.task or f"job {job.id[-6:]}"
-    redaction = JobRedaction(visit.site.redaction, visit.site.hidden_of(job), readable(job, "payload")[0])
+    redaction = JobRedaction(visit.site.hidden_of(job), readable(job, "payload")[0], HIDDEN)
     return visit.page(
         "job.html",
         f"{name} {story.sentence(job, waits)}",
         job=job,
         waits=waits,
-        last=story.last_error(job, redaction),
+        last=last_error(job, redaction),
         steps=story.steps(job, redaction, waits, over),
         length=length,
         pieces=pieces,

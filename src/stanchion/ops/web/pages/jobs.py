@@ -10,10 +10,10 @@ from starlette.responses import Response
 
 from stanchion.core.service_levels import BANDS
 from stanchion.jobs.job import Job, JobState
+from stanchion.ops.job_json import last_error
 from stanchion.ops.reads.filters import ACTS, SPANS, JobFilter
 from stanchion.ops.reads.lists import COUNTED, SEARCH_SECONDS, count, page_of, page_of_error
 from stanchion.ops.web.record.bulk import BulkWork
-from stanchion.ops.web.show.story import last_error
 from stanchion.ops.web.visit import Visit
 from stanchion.ops.words import SPAN_NAMES, number
 
@@ -50,7 +50,7 @@ def every(visit: Visit) -> Response:
     return visit.page(
         "jobs.html",
         headline(wanted, matching, len(found.jobs)),
-        items=[_item(visit, job) for job in found.jobs],
+        items=[_item(job) for job in found.jobs],
         tenants=not wanted.tenant and any(job.tenant for job in found.jobs),
         wanted=wanted,
         matching=matching,
@@ -106,8 +106,8 @@ def _fits(wanted: JobFilter, act: str) -> bool:
     return bool(set(wanted.states) & set(ACTS[act])) if wanted.states else act == "cancel"
 
 
-def _item(visit: Visit, job: Job) -> Item:
-    error = last_error(job, visit.site.redaction)
+def _item(job: Job) -> Item:
+    error = last_error(job)
     times = {"Ended": job.finished_at, "Started": job.started_at, "Due": job.run_at}
     return Item(job, error, times[_TIMES[job.state]])
 

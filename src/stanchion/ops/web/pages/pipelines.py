@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import NamedTuple
 
 from starlette.responses import Response
 
 from stanchion.errors import InvalidInput
+from stanchion.ops.job_json import last_error
 from stanchion.ops.reads.expectations import read_expectations
 from stanchion.ops.reads.pipelines import Dead, Known, Station, known_pipelines, read_dead, stations
 from stanchion.ops.reads.streams import stream_figures
 from stanchion.ops.web.acts.pauses import set_paused
 from stanchion.ops.web.pages import stations as words
 from stanchion.ops.web.show.plots import spark
-from stanchion.ops.web.show.story import last_error
 from stanchion.ops.web.show.templating import segment
 from stanchion.ops.web.visit import Visit
 from stanchion.ops.words import listed, plural
@@ -69,7 +68,7 @@ def show(visit: Visit) -> Response:
     sampler = visit.site.sampler
     seen = sampler.latest().seen
     known = _known(visit)
-    dead = read_dead(visit.site.app, visit.store, known, seen, partial(last_error, redaction=visit.site.redaction))
+    dead = read_dead(visit.site.app, visit.store, known, seen, last_error)
     found = stations(known, seen, sampler.queues, dead)
     paused = {one.settings.name for one in seen.queues if one.settings.paused}
     queues = [one.queue for one in found]

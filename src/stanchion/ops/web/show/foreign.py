@@ -9,7 +9,15 @@ from typing import Any, Final
 
 from markupsafe import Markup, escape
 
-from stanchion.ops.web.show.redaction import Hidden
+
+class Hidden:
+    """Stands for a value that a page does not show."""
+
+    def __repr__(self) -> str:
+        return "hidden"
+
+
+HIDDEN: Final = Hidden()
 
 SHOWN: Final = 64 * 1024
 """Characters of a payload, result or traceback that a page shows."""

@@ -8,10 +8,10 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from stanchion.core.durations import spelled
+from stanchion.core.redaction import Texts
 from stanchion.core.times import moment
 from stanchion.jobs.job import Job, JobState, PastWait
 from stanchion.ops.web.show.foreign import cut
-from stanchion.ops.web.show.redaction import Texts
 from stanchion.ops.words import waited
 from stanchion.telemetry.failures import LOST
 
@@ -173,9 +173,3 @@ def life(job: Job, now: int, waits: Sequence[PastWait] = ()) -> tuple[str, list[
         pieces.append(Piece("risk", min(left, 99.3), width, None, f"attempt {entry['attempt']} failed"))
     until = "to its end" if job.finished_at else "until now"
     return f"{spelled(whole)} from enqueue {until}", pieces
-
-
-def last_error(job: Job, redaction: Texts) -> str:
-    """Return the first line of a job's last error, redacted; empty without one."""
-    lines = redaction.text(str(job.errors[-1].get("error", ""))).splitlines() if job.errors else []
-    return lines[0][:300] if lines else ""

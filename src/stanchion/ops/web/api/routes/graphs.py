@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 from stanchion import streams
 from stanchion.core.checks import checked_id
 from stanchion.errors import FlowNotFound
 from stanchion.flows.tree import FlowPart
+from stanchion.ops.job_json import last_error
 from stanchion.ops.reads.expectations import read_expectations
 from stanchion.ops.reads.flows import flows_seen, read_flow
 from stanchion.ops.reads.pipelines import Known, known_pipelines, read_dead, stations
@@ -20,7 +20,6 @@ from stanchion.ops.web.api.paging import named_page
 from stanchion.ops.web.api.problems import Problem
 from stanchion.ops.web.api.schemas.filters import DRY_RUN, PAGING
 from stanchion.ops.web.api.shapes import summary_shape
-from stanchion.ops.web.show.story import last_error
 
 DEEPEST: Final = 30
 """Parts within parts of a flow that are shown."""
@@ -49,7 +48,7 @@ def flow(call: Call) -> Answer:
         "size": found.size,
         "ended": found.ended,
         "flow": _part(found.part, DEEPEST),
-        "jobs": [summary_shape(job, visit.site.redaction) for job in found.jobs],
+        "jobs": [summary_shape(job) for job in found.jobs],
         "whole": found.whole,
         "as_of": call.as_of,
     })  # fmt: skip
@@ -77,7 +76,7 @@ def pipeline(call: Call) -> Answer:
     """Answer with a pipeline and its stations."""
     visit, known = call.visit, _pipeline(call)
     seen = visit.site.sampler.latest().seen
-    dead = read_dead(visit.site.app, visit.store, known, seen, partial(last_error, redaction=visit.site.redaction))
+    dead = read_dead(visit.site.app, visit.store, known, seen, last_error)
     same = ("name", "queue", "engine", "lag", "came", "out", "idle", "trouble", "silent", "starved", "dead")
     found = [
         {

@@ -9,14 +9,14 @@ from stanchion.core.checks import checked_id
 from stanchion.errors import InvalidInput, JobNotFound
 from stanchion.jobs import lookup
 from stanchion.jobs.job import Job, JobState
-from stanchion.ops.job_json import past_waits_json
+from stanchion.ops.job_json import job_json, past_waits_json
 from stanchion.ops.reads.filters import CANCELLED, RETRIED, JobFilter
 from stanchion.ops.reads.lists import COUNTED, SEARCH_SECONDS, count, page_of, page_of_error
 from stanchion.ops.web.api.operation import Answer, Call, Operation
 from stanchion.ops.web.api.paging import limit_of, page, scope_of
 from stanchion.ops.web.api.problems import Problem, Wrong
 from stanchion.ops.web.api.schemas.filters import DRY_RUN, FILTER, PAGING
-from stanchion.ops.web.api.shapes import job_shape, summary_shape
+from stanchion.ops.web.api.shapes import summary_shape
 from stanchion.queues.waiting import past_waits, waits_for
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.query import Query
@@ -56,7 +56,7 @@ def listed(call: Call) -> Answer:
     if not kind:
         counted, kind = _counted(visit.store, query, wanted, len(found.jobs), whole=found.next is None)
     behind = None if found.next is None else cursors.write(scope, [found.next, began, counted, kind])
-    shown = [summary_shape(job, visit.site.redaction) for job in found.jobs]
+    shown = [summary_shape(job) for job in found.jobs]
     return page(call, shown, behind, counted, kind)
 
 
@@ -85,7 +85,7 @@ def _detail(call: Call, job: Job, *, hidden: bool) -> dict[str, Any]:
     site = call.visit.site
     context = site.app.context
     awaited = waits_for(context, job.id) if job.state is JobState.WAITING else None
-    shape = job_shape(job, site.redaction if hidden else None, site.hidden_of(job))
+    shape = job_json(job, site.hidden_of(job), reveal=not hidden)
     return {**shape, "waits_for": awaited, **past_waits_json(job, past_waits(context, job))}
 
 

@@ -16,10 +16,10 @@ from stanchion.jobs.job import JobState
 from stanchion.jobs.outcome import UNCHANGED
 from stanchion.jobs.reservation import Reservation, Settlement
 from stanchion.jobs.settling import reservation, settle
+from stanchion.ops.job_json import job_json
 from stanchion.ops.web.api.operation import Answer, Call, Operation, encoded
 from stanchion.ops.web.api.problems import Problem
 from stanchion.ops.web.api.routes.queues import queue_name
-from stanchion.ops.web.api.shapes import job_shape
 from stanchion.ops.web.site import Site
 
 WAITING_MAX: Final = 2000
@@ -101,7 +101,7 @@ def _reserved(call: Call, jobs: list[Reservation]) -> Answer:
 
 
 def _shape(job: Reservation) -> dict[str, Any]:
-    return {**job_shape(job, None, None), "token": job.token, "lease_until": iso(job.lease_until)}
+    return {**job_json(job, reveal=True), "token": job.token, "lease_until": iso(job.lease_until)}
 
 
 def _held(call: Call) -> Reservation:

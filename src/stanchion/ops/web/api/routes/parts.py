@@ -77,9 +77,7 @@ def semaphore(call: Call) -> Answer:
     """Answer with a semaphore, its holders and its line."""
     row = _semaphore(call)
     line = read_line(call.visit.site.app.context, call.visit.store, row.name, call.visit.now)
-    shown = {
-        name: [summary_shape(job, call.visit.site.redaction) for job in jobs] for name, jobs in line._asdict().items()
-    }
+    shown = {name: [summary_shape(job) for job in jobs] for name, jobs in line._asdict().items()}
     return Answer({"semaphore": row._asdict(), **shown, "as_of": call.as_of})
 
 

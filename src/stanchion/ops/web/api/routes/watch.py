@@ -19,7 +19,6 @@ from stanchion.ops.web.api.problems import Problem, Wrong
 from stanchion.ops.web.api.routes.jobs import filter_of, refuse_wrong_times
 from stanchion.ops.web.api.schemas.filters import FILTER, PAGING
 from stanchion.ops.web.api.schemas.kinds import choice, name, text, whole
-from stanchion.ops.web.api.shapes import masked
 from stanchion.ops.web.live.reports import Key
 from stanchion.reporting.verdict import verdict_of
 from stanchion.stores.records.jobs import SECOND
@@ -130,7 +129,7 @@ def report(call: Call) -> Answer:
         "counted": counted,
         "sentence": None if verdict is None else redact(verdict.sentence),
         "facts": [] if verdict is None else [redact(f"{fact.name}: {fact.text}") for fact in verdict.facts],
-        "figures": masked(visit.site.redaction.value(values)),
+        "figures": visit.site.redaction.value(values),
         "error": None if made is None or not made.error else redact(made.error),
         "as_of": call.as_of,
     })  # fmt: skip
