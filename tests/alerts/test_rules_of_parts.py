@@ -15,7 +15,7 @@ from stanchion.alerts.snapshot import (
     Station,
     StreamSample,
 )
-from stanchion.stores.records.managers import ManagerStatus, QueueFigures
+from stanchion.stores.records.managers import ManagerStatus, QueueFigures, ReceiverFigures
 from stanchion.stores.records.queues import SemaphoreRow
 from tests.alerts.samples import ago, alerts, head, queue, seen, told, worker
 
@@ -34,7 +34,12 @@ def figures(lag: float) -> QueueFigures:
 
 
 def manager(lag: float = 0, **fields: Any) -> ManagerStatus:
-    return ManagerStatus("m:7117", "s", store_answers=True, queues=(figures(lag),))._replace(**fields)
+    usual = ManagerStatus("m:7117", "s", store_answers=True, queues=(figures(lag),), receivers=(receiver(),))
+    return usual._replace(**fields)
+
+
+def receiver(**fields: Any) -> ReceiverFigures:
+    return ReceiverFigures("r1", "w1", 8, 7, connected=True, silent=0.0, slow=False)._replace(**fields)
 
 
 items = queue("etl.in", head(0, 20), ready=7)
@@ -79,7 +84,26 @@ CASES: dict[str, tuple[Snapshot, list[tuple[str, str, str]]]] = {
         seen(queue(), workers=(worker("mail"),), managers=(manager(5),)),
         [("soon", "manager", "m:7117")],
     ),
-    "a manager that has no receiver": (seen(queue(), managers=(manager(5),)), []),
+    "a manager that has no receiver": (
+        seen(queue(), workers=(worker("mail"),), managers=(manager(5, receivers=()),)),
+        [],
+    ),
+    "a manager with busy receivers": (
+        seen(queue(), workers=(worker("mail"),), managers=(manager(5, receivers=(receiver(in_flight=8),)),)),
+        [],
+    ),
+    "a manager with receivers that are gone": (
+        seen(queue(), workers=(worker("mail"),), managers=(manager(5, receivers=(receiver(connected=False),)),)),
+        [],
+    ),
+    "a manager with receivers for other queues": (
+        seen(queue(), workers=(worker("orders"),), managers=(manager(5),)),
+        [],
+    ),
+    "a manager of a limited queue": (
+        seen(queue(max_rate=1.0), workers=(worker("mail"),), managers=(manager(5),)),
+        [],
+    ),
     "a manager of a paused queue": (seen(queue(paused=True), workers=(worker("mail"),), managers=(manager(5),)), []),
     "a manager that is silent": (seen(managers=(ManagerStatus("m:7117"),)), [("soon", "manager", "m:7117")]),
     "a manager without its store": (

@@ -125,5 +125,5 @@ class TestPages:
         assert "OSError: no route" in page
 
     def test_an_unknown_group(self, browser: Browser) -> None:
-        assert browser.get("/errors/00000000").status_code == 400
-        assert browser.get("/errors/nonsense").status_code == 400
+        assert browser.get("/errors/00000000").status_code == 404
+        assert browser.get("/errors/nonsense").status_code == 404

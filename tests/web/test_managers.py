@@ -11,6 +11,7 @@ from stanchion import Stanchion
 from stanchion.ops.reads.managers import ManagerFigures, manager_figures
 from stanchion.ops.web.pages.managers import headline
 from stanchion.stores.records.managers import ManagerStatus, QueueFigures, ReceiverFigures
+from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.registry import open_store
 from tests.web.conftest import Browser, site_of
 from tests.web.seed_parts import managers
@@ -76,10 +77,16 @@ def test_what_they_say_is_shown(app: Stanchion, monkeypatch: pytest.MonkeyPatch)
             "late",
             "manager-1:7117 <b> is 7 s behind",
         ),
+        (
+            status(queues=(QueueFigures("mail", 1, 80, 7.0, 0, 0, 0, 0, 0, 0, 0),), receivers=()),
+            "alive",
+            "1 manager is alive, 1 is gone",
+        ),
     ],
 )
 def test_those_in_trouble_come_first(app: Stanchion, said: ManagerStatus, state: str, title: str) -> None:
     managers(app)
+    app.store.beat([WorkerRow("w", "host", 1, ("mail",), 8, 10.0)])
     found = figures(app, said)
     assert len(found) == 2
     assert next(one.state for one in found if one.address == said.address) == state

@@ -205,7 +205,7 @@ class TestQueues:
         assert ", without a note. No live worker takes jobs of it." in text
 
     def test_an_unknown_one_is_said_to_be(self, browser: Browser) -> None:
-        assert browser.get("/queues/nothing").status_code == 400
+        assert browser.get("/queues/nothing").status_code == 404
 
     def test_lanes_are_bars(self, browser: Browser, app: Stanchion) -> None:
         text = browser.get("/queues/orders").text

@@ -174,7 +174,7 @@ class TestPipeline:
         site.close()
 
     def test_an_unknown_one_is_said_to_be(self, browser: Browser) -> None:
-        assert browser.get("/pipelines/nothing").status_code == 400
+        assert browser.get("/pipelines/nothing").status_code == 404
 
     def test_it_is_paused_with_a_note_and_resumed(self, app: Stanchion, browser: Browser) -> None:
         assert browser.submit("/pause-pipeline/flights", note="").status_code == 400

@@ -188,12 +188,6 @@ class Reservation(Job):
         """Return what `abandon` does."""
         return Settlement(self, outcomes.Abandon(self.lease, self._failure_of(reason).error))
 
-    def described(self, error: BaseException) -> str:
-        """Return the message of an error without the values that the task hides."""
-        mask = self._context.hidden.masking(self.task, lambda: self.payload)
-        message, _ = described(error)
-        return message if mask is None else mask(message)
-
     def _failure_of(self, error: BaseException | str) -> Failure:
         return failure_of(error, self.task, self._context.hidden.masking(self.task, lambda: self.payload))
 

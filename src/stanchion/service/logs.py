@@ -48,8 +48,10 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """Formats a record as one redacted line of JSON: `time` in UTC, `level`, `logger`, `process`, `message`, `exception`, and
-    what else the call of the logger gave in `extra`, such as `job`, `task`, `seconds`.
+    """Formats a record as one redacted line of JSON.
+
+    It has `time` in UTC, `level`, `logger`, `process`, `message`, `exception`, and what else the call of the logger
+    gave in `extra`, such as `job`, `task`, `seconds`.
     """
 
     def format(self, record: logging.LogRecord) -> str:

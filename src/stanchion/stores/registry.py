@@ -41,6 +41,8 @@ def open_store(url: str, database: str | None = None) -> Store:
         from stanchion.stores import shards
 
         return shards.open_store(url, open_store)
+    if ":" not in url and "@" not in url:
+        raise InvalidInput(f"{url!r} is not a URL; for a SQLite file give sqlite:///{url or 'jobs.db'}")
     module = _STORES.get(scheme)
     if module is None or "://" not in url:
         raise InvalidInput(

@@ -18,6 +18,7 @@ from stanchion.core.partition_names import logical_name
 from stanchion.core.redaction import redacted
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.jobs.outcome import Outcome
+from stanchion.jobs.reservation import Reservation, failure_of
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.leases import Lease
@@ -285,7 +286,7 @@ class Finisher:
             if failure is not None:
                 log.warning(
                     "job %s (%s): attempt %d failed, now %s: %s",
-                    *(job.id, job.task, job.attempt, state, redacted(job.described(failure))),
+                    *(job.id, job.task, job.attempt, state, _told(self._context, job, failure)),
                 )
             if self._failures is not None and isinstance(outcome, (Rollback, Bury)) and outcome.error is not None:
                 key = outcome.group or group_of(outcome.error, job.task)
@@ -300,3 +301,9 @@ class Finisher:
                 "%d outcomes came too late and changed nothing, as the jobs are finished or reserved by others: %s",
                 *(len(lost), ", ".join(lost[:5]) + (", ..." if len(lost) > 5 else "")),
             )
+
+
+def _told(context: Context, job: Reservation, error: BaseException) -> str:
+    """Return the message of an error without what people are not to see."""
+    mask = context.hidden.masking(job.task, lambda: job.payload)
+    return str(redacted(failure_of(error, job.task, mask).error))

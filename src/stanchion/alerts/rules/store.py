@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from stanchion.alerts.records import Action, Alert
 from stanchion.alerts.rules.found import Found
-from stanchion.alerts.rules.queues import serving
 from stanchion.alerts.snapshot import Snapshot
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.core.durations import spelled
 from stanchion.core.partition_names import logical_name
+from stanchion.stores.records.managers import ManagerStatus
+from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.records.workers import WorkerRow
 
 
 def store(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
@@ -29,12 +31,23 @@ def store(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
         )
 
 
+def lateness(one: ManagerStatus, queues: Iterable[QueueSettings], workers: Iterable[WorkerRow]) -> tuple[float, str]:
+    """Return for how many seconds a job has been due that a manager could hand out, and its queue.
+
+    Jobs of a paused or limited queue, and jobs that only busy workers serve, do not wait for their manager.
+    """
+    free = {peer.worker for peer in one.receivers if peer.connected and peer.in_flight < peer.capacity}
+    served = {logical_name(queue) for worker in workers if worker.id in free for queue in worker.queues}
+    held = {queue.name for queue in queues if queue.paused or (queue.max_rate, queue.max_running) != (None, None)}
+    lags = ((each.lag, logical_name(each.queue)) for each in one.queues)
+    return max((each for each in lags if each[1] in served - held), default=(0.0, ""))
+
+
 def manager(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
     """A manager does not answer, has lost its store, or is late with jobs that live workers wait for."""
-    waited_for = {queue.settings.name for queue in seen.queues if not queue.settings.paused and serving(seen, queue)}
+    settings = [queue.settings for queue in seen.queues]
     for one in seen.managers:
-        lags = ((each.lag, logical_name(each.queue)) for each in one.queues)
-        lag, queue = max((each for each in lags if each[1] in waited_for), default=(0.0, ""))
+        lag, queue = lateness(one, settings, seen.workers)
         if not one.answered:
             said = f"The manager {one.address} does not answer."
         elif not one.store_answers:

@@ -6,7 +6,7 @@ import ipaddress
 from typing import NamedTuple
 
 from stanchion.errors import InvalidInput
-from stanchion.stores.wire.transport import PORT, host_and_port, joined
+from stanchion.stores.wire.transport import PORT, host_and_port, joined, listening
 
 
 class Listen(NamedTuple):
@@ -32,12 +32,11 @@ class Listen(NamedTuple):
 
 
 def listen_address(text: str) -> Listen:
-    """Read `127.0.0.1:7117`, `[::1]:7117` or a host alone. Raises InvalidInput."""
-    found = host_and_port(text)
+    """Read `127.0.0.1:7117`, `[::1]:7117`, a host or a port alone. Raises InvalidInput."""
+    found = listening(text, PORT)
     if found is None:
         raise InvalidInput(f"the address to listen at must be host:port, such as 127.0.0.1:{PORT}, not {text!r}")
-    host, port = found
-    return Listen(host, PORT if port is None else port)
+    return Listen(*found)
 
 
 def advertised_address(text: str) -> Listen:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
+from stanchion.alerts.rules.store import lateness
 from stanchion.manager.leadership.rows import SLICE, slice_row
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.managers import ManagerStatus, QueueFigures
@@ -53,8 +54,10 @@ class ManagerFigures(NamedTuple):
 def manager_figures(store: Store, said: Sequence[ManagerStatus], now: int, late: float) -> list[ManagerFigures]:
     """Return all managers, those in trouble first.
 
-    `said`: what those said that were asked. `late`: seconds behind from which one is late.
+    `said`: what those said that were asked. `late`: seconds behind from which one is late, with jobs that workers with
+    free threads wait for.
     """
+    lags = _lags(store, said)
     owned: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for value in store.values(SLICE):
         row = slice_row(value)
@@ -67,12 +70,12 @@ def manager_figures(store: Store, said: Sequence[ManagerStatus], now: int, late:
         status = asked.pop(session.id, None)
         silent = next((one for one in said if not one.answered and one.address == session.address), None)
         queues = _queues(owned.get(session.id, Counter()), status)
-        state = _state(status or silent, late, gone=session.until <= now)
+        state = _state(status or silent, lags, late, gone=session.until <= now)
         found.append(ManagerFigures(session.address or session.id, state, session.until, queues, status or silent))
     known = {one.address for one in found}
     others = [*asked.values(), *(one for one in said if not one.answered)]
     found += [
-        ManagerFigures(one.address, _state(one, late), None, _queues(Counter(), one), one)
+        ManagerFigures(one.address, _state(one, lags, late), None, _queues(Counter(), one), one)
         for one in others
         if one.address not in known
     ]
@@ -87,7 +90,16 @@ def _queues(owned: Counter[str], status: ManagerStatus | None) -> tuple[Owned, .
     )
 
 
-def _state(status: ManagerStatus | None, late: float, *, gone: bool = False) -> State:
+def _lags(store: Store, said: Sequence[ManagerStatus]) -> dict[str, float]:
+    """Return by how many seconds managers are late, by their sessions; nothing is read where none lags."""
+    lagging = [one for one in said if any(queue.lag for queue in one.queues)]
+    if not lagging:
+        return {}
+    queues, workers = store.queues(), store.workers()
+    return {one.session: lateness(one, queues, workers)[0] for one in lagging}
+
+
+def _state(status: ManagerStatus | None, lags: Mapping[str, float], late: float, *, gone: bool = False) -> State:
     if status is not None and not status.answered:
         return "silent"
     if gone:
@@ -98,4 +110,4 @@ def _state(status: ManagerStatus | None, late: float, *, gone: bool = False) -> 
         return "store silent"
     if status.draining:
         return "ending"
-    return "late" if max((one.lag for one in status.queues), default=0.0) >= late else "alive"
+    return "late" if lags.get(status.session, 0.0) >= late else "alive"

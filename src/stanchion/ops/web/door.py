@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from stanchion.errors import InvalidInput, JobNotFound, StanchionError, StoreUnavailable
+from stanchion.errors import InvalidInput, JobNotFound, SchemaMismatch, StanchionError, StoreUnavailable
 from stanchion.ops.web.access.callers import Caller
 from stanchion.ops.web.access.guard import SAFE_METHODS, csrf_fits, from_another_site, local_path, refuses_without_token
 from stanchion.ops.web.access.session import LASTS, PLAIN_COOKIE, SECURE_COOKIE, Session
@@ -23,7 +23,7 @@ from stanchion.ops.web.live.fragments import Key
 from stanchion.ops.web.live.sampler import Sampler
 from stanchion.ops.web.show.shell import KEYS_COOKIE, THEME_COOKIE
 from stanchion.ops.web.site import Site
-from stanchion.ops.web.visit import Visit
+from stanchion.ops.web.visit import Missing, Visit
 
 Page = Callable[[Visit], Response]
 
@@ -204,18 +204,28 @@ def _answer(page: Page, visit: Visit) -> Response:
         return page(visit)
     except JobNotFound as error:
         return visit.message("There is no such job", str(error), 404)
+    except Missing as error:
+        return visit.message("There is no such thing", str(error), 404)
     except InvalidInput as error:
         return visit.message("This can’t be done", str(error), 400)
     except StoreUnavailable as error:
         _log.warning("the store does not answer: %s", error)
         return _silent(visit, str(error))
+    except SchemaMismatch as error:
+        return _later(visit, "The store is not set up", str(error))
     except StanchionError as error:
         return visit.message("This can’t be done", str(error), 409)
 
 
 def _silent(visit: Visit, error: str) -> Response:
-    text = f"Workers keep trying by themselves, and running jobs go on. {visit.site.redaction.text(error)}"
-    response = visit.bare("login.html", "The store does not answer", 503, text=text, form=False, back="", error="")
+    text = f"Workers keep trying by themselves, and running jobs go on. {error}"
+    return _later(visit, "The store does not answer", text)
+
+
+def _later(visit: Visit, title: str, text: str) -> Response:
+    """Answer that no page can be read now; the browser asks again."""
+    text = visit.site.redaction.text(text)
+    response = visit.bare("login.html", title, 503, text=text, form=False, back="", error="")
     response.headers["Retry-After"] = response.headers["Refresh"] = "5"
     return response
 

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from stanchion.alerts.alerts import monitor
 from stanchion.alerts.collector import StoreCollector
 from stanchion.alerts.records import Monitor
-from stanchion.errors import MissingExtra, StanchionError
+from stanchion.errors import MissingExtra, SchemaMismatch, StanchionError
 from stanchion.ops.web.access.bearer import UnknownToken
 from stanchion.ops.web.door import Door
 from stanchion.ops.web.site import Site
@@ -62,6 +62,8 @@ class Probes:
     def _readiness(self) -> Answer:
         try:
             self._site.deadlines.read("readiness", "The store", lambda: self._site.store.now())
+        except SchemaMismatch as error:
+            return verdict(str(error))
         except StanchionError:
             return verdict("the store does not answer")
         return verdict("it stops" if self._site.closed else None)

@@ -17,7 +17,7 @@ from stanchion.manager.server.address import Listen
 from stanchion.ops.web.access.callers import Token, Tokens
 from stanchion.ops.web.asgi import site_app
 from stanchion.ops.web.site import Site
-from stanchion.stores.wire.transport import host_and_port
+from stanchion.stores.wire.transport import listening
 
 PORT: Final = 7118
 """The port of a page whose address names none."""
@@ -34,12 +34,11 @@ class ServingSettings:
 
 
 def listen_address(text: str) -> Listen:
-    """Read `127.0.0.1:7118`, `[::1]:7118` or a host alone. Raises InvalidInput."""
-    found = host_and_port(text)
+    """Read `127.0.0.1:7118`, `[::1]:7118`, a host or a port alone. Raises InvalidInput."""
+    found = listening(text, PORT)
     if found is None:
         raise InvalidInput(f"the address to listen at must be host:port, such as 127.0.0.1:{PORT}, not {text!r}")
-    host, port = found
-    return Listen(host, PORT if port is None else port)
+    return Listen(*found)
 
 
 def refuse_open(listen: Listen, tokens: Iterable[Token], *, proxied: bool) -> None:

@@ -24,6 +24,10 @@ from stanchion.stores.protocol import Store
 T = TypeVar("T")
 
 
+class Missing(InvalidInput):
+    """What the address names is not there, such as a queue."""
+
+
 @dataclass
 class Visit:
     """A request that passed the checks. `form`: the fields of a form, the last of each name, and all `ids`.

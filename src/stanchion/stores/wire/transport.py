@@ -42,6 +42,14 @@ def host_and_port(text: str) -> tuple[str, int | None] | None:
     return host, port
 
 
+def listening(text: str, port: int) -> tuple[str, int] | None:
+    """Read an address to listen at: as `host_and_port` does, or a port alone, on loopback; None if it is neither."""
+    if text.isascii() and text.isdecimal():
+        text = f"127.0.0.1:{text}"
+    found = host_and_port(text)
+    return found and (found[0], port if found[1] is None else found[1])
+
+
 def joined(host: str, port: int) -> str:
     """Return an address as gRPC and people write it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

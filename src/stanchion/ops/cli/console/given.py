@@ -9,16 +9,27 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from stanchion.core.durations import duration
+from stanchion.core.durations import duration, spelled
 from stanchion.errors import InvalidInput
 
 SHELL_QUOTES = """; quote it for the shell: '{"id": 1}', or '"text"' for a string"""
+DAY = 86_400.0
 _DURATIONS = frozenset({"history_ttl", "lease", "expires", "timeout"})
 
 
 def optional_duration(text: str | None, what: str) -> float | None:
     """Return the seconds, or None if the option was not given."""
     return None if text is None else duration(text, what)
+
+
+def spacing(text: str, what: str, shortest: float = 0.01) -> float:
+    """Return the seconds between two rounds of a command that repeats: neither so few that it does nothing else, nor
+    more than a day.
+    """
+    seconds = duration(text, what)
+    if seconds < shortest:
+        raise InvalidInput(f"{what} must be at least {spelled(shortest)}, not {text!r}")
+    return min(seconds, DAY)
 
 
 def moment(text: str, what: str) -> datetime:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import typer
@@ -54,6 +54,13 @@ Headers = Annotated[
 PAGE = 500
 
 
+def tell_unknown(session: Session, queues: Iterable[str], otherwise: str = "") -> None:
+    """Say which of these queues are not there. `otherwise`: what else is to be known of such a queue."""
+    known = {settings.name for settings in session.app.store.queues(sorted(queues))}
+    for name in sorted(set(queues) - known):
+        session.out.say(f"there is no queue {name!r}{otherwise}; `stanchion queues` lists them")
+
+
 def search(
     session: Session,
     queue: str | None,
@@ -68,6 +75,7 @@ def search(
 ) -> dict[str, Any]:
     """Return the arguments of `pages` for the options; without `error`, those of `app.find`."""
     now = moment(session.app.store.now())
+    tell_unknown(session, () if queue is None else (queue,))
     found = {} if error is None else {"error": _group(error)}
     return found | {
         "queue": queue,

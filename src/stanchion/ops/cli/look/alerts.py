@@ -20,7 +20,7 @@ from stanchion.core.durations import duration, spelled
 from stanchion.core.printable import safe
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import JobState
-from stanchion.ops.cli.console.given import account, pairs
+from stanchion.ops.cli.console.given import account, pairs, spacing
 from stanchion.ops.cli.console.human import age
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell
 from stanchion.ops.cli.console.root import LOOK, cli
@@ -74,7 +74,7 @@ def alerts(
         if webhook is not None:
             raise InvalidInput("--webhook goes with --watch, which tells what begins and what ends")
         return _once(session, session.app.monitor(limits), every=every, figures=monitor)
-    seconds = duration(interval, "--interval")
+    seconds = spacing(interval, "--interval")
     hook = None if webhook is None else Webhook(webhook, shown_url(session.app.url), os.environ.get(TOKEN_VARIABLE))
     left = None if samples is None else whole(samples, "--samples")
     changes = Changes()

@@ -14,7 +14,7 @@ from stanchion.jobs.job import JobState
 from stanchion.ops.cli.console.human import age, one_line
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell
 from stanchion.ops.cli.console.root import LOOK, cli
-from stanchion.ops.cli.console.selection import Queue, TaskName
+from stanchion.ops.cli.console.selection import Queue, TaskName, tell_unknown
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.reads.errors import Errors, Group, hidden, read_errors
 from stanchion.ops.reads.filters import JobFilter
@@ -64,6 +64,7 @@ def _read(session: Session, queue: str | None, task: str | None, now: int) -> Er
     for what, name in (("queue", queue), ("task", task)):
         if name is not None:
             checked_name(name, what)
+    tell_unknown(session, () if queue is None else (queue,))
     context = session.app.context
     found = read_errors(context, context.fresh_store, JobFilter(queue=queue or "", task=task or ""), now)
     return hidden(found, redacted)

@@ -17,6 +17,7 @@ from stanchion.ops.cli.console.given import account, optional_duration, queue_se
 from stanchion.ops.cli.console.human import age
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell
 from stanchion.ops.cli.console.root import LOOK, OPERATE, cli
+from stanchion.ops.cli.console.selection import tell_unknown
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.reads.queues import QueueFigures, figures
 from stanchion.ops.reads.schemas import schema_json, schemas_of
@@ -96,6 +97,7 @@ def set_(
 ) -> None:
     """Store settings of a queue: stanchion queues set mail max_rate=50 history_ttl=30d"""
     handle, values = session.app.queue(queue), queue_settings(settings)
+    tell_unknown(session, [handle.name], ": it is made now")
     session.audit("set settings", queue, note=" ".join(settings))
     now = handle.configure(**values)
     session.out.done(f"{queue}: {shown_settings(now) or 'defaults'}", settings_json(now))

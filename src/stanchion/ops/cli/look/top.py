@@ -10,15 +10,14 @@ from typing import Annotated
 
 import typer
 
-from stanchion.core.durations import duration
-from stanchion.errors import InvalidInput, StanchionError
+from stanchion.errors import StanchionError
+from stanchion.ops.cli.console.given import spacing
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.cli.look.frame import frame, snapshot_json
 from stanchion.ops.cli.look.sample import Samples, sample
 
 _SHORTEST = 0.1
-_LONGEST = 86_400.0
 
 
 @command(cli, "top", panel=LOOK)
@@ -31,9 +30,7 @@ def top(
 
     With --json, print a line of JSON per interval.
     """
-    seconds = min(duration(interval, "--interval"), _LONGEST)
-    if seconds < _SHORTEST:
-        raise InvalidInput(f"--interval must be at least {_SHORTEST:g} s, not {interval!r}")
+    seconds = spacing(interval, "--interval", _SHORTEST)
     out, samples = session.out, Samples()
     samples.add(sample(session.app))
     if not once and not out.as_json and out.console.is_terminal:

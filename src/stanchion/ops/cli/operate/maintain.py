@@ -13,7 +13,7 @@ from stanchion.context.steadiness import Steadiness
 from stanchion.context.upkeep import BEAT, Maintained
 from stanchion.core.durations import duration
 from stanchion.errors import StoreUnavailable
-from stanchion.ops.cli.console.given import optional_duration
+from stanchion.ops.cli.console.given import spacing
 from stanchion.ops.cli.console.root import OPERATE, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.stores.protocol import Store
@@ -29,7 +29,7 @@ def maintain(
 
     Workers do this all the time. Run it if there are no workers.
     """
-    pause, longest = optional_duration(every, "--every"), duration(seconds, "--seconds")
+    pause, longest = None if every is None else spacing(every, "--every"), duration(seconds, "--seconds")
     if pause is None:
         show(session, session.app.maintain(longest))
         return Exit.OK

@@ -12,7 +12,7 @@ import typer
 from stanchion.core.durations import duration
 from stanchion.errors import InvalidInput, MissingExtra, StanchionError
 from stanchion.ops.cli.console.drawing import GraphFormat, checked_format, print_graph
-from stanchion.ops.cli.console.given import optional_duration
+from stanchion.ops.cli.console.given import optional_duration, spacing
 from stanchion.ops.cli.console.root import RUN, cli
 from stanchion.ops.cli.console.session import Exit, Session, command, load_pipeline
 from stanchion.ops.cli.look.top import keys
@@ -96,9 +96,7 @@ def status(
 
     IN: items entered so far; OUT: items that went on or finished; RATE/S: items out and dropped per second.
     """
-    seconds = duration(interval, "--interval")
-    if seconds < _SHORTEST:
-        raise InvalidInput(f"--interval must be at least {_SHORTEST:g} s, not {interval!r}")
+    seconds = spacing(interval, "--interval", _SHORTEST)
     pipeline, out = named_pipeline(session, target), session.out
     pipeline.check()
     if out.console.is_terminal and not once and not out.as_json:

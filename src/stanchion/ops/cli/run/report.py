@@ -14,6 +14,7 @@ from stanchion.app import Stanchion
 from stanchion.errors import MissingExtra
 from stanchion.ops.cli.console.given import past
 from stanchion.ops.cli.console.root import LOOK, cli
+from stanchion.ops.cli.console.selection import tell_unknown
 from stanchion.ops.cli.console.session import Exit, Session, command
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def report(
     """
     now = datetime.now(UTC)
     bounds = _Bounds(past(since, now, "--since"), past(until, now, "--until"), tuple(queue or ()), title)
+    if folder is None and queue:
+        tell_unknown(session, queue)
     if folder is None and not spark:
         made = _counted(session, bounds)
     else:

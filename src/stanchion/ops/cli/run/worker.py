@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
+from stanchion.app import Stanchion
 from stanchion.core.durations import duration
-from stanchion.errors import InvalidInput
+from stanchion.errors import InvalidInput, StanchionError
 from stanchion.ops.cli.console.given import names, optional_duration
 from stanchion.ops.cli.console.root import RUN, cli
 from stanchion.ops.cli.console.session import Exit, Session, command, load_app
@@ -88,14 +91,16 @@ def worker(
     if path is None:
         raise InvalidInput("which app? name it as module:app, such as stanchion worker shop.jobs:app")
     refuse_level(log_level)
-    _check_app(path, session.url)
+    app = _check_app(path, session.url)
     from stanchion.service.process import run_worker_process
     from stanchion.service.settings import WorkerSettings
     from stanchion.worker.order import checked_order
 
+    wanted = names(queues)
+    _tell_unknown(session, app, wanted or ())
     settings = WorkerSettings(
         target=path,
-        queues=names(queues),
+        queues=wanted,
         threads=threads,
         until_empty=until_empty,
         grace=duration(grace, "--grace"),
@@ -116,8 +121,20 @@ def worker(
     return Exit(run_worker_process(settings, processes))
 
 
-def _check_app(path: str, url: str | None) -> None:
-    """Refuse an unusable app before any process starts. `url` is for an app without a store of its own."""
+def _tell_unknown(session: Session, app: Stanchion, queues: Iterable[str]) -> None:
+    """Say which of these queues neither the code nor the store has; nothing if the store does not answer."""
+    in_code = {*app.context.registry.own_queues(), *app.context.declared}
+    asked = {name for name in queues if "*" not in name and name not in in_code}
+    if not asked:
+        return
+    with suppress(StanchionError):
+        known = {settings.name for settings in app.context.fresh_store.queues(sorted(asked))}
+        for name in sorted(asked - known):
+            session.out.say(f"there is no queue {name!r} yet: the worker waits for its first job")
+
+
+def _check_app(path: str, url: str | None) -> Stanchion:
+    """Return the app; refuse an unusable one before any process starts. `url` is for an app without its own store."""
     if url is not None:
         os.environ["STANCHION_URL"] = url
     app = load_app(path)
@@ -129,3 +146,4 @@ def _check_app(path: str, url: str | None) -> None:
             f"{path} has no tasks and no stations, so a worker could run nothing; register functions with @app.task, "
             f"and import the modules that define them in {path.partition(':')[0]}"
         )
+    return app

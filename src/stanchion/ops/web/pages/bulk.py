@@ -13,7 +13,7 @@ from stanchion.ops.reads.lists import COUNTED
 from stanchion.ops.web.acts import bulk as acts
 from stanchion.ops.web.pages.jobs import counted
 from stanchion.ops.web.record.bulk import Act
-from stanchion.ops.web.visit import Visit
+from stanchion.ops.web.visit import Missing, Visit
 from stanchion.ops.words import number
 
 TYPED = 1000
@@ -74,7 +74,7 @@ def stop(visit: Visit) -> Response:
     """Stop bulk work after its round."""
     found = visit.site.bulk.find(checked_id(visit.name))
     if found is None:
-        raise InvalidInput("this work has ended long ago")
+        raise Missing("this work has ended long ago")
     acts.stop(visit, found[0])
     return visit.to("/jobs")
 

@@ -6,11 +6,10 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from stanchion.core.error_kinds import KEY, type_of
-from stanchion.errors import InvalidInput
 from stanchion.ops.reads.errors import Errors, Group, hidden, read_errors, source_of
 from stanchion.ops.reads.filters import JobFilter
 from stanchion.ops.web.show.plots import Line, Plot, spark
-from stanchion.ops.web.visit import Visit
+from stanchion.ops.web.visit import Missing, Visit
 from stanchion.ops.words import number, plural, rate
 
 SHOWN = 100
@@ -36,11 +35,11 @@ def every(visit: Visit) -> Response:
 def show(visit: Visit) -> Response:
     """Show one group."""
     if not KEY.fullmatch(visit.name):
-        raise InvalidInput("an error is named by 8 hexadecimal digits; see the page of errors")
+        raise Missing("an error is named by 8 hexadecimal digits; see the page of errors")
     found = _read(visit)
     group = next((one for one in found.groups if one.key == visit.name), None)
     if group is None:
-        raise InvalidInput(f"no dead job and no failed attempt of late is of the group {visit.name}")
+        raise Missing(f"no dead job and no failed attempt of late is of the group {visit.name}")
     values = group.minutes(visit.now)
     failed = group.in_the_hour(visit.now)
     plot = Plot(

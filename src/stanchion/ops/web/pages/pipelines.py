@@ -16,7 +16,7 @@ from stanchion.ops.web.acts.pauses import set_paused
 from stanchion.ops.web.pages import stations as words
 from stanchion.ops.web.show.plots import spark
 from stanchion.ops.web.show.templating import segment
-from stanchion.ops.web.visit import Visit
+from stanchion.ops.web.visit import Missing, Visit
 from stanchion.ops.words import listed, plural
 
 SHOWN = 200
@@ -140,9 +140,9 @@ def _queues(known: Known) -> list[str]:
 
 
 def _known(visit: Visit) -> Known:
-    """Return the pipeline in the path. Raises InvalidInput if it is unknown."""
+    """Return the pipeline in the path. Raises Missing if it is unknown."""
     settings = (one.settings for one in visit.site.sampler.latest().seen.queues)
     found = known_pipelines(visit.site.app, visit.store, settings).get(visit.name)
     if found is None:
-        raise InvalidInput(f"there is no pipeline {visit.name!r}")
+        raise Missing(f"there is no pipeline {visit.name!r}")
     return found

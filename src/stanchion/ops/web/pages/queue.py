@@ -21,7 +21,7 @@ from stanchion.ops.web.pages import past
 from stanchion.ops.web.show.alerts import Shown, shown
 from stanchion.ops.web.show.plots import spark
 from stanchion.ops.web.show.runbook import link_of
-from stanchion.ops.web.visit import Visit
+from stanchion.ops.web.visit import Missing, Visit
 from stanchion.ops.words import plural
 from stanchion.stores.records.queues import QueueSettings, Sizes
 from stanchion.telemetry.times import Times
@@ -109,7 +109,7 @@ def _figures(visit: Visit, queue: QueueSettings) -> QueueFigures:
     if found is None:
         found = figures_seen(sampler.renew().seen, queue, visit.now)
     if found is None:
-        raise InvalidInput(f"there is no queue {queue.name!r}")
+        raise Missing(f"there is no queue {queue.name!r}")
     return found
 
 
@@ -186,11 +186,11 @@ def _set(visit: Visit, *, paused: bool, note: str) -> Response:
 
 
 def known_queue(visit: Visit) -> QueueSettings:
-    """Return the settings of the queue in the path. Raises InvalidInput if it is unknown."""
+    """Return the settings of the queue in the path. Raises Missing if it is unknown."""
     name = checked_name(visit.name, "queue")
     for settings in visit.store.queues([name]):
         return settings
-    raise InvalidInput(f"there is no queue {name!r}")
+    raise Missing(f"there is no queue {name!r}")
 
 
 def _bars(lanes: int, depths: dict[int, int]) -> list[Bar]:

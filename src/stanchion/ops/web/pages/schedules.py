@@ -9,7 +9,7 @@ from starlette.responses import Response
 from stanchion.cron.schedule import Schedule
 from stanchion.errors import InvalidInput
 from stanchion.ops.reads.schedules import read_schedules
-from stanchion.ops.web.visit import Visit
+from stanchion.ops.web.visit import Missing, Visit
 from stanchion.ops.words import listed, plural
 
 SHOWN = 500
@@ -70,4 +70,7 @@ _EFFECTS = {
 
 
 def _schedule(visit: Visit) -> Schedule:
-    return visit.site.app.schedule(visit.name)
+    try:
+        return visit.site.app.schedule(visit.name)
+    except InvalidInput as error:
+        raise Missing(str(error)) from None

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from stanchion.errors import InvalidInput
 from stanchion.ops.reads.lists import SHOWN as SHOWN_JOBS
 from stanchion.ops.reads.semaphores import read_line, read_semaphores
-from stanchion.ops.web.visit import Visit
+from stanchion.ops.web.visit import Missing, Visit
 from stanchion.ops.words import listed
 from stanchion.stores.records.queues import SemaphoreRow
 
@@ -42,7 +42,7 @@ def resize(visit: Visit) -> Response:
 def _row(visit: Visit) -> SemaphoreRow:
     for row in visit.store.semaphores([visit.name]):
         return row
-    raise InvalidInput(f"there is no semaphore {visit.name!r}")
+    raise Missing(f"there is no semaphore {visit.name!r}")
 
 
 def _headline(found: list[SemaphoreRow]) -> str:

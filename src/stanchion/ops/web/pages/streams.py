@@ -5,9 +5,8 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from stanchion import streams
-from stanchion.errors import InvalidInput
 from stanchion.ops.reads.streams import StreamFigures, stream_figures
-from stanchion.ops.web.visit import Visit
+from stanchion.ops.web.visit import Missing, Visit
 from stanchion.ops.words import listed
 
 SHOWN = 200
@@ -77,4 +76,4 @@ def _stream(visit: Visit) -> StreamFigures:
     for one in stream_figures(visit.store, visit.site.sampler.latest().seen):
         if one.name == visit.name:
             return one
-    raise InvalidInput(f"there is no stream {visit.name!r}")
+    raise Missing(f"there is no stream {visit.name!r}")
