@@ -10,6 +10,7 @@ from stanchion.context.context import Context
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Commit, Rollback
+from stanchion.worker.served_queues import served_by
 from tests.worker.conftest import Faulty, ended, health, until, working
 
 
@@ -335,7 +336,7 @@ def test_jobs_of_a_dead_worker_come_back_and_end_dead(app, store, monkeypatch):
         return 1
 
     row = Worker(app)
-    row._served = row._checked_queues()
+    row._served = served_by(row.context, row._named, row._lanes)
     store.beat([row._row()])
     again, last = task.enqueue(), task.using(max_attempts=1).enqueue()
     assert len(store.claim(Claim("default", 2, "lost", worker=row.id)).rows) == 2
@@ -355,7 +356,7 @@ def test_a_newcomer_takes_no_job_back_before_the_others_had_time_to_return(app, 
         return 1
 
     row = Worker(app, heartbeat=100)
-    row._served = row._checked_queues()
+    row._served = served_by(row.context, row._named, row._lanes)
     store.beat([row._row()])
     handle = task.enqueue()
     (job,) = store.claim(Claim("default", 1, "held", worker=row.id)).rows

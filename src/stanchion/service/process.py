@@ -13,6 +13,7 @@ from stanchion.errors import InvalidInput
 from stanchion.service.loading import load
 from stanchion.service.logs import flushed, log_to_stderr
 from stanchion.service.settings import EXIT_OK, EXIT_UNUSABLE, WorkerSettings
+from stanchion.service.stand_in import watched
 from stanchion.worker.status import checked_port
 from stanchion.worker.worker import Worker
 
@@ -74,7 +75,8 @@ def work(settings: WorkerSettings, parent: int | None = None) -> int:
     worker.on_stuck = replace_process
     if parent is not None:
         threading.Thread(target=_watch_parent, args=(parent, worker), daemon=True).start()
-    worker.run()
+    with watched(worker, settings):
+        worker.run()
     if stuck.is_set() and not worker.told_to_stop:
         os.chdir(folder)
         flushed()

@@ -37,6 +37,9 @@ class WorkerSettings:
     metrics: bool = False
     store_metrics: bool = False
     metrics_file: str | None = None
+    stall: float = 300.0
+    """Seconds for which the jobs of a process whose threads don't run are kept, if they have no time-out."""
+    pulse_file: str | None = None
 
     def to_json(self) -> str:
         """Return the settings as text, for the command line of a child."""

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +20,15 @@ from pathlib import Path
 from stanchion.alerts.alerts import monitor
 from stanchion.alerts.collector import StoreCollector
 from stanchion.core.backoff import Backoff
+from stanchion.core.boot_clock import boot_clock
 from stanchion.service.loading import load
 from stanchion.service.settings import EXIT_OK, EXIT_UNUSABLE, WorkerSettings
+from stanchion.service.stand_in import StandIn, store_of
 from stanchion.telemetry.counts import Sums, sums_in
 from stanchion.telemetry.jobs import WorkerCollector
 from stanchion.telemetry.prometheus import exposed, new_registry
 from stanchion.telemetry.server import Route, probes
+from stanchion.worker.pulse import pulse_in
 from stanchion.worker.remarks import Remarks
 from stanchion.worker.signals import Calls
 from stanchion.worker.status import REWRITE, Status, StatusReporter
@@ -45,6 +49,7 @@ class Child:
 
     def __init__(self, settings: WorkerSettings, status_file: Path, remarks: Remarks) -> None:
         self._metrics_file = status_file.with_suffix(".metrics") if settings.metrics else None
+        self._pulse_file = status_file.with_suffix(".pulse")
         self._settings = replace(
             settings,
             health_file=str(status_file),
@@ -52,6 +57,7 @@ class Child:
             metrics=False,
             store_metrics=False,
             metrics_file=None if self._metrics_file is None else str(self._metrics_file),
+            pulse_file=str(self._pulse_file),
         )
         self._status_file, self._remarks = status_file, remarks
         self._past = Sums()
@@ -89,6 +95,7 @@ class Child:
 
     def _start(self) -> None:
         self._status_file.unlink(missing_ok=True)
+        self._pulse_file.unlink(missing_ok=True)
         command = [sys.executable, "-m", "stanchion.service.process", self._settings.to_json(), str(os.getpid())]
         # In its own session, so that Ctrl-C in a terminal reaches only the supervisor, which passes it on once.
         self._process = subprocess.Popen(command, start_new_session=True)  # noqa: S603 - our own command
@@ -98,6 +105,12 @@ class Child:
         """Send a signal to the process."""
         if self._process is not None:
             self._process.send_signal(number)
+
+    @property
+    def process(self) -> tuple[int, Path] | None:
+        """The process that runs now, and the file of its pulse."""
+        process = self._process
+        return None if process is None else (process.pid, self._pulse_file)
 
     def add_to(self, sums: Sums) -> None:
         """Add what this process and those before it have counted."""
@@ -111,7 +124,10 @@ class Child:
             return Sums()
 
     def frozen(self) -> bool:
-        """Return True if the process runs, and has not written its status for long."""
+        """Return True if the process runs, has not written its status for long, and its jobs are out of time."""
+        pulse = pulse_in(self._pulse_file)
+        if pulse is not None and boot_clock() < pulse.until:
+            return False
         try:
             return self._process is not None and time.time() - self._status_file.stat().st_mtime > _FROZEN
         except OSError:
@@ -149,10 +165,25 @@ class Supervisor:
             files = [Path(folder, f"worker-{number}") for number in range(self._processes)]
             self._children = [Child(self._settings, file, self._remarks) for file in files]
             reporter.start()
+            stopping = threading.Event()
+            threading.Thread(target=self._stand_in, args=(stopping,), name="stanchion-stand-in", daemon=True).start()
             try:
                 return self._keep()
             finally:
+                stopping.set()
                 reporter.stop()
+
+    def _stand_in(self, stopping: threading.Event) -> None:
+        try:
+            store = store_of(self._settings.target)
+        except Exception as error:  # the processes tell, if they can't use the app either
+            self._remarks.warning("no heartbeats can be sent for processes whose threads don't run: %s", error)
+            return
+        if store is not None:
+            StandIn(self._living, self._settings.heartbeat, store).run(stopping)
+
+    def _living(self) -> list[tuple[int, Path]]:
+        return [process for child in self._children if (process := child.process) is not None]
 
     def _routes(self) -> dict[str, Route]:
         routes = probes(self._frozen, lambda: self._status()["reason"])

@@ -40,7 +40,8 @@ class Runners:
     `finish` gets the end of every added job, exactly once; before that, `ends` that of every attempt, and `ran` its
     queue, its priority and the seconds that it ran. `room` is called when a job has ended and at most `low_water` jobs
     are left in the buffer. `holds` returns whether a job is still held that was claimed at that time; one that is not
-    goes back instead of beginning. `stuck` is called after an attempt was given up whose thread can't be stopped.
+    goes back instead of beginning. `begins` gets the time-out of each attempt, before it begins.
+    `stuck` is called after an attempt was given up whose thread can't be stopped.
     """
 
     def __init__(
@@ -54,10 +55,11 @@ class Runners:
         ends: Sequence[Ended] = (),
         ran: Callable[[tuple[str, int, float]], None] = lambda _: None,
         holds: Callable[[float], bool] = lambda _: True,
+        begins: Callable[[float | None], None] | None = None,
     ) -> None:
         self._context, self._most, self._ran, self._ends = context, threads, ran, ends
         self._finish, self._room, self._stuck = finish, room, stuck
-        self.defaults, self._holds = defaults, holds
+        self.defaults, self._holds, self._begins = defaults, holds, begins
         self._buffer: SimpleQueue[tuple[JobRow, float] | None] = SimpleQueue()
         self._slots: SimpleQueue[int] = SimpleQueue()
         self._numbers = count()
@@ -127,6 +129,20 @@ class Runners:
         began = [attempt.began for attempt in self.running.copy().values()]
         return time.monotonic() - min(began) if began else 0.0
 
+    def left(self, unlimited: float) -> float | None:
+        """Return the seconds that the running jobs have left at most; None if none runs.
+
+        `unlimited`: the seconds of an attempt without a time-out.
+        """
+        now = time.monotonic()
+        return max(
+            (
+                (attempt.began + unlimited if (limit := attempt.limit) is None else limit.deadline) - now
+                for attempt in self.running.copy().values()
+            ),
+            default=None,
+        )
+
     def _ask_to_stop(self, slot: int, attempt: Attempt) -> None:
         attempt.job.ask_to_stop()
         if attempt.work.is_async:
@@ -148,6 +164,8 @@ class Runners:
                 # A job enqueued by name only has no time-out of its own.
                 seconds = row.timeout or attempt.work.timeout or self.defaults.of(row.queue)
                 attempt.context = variables
+                if self._begins is not None:
+                    self._begins(seconds)
                 if attempt.work.is_async:
                     self._start_async(slot, attempt, seconds)
                     del attempt, variables

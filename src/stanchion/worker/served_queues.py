@@ -117,3 +117,14 @@ def _pair(text: Any) -> tuple[str, str]:
 
 def _matching(pattern: str) -> re.Pattern[str]:
     return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+
+
+def served_by(context: Context, named: Collection[str] | None, lanes: Mapping[str, LaneRange]) -> ServedQueues:
+    """Return the queues that a worker serves. Raises InvalidInput if this app has nothing to run."""
+    served = ServedQueues(context, named or None, lanes)
+    if not (served.names or served.open) or not (context.registry.tasks or context.registry.stations):
+        raise InvalidInput(
+            "this app has no tasks and no stations, so a worker could run nothing; register functions with "
+            "@app.task, and import the modules that define them before the worker starts"
+        )
+    return served

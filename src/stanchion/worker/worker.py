@@ -37,11 +37,12 @@ from stanchion.worker.finisher import Finisher
 from stanchion.worker.health import Health
 from stanchion.worker.heartbeat import Heartbeat
 from stanchion.worker.order import Order, checked_order
+from stanchion.worker.pulse import PulseWriter
 from stanchion.worker.reaper import Reaper
 from stanchion.worker.remarks import Remarks
 from stanchion.worker.runner import Runners
 from stanchion.worker.scheduler import Scheduler
-from stanchion.worker.served_queues import ServedQueues, checked_lanes
+from stanchion.worker.served_queues import checked_lanes, served_by
 from stanchion.worker.signals import Calls
 from stanchion.worker.status import Status, StatusReporter, checked_port
 
@@ -111,6 +112,8 @@ class Worker:
         """The id of this worker in the store and in its jobs."""
         self.on_stuck: Callable[[], None] | None = None
         """Called after an attempt was given up; its thread can't be stopped while this process lives."""
+        self.pulse: PulseWriter | None = None
+        """Tells another process of its life and its jobs; set it before the start."""
         self._named = None if queues is None else named_queues(queues)
         self._lanes, self._order = checked_lanes(lanes), checked_order(order)
         self._every = positive_seconds(heartbeat, "heartbeat")
@@ -146,7 +149,7 @@ class Worker:
         with self._lifecycle:
             if self._started:
                 raise InvalidInput("this worker has been started before; make a new one")
-            self._served = self._checked_queues()
+            self._served = served_by(self.context, self._named, self._lanes)
             with suppress(StoreUnavailable, SchemaMismatch):  # the first beat raises and logs it again
                 _ = self.context.store
             self._reporter = StatusReporter(
@@ -176,6 +179,8 @@ class Worker:
             self._scheduler = Scheduler(self.context) if self.context.registry.crons else None
             for role in (self._reporter, self._finisher, self._heartbeat, self._claimer, self._reaper):
                 role.start()
+            if self.pulse is not None:
+                self.pulse.start(self.id, self._runners.left)
             if self._scheduler is not None:
                 self._scheduler.start()
 
@@ -188,6 +193,7 @@ class Worker:
         self._runners: Runners = Runners(
             *(self.context, self._threads, self._finisher.put, self._room, self._stuck, self._defaults),
             *(ends, self._times.ended, lambda claimed_at: self._heartbeat.holding.holds(claimed_at)),
+            None if self.pulse is None else self.pulse.begins,
         )
 
     def run(self) -> None:
@@ -243,6 +249,8 @@ class Worker:
                 self._remarks.call(self._lines.sum_up)
             self._heartbeat.stop(STEP_SECONDS_MAX, leave=stored and not self._claimer.reserved)
             self._state = "stopped"
+            if self.pulse is not None:
+                self.pulse.stop()
             self._health.stopped()
             self._reporter.stop()
             self._remarks.info("worker %s has stopped", self.id)
@@ -376,16 +384,6 @@ class Worker:
             "reserved": self._claimer.reserved,
             "pickup_delay": self._claimer.delays.shown(),
         }
-
-    def _checked_queues(self) -> ServedQueues:
-        registry = self.context.registry
-        served = ServedQueues(self.context, self._named or None, self._lanes)
-        if not (served.names or served.open) or not (registry.tasks or registry.stations):
-            raise InvalidInput(
-                "this app has no tasks and no stations, so a worker could run nothing; register functions with "
-                "@app.task, and import the modules that define them before the worker starts"
-            )
-        return served
 
 
 def run_worker(context: Context, queues: Collection[str] | None, threads: int, /, **options: Any) -> None:

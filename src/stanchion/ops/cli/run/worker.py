@@ -50,6 +50,12 @@ Name = Annotated[
 Timeout = Annotated[
     str | None, typer.Option(help="Time that an attempt may run, if its job, task, queue and app set none.")
 ]
+Stall = Annotated[
+    str,
+    typer.Option(
+        help="Time for which jobs without a time-out are kept while a task stops all threads, as it holds the GIL."
+    ),
+]
 Lanes = Annotated[
     list[str] | None,
     typer.Option(metavar="QUEUE=A-B", help="Only these lanes of a queue, such as orders=0-15; repeat for more."),
@@ -76,6 +82,7 @@ def worker(
     health_host: HealthHost = "127.0.0.1",
     name: Name = None,
     timeout: Timeout = None,
+    stall: Stall = "5m",
     lanes: Lanes = None,
     order: OrderOfQueues = "priority",
     metrics: Metrics = False,
@@ -113,6 +120,7 @@ def worker(
         log_format=log_format,
         name=name,
         timeout=optional_duration(timeout, "--timeout"),
+        stall=duration(stall, "--stall"),
         lanes=tuple(lanes or ()),
         order=checked_order(order),
         metrics=metrics or store_metrics,
