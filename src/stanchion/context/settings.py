@@ -22,6 +22,11 @@ def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _CHECKS[name](name, value) for name, value in settings.items()}
 
 
+def check_changes(changes: Mapping[str, Any]) -> None:
+    """Raise InvalidInput for changes, as stores take them, that are wrong. Some of these have no setting's name."""
+    checked_settings({name: value for name, value in changes.items() if name in _CHECKS})
+
+
 def check_names(names: Iterable[str]) -> None:
     """Raise InvalidInput for a name that no setting has."""
     refuse_unknown(names, _CHECKS, "queue setting")

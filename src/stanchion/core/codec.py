@@ -46,6 +46,10 @@ def decoder(
 _decode = decoder()
 
 
+class NotJson(StanchionError, ValueError):
+    """A stored text is not JSON."""
+
+
 class Codec:
     """Encodes values as the stored text, and decodes them.
 
@@ -102,10 +106,14 @@ class Codec:
         )
 
     def decode(self, text: str | None) -> Any:
-        """Return the value of a stored text."""
+        """Return the value of a stored text. Raises NotJson for a text that something else has stored."""
         if text is None:
             return None
-        return _decode(self._open(text) if text.startswith(_SEALED) else text)
+        opened = self._open(text) if text.startswith(_SEALED) else text
+        try:
+            return _decode(opened)
+        except (ValueError, RecursionError) as error:
+            raise NotJson(f"the stored text is not JSON, so another program has written it: {error}") from None
 
     @property
     def has_keys(self) -> bool:

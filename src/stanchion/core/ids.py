@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import threading
 import time
 from hashlib import sha256
 from uuid import UUID
+
+ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""The form of all ids of jobs."""
 
 _lock = threading.Lock()
 _last = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from stanchion.core.checks import MAX_NAME, checked_name
 from stanchion.errors import InvalidInput
@@ -49,11 +49,16 @@ def checked_queue(value: Any, what: str = "queue") -> str:
     """Return the name of a queue as given. Raises InvalidInput for one that only a partition may have."""
     name = checked_name(value, what)
     if _MARK in name and partition_number(name) is not None:
-        raise InvalidInput(
-            f"{what} {name!r} is named like a partition: name the queue itself, {logical_name(name)!r}, "
-            f"or do not end a name with {_MARK} and a number"
-        )
+        refuse_partition(name, what)
     return name
+
+
+def refuse_partition(name: str, what: str = "queue") -> NoReturn:
+    """Raise the error for a name that only a partition may have."""
+    raise InvalidInput(
+        f"{what} {name!r} is named like a partition: name the queue itself, {logical_name(name)!r}, "
+        f"or do not end a name with {_MARK} and a number"
+    )
 
 
 _RANGE = re.compile(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", re.ASCII)

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from stanchion.core.ids import first_id_at
 from stanchion.core.times import moment
 from stanchion.feed.event import FeedEvent, Kind, Position
 from stanchion.feed.horizon import Settled
@@ -50,7 +51,7 @@ _PUSHED, _STARTED, _FINISHED, _DIED = range(4)
 """Ranks: the order of the events of one time. Ends are found in the order of time, dead letters after them."""
 NOW = Query(
     "live",
-    (Condition("queue", "=", "-"), Condition("id", "=", "")),
+    (Condition("queue", "=", "-"), Condition("id", "=", first_id_at(0))),
     order="id",
     limit=1,
     columns=("id",),

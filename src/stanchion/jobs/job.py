@@ -14,7 +14,8 @@ from stanchion.errors import InvalidInput
 from stanchion.jobs.call import checkpoint_in, without_checkpoint
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob, Pushed
 from stanchion.stores.records.slots import NODE, ORDER
-from stanchion.stores.rules.dead_letters import DEAD_FROM, Death, death_in, is_letter
+from stanchion.stores.rules.dead_letters import DEAD_FROM, Death, death_in, headers_in, is_letter
+from stanchion.stores.rules.error_entries import entries_of
 from stanchion.stores.rules.jobs import created
 from stanchion.stores.rules.limits import limits_in
 from stanchion.stores.rules.past_waits import has_older_waits, past_waits_of
@@ -104,8 +105,8 @@ class Job:
 
     @property
     def headers(self) -> dict[str, Any]:
-        """Metadata stored with the payload."""
-        headers: dict[str, Any] = self._context.codec.decode(self._row.headers) or {}
+        """Metadata stored with the payload; none if another program has stored what is no JSON object."""
+        headers = headers_in(self._row.headers)
         if DEAD_FROM in headers:
             headers[DEAD_FROM] = logical_name(str(headers[DEAD_FROM]))
         return headers
@@ -238,7 +239,7 @@ class Job:
 
         While the job is put off because workers do not know its task, the last one also has `times` and `since`.
         """
-        return self._context.codec.decode(self._row.errors) or []
+        return entries_of(self._row)
 
     @property
     def error_group(self) -> str | None:

@@ -26,6 +26,7 @@ from stanchion.core.service_levels import BandName
 from stanchion.core.times import micros
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.rules.dead_letters import check_story
 from stanchion.stores.rules.limits import FASTEST, SLOWEST, Limits, Rate, limits_text
 
 OnDuplicate = Literal["return", "raise", "replace"]
@@ -154,6 +155,7 @@ def checked_timeout(value: Any) -> float | None:
 def _headers(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidInput(f"headers must be a mapping of strings to JSON values, not {shown(value)}")
+    check_story(value)
     return dict(value)
 
 

@@ -153,13 +153,13 @@ class TestContinuing:
         store.change_flows([OpenFlow([node], [*members(node, max_attempts=1), after])])
         (row,) = claim(store)
         kept = {name: getattr(row, name) for name in FlowPosition._fields}
-        call = new_job("again", **kept, task="other", max_attempts=1)
+        call = new_job('"again"', **kept, task="other", max_attempts=1)
         assert store.settle([Continue(row.lease, call)]) == [JobState.READY]
         assert store.settle([Commit(row.lease)]) == [None]
         assert store.flow_ends(node.id) == []
         assert (sizes_of(store, QUEUE).total, counts_of(store, QUEUE).pushed) == (2, 2)
         (again,) = claim(store)
-        assert (again.id, again.payload, again.task, again.attempts) == (row.id, "again", "other", 1)
+        assert (again.id, again.payload, again.task, again.attempts) == (row.id, '"again"', "other", 1)
         assert again.enqueued_at == row.enqueued_at
         store.settle([Commit(again.lease, '"value"')])
         assert [(end.job, end.result) for end in store.flow_ends(node.id)] == [(row.id, '"value"')]
@@ -194,7 +194,7 @@ class TestContinuing:
         (row,) = claim(store)
         node = new_node(0)
         store.settle([Continue(row.lease, waiter(node), (node,))])
-        assert [again.payload for again in claim(store)] == ["waiter"]
+        assert [again.payload for again in claim(store)] == ['"waiter"']
 
     def test_one_that_was_asked_to_stop_is_cancelled(self, store: Store) -> None:
         node = new_node(1)

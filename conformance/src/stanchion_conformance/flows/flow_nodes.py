@@ -49,12 +49,12 @@ def waiter(node: FlowNode, member_of: FlowNode | None = None, **fields: Any) -> 
     position = FlowPosition(node.root, flow_after=node.id)
     if member_of is not None:
         position = position._replace(flow_node=member_of.id, flow_index=0)
-    return new_job("waiter", **position._asdict(), **waits_at(node_slot(node.id)), **fields)
+    return new_job('"waiter"', **position._asdict(), **waits_at(node_slot(node.id)), **fields)
 
 
 def handler_in(node: FlowNode, **fields: Any) -> tuple[FlowNode, str]:
     """Return the node with an on_failure job, and the id of that job."""
-    job = new_job("handler", **FlowPosition(node.root)._asdict(), **fields)
+    job = new_job('"handler"', **FlowPosition(node.root)._asdict(), **fields)
     return node._replace(on_failure=json.dumps(job._asdict())), job.id
 
 

@@ -86,9 +86,9 @@ class TestTrail:
         store.recover()
         for part in parts:
             assert way(app.get(part.id)) == [("raw", 1), ("clean", 1), ("part", None)]
-        last = move(store, "part", "end", "x")
+        last = move(store, "part", "end", '"x"')
         assert way(app.get(last.id)) == [("raw", 1), ("clean", 1), ("part", 1), ("end", None)]
-        assert (payload_at(last, "raw"), payload_at(last, "clean"), payload_at(last, "end")) == (None, None, "x")
+        assert (payload_at(last, "raw"), payload_at(last, "clean"), payload_at(last, "end")) == (None, None, '"x"')
 
     def test_is_kept_by_staged_and_adopted_jobs(self, store: Store, other_store: Store) -> None:
         store.push([new_job("0", queue="raw")])

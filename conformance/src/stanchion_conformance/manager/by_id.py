@@ -232,7 +232,7 @@ class TestAloneById:
     """A job that has lost two leases goes to its worker alone."""
 
     def test_the_other_jobs_of_its_worker_stay(self, store: Store, clock: StoreClock) -> None:
-        bad = new_job("bad")
+        bad = new_job('"bad"')
         store.push([bad])
         lose_leases(store, clock, bad.id, 2)
         mine, others, later = pushed(store, 3)
@@ -243,7 +243,7 @@ class TestAloneById:
         assert (left.state, left.attempts, left.worker) == ("queued", 0, None)
 
     def test_it_stays_behind_others(self, store: Store, clock: StoreClock) -> None:
-        bad = new_job("bad")
+        bad = new_job('"bad"')
         store.push([bad])
         lose_leases(store, clock, bad.id, 2)
         attempts = row_of(store, bad.id).attempts

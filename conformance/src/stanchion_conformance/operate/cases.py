@@ -24,6 +24,7 @@ from stanchion_conformance.operate.expiring import (
 from stanchion_conformance.operate.failure_tallies import TestFailureTallies
 from stanchion_conformance.operate.long_names import TestFittedNames, TestLongNames
 from stanchion_conformance.operate.notes import TestNotes
+from stanchion_conformance.operate.odd_queries import TestOddQueries, TestStrangeValues
 from stanchion_conformance.operate.of_a_rank import TestOfOneRank
 from stanchion_conformance.operate.operating import TestCancel, TestReplay, TestRetry
 from stanchion_conformance.operate.queue_schemas import TestQueueSchemas, TestSchemaEvolution, orders, release
@@ -81,6 +82,7 @@ __all__ = [
     "TestMonitor",
     "TestNoSpinning",
     "TestNotes",
+    "TestOddQueries",
     "TestOfJobsThatWaited",
     "TestOfOneRank",
     "TestOrderOfQueues",
@@ -111,6 +113,7 @@ __all__ = [
     "TestSignalledEnds",
     "TestSizes",
     "TestStats",
+    "TestStrangeValues",
     "TestThereAndBack",
     "TestTimes",
     "TestTogether",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -140,7 +141,8 @@ class TestSearchByContents:
 
     def test_what_is_no_json_is_passed_over(self, q: Queue, store: Store) -> None:
         q.push({"n": 1})
-        store.push([new_job(payload="no json")])
+        with suppress(InvalidInput):  # a manager refuses it
+            store.push([new_job(payload="no json")])
         assert len(q.find(payload={"n": 1})) == 1
         assert q.find(payload={"9" * 5000: 1, ("n", "9" * 5000): 1}) == []
 

@@ -257,14 +257,14 @@ class TestOrders:
     def test_as_claims_go(self, store: Store) -> None:
         at = store.now() - 1000 * SECOND
         jobs = [new_job(str(n), priority=n % 3, run_at=at + n % 2) for n in range(12)]
-        store.push([*jobs, new_job(queue=OTHER), new_job("later", delay=1000, priority=9)])
+        store.push([*jobs, new_job(queue=OTHER), new_job('"later"', delay=1000, priority=9)])
         first = claim(store, 2)
         left = [job for job in jobs if job.id not in {row.id for row in first}]
         wanted = sorted(left, key=lambda job: (-job.priority, job.run_at or 0, job.id))
         for limit in (1, 4, 20):
             found = ids(store, limit, of="live", where=where(queue=QUEUE), order="due")
             assert found[1:] == [job.id for job in wanted]
-            assert row_of(store, found[0]).payload == "later"
+            assert row_of(store, found[0]).payload == '"later"'
         assert ids(store, 5, of="live", where=where(queue=QUEUE, state="ready"), order="due") == found[1:]
 
     def test_due_in_several_lanes(self, store: Store) -> None:

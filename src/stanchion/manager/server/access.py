@@ -6,19 +6,18 @@ queues is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from stanchion.errors import NotPermitted
+from stanchion.manager.server.named import made_queues
 from stanchion.manager.server.tokens import Caller, Role
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.flows import ExtendFlow, FlowChange, FlowNode, OpenFlow
-from stanchion.stores.records.jobs import JobRef, NewJob
-from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome
+from stanchion.stores.records.jobs import JobRef
 from stanchion.stores.records.query import Query
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.values import VersionedValue
-from stanchion.stores.rules.flows import failure_job
 
 Args = Mapping[str, Any]
 """The arguments of a verb, by the names in the port."""
@@ -122,34 +121,9 @@ def _listed(names: Iterable[str]) -> str:
 # -- the queues that a call touches
 
 
-def _of_jobs(jobs: Iterable[NewJob]) -> Iterator[str]:
-    return (job.queue for job in jobs)
-
-
-def _of_outcomes(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    for one in outcomes:
-        yield one.lease.queue
-        if isinstance(one, Move):
-            yield one.queue
-        if isinstance(one, (Commit, Continue)):
-            yield from _of_jobs(one.jobs)
-        if isinstance(one, Continue):
-            yield one.job.queue
-            yield from _of_failures(one.nodes)
-
-
-def _of_failures(nodes: Iterable[FlowNode]) -> Iterator[str]:
-    return _of_jobs(job for job in map(failure_job, nodes) if job is not None)
-
-
-def _of_changes(changes: Sequence[FlowChange]) -> Iterator[str]:
-    for one in changes:
-        if isinstance(one, (OpenFlow, ExtendFlow)):
-            yield from _of_jobs(one.jobs)
-        if isinstance(one, OpenFlow):
-            yield from _of_failures(one.nodes)
-        if isinstance(one, ExtendFlow):
-            yield from _of_changes([one.opens])
+def _of_outcomes(args: Args) -> Iterator[str]:
+    yield from (one.lease.queue for one in args["outcomes"])
+    yield from made_queues("settle", args)
 
 
 def _of_publication(args: Args) -> Iterator[str]:
@@ -180,12 +154,12 @@ _TOUCHED: Final[Mapping[str, Callable[[Args], Iterable[str]]]] = {
     "configure": lambda args: [args["queue"], *filter(None, [args["changes"].get("dead_letter")])],
     "drop_queue": lambda args: [args["queue"]],
     "lane_depths": lambda args: [args["queue"]],
-    "push": lambda args: [*_of_jobs(args["jobs"]), *([args["claim"].queue] if args.get("claim") else [])],
-    "stage": lambda args: _of_jobs(args["jobs"]),
-    "adopt": lambda args: (row.queue for row in args["rows"]),
+    "push": lambda args: [*made_queues("push", args), *([args["claim"].queue] if args.get("claim") else [])],
+    "stage": partial(made_queues, "stage"),
+    "adopt": partial(made_queues, "adopt"),
     "claim": lambda args: [args["claim"].queue],
-    "settle": lambda args: _of_outcomes(args["outcomes"]),
-    "change_flows": lambda args: _of_changes(args["changes"]),
+    "settle": _of_outcomes,
+    "change_flows": partial(made_queues, "change_flows"),
     "publish": _of_publication,
     "compare_and_set": lambda args: _of_values("compare_and_set", args),
     "select": lambda args: _of_query(args["query"]),

@@ -20,6 +20,7 @@ from stanchion.manager.dispatch.engine import Engine
 from stanchion.manager.server import access, door
 from stanchion.manager.server.guard import STOPPING, Guard, Refused
 from stanchion.manager.server.hub import Hub
+from stanchion.manager.server.known import Known
 from stanchion.manager.server.pool import StoreCalls
 from stanchion.manager.server.settings import Limits
 from stanchion.manager.server.streams.producers import Producers
@@ -52,8 +53,9 @@ class Services(grpc.GenericRpcHandler):
     ) -> None:
         self._store, self._calls, self._guard, self._hub, self._engine = store, calls, guard, hub, engine
         self._reads, self._read_seconds = asyncio.Semaphore(limits.reads), limits.read_seconds
-        self.producers = Producers(store, calls, guard, engine)
-        self.receivers = Receivers(store, guard, engine, lease, limits.read_seconds)
+        self._known = known = Known(store)
+        self.producers = Producers(store, calls, guard, engine, known)
+        self.receivers = Receivers(store, calls, guard, engine, known, lease, limits.read_seconds)
         self.topology = Topology()
         # A request is read as a stream of one: only then the caller is looked at before it is received.
         self._handlers: dict[str, Any] = {
@@ -111,6 +113,7 @@ class Services(grpc.GenericRpcHandler):
             door.check_texts(args)
         door.check(served.verb, args)
         access.check(self._store, caller, served.verb, args)
+        self._known.check(served.verb, args)
         found = access.answer(caller, served.verb, args, carry_out(self._store, served.verb, args))
         reply = written(served.reply(found))
         if len(reply) > REPLY_BYTES:

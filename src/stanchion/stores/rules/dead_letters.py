@@ -8,10 +8,11 @@ copying the headers does not make another job a dead letter.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 from stanchion.core.partition_names import logical_name
+from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.error_entries import dumps, entries_of
@@ -49,9 +50,14 @@ def death_in(job_id: str, headers: str | None) -> Death | None:
     """Return how a job died, by its stored headers; None unless they are its own as a dead letter."""
     if headers is None or f'{MARK}{job_id}"' not in headers:
         return None
-    told = json.loads(headers)
-    queue, at, attempts = (told.get(name) for name in (DEAD_FROM, DEAD_AT, DEAD_ATTEMPTS))
-    return Death(logical_name(str(queue)), round(float(at or 0) * SECOND), int(attempts or 0))
+    told = headers_in(headers)
+    try:
+        check_story(told)
+    except InvalidInput:  # written by another program
+        told = {}
+    return Death(
+        logical_name(told.get(DEAD_FROM, "")), round(told.get(DEAD_AT, 0) * SECOND), told.get(DEAD_ATTEMPTS, 0)
+    )
 
 
 def letter_queues(settings: Iterable[QueueSettings]) -> frozenset[str]:
@@ -62,16 +68,43 @@ def letter_queues(settings: Iterable[QueueSettings]) -> frozenset[str]:
 _IN_QUEUE = frozenset({QUEUED, JobState.WAITING.value})
 
 
+def headers_in(text: str | None) -> dict[str, Any]:
+    """Return the headers in a stored text; none where another program has stored what is no JSON object."""
+    try:
+        found = json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+def check_story(headers: Mapping[str, Any]) -> None:
+    """Raise InvalidInput for headers that look like those of a dead letter, and can't be read as such."""
+    for name, (kinds, form) in _STORY.items():
+        if not isinstance(headers.get(name, kinds[0]()), kinds) or isinstance(headers.get(name), bool):
+            raise InvalidInput(f"the header {name} is written by dead letters, and must be {form}; leave it out")
+    if not 0 <= headers.get(DEAD_AT, 0) < _YEAR_9999:
+        raise InvalidInput(f"the header {DEAD_AT} is written by dead letters, as seconds since 1970; leave it out")
+
+
+_YEAR_9999: Final = 253_370_764_800
+
+_STORY: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
+    **dict.fromkeys((DEAD_FROM, DEAD_ERROR, DEAD_ID), ((str,), "a text")),
+    DEAD_AT: ((int, float), "seconds since 1970"),
+    DEAD_ATTEMPTS: ((int,), "a whole number"),
+}
+
+
 def headers_of_letter(row: JobRow, now: int) -> str:
     """Return the headers of a job that dies now and is moved."""
     entries = entries_of(row)
     return dumps(
         {
-            **(json.loads(row.headers) if row.headers else {}),
+            **headers_in(row.headers),
             DEAD_FROM: row.queue,
             DEAD_AT: now / SECOND,
             DEAD_ATTEMPTS: row.attempts,
-            DEAD_ERROR: entries[-1]["error"] if entries else "",
+            DEAD_ERROR: entries[-1].get("error", "") if entries else "",
             DEAD_ID: row.id,
         }
     )
@@ -87,4 +120,4 @@ def unmarked(headers: str | None) -> str | None:
     """Return the headers of a job that leaves a dead-letter queue: they stay, but it is no dead letter any more."""
     if headers is None or MARK not in headers:
         return headers
-    return dumps({name: value for name, value in json.loads(headers).items() if name != DEAD_ID})
+    return dumps({name: value for name, value in headers_in(headers).items() if name != DEAD_ID})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from stanchion.core.partition_names import logical_name
@@ -11,7 +10,7 @@ from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Continue, Ending, Move, Outcome, Rollback
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import NODE
-from stanchion.stores.rules.dead_letters import DEAD_FROM, headers_of_letter, unmarked, without_story
+from stanchion.stores.rules.dead_letters import DEAD_FROM, headers_in, headers_of_letter, unmarked, without_story
 from stanchion.stores.rules.error_entries import not_put_off, put_off, waiting_until, with_error
 from stanchion.stores.rules.jobs import (
     _HOLDS_NOTHING,
@@ -142,7 +141,7 @@ def retried(row: JobRow, now: int) -> JobRow:
     A dead letter returns to its queue of origin, without the headers of a dead letter. Any other ready job keeps its
     order in the queue.
     """
-    headers = json.loads(row.headers) if row.headers else {}
+    headers = headers_in(row.headers)
     home = headers.get(DEAD_FROM)
     is_queued = row.state == JobState.WAITING or (row.state == QUEUED and row.run_at <= now)
     if is_queued and (home is None or row.waits_kind == NODE):

@@ -40,7 +40,10 @@ def past_waits_of(row: JobRow) -> list[PastWait]:
     """
     found: list[PastWait] = []
     for line in filter(None, (row.past_waits or "").removeprefix(MORE).split("\n")):  # JSON has no raw end of line
-        kind, queue, name, since, until = json.loads(line)
+        try:
+            kind, queue, name, since, until = json.loads(line)
+        except (ValueError, TypeError):
+            continue  # written by another program
         wait = PastWait(Slot(kind, queue, name), since, until)
         if found and (found[-1].slot, found[-1].until) == (wait.slot, since):
             wait = found.pop()._replace(until=until)

@@ -9,6 +9,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from stanchion.core.checks import MAX_NAME, shown, whole
+from stanchion.core.ids import ID
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState
 from stanchion.stores.records.query import COMPARED, MATCHED, OF_SLOTS, Condition, Horizon, Order, Page, Query
@@ -38,9 +40,12 @@ def checked(query: Query) -> Query:
             continue
         if field not in COMPARED or op not in COMPARE or (op == "in") != isinstance(value, tuple):
             raise InvalidInput(
-                f"a query can't ask for {field} {op} {value!r}; it compares {', '.join(sorted(COMPARED))}, "
+                f"a query can't ask for {field} {op} {shown(value)}; it compares {', '.join(sorted(COMPARED))}, "
                 f"and matches {', '.join(sorted(MATCHED))}"
             )
+        for one in value if op == "in" else (value,):
+            _check_value(field, one)
+    behind(query)
     if unknown := set(query.columns) - set(JobRow._fields):
         raise InvalidInput(f"a job has no {', '.join(sorted(unknown))}; it has {', '.join(JobRow._fields)}")
     if query.order in NEEDS:
@@ -51,6 +56,26 @@ def checked(query: Query) -> Query:
     if query.limit < 1:
         raise InvalidInput(f"a page has at least 1 job, not {query.limit}")
     return query
+
+
+def _check_value(field: str, value: Any) -> None:
+    """Raise InvalidInput for a value that no job can have in a field."""
+    bits = NUMBERS.get(field)
+    if bits is None and not (isinstance(value, str) and len(value) <= MAX_NAME):
+        raise InvalidInput(
+            f"a query compares {field} with texts of up to {MAX_NAME} characters, not with {shown(value)}"
+        )
+    if field == "id" and not ID.fullmatch(value):
+        raise InvalidInput(f"a query compares id with UUIDs in small letters, not with {shown(value)}")
+    if bits is not None:
+        whole(value, f"the {field} in a query", -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+NUMBERS: Mapping[str, int] = {
+    **{"priority": 16, "rank": 16, "lane": 32},
+    **dict.fromkeys(("run_at", "enqueued_at", "started_at", "finished_at", "waits_since"), 64),
+}
+"""The fields with numbers, and their bits in a database."""
 
 
 def met(row: JobRow, query: Query, now: int) -> bool:
@@ -150,8 +175,22 @@ def cursor(values: Sequence[Any]) -> str:
 
 
 def behind(query: Query) -> tuple[Any, ...]:
-    """Return the values in a query's cursor; empty for the first page."""
-    return () if query.after is None else tuple(json.loads(query.after))
+    """Return the values in a query's cursor; empty for the first page. Raises InvalidInput for any other text."""
+    if query.after is None:
+        return ()
+    fields = ORDERED[query.order]
+    try:
+        values = json.loads(query.after)
+        if not isinstance(values, list) or len(values) != len(fields):
+            raise InvalidInput("another number of values")
+        for field, value in zip(fields, values, strict=True):
+            _check_value(field, value)
+    except (ValueError, RecursionError, InvalidInput):
+        raise InvalidInput(
+            f"{shown(query.after)} is no cursor of a page in the order {query.order}: give the one that came with the "
+            f"page before, or none for the first page"
+        ) from None
+    return tuple(values)
 
 
 def is_behind(row: JobRow, query: Query) -> bool:

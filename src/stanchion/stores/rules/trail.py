@@ -31,8 +31,14 @@ class Stop(NamedTuple):
 
 
 def stops_of(row: JobRow) -> list[Stop]:
-    """Return the queues that a job has passed, oldest first; the last one is where it is."""
-    stops = [] if row.trail is None else [Stop(*stop) for stop in json.loads(row.trail)]
+    """Return the queues that a job has passed, oldest first; the last one is where it is.
+
+    A trail that can't be read counts as none: a move must not fail by it.
+    """
+    try:
+        stops = [] if row.trail is None else [Stop(*stop) for stop in json.loads(row.trail)]
+    except (ValueError, TypeError, RecursionError):
+        stops = []
     if not stops or stops[-1].left is not None:
         stops.append(Stop(logical_name(row.queue), row.enqueued_at))
     return stops

@@ -19,6 +19,7 @@ from stanchion.errors import StanchionError
 from stanchion.manager.dispatch.engine import Engine
 from stanchion.manager.server import access, door
 from stanchion.manager.server.guard import STOPPING, Guard, Refused
+from stanchion.manager.server.known import Known
 from stanchion.manager.server.pool import StoreCalls
 from stanchion.manager.server.tokens import Caller
 from stanchion.stores.protocol import Store
@@ -45,8 +46,8 @@ _CALL: Final = CALLS["push"]
 class Producers:
     """Answers the pushes of all callers."""
 
-    def __init__(self, store: Store, calls: StoreCalls, guard: Guard, engine: Engine) -> None:
-        self._store, self._calls, self.guard, self._engine = store, calls, guard, engine
+    def __init__(self, store: Store, calls: StoreCalls, guard: Guard, engine: Engine, known: Known) -> None:
+        self._store, self._calls, self.guard, self._engine, self._known = store, calls, guard, engine, known
         self._open: set[asyncio.Task[None]] = set()
 
     def end_streams(self) -> None:
@@ -81,6 +82,8 @@ class Producers:
         """Check the jobs of a request, which came as `data`, and store them; return the reply."""
         checked = partial(self._checked, caller, request, data)
         jobs, claim = checked() if len(data) <= _SMALL else await self._calls.run(checked)
+        if self._known.asks_store("push", {"jobs": jobs}):
+            await self._calls.run(partial(self._known.check, "push", {"jobs": jobs}))
         if len(jobs) > _MOST_JOBS or claim is not None:
             push = partial(self._store.push, jobs, None, claim, repeat=request.repeat)
             return _CALL.reply(await self._calls.run(push))

@@ -23,11 +23,14 @@ from stanchion.manager.dispatch.receiver import Sent
 from stanchion.manager.leadership.owner import Owned
 from stanchion.manager.server import access, door
 from stanchion.manager.server.guard import STOPPING, Guard, Refused
+from stanchion.manager.server.known import Known
+from stanchion.manager.server.pool import StoreCalls
 from stanchion.manager.server.streams.outgoing import Outgoing
 from stanchion.manager.server.tokens import Caller
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.leases import Lease
+from stanchion.stores.rules.job_checks import check_id
 from stanchion.stores.wire.messages import pb, read
 from stanchion.stores.wire.outcomes import Reported, reported
 from stanchion.stores.wire.receive import HELD, LANES, WORKER_ROW
@@ -41,9 +44,18 @@ _CAPACITY_MAX = 1_000_000
 class Receivers:
     """Serves the streams of all receivers."""
 
-    def __init__(self, store: Store, guard: Guard, engine: Engine, lease: float, read_seconds: float) -> None:
-        self._store, self._guard, self.engine, self._lease = store, guard, engine, lease
-        self._read_seconds = read_seconds
+    def __init__(
+        self,
+        store: Store,
+        calls: StoreCalls,
+        guard: Guard,
+        engine: Engine,
+        known: Known,
+        lease: float,
+        read_seconds: float,
+    ) -> None:
+        self._store, self._calls, self._guard, self.engine, self._known = store, calls, guard, engine, known
+        self._lease, self._read_seconds = lease, read_seconds
         self._open: set[ReceiverStream] = set()
         self._beginning: set[asyncio.Task[Any]] = set()
 
@@ -69,7 +81,7 @@ class Receivers:
             self._open.add(stream)
             stream.outgoing.say(lease_us=round(self._lease * SECOND))
             try:
-                self._take(caller, stream, first)
+                await self._take(caller, stream, first)
                 await self._serve(caller, stream)
             finally:
                 self._open.discard(stream)
@@ -119,12 +131,13 @@ class Receivers:
                 raise InvalidInput("a stream has one hello, but for answers to reports")
             if up.HasField("hello") and up.hello.receiver != stream.id:
                 raise InvalidInput("an answer must come from the receiver of the stream")
-            self._take(caller, stream, up, texts=b"\0" in data)
+            await self._take(caller, stream, up, texts=b"\0" in data)
 
-    def _take(self, caller: Caller, stream: ReceiverStream, up: Any, *, texts: bool = True) -> None:
+    async def _take(self, caller: Caller, stream: ReceiverStream, up: Any, *, texts: bool = True) -> None:
         """Take in a message; `texts`: some of its texts may have a null character."""
         if up.outcomes:
-            self.engine.outcomes(stream, self._acceptable(caller, up.outcomes, texts=texts))
+            acceptable = self._acceptable(caller, up.outcomes, texts=texts)
+            self.engine.outcomes(stream, await self._known_ones(caller, acceptable))
         if up.HasField("capacity"):
             stream.asked = max(0, min(up.capacity, _CAPACITY_MAX))
         if up.HasField("hello"):
@@ -135,7 +148,7 @@ class Receivers:
         stream.said_goodbye |= up.goodbye
 
     def _checked_hello(self, caller: Caller, hello: Any) -> Any:
-        door.check_id(hello.receiver, "a receiver")
+        check_id(hello.receiver, "a receiver")
         if hello.HasField("worker"):
             door.check("beat", {"workers": [WORKER_ROW.take(hello.worker)]})
         for queue in hello.queues:
@@ -155,9 +168,31 @@ class Receivers:
         except StanchionError as error:
             if len(messages) > 1:  # some of them may be good
                 return [one for message in messages for one in self._acceptable(caller, [message], texts=texts)]
-            log.warning("an outcome of %s for job %.40r is left: %s", caller.name, messages[0].id, error)
+            _log_left(caller, messages[0].id, error)
             return []
         return found
+
+    async def _known_ones(self, caller: Caller, outcomes: list[Reported]) -> list[Reported]:
+        """Return those of the outcomes that name only semaphores and partitions that exist."""
+        if not self._known.asks_store("settle", {"outcomes": outcomes}):
+            return outcomes
+
+        def known() -> list[Reported]:
+            found = []
+            for one in outcomes:
+                try:
+                    self._known.check("settle", {"outcomes": [one]})
+                except StanchionError as error:
+                    _log_left(caller, one.lease.id, error)
+                else:
+                    found.append(one)
+            return found
+
+        return await self._calls.run(known)
+
+
+def _log_left(caller: Caller, job: str, error: StanchionError) -> None:
+    log.warning("an outcome of %s for job %.40r is left: %s", caller.name, job, error)
 
 
 class ReceiverStream:

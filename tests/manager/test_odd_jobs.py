@@ -1,0 +1,218 @@
+"""Jobs that no store should keep: what Python refuses, a manager refuses too, whatever call brings them."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+
+from stanchion import Stanchion
+from stanchion.core.ids import new_id
+from stanchion.errors import InvalidInput
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.flows import FlowNode, OpenFlow
+from stanchion.stores.records.jobs import JobRow, NewJob
+from stanchion.stores.records.outcomes import Commit, Continue, Move, Rollback
+from stanchion.stores.records.slots import NODE, SEMAPHORE
+from stanchion.stores.rules.flows import failure_text
+from stanchion.stores.rules.jobs import created
+from stanchion.stores.wire.messages import pb
+from stanchion_conformance.harness import claim, new_job
+from stanchion_conformance.limits.unreadable import ODD
+from tests.manager.conftest import Start, ask
+from tests.servers.manager import ManagerThread
+
+Client = Callable[[str], Store]
+
+NAMES = ("", "x" * 201, "line\nbreak", "tab\t", "a\x1fb", "\u200b", "a\u00a0b", "\u2028", "\ufeff")
+TEXTS = ("", "no json", "{", "NaN", '{"a": Infinity}', "[" * 9000, "enc:", "enc:line\nbreak", "'x'")
+NO_OBJECTS = (*TEXTS, "5", "null", "[]", '"x"', f'{{"x": "{"y" * 65_536}"}}')
+STORIES = ('{"x-dead-at": "soon"}', '{"x-dead-attempts": 1.5}', '{"x-dead-from": ["q"]}', '{"x-dead-at": true}')
+
+ODD_FIELDS: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("queue", "task", "tenant", "key", "order_key"), NAMES),
+    "id": ("", "x", "01A20E39-8298-718A-BD90-B66EE0C391CA", "01a20e39"),
+    "payload": TEXTS,
+    "headers": (*NO_OBJECTS, *STORIES),
+    "limits": ("", *ODD, '{"hold": ["nobody declared it"]}'),
+    "trail": (*TEXTS, "5", "null", '"x"', "{}", "[5]", '[["q"]]', '[["q", "now"]]', "[[5, 5]]", '[["q", 5, 5]]'),
+    "priority": (101, -101, 2**31 - 1),
+    "max_attempts": (0, -1, 2**31 - 1),
+    "lane": (-2, 2**31 - 1),
+    "timeout": (0.0, -1.0, 1e12),
+    "delay": (-1.0, 1e12),
+    "run_at": (-1, 2**63 - 1),
+    "on_duplicate": ("", "keep"),
+    "flow_root": ("", "x"),
+    "flow_node": ("x",),
+    "flow_index": (-1,),
+    "flow_after": ("", "x", "01a20e39-8298-718a-bd90-b66ee0c391ca**"),
+    "origin": ("x",),
+    "waits_kind": ("", "anything", SEMAPHORE, NODE, "order", "rate"),
+    "key_ttl": (-1.0, 60.0),
+}
+"""Values that no field may have; a `key_ttl` needs a key."""
+
+CASES = [(name, value) for name, values in ODD_FIELDS.items() for value in values]
+
+
+@pytest.fixture
+def store(manager: ManagerThread, client: Client) -> Store:
+    return client(manager.url)
+
+
+def ways(job: NewJob, store: Store) -> dict[str, Callable[[], Any]]:
+    """Return the calls that store a job."""
+    store.push([new_job(queue="held") for _ in range(3)])
+    (one, two, three) = claim(store, 3, queue="held")
+    node = FlowNode(new_id(), new_id())
+    return {
+        "push": lambda: store.push([new_job(), job]),
+        "stage": lambda: store.stage("write", "attempt", [job]),
+        "commit": lambda: store.settle([Commit(one.lease, jobs=(job,))]),
+        "continue": lambda: store.settle([Continue(two.lease, job)]),
+        "continue after": lambda: store.settle([Continue(three.lease, new_job(), jobs=(job,))]),
+        "flow": lambda: store.change_flows([OpenFlow([], [job])]),
+        "failure": lambda: store.change_flows([OpenFlow([node._replace(on_failure=failure_text(job))], [])]),
+    }
+
+
+@pytest.mark.parametrize(("field", "value"), CASES, ids=lambda value: repr(value)[:30])
+def test_a_manager_refuses_a_field(store: Store, field: str, value: Any) -> None:
+    job = new_job(**{field: value})
+    for way, call in ways(job, store).items():
+        if (field, value) == ("waits_kind", NODE) and way in ("continue", "continue after", "flow", "failure"):
+            continue  # there a name is what is missing
+        with pytest.raises(InvalidInput):
+            call()
+        assert store.fetch([job.id]) == {}, way
+    assert len(store.queues()) <= 2, "no queue is made for a refused job"
+
+
+ROW_FIELDS: dict[str, tuple[Any, ...]] = {
+    **{name: ODD_FIELDS[name] for name in ("queue", "task", "tenant", "payload", "headers", "trail", "timeout")},
+    "limits": ("", *ODD),
+    "state": ("", "ready", "running", "waiting", "done", "anything"),
+    "errors": (*TEXTS, "5", "null", "{}", "[5]", "[{}]", '[{"error": 5}]', '[{"error": "x", "lost": "y"}]'),
+    "past_waits": ("x", "{}", '["semaphore", "", "s", 5]', '["semaphore", "", "s", "then", "now"]'),
+    "result": TEXTS,
+    "arrival_payload": TEXTS,
+    "progress": (-0.5, 2.0),
+    "slots_held": (-1, 1000),
+    "waits_kind": (SEMAPHORE, "anything"),
+    "finished_at": (5,),
+}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [(name, value) for name, values in ROW_FIELDS.items() for value in values],
+    ids=lambda value: repr(value)[:30],
+)
+def test_a_manager_adopts_no_such_job(store: Store, field: str, value: Any) -> None:
+    row: JobRow = created(new_job(), store.now())._replace(**{field: value})
+    with pytest.raises(InvalidInput, match=f"job '{row.id}' can't be adopted"):
+        store.adopt([created(new_job(), store.now()), row])
+    assert store.fetch([row.id]) == {}
+
+
+@pytest.mark.parametrize("option", ["task", "tenant", "key", "order_key", "priority", "max_attempts", "timeout"])
+def test_python_refuses_the_same(option: str) -> None:
+    app = Stanchion("memory://")
+    q = app.queue("orders")
+    for value in ODD_FIELDS[option]:
+        with pytest.raises(InvalidInput):
+            app.enqueue(value) if option == "task" else q.push({}, **{option: value})
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_nobody_forges_a_dead_letter(story: str) -> None:
+    with pytest.raises(InvalidInput, match="dead letters"):
+        Stanchion("memory://").queue("orders").push({}, headers=json.loads(story))
+
+
+def test_outcomes_with_odd_texts(store: Store) -> None:
+    store.push([new_job()])
+    (row,) = claim(store)
+    for text in TEXTS:
+        for outcome in (
+            Commit(row.lease, result=text),
+            Commit(row.lease, payload=text),
+            Rollback(row.lease, 0.0, payload=text),
+            Move(row.lease, "next", payload=text),
+            Move(row.lease, "next", headers=text),
+        ):
+            with pytest.raises(InvalidInput):
+                store.settle([outcome])
+    for queue in NAMES:
+        with pytest.raises(InvalidInput):
+            store.settle([Move(row.lease, queue)])
+    assert [one.name for one in store.queues()] == ["orders"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"lanes": value} for value in (0, -1, 10_000)),
+        *({"max_rate": value} for value in (0.0, -1.0, float("inf"), float("nan"))),
+        *({"lease": value} for value in (0.0, -5.0)),
+        *({"dead_letter": value} for value in ("", "a\nb", "x" * 300, "mail#3")),
+        {"max_running": 0},
+        {"history_ttl": -1.0},
+        {"ordered_by": "lane"},
+    ],
+    ids=repr,
+)
+def test_settings_that_no_queue_can_have(store: Store, changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        store.configure("orders", changes)
+    assert store.queues() == []
+
+
+class TestGhosts:
+    """A queue named like a partition, though the queue has none."""
+
+    def test_can_not_be_made(self, store: Store) -> None:
+        store.push([new_job(queue="mail")])
+        (row,) = claim(store, queue="mail")
+        ghost = new_job(queue="mail#3")
+        for call in (
+            lambda: store.push([ghost]),
+            lambda: store.stage("w", "a", [ghost]),
+            lambda: store.settle([Move(row.lease, "mail#3")]),
+            lambda: store.settle([Commit(row.lease, jobs=(ghost,))]),
+            lambda: store.change_flows([OpenFlow([], [ghost])]),
+            lambda: store.adopt([created(ghost, store.now())]),
+            lambda: store.configure("mail#3", {"paused": True}),
+        ):
+            with pytest.raises(InvalidInput, match="named like a partition"):
+                call()
+        assert [one.name for one in store.queues()] == ["mail"]
+
+    def test_partitions_can(self, store: Store) -> None:
+        app = Stanchion(store=store)
+        q = app.queue("mail", partitions=4)
+        pushed = [q.push(n).id for n in range(20)]
+        assert len({row.queue for row in store.fetch(pushed).values()}) > 1
+        assert len(q.reserve(20)) > 0
+
+    def test_one_of_before_can_be_deleted(self, start: Start, client: Client) -> None:
+        manager = start()
+        manager.store.push([new_job(queue="mail#3"), new_job(queue="a\nb")])
+        store = client(manager.url)
+        assert store.drop_queue("mail#3") == 1
+        assert store.drop_queue("a\nb") == 1
+        assert store.queues() == []
+
+
+def test_the_status_is_of_the_caller(raw: grpc.Channel) -> None:
+    """Not INTERNAL, with a traceback in the manager's log."""
+    condition = pb.Condition(field="lane", op="=", value=pb.Value(text="x"))
+    for query in (
+        pb.JobQuery(of="all", order="newest", limit=5, after="no cursor"),
+        pb.JobQuery(of="all", order="newest", limit=5, where=[condition]),
+    ):
+        with pytest.raises(grpc.RpcError) as caught:
+            ask(raw, "Query.Select", pb.SelectRequest(query=query).SerializeToString())
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
