@@ -38,10 +38,12 @@ def new_registry() -> CollectorRegistry:
 
 
 def exposed(registry: CollectorRegistry) -> Route:
-    """Return the route that serves a registry."""
-    prometheus = client()
+    """Return the route that serves a registry, as OpenMetrics or as the text format, whichever the client accepts."""
+    client()
+    from prometheus_client.exposition import choose_encoder
 
-    def metrics() -> Answer:
-        return Answer(200, prometheus.CONTENT_TYPE_LATEST, prometheus.generate_latest(registry))
+    def metrics(accept: str = "") -> Answer:
+        encode, content_type = choose_encoder(accept)
+        return Answer(200, content_type, encode(registry))
 
     return metrics

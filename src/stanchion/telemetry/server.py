@@ -30,7 +30,8 @@ class Answer(NamedTuple):
     body: bytes
 
 
-Route = Callable[[], Answer]
+Route = Callable[[str], Answer]
+"""Answers a request; gets its header Accept."""
 
 
 def verdict(trouble: str | None, **details: Any) -> Answer:
@@ -42,10 +43,10 @@ def verdict(trouble: str | None, **details: Any) -> Answer:
 def probes(alive: Callable[[], str | None], ready: Callable[[], str | None]) -> dict[str, Route]:
     """Return the routes of liveness and readiness; each function returns what is wrong, or None."""
 
-    def live() -> Answer:
+    def live(_accept: str = "") -> Answer:
         return verdict(alive())
 
-    return {"/livez": live, "/healthz": live, "/readyz": lambda: verdict(ready())}
+    return {"/livez": live, "/healthz": live, "/readyz": lambda _accept: verdict(ready())}
 
 
 class ProbeServer:
@@ -77,7 +78,7 @@ def _bound(routes: Mapping[str, Route], host: str, port: int) -> ThreadingHTTPSe
         timeout = 5.0
 
         def do_GET(self) -> None:
-            answer = _answer(routes, self.path.partition("?")[0])
+            answer = _answer(routes, self.path.partition("?")[0], self.headers.get("Accept", ""))
             self.send_response(answer.status)
             self.send_header("Content-Type", answer.content_type)
             self.send_header("Content-Length", str(len(answer.body)))
@@ -98,19 +99,25 @@ def _bound(routes: Mapping[str, Route], host: str, port: int) -> ThreadingHTTPSe
     return server
 
 
-def _answer(routes: Mapping[str, Route], path: str) -> Answer:
+def _answer(routes: Mapping[str, Route], path: str, accept: str) -> Answer:
     route = routes.get(path)
     if route is None:
         return Answer(404, "text/plain", f"no such path; there are {', '.join(sorted(routes))}\n".encode())
     try:
-        return route()
+        return route(accept)
     except Exception as error:
         log.warning("%s failed: %s: %s", path, type(error).__name__, error)
         return Answer(500, "text/plain", f"{type(error).__name__}\n".encode())
 
 
-class _IPv6Server(ThreadingHTTPServer):
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the signature of the library
+        """Log what ends a connection, such as a client that has gone; the library would print a traceback."""
+        log.debug("a connection to the port of health has ended", exc_info=True)
+
+
+class _IPv6Server(_Server):
     address_family = socket.AF_INET6
 
 
-_SERVERS = {False: ThreadingHTTPServer, True: _IPv6Server}
+_SERVERS = {False: _Server, True: _IPv6Server}

@@ -68,7 +68,7 @@ class StatusReporter:
         if self._server is not None:
             self._server.stop()
 
-    def _answer(self) -> Answer:
+    def _answer(self, _accept: str) -> Answer:
         status = self._status()
         return Answer(200 if status["status"] == "ok" else 503, "application/json", json.dumps(status).encode())
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import schemathesis
 from jsonschema import Draft202012Validator
-from starlette.routing import Mount, Route
+from starlette.routing import Mount
 
 from stanchion import Stanchion
 from stanchion.ops.web.api.asgi import COMPONENTS, OPERATIONS, api
@@ -35,15 +35,8 @@ def test_it_is_valid(found: dict[str, Any]) -> None:
 
 def test_it_has_all_routes_and_no_others(found: dict[str, Any], fresh: Stanchion) -> None:
     site = site_of(fresh)
-    routes = {
-        (re.sub(r":path\}", "}", route.path).removeprefix("/v1"), method.lower())
-        for route in api(site).routes  # type: ignore[attr-defined]
-        if isinstance(route, Route)
-        for method in route.methods or ()
-        if method != "HEAD"
-    }
-    assert routes == {(path, method) for path, methods in found["paths"].items() for method in methods}
-    assert not any(isinstance(route, Mount) for route in api(site).routes)  # type: ignore[attr-defined]
+    routes = [re.sub(r":path\}", "}", route.path).removeprefix("/v1") for route in api(site).routes]
+    assert sorted(routes) == sorted(found["paths"])  # tests/web/test_methods.py compares their methods
     site.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -10,7 +11,7 @@ from typing import Final
 
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -22,6 +23,7 @@ from stanchion.ops.web.access.headers import SECURITY, policy
 from stanchion.ops.web.api.asgi import api, missing
 from stanchion.ops.web.door import Door
 from stanchion.ops.web.events import Events
+from stanchion.ops.web.methods import Endpoint, address
 from stanchion.ops.web.mounted import Mounted
 from stanchion.ops.web.pages import (
     audit,
@@ -45,6 +47,8 @@ from stanchion.ops.web.pages import (
 )
 from stanchion.ops.web.probes import Probes
 from stanchion.ops.web.site import Site
+
+_log = logging.getLogger("stanchion.web")
 
 STATIC: Final = Path(__file__).with_name("static")
 
@@ -80,7 +84,7 @@ def site_app(site: Site, root_path: str = "") -> ASGIApp:
         base = str(request.scope.get("root_path", "")).rstrip("/")
         if str(request.scope["path"]).removeprefix(base).startswith("/api/"):  # such as with a line feed in its path
             return missing(request, error, f"{base}/api/v1")
-        return door.missing(request, getattr(error, "status_code", 404))
+        return door.missing(request, error)
 
     starlette = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: lost, 405: lost})
     return Secured(Mounted(starlette, root_path, routes) if root_path else starlette)
@@ -88,57 +92,48 @@ def site_app(site: Site, root_path: str = "") -> ASGIApp:
 
 def _routes(door: Door) -> list[Route]:
     page = door.page
-    return [
-        Route("/", page(overview.show, "verdict")),
-        Route("/on-it", page(overview.be_on_it), methods=["POST"]),
-        Route("/login", door.login, methods=["GET", "POST"]),
-        Route("/logout", page(frame.log_out, open_to_all=True), methods=["POST"]),
-        Route("/theme", page(frame.choose_theme, open_to_all=True), methods=["POST"]),
-        Route("/more", page(frame.more)),
-        Route("/keys", page(frame.choose_keys, open_to_all=True), methods=["POST"]),
-        Route("/runbook", page(frame.runbook)),
-        Route("/queues", page(queues.every, "queues")),
-        Route("/pause/{name:path}", page(queue.ask_pause)),
-        Route("/pause/{name:path}", page(queue.pause), methods=["POST"]),
-        Route("/resume/{name:path}", page(queue.ask_resume)),
-        Route("/resume/{name:path}", page(queue.resume), methods=["POST"]),
-        Route("/queues/{name:path}", page(queue.show, "queue:{name}")),
-        Route("/set/{name:path}", page(settings.ask)),
-        Route("/set/{name:path}", page(settings.save), methods=["POST"]),
-        Route("/push/{name:path}", page(settings.ask_push)),
-        Route("/push/{name:path}", page(settings.push), methods=["POST"]),
-        Route("/errors", page(errors.every, "errors")),
-        Route("/errors/{name}", page(errors.show)),
-        Route("/jobs", page(jobs.every)),
-        Route("/jobs/{name}", page(job.show)),
-        Route("/jobs/{name}/reveal", page(job.reveal), methods=["POST"]),
-        Route("/jobs/{name}/{act}", page(job.ask)),
-        Route("/jobs/{name}/{act}", page(job.act), methods=["POST"]),
-        Route("/bulk", page(bulk.ask)),
-        Route("/bulk", page(bulk.begin), methods=["POST"]),
-        Route("/bulk/{name}/stop", page(bulk.stop), methods=["POST"]),
-        Route("/flows", page(flows.every)),
-        Route("/flows/{name}", page(flows.show)),
-        Route("/managers", page(managers.every, "managers")),
-        Route("/pipelines", page(pipelines.every, "queues", "streams")),
-        Route("/{act}-pipeline/{name:path}", page(pipelines.ask)),
-        Route("/{act}-pipeline/{name:path}", page(pipelines.act), methods=["POST"]),
-        Route("/pipelines/{name:path}", page(pipelines.show, "queues", "streams")),
-        Route("/streams", page(streams.every, "streams")),
-        Route("/streams/release/{name:path}", page(streams.ask_release)),
-        Route("/streams/release/{name:path}", page(streams.release), methods=["POST"]),
-        Route("/workers", page(workers.every, "workers")),
-        Route("/schedules", page(schedules.every)),
-        Route("/schedules/{act}/{name:path}", page(schedules.ask)),
-        Route("/schedules/{act}/{name:path}", page(schedules.act), methods=["POST"]),
-        Route("/semaphores", page(semaphores.every)),
-        Route("/semaphores/{name:path}", page(semaphores.show)),
-        Route("/semaphores/{name:path}", page(semaphores.resize), methods=["POST"]),
-        Route("/report", page(report.show)),
-        Route("/audit", page(audit.log)),
-        Route("/audit.csv", page(audit.as_csv)),
-        Route("/audit.jsonl", page(audit.as_lines)),
-    ]
+    by_path: dict[str, dict[str, Endpoint]] = {
+        "/": {"GET": page(overview.show, "verdict")},
+        "/on-it": {"POST": page(overview.be_on_it)},
+        "/login": {"GET": door.login, "POST": door.login},
+        "/logout": {"POST": page(frame.log_out, open_to_all=True)},
+        "/theme": {"POST": page(frame.choose_theme, open_to_all=True)},
+        "/more": {"GET": page(frame.more)},
+        "/keys": {"POST": page(frame.choose_keys, open_to_all=True)},
+        "/runbook": {"GET": page(frame.runbook)},
+        "/queues": {"GET": page(queues.every, "queues")},
+        "/pause/{name:path}": {"GET": page(queue.ask_pause), "POST": page(queue.pause)},
+        "/resume/{name:path}": {"GET": page(queue.ask_resume), "POST": page(queue.resume)},
+        "/queues/{name:path}": {"GET": page(queue.show, "queue:{name}")},
+        "/set/{name:path}": {"GET": page(settings.ask), "POST": page(settings.save)},
+        "/push/{name:path}": {"GET": page(settings.ask_push), "POST": page(settings.push)},
+        "/errors": {"GET": page(errors.every, "errors")},
+        "/errors/{name}": {"GET": page(errors.show)},
+        "/jobs": {"GET": page(jobs.every)},
+        "/jobs/{name}": {"GET": page(job.show)},
+        "/jobs/{name}/reveal": {"POST": page(job.reveal)},
+        "/jobs/{name}/{act}": {"GET": page(job.ask), "POST": page(job.act)},
+        "/bulk": {"GET": page(bulk.ask), "POST": page(bulk.begin)},
+        "/bulk/{name}/stop": {"POST": page(bulk.stop)},
+        "/flows": {"GET": page(flows.every)},
+        "/flows/{name}": {"GET": page(flows.show)},
+        "/managers": {"GET": page(managers.every, "managers")},
+        "/pipelines": {"GET": page(pipelines.every, "queues", "streams")},
+        "/{act}-pipeline/{name:path}": {"GET": page(pipelines.ask), "POST": page(pipelines.act)},
+        "/pipelines/{name:path}": {"GET": page(pipelines.show, "queues", "streams")},
+        "/streams": {"GET": page(streams.every, "streams")},
+        "/streams/release/{name:path}": {"GET": page(streams.ask_release), "POST": page(streams.release)},
+        "/workers": {"GET": page(workers.every, "workers")},
+        "/schedules": {"GET": page(schedules.every)},
+        "/schedules/{act}/{name:path}": {"GET": page(schedules.ask), "POST": page(schedules.act)},
+        "/semaphores": {"GET": page(semaphores.every)},
+        "/semaphores/{name:path}": {"GET": page(semaphores.show), "POST": page(semaphores.resize)},
+        "/report": {"GET": page(report.show)},
+        "/audit": {"GET": page(audit.log)},
+        "/audit.csv": {"GET": page(audit.as_csv)},
+        "/audit.jsonl": {"GET": page(audit.as_lines)},
+    }
+    return [address(path, endpoints) for path, endpoints in by_path.items()]
 
 
 class Secured:
@@ -162,4 +157,7 @@ class Secured:
                 headers["Content-Security-Policy"] = policy(nonce)
             await send(message)
 
-        await self._inner(scope, receive, secured)
+        try:
+            await self._inner(scope, receive, secured)
+        except ClientDisconnect:  # in the middle of its form
+            _log.info("a client has gone before the end of its request")

@@ -177,12 +177,16 @@ class Door:
         path = str(request.scope["path"]).removeprefix(base)
         return RedirectResponse(f"{base}/login?back={path}" if path not in ("", "/") else f"{base}/login", 303)
 
-    def missing(self, request: Request, status: int) -> Response:
-        """Answer an address that no page has. It tells nothing, so it needs no session."""
-        text = "The address may be mistyped, or from another release."
-        return self._stranger(request).bare(
-            "login.html", "There is no such page", status, text=text, form=False, back="/", error=""
-        )
+    def missing(self, request: Request, error: Exception) -> Response:
+        """Answer an address that no page has, or not by this method. It tells nothing, so it needs no session."""
+        title, text = "There is no such page", "The address may be mistyped, or from another release."
+        status, headers = getattr(error, "status_code", 404), dict(getattr(error, "headers", None) or {})
+        if status == 405:
+            allowed = headers.setdefault("Allow", "GET, HEAD")
+            title, text = "This address does not take that", f"It takes {allowed}. Acts are forms on the pages."
+        response = self._stranger(request).bare("login.html", title, status, text=text, form=False, back="/", error="")
+        response.headers.update(headers)
+        return response
 
     def _login_page(self, request: Request, back: str, error: str = "", status: int = 200) -> Response:
         return self._stranger(request).bare("login.html", "Log in", status, back=back, error=error, text="", form=True)

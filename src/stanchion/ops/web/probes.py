@@ -72,11 +72,11 @@ class Probes:
         """Answer with the metrics of this process and of its store."""
         if (refused := self._refusal(request)) is not None:
             return refused
-        return await run_in_threadpool(self._metrics)
+        return await run_in_threadpool(self._metrics, request.headers.get("accept", ""))
 
-    def _metrics(self) -> Response:
+    def _metrics(self, accept: str) -> Response:
         try:
-            return _answer(self._site.deadlines.read("metrics", "The metrics", lambda: self._exposed()))
+            return _answer(self._site.deadlines.read("metrics", "The metrics", lambda: self._exposed(accept)))
         except MissingExtra as error:
             return PlainTextResponse(f"{error}\n", 501)
         except StanchionError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from stanchion.errors import InvalidInput
 from stanchion.manager.server.address import Listen
 from stanchion.ops.web.access.callers import Token, Tokens
 from stanchion.ops.web.asgi import site_app
+from stanchion.ops.web.repeats import OncePerMinute
 from stanchion.ops.web.site import Site
 from stanchion.stores.wire.transport import listening
 
@@ -85,9 +87,11 @@ def serve(stanchion: Stanchion, tokens: list[Token], settings: ServingSettings, 
         server_header=False,
         access_log=False,
         log_config=None,
+        ws="none",
         timeout_graceful_shutdown=5,
         h11_max_incomplete_event_size=64 * 1024,
     )
+    logging.getLogger("uvicorn.error").addFilter(OncePerMinute())
     for one in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again once it has stopped
         signal.signal(one, lambda *_: None)
     server = _Server(config, site, started)

@@ -123,6 +123,9 @@ class Receivers:
             # A write is not cancelled: the stream could not be ended while gRPC has one under way.
             stream.outgoing.close()
             await asyncio.wait(tasks)
+            for task in tasks:  # a receiver that was killed ends both, each with its own error; one is enough
+                if not task.cancelled():
+                    task.exception()
 
     async def _read(self, caller: Caller, stream: ReceiverStream) -> None:
         while (data := await stream.context.read()) is not grpc.aio.EOF:

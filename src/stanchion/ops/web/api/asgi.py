@@ -9,8 +9,6 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import ASGIApp
 
 from stanchion import __version__
 from stanchion.ops.web.api.checking import Checks
@@ -23,6 +21,8 @@ from stanchion.ops.web.api.routes import about, bulk, graphs, jobs, outcomes, pa
 from stanchion.ops.web.api.schemas.answers import ANSWERS
 from stanchion.ops.web.api.schemas.filters import FILTERS
 from stanchion.ops.web.api.schemas.requests import BODIES
+from stanchion.ops.web.api.undecoded import Undecoded
+from stanchion.ops.web.methods import address
 from stanchion.ops.web.site import Site
 
 COMPONENTS: Final = {**BODIES, **ANSWERS, **FILTERS}
@@ -46,19 +46,22 @@ OPERATIONS: Final[Sequence[Operation]] = (
     *about.OPERATIONS,
     Operation("GET", "/openapi.json", "getDocument", "about", "This document.", "Document", described),
 )
-"""All operations. Of two paths that fit, the first one is taken."""
+"""All operations. Of two paths that fit, an act on a name comes before a name with slashes."""
 
 
-def api(site: Site) -> ASGIApp:
+def api(site: Site) -> Undecoded:
     """Return the API of a site."""
     entry = Entry(site, Checks(OPERATIONS, COMPONENTS), Shared(Cursors(lambda: site.store)))
     by_path: dict[str, dict[str, Operation]] = {}
     for one in OPERATIONS:
         by_path.setdefault(one.path, {})[one.method] = one
-    routes = [Route(f"/v1{path}", entry.endpoint(of), methods=[*of]) for path, of in by_path.items()]
+    routes = [
+        address(f"/v1{path}", {method: entry.endpoint(one) for method, one in of.items()})
+        for path, of in sorted(by_path.items(), key=lambda one: one[0].endswith(":path}"))  # names with slashes last
+    ]
     starlette = Starlette(routes=routes, exception_handlers={HTTPException: _missing})
     starlette.router.redirect_slashes = False
-    return starlette
+    return Undecoded(starlette, routes)
 
 
 def _missing(request: Request, error: Exception) -> Response:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, NoReturn
 
 from starlette.concurrency import run_in_threadpool
@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from stanchion.errors import StanchionError
 from stanchion.ops.web.access.bearer import UnknownToken
-from stanchion.ops.web.access.callers import LOCAL, Caller
+from stanchion.ops.web.access.callers import LOCAL, Caller, Role
 from stanchion.ops.web.access.guard import csrf_fits, from_another_site, refuses_without_token
 from stanchion.ops.web.access.session import PLAIN_COOKIE, SECURE_COOKIE, Session
 from stanchion.ops.web.api.checking import Checks
@@ -26,6 +26,9 @@ from stanchion.ops.web.visit import Visit
 
 BODY_MAX: Final = 8 * 1024 * 1024
 """Bytes of the largest body."""
+
+NOBODY: Final = Caller("", Role.READ)
+"""Who asks what needs no token."""
 
 CSRF_HEADER: Final = "X-CSRF-Token"
 
@@ -38,12 +41,12 @@ class Entry:
     def __init__(self, site: Site, checks: Checks, shared: Shared) -> None:
         self._site, self._checks, self._shared = site, checks, shared
 
-    def endpoint(self, operations: Mapping[str, Operation]) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a path. `operations`: by method."""
+    def endpoint(self, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of an operation."""
 
         async def endpoint(request: Request) -> Response:
             try:
-                return await self._answer(request, operations["GET" if request.method == "HEAD" else request.method])
+                return await self._answer(request, operation)
             except Problem as problem:
                 return self._told(request, problem)
             except StanchionError as error:
@@ -62,7 +65,7 @@ class Entry:
         return answer_of(problem, base_of(request), request.url.path)
 
     async def _answer(self, request: Request, operation: Operation) -> Response:
-        session = self._session(request, reads=operation.reads)
+        session = Session(NOBODY, "", "") if operation.open else self._session(request, reads=operation.reads)
         if not operation.reads and not session.caller.operates:
             raise Problem("forbidden", f"{session.caller.name} may read only: this takes the role operate")
         query = self._checks.query(operation, request.query_params.multi_items())

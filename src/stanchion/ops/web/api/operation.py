@@ -6,6 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from stanchion.core.times import iso, moment
 from stanchion.ops.web.api.cursors import Cursors
@@ -33,7 +34,7 @@ class Call:
 
     def path(self, name: str) -> str:
         """Return a value in the path."""
-        return str(self.visit.request.path_params[name])
+        return unquote(str(self.visit.request.path_params[name]))
 
     @property
     def dry_run(self) -> bool:
@@ -65,7 +66,8 @@ class Operation:
     `wait`: what it does on the event loop, one of the two. `query`: the schema of each parameter. `body`: the name of
     the schema of the body; it may be left out if `optional_body`. `result`: the name of the schema of the answer,
     which comes with `status`. `problems`: codes of problems of its own.
-    `dry_result`: the schema of the answer to a dry run, where it is another one, with the status 200.
+    `dry_result`: the schema of the answer to a dry run, where it is another one, with the status 200. `open`: it needs
+    no token.
     """
 
     method: str
@@ -83,6 +85,7 @@ class Operation:
     status: int = 200
     problems: tuple[str, ...] = ()
     dry_result: str | None = None
+    open: bool = False
 
     @property
     def reads(self) -> bool:

@@ -25,7 +25,7 @@ def shown(call: Call) -> Answer:
 
 OPERATIONS = [
     Operation("GET", "/problems", "listProblems", "about", "List the kinds of problems.", "ProblemPage", listed,
-              query=PAGING, problems=("foreign-cursor",)),
+              query=PAGING, problems=("foreign-cursor",), open=True),
     Operation("GET", "/problems/{code}", "getProblem", "about", "Tell what a kind of problem means.", "ProblemKind",
-              shown),
+              shown, open=True),
 ]  # fmt: skip
