@@ -38,6 +38,7 @@ from stanchion.errors import (
     StreamStopped,
     StreamTaken,
     TableRefused,
+    TaskInterrupted,
     TaskTimeout,
     UnknownTask,
 )
@@ -119,6 +120,7 @@ __all__ = [
     "Subscription",
     "TableRefused",
     "Task",
+    "TaskInterrupted",
     "TaskTimeout",
     "Topic",
     "UnknownTask",

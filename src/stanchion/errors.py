@@ -344,4 +344,16 @@ class ResultTimeout(StanchionError, TimeoutError):
 
 
 class TaskTimeout(StanchionError):
-    """Raised inside a task that ran longer than its timeout."""
+    """A task ran longer than its timeout."""
+
+
+class TaskInterrupted(BaseException):
+    """Raised inside a sync task that runs longer than its timeout.
+
+    It is no Exception, so that an `except Exception` of the task does not swallow it. Outside of the task it is a
+    TaskTimeout.
+    """
+
+    def outside(self) -> TaskTimeout:
+        """Return the error as the job and its listeners get it."""
+        return TaskTimeout(str(self)).with_traceback(self.__traceback__)

@@ -23,7 +23,11 @@ from stanchion.stores.wire.statuses import (
     to_metadata,
 )
 
-KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__]
+KINDS = [
+    kind
+    for _, kind in inspect.getmembers(errors, inspect.isclass)
+    if kind.__module__ == errors.__name__ and issubclass(kind, StanchionError)
+]
 
 EXAMPLES: list[StanchionError] = [
     errors.StanchionError("any"),

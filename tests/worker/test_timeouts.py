@@ -7,7 +7,7 @@ import time
 import pytest
 
 from stanchion import JobState, Reservation, Stanchion, Worker
-from stanchion.errors import InvalidInput, TaskTimeout
+from stanchion.errors import InvalidInput, TaskInterrupted
 from stanchion.worker import timeouts
 from stanchion.worker.default_timeouts import DefaultTimeouts
 from tests.worker.conftest import Faulty, ended, failed, until, working
@@ -207,7 +207,7 @@ def test_an_interrupted_task_has_failed_whatever_it_returns(app):
         try:
             while True:
                 time.sleep(0.01)
-        except TaskTimeout:
+        except TaskInterrupted:
             return "done all the same"
 
     with working(app):
@@ -228,6 +228,106 @@ def test_a_task_that_settled_its_job_keeps_that(app):
         assert (handle.job().state, handle.job().failures) == (JobState.DONE, 0)
 
 
+def test_the_tasks_own_except_does_not_swallow_a_time_out(app):
+    swallowed: list[object] = []
+    cleaned_up = threading.Event()
+
+    @app.task(timeout=0.2, max_attempts=1)
+    def spin() -> str:
+        try:
+            while True:
+                try:
+                    time.sleep(0.01)
+                except Exception as error:
+                    swallowed.append(error)
+        finally:
+            cleaned_up.set()
+
+    with working(app, threads=1) as worker:
+        worker.on_stuck = lambda: swallowed.append("stuck")
+        job = ended(app, spin.enqueue().id)
+    assert job.errors[-1]["error"] == "TaskTimeout: ran longer than 0.2 s"
+    assert cleaned_up.is_set()
+    assert swallowed == []
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_time_out_that_is_swallowed_comes_again(app, kind):
+    swallowed: list[str] = []
+
+    @app.task(name="sync", timeout=0.2, max_attempts=1)
+    def spin() -> None:
+        while len(swallowed) < 2:
+            try:
+                while True:
+                    time.sleep(0.01)
+            except:  # noqa: E722
+                swallowed.append("once more")
+        while True:
+            time.sleep(0.01)
+
+    @app.task(name="async", timeout=0.2, max_attempts=1)
+    async def sleep() -> None:
+        while len(swallowed) < 2:
+            try:
+                await asyncio.sleep(60)
+            except:  # noqa: E722
+                swallowed.append("once more")
+        await asyncio.sleep(60)
+
+    with working(app, threads=1) as worker:
+        worker.on_stuck = lambda: swallowed.append("stuck")
+        job = ended(app, app.enqueue(kind).id)
+    assert job.errors[-1]["error"] == "TaskTimeout: ran longer than 0.2 s"
+    assert swallowed == ["once more"] * 2
+
+
+@pytest.mark.parametrize("how", ["finally", "except"])
+def test_no_second_time_out_hits_a_clean_up(app, monkeypatch, how):
+    monkeypatch.setattr(timeouts, "STOP_SECONDS_MAX", 60)
+    cleaned_up = threading.Event()
+
+    @app.task(name="finally", timeout=0.1, max_attempts=1)
+    def finally_() -> None:
+        try:
+            while True:
+                time.sleep(0.01)
+        finally:
+            for _ in range(100):  # ten ticks of the watch
+                time.sleep(0.01)
+            cleaned_up.set()
+
+    @app.task(name="except", timeout=0.1, max_attempts=1)
+    def except_() -> None:
+        try:
+            while True:
+                time.sleep(0.01)
+        except BaseException:
+            for _ in range(100):
+                time.sleep(0.01)
+            cleaned_up.set()
+            raise
+
+    with working(app, threads=1):
+        ended(app, app.enqueue(how).id)
+    assert cleaned_up.is_set()
+
+
+def test_a_reservation_of_an_interrupted_task_has_failed(app):
+    app.queue("inner").push({})
+
+    @app.task(timeout=0.1, max_attempts=1)
+    def outer() -> None:
+        with app.queue("inner").reserve()[0]:
+            while True:
+                time.sleep(0.01)
+
+    with working(app, ["default"], threads=1):
+        ended(app, outer.enqueue().id)
+    (inner,) = app.find(queue="inner")
+    assert inner.errors[-1]["error"] == "TaskTimeout: ran longer than 0.1 s"
+
+
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_task_that_does_not_stop_is_given_up(app, monkeypatch, kind):
     monkeypatch.setattr(timeouts, "STOP_SECONDS_MAX", 0.2)
@@ -242,7 +342,7 @@ def test_a_task_that_does_not_stop_is_given_up(app, monkeypatch, kind):
             try:
                 deaf()
                 back.set()
-            except TaskTimeout:
+            except TaskInterrupted:
                 continue
         return "too late"
 

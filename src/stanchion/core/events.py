@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar, get_args
 
+from stanchion.core.callables import refuse_async, refuse_generator
 from stanchion.core.checks import shown
 from stanchion.errors import InvalidInput
 
@@ -35,6 +36,8 @@ class Listeners:
         def register(listener: F) -> F:
             if not callable(listener):
                 raise InvalidInput(f"a listener is a function, not {shown(listener)}")
+            refuse_async(listener, "a listener")
+            refuse_generator(listener, "a listener")
             self._by_event[event].append(listener)
             return listener
 

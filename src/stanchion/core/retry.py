@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from stanchion.core.callables import refuse_async
 from stanchion.core.checks import number, shown, whole
 from stanchion.errors import InvalidInput
 
@@ -107,6 +108,7 @@ class Retry:
         max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     ) -> Retry:
         """Wait the seconds that `seconds(failures, error)` returns."""
+        refuse_async(seconds, "a retry policy")
         return cls(max_attempts, jitter, curve=seconds)
 
     def times(self, max_attempts: int) -> Retry:

@@ -16,7 +16,7 @@ from stanchion.core.partition_names import checked_queue
 from stanchion.core.retry import Retry
 from stanchion.core.times import moment
 from stanchion.core.tracebacks import trace_of
-from stanchion.errors import CannotJoin, InvalidInput, LeaseLost, StoreUnavailable
+from stanchion.errors import CannotJoin, InvalidInput, LeaseLost, StoreUnavailable, TaskInterrupted
 from stanchion.jobs.call import encoded_result, with_checkpoint
 from stanchion.jobs.job import Job, Meter
 from stanchion.jobs.outcome import UNCHANGED, Cancel, Outcome, Snooze
@@ -303,6 +303,8 @@ class Reservation(Job):
             self.commit()
         elif isinstance(error, LeaseLost) and error.job_id == self.id:
             return
+        elif isinstance(error, TaskInterrupted):
+            self.rollback(error=error.outside())
         elif isinstance(error, (Exception, Outcome)):
             self.rollback(error=error)
         else:  # KeyboardInterrupt and the like are not the job's fault

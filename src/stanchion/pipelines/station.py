@@ -9,12 +9,12 @@ item ──function──► value    the item goes on as this value, to the onl
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from stanchion.context.context import Context
+from stanchion.core.callables import is_async, refuse_generator
 from stanchion.core.ids import new_ids
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.jobs.outcome import UNCHANGED
@@ -60,10 +60,11 @@ class Station:
         self.attempts_max: int | None = options.retry.max_attempts
         self.on_workers = function is not None
         self.function: Callable[..., Any] = function or _on_spark_only
-        self.is_async = inspect.iscoroutinefunction(function)
+        self.is_async = is_async(function)
         self.signature = signature_of(self.function)
         self.job_parameter = None if function is None else job_parameter(function)
         self.models, self.expectations = None, expectations
+        refuse_generator(self.function, f"station {name!r}")
         self._check_function()
 
     @property

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from decimal import getcontext, setcontext
 from inspect import Parameter
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 
 from stanchion.context.context import Context
 from stanchion.context.unknown_work import Unknown
+from stanchion.core.child import end_child
 from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable
 from stanchion.flows.plan import after_of
 from stanchion.flows.results import Values
@@ -105,16 +107,33 @@ class Execution:
         self.traced = TracedAttempt(traces, self.row, self.work.name, lambda: self.mask)
         return self.traced.run_async(self._called) if self.work.is_async else self.traced.run(self._called)
 
+    def awaited(self, value: Awaitable[Any]) -> Any:
+        """Wait for what a call in this thread returned, in an event loop of its own."""
+        return asyncio.run(_waited_for(value))
+
     def _called(self) -> Any:
         if self.work.expectations is not None:
             self.work.expectations.check(self._context.store, self.row, self.payload)
+        process = os.getpid()
         try:
-            return self.work.function(*self.args, **self.kwargs)
-        except TypeError as error:
+            value = self.work.function(*self.args, **self.kwargs)
+            if os.getpid() != process:
+                end_child(None)
+            # A plain function around an async one returns what is to be awaited.
+            return self.awaited(value) if hasattr(type(value), "__await__") and not self.work.is_async else value
+        except BaseException as error:
+            if os.getpid() != process:
+                end_child(error)
+            if not isinstance(error, TypeError):
+                raise
             # Without a second frame the call failed before the function started: the arguments do not fit.
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 raise Unrunnable(f"the arguments no longer fit {self.work.name}: {error}") from None
             raise
+
+
+async def _waited_for(value: Awaitable[Any]) -> Any:
+    return await value
 
 
 def outcome_of_value(execution: Execution, value: Any) -> outcomes.Outcome | None:

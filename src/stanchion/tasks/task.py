@@ -10,6 +10,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast, get_type_hint
 
 from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
+from stanchion.core.callables import is_async, refuse_generator
 from stanchion.core.checks import checked_name, seconds_of, shown
 from stanchion.core.hiding import Hidden, place_of
 from stanchion.core.redaction import named_secret
@@ -54,7 +55,7 @@ class Task(Generic[P, R]):
         self.queue = options.get("queue", "default")
         timeout = options.get("timeout")
         self.timeout = None if timeout is None else seconds_of(timeout, "timeout")
-        self.is_async = inspect.iscoroutinefunction(function)
+        self.is_async = is_async(function)
         self.signature = signature_of(function)
         self.job_parameter = job_parameter(function)
         self.expectations = None
@@ -148,6 +149,7 @@ def registered(
         raise InvalidInput(f"{function.name} is a task already; put @app.cron above @app.task")
     if not callable(function):
         raise InvalidInput(f"a task must be a function, not {shown(function)}")
+    refuse_generator(function, "a task")
     given = dict(options)
     hide = cast("Iterable[str | Sequence[str]] | None", given.pop("hide", None))
     policy, rest = task_options({"retry": retry, **given})

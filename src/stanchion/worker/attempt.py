@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import Context
+from typing import Any
 
 from stanchion.errors import TaskTimeout
 from stanchion.jobs.outcome import Outcome
@@ -22,12 +23,15 @@ and its error."""
 
 
 class Limit:
-    """How long one attempt may run, in seconds. `interrupt` is called once, at the deadline."""
+    """How long one attempt may run, in seconds.
 
-    __slots__ = ("deadline", "expired", "interrupt", "over", "seconds")
+    `interrupt` is called at the deadline, and then each time that `again` returns True for the seconds since.
+    """
 
-    def __init__(self, seconds: float, interrupt: Callable[[], object]) -> None:
-        self.seconds, self.interrupt = seconds, interrupt
+    __slots__ = ("again", "deadline", "expired", "interrupt", "over", "seconds")
+
+    def __init__(self, seconds: float, interrupt: Callable[[], object], again: Callable[[float], bool]) -> None:
+        self.seconds, self.interrupt, self.again = seconds, interrupt, again
         self.deadline = time.monotonic() + seconds
         self.expired = self.over = False
 
@@ -35,13 +39,19 @@ class Limit:
 class Attempt(Execution):
     """An execution that a worker watches."""
 
-    __slots__ = ("began", "context", "limit")
+    __slots__ = ("began", "context", "limit", "wait_for")
 
     began: float
     """When it started, on the monotonic clock."""
     context: Context
     """The context variables of this attempt only: those that a job sets are not those of the next one."""
     limit: Limit | None
+    wait_for: Callable[[Awaitable[Any]], Any]
+    """Waits in this thread for something that runs on the worker's event loop."""
+
+    def awaited(self, value: Awaitable[Any]) -> Any:
+        """Wait for what a call in this thread returned, on the event loop of the async tasks."""
+        return self.wait_for(value)
 
 
 Running = dict[int, Attempt]

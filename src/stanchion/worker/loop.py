@@ -11,10 +11,12 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from typing import Any
 
 from stanchion.worker.attempt import Attempt, Finished, Limit, Running, raised, returned
-from stanchion.worker.timeouts import Timeouts
+from stanchion.worker.timeouts import Timeouts, half_way
 
 log = logging.getLogger("stanchion.worker")
 
@@ -27,8 +29,15 @@ SILENT = 30.0
 FAILURES = 10
 """Consecutive failures of the loop itself, each within SOUND seconds, after which it counts as broken."""
 
+INTERRUPTIBLE = 0.05
+"""Seconds that a thread waits at a time: an interrupt arrives between two of them."""
+
 SOUND = 1.0
 WARN_EVERY = 60.0
+
+
+async def _awaited(value: Awaitable[Any]) -> Any:
+    return await value
 
 
 class AsyncLoop:
@@ -48,6 +57,8 @@ class AsyncLoop:
         self._error: BaseException | None = None
         self._asked_at: float | None = None
         self._quiet_until = 0.0
+        self.waiting: set[Future[Any]] = set()
+        """What threads wait for."""
         self.given_up = False
         """True once the worker has replaced this loop."""
         self._loop = asyncio.new_event_loop()
@@ -135,7 +146,7 @@ class AsyncLoop:
 
     def limit(self, slot: int, seconds: float) -> Limit:
         """Return a limit that cancels the attempt in this slot."""
-        return Limit(seconds, lambda: self.cancel(slot))
+        return Limit(seconds, lambda: self.cancel(slot), half_way)
 
     def cancel(self, slot: int) -> None:
         """Cancel the attempt in this slot, if it still runs here."""
@@ -174,6 +185,21 @@ class AsyncLoop:
         del self._tasks[slot]
         self._attempts.pop(slot, None)
         self._ended(slot, returned(attempt, value) if error is None else raised(attempt, error))
+
+    def wait_for(self, value: Awaitable[Any]) -> Any:
+        """Run something on this loop, and wait for it in the caller's thread, which can be interrupted meanwhile."""
+        ended = threading.Event()
+        running = asyncio.run_coroutine_threadsafe(_awaited(value), self._loop)
+        running.add_done_callback(lambda _: ended.set())
+        self.waiting.add(running)
+        try:
+            while not ended.wait(INTERRUPTIBLE):
+                if self._error is not None or self._loop.is_closed():
+                    raise RuntimeError("the event loop ended before what the task returned was done")
+            return running.result()
+        finally:
+            self.waiting.discard(running)
+            running.cancel()
 
     def _begin_to_wind_up(self) -> None:
         self._winding_up = self._loop.create_task(self._wind_up())
@@ -216,6 +242,10 @@ class Loops:
                 self._all.append(self._current)
             return self._current
 
+    def wait_for(self, value: Awaitable[Any]) -> Any:
+        """Wait in this thread for something that runs on the loop of new attempts."""
+        return self.current().wait_for(value)
+
     @property
     def active(self) -> int:
         """The number of attempts on all loops."""
@@ -243,7 +273,7 @@ class Loops:
                 if not loop.given_up:
                     loop.given_up = True
                     self._leave(loop)
-            elif loop is not self._current and not loop.active:
+            elif loop is not self._current and not loop.active and not loop.waiting:
                 loop.stop()
                 self._forget(loop)
 

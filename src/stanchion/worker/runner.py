@@ -201,6 +201,7 @@ class Runners:
             self._finish(not_started(row))
             return None
         attempt.limit = None
+        attempt.wait_for = self.loops.wait_for
         attempt.began = time.monotonic()
         return attempt
 

@@ -1,6 +1,7 @@
 """Time-outs: interrupt attempts that run too long, give up those that do not stop.
 
 running ──deadline──► expired ──STOP_SECONDS_MAX──► given up
+   │                   └─swallowed─┘ interrupted again
    └────────lifted───────┴──► over
 """
 
@@ -10,12 +11,13 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable
+from weakref import ref
 
-from stanchion.errors import TaskTimeout
+from stanchion.errors import TaskInterrupted
 from stanchion.worker.attempt import Attempt, Limit, Running
 
 STOP_SECONDS_MAX = 3.0
-"""Seconds that an interrupted attempt gets to stop."""
+"""Seconds that an interrupted attempt gets to stop. An async one is cancelled again from half of them on."""
 
 TICK = 0.1
 """Seconds within which a new, shorter limit is noticed."""
@@ -23,6 +25,41 @@ TICK = 0.1
 _raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _raise_in_thread.argtypes = (ctypes.c_ulong, ctypes.py_object)
 _NOTHING = ctypes.py_object()
+
+
+class Interruption:
+    """The exception that interrupts a thread.
+
+    The task swallows it if it is gone while the task still runs. As long as it is handled, such as by a `finally` that
+    cleans up, it is there.
+    """
+
+    def __init__(self, thread: int, seconds: float) -> None:
+        self._thread, self._seconds = thread, seconds
+        self._raised: ref[TaskInterrupted] | None = None
+
+    def send(self) -> None:
+        """Raise it in the thread, at its next step in Python."""
+
+        interruption, text = self, f"ran longer than {self._seconds:g} s"
+
+        class Interrupted(TaskInterrupted):
+            def __init__(self) -> None:
+                super().__init__(text)
+                interruption._raised = ref(self)
+
+        Interrupted.__name__ = Interrupted.__qualname__ = TaskInterrupted.__name__
+        Interrupted.__module__ = TaskInterrupted.__module__
+        _raise_in_thread(self._thread, Interrupted)
+
+    def was_swallowed(self, _seconds: float) -> bool:
+        """Tell whether the task has caught it, and goes on."""
+        return self._raised is not None and self._raised() is None
+
+
+def half_way(seconds: float) -> bool:
+    """Tell whether an attempt has had half of the time to stop."""
+    return seconds >= STOP_SECONDS_MAX / 2
 
 
 class Timeouts:
@@ -39,13 +76,14 @@ class Timeouts:
         self._stopping = False
 
     def call(self, attempt: Attempt, seconds: float, begin: Callable[[], None]) -> object:
-        """Run a sync attempt in this thread; raise TaskTimeout in it after `seconds`.
+        """Run a sync attempt in this thread; raise TaskInterrupted in it after `seconds`.
 
         `begin` registers the attempt as running. From then on the interrupt can arrive between any two steps, so
         each step is inside a `try` until the limit is lifted.
         """
         thread = threading.get_ident()
-        limit = attempt.limit = Limit(seconds, lambda: _raise_in_thread(thread, TaskTimeout))
+        interruption = Interruption(thread, seconds)
+        limit = attempt.limit = Limit(seconds, interruption.send, interruption.was_swallowed)
         try:
             try:
                 begin()
@@ -53,7 +91,7 @@ class Timeouts:
                 return attempt.call()
             finally:
                 self._lift_here(limit, thread)
-        except TaskTimeout:
+        except TaskInterrupted:
             self._lift_here(limit, thread)  # the interrupt may have arrived during the first call
             raise
 
@@ -101,6 +139,8 @@ class Timeouts:
             if left <= 0:
                 self._late(slot, attempt, limit)
                 left = TICK
+            elif limit.expired:
+                self._interrupt_again(limit, STOP_SECONDS_MAX - left)
             pause = min(left, TICK, pause or TICK)
         return pause
 
@@ -112,4 +152,9 @@ class Timeouts:
             if not limit.over:
                 limit.expired = True
                 limit.deadline = time.monotonic() + STOP_SECONDS_MAX
+                limit.interrupt()
+
+    def _interrupt_again(self, limit: Limit, seconds: float) -> None:
+        with self._lock:
+            if not limit.over and limit.again(seconds):
                 limit.interrupt()

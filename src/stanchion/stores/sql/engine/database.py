@@ -15,7 +15,7 @@ from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from stanchion.core.forks import reset_after_fork
-from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable, TaskTimeout
+from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.rules.locked_leases import LockedLeases
@@ -340,7 +340,7 @@ class Database:
         """
         if isinstance(error, self.dialect.errors):
             return self.dialect.fault(error) is not Fault.LOST
-        return isinstance(error, StanchionError) and not isinstance(error, TaskTimeout)
+        return isinstance(error, StanchionError)
 
     def _writing(self, seconds: float) -> AbstractContextManager[None]:
         return nullcontext() if self._write_lock is None else self._write_lock.within(seconds)

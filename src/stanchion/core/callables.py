@@ -1,0 +1,41 @@
+"""What a function does when it is called: return, await, or make a generator."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from stanchion.core.checks import shown
+from stanchion.errors import InvalidInput
+
+
+def is_async(function: Callable[..., Any] | None) -> bool:
+    """Return whether a call returns a coroutine: of an async function, or of an object with an async `__call__`."""
+    return function is not None and inspect.iscoroutinefunction(_called(function))
+
+
+def refuse_generator(function: Callable[..., Any], what: str) -> None:
+    """Raise InvalidInput for a function whose call runs nothing, as it makes a generator. `what`: such as "a task"."""
+    called = _called(function)
+    if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+        raise InvalidInput(
+            f"{what} returns its value, and {shown(function)} yields: a call of it runs nothing; return a list, or "
+            f"enqueue a job for each value"
+        )
+
+
+def refuse_async(function: Callable[..., Any], what: str) -> None:
+    """Raise InvalidInput for an async function where nothing awaits it. `what`: such as "a listener"."""
+    if is_async(function):
+        raise InvalidInput(f"{what} is a plain function, and nothing awaits {shown(function)}: make it one")
+
+
+def _called(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that runs when `function` is called."""
+    while isinstance(function, partial):
+        function = function.func
+    if inspect.isroutine(function) or inspect.isclass(function):
+        return function
+    return getattr(type(function), "__call__", function)  # noqa: B004 - the method is wanted
