@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import psycopg
@@ -15,6 +15,7 @@ from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 
 from stanchion import Stanchion, StoreUnavailable
+from stanchion.stores.postgres import sessions
 from stanchion.stores.postgres.dialect import PostgresDialect
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import IDLE_SECONDS
@@ -68,6 +69,39 @@ def test_the_settings_hold_in_each_transaction_and_not_beyond(pooled_url: str) -
         assert database.write(lambda run, _again: [run.rows(one)[0][0] for one in shown]) == ours
         for _ in range(2 * SESSIONS):
             assert [other.execute(f"SHOW {name}").fetchall()[0][0] for name in names] == ["on", "auto", "on", "0"]
+
+
+def test_settings_of_the_role_are_not_sent_again(
+    pooled_url: str, pg_store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where an operator has stored them with the database or the role, each statement commits itself as it is."""
+    name = make_url(pg_store_url).database
+    with psycopg.connect(pg_store_url, autocommit=True) as owner:
+        for setting in ("jit = off", "plan_cache_mode = force_generic_plan", "enable_seqscan = off"):
+            owner.execute(f"ALTER DATABASE {name} SET {setting}")
+    alone: list[sessions.Session] = []
+    run_alone = sessions._run_alone
+
+    def noted(session: sessions.Session, work: Callable[[], object]) -> None:
+        alone.append(session)
+        run_alone(session, work)
+
+    monkeypatch.setattr(sessions, "_run_alone", noted)
+    with closing(Stanchion(pooled_url)) as app:
+        queue = app.queue(QUEUE)
+        for n in range(8):
+            queue.push(n)
+            (job,) = queue.reserve(1)
+            job.commit()
+        # A session that lacks a statement gets all of them, in a transaction.
+        assert len(alone) <= SESSIONS, "a push, a claim and a commit would be three each time"
+        with psycopg.connect(pooled_url, autocommit=True, prepare_threshold=None) as other:
+            for _ in range(3 * SESSIONS):
+                other.execute("DEALLOCATE ALL")
+        queue.push("after all statements are gone")
+        (job,) = queue.reserve(1)
+        job.commit()
+        assert queue.size().total == 0
 
 
 def test_a_direct_session_keeps_the_settings(pg_store_url: str) -> None:

@@ -44,13 +44,7 @@ _CHECK_CLIENT = "client_connection_check_interval", "1s"
 _UNHURRIED = f"SET LOCAL {_IDLE} = 0"
 
 
-def _settings() -> dict[str, str]:
-    return {
-        "plan_cache_mode": "force_generic_plan",
-        "jit": "off",
-        "enable_seqscan": "off",
-        _IDLE: f"{IDLE_SECONDS:.0f}s",
-    }
+_PLANNER = {"plan_cache_mode": "force_generic_plan", "jit": "off", "enable_seqscan": "off"}
 
 
 class Session(psycopg.Connection[Any]):
@@ -60,20 +54,26 @@ class Session(psycopg.Connection[Any]):
     """The session may be another one for each transaction."""
     hurried = True
     """Transactions may not idle for long."""
+    planned = False
+    """The pooler's sessions have the settings of the planner, as their role does."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.settings = _settings()
+        self.settings = {**_PLANNER, _IDLE: f"{IDLE_SECONDS:.0f}s"}
         self.shared = SharedStatements()
         """The prepared statements of a pooled session."""
 
     def tune(self) -> None:
         """Set the settings for the session, if it is our own: a pooler gives its clients process ids of its own."""
+        shown = (f"current_setting('{name}')" for name in _PLANNER)
         each = (f"set_config('{name}', '{value}', false)" for name, value in self.settings.items())
-        ours = ", ".join(f"CASE WHEN pg_backend_pid() = %(pid)s THEN {one} END" for one in each)
-        (found, *_) = self.execute(f"SELECT {ours}", {"pid": self.info.backend_pid}).fetchall()[0]
-        if found is None:
+        ours = (f"CASE WHEN pg_backend_pid() = %(pid)s THEN {one} END" for one in each)
+        found = self.execute(f"SELECT {', '.join((*shown, *ours))}", {"pid": self.info.backend_pid}).fetchall()[0]
+        if found[-1] is None:
             self.pool()
+            if found[: len(_PLANNER)] == tuple(_PLANNER.values()):
+                self.planned = True
+                self.settings = {_IDLE: self.settings[_IDLE]}
         self._end_with_its_client()
 
     def _end_with_its_client(self) -> None:
@@ -158,7 +158,7 @@ def _is_open(session: Session) -> bool:
 def _run(session: Session, work: Callable[[], object]) -> None:
     """Run a statement: in the open transaction, or else in one of its own, in one round trip."""
     try:
-        if _collects(session) or _is_open(session):
+        if session.planned or _collects(session) or _is_open(session):
             work()
         else:
             _run_alone(session, work)
