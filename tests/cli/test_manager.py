@@ -6,12 +6,16 @@ import signal
 import subprocess
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from stanchion import Stanchion
 from stanchion.errors import StoreUnavailable
 from tests.cli.conftest import Run
+from tests.servers.process import free_port
+from tests.servers.proxy import TcpProxy
+from tests.telemetry.scrape import probe
 from tests.web.seed_parts import managers
 from tests.worker.conftest import until
 
@@ -120,13 +124,33 @@ def test_short_tokens_are_refused(run: Run) -> None:
     assert "secrets.token_urlsafe" in answer.error
 
 
-def test_a_store_that_is_away(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from stanchion.stores.records import calls
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_waits_for_a_store_that_is_away(start: Start, pg_store_url: str, comes_back: bool) -> None:
+    port = int(urlsplit(pg_store_url).port or 0)
+    with TcpProxy("127.0.0.1", port) as proxy:
+        proxy.drop()
+        url, health = pg_store_url.replace(f":{port}/", f":{proxy.port}/"), free_port()
+        options = ("--listen", "127.0.0.1:0", "--json", "--health-port", str(health))
+        process = start("manager", "--url", url, *options, env={"STANCHION_CALL_SECONDS": "1"})
+        assert process.stdout is not None
+        assert process.stderr is not None
+        waited = next(line for line in process.stderr if "waiting for the store" in line)
+        assert "next try in" in waited
+        assert probe(health, "/livez") == (200, None)
+        assert probe(health, "/readyz")[0] == 503
+        if comes_back:
+            proxy.pass_through()
+            client = Stanchion(json.loads(process.stdout.readline())["url"])
+            client.queue("orders").push({"id": 1})
+            client.close()
+            assert probe(health, "/readyz") == (200, None)
+        stopped(process)
 
-    monkeypatch.setattr(calls, "CALL_SECONDS", 0.5)
-    answer = run("manager", "--url", "postgresql://127.0.0.1:1/none", "--listen", "127.0.0.1:0")
+
+def test_waits_for_no_store_that_will_not_come(run: Run, pg_store_url: str) -> None:
+    answer = run("manager", "--url", f"{pg_store_url}_nosuch", "--listen", "127.0.0.1:0")
     assert answer.code == 1
-    assert "can't reach the store" in answer.error
+    assert "does not exist" in answer.error
 
 
 def test_stores_lists_it(run: Run) -> None:

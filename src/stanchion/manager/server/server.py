@@ -45,7 +45,7 @@ class ManagerServer:
         self._health = health.aio.HealthServicer()
         self._looking: asyncio.Task[None] | None = None
         self._port = settings.listen.port
-        self._answers = True
+        self._answers = False
 
     @property
     def serving(self) -> bool:
@@ -82,6 +82,7 @@ class ManagerServer:
         names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, server)
         self._port = self._bound(server, settings)
+        self._answers = True
         await self._tell(serving=True)
         await server.start()
         self._looking = asyncio.create_task(self._look())
