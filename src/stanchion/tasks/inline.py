@@ -39,6 +39,7 @@ def run_here(context: Context, row: JobRow) -> bool:
     state = settled(context, row, outcome) if outcome is not None else job.settled_as if job is not None else None
     if state is not None and job is not None:
         report(context, job, outcome, state, error)
+    del error  # its traceback leads back to this frame: they would keep each other
     return job is not None
 
 

@@ -145,6 +145,7 @@ class Finisher:
             queues = {outcome.lease.queue for outcome, _, _ in group if outcome is not None}
             if None in map(_OUTCOME, group):
                 queues |= {job.queue for outcome, job, _ in group if outcome is None and job is not None}
+            del group  # an idle finisher keeps no errors, which have the frames of their tasks
             self._settled(set(map(logical_name, queues)))
 
     def _gather(self) -> list[Finished]:

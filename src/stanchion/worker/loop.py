@@ -175,16 +175,21 @@ class AsyncLoop:
             self._loop.call_soon(task.cancel)
 
     async def _run(self, slot: int, attempt: Attempt) -> None:
-        value, error = None, None
         try:
             value = await attempt.call()
-        except BaseException as raised_by_task:  # the loop must outlive whatever that is
-            error = raised_by_task
+        except BaseException as error:  # the loop must outlive whatever that is
+            # No variable of this frame may keep the error, whose traceback has this frame: they would keep each other.
+            self._leave(slot, attempt)
+            self._ended(slot, raised(attempt, error))
+        else:
+            self._leave(slot, attempt)
+            self._ended(slot, returned(attempt, value))
+
+    def _leave(self, slot: int, attempt: Attempt) -> None:
         if attempt.limit is not None:
             self._timeouts.lift(attempt.limit)
         del self._tasks[slot]
         self._attempts.pop(slot, None)
-        self._ended(slot, returned(attempt, value) if error is None else raised(attempt, error))
 
     def wait_for(self, value: Awaitable[Any]) -> Any:
         """Run something on this loop, and wait for it in the caller's thread, which can be interrupted meanwhile."""
@@ -200,6 +205,7 @@ class AsyncLoop:
         finally:
             self.waiting.discard(running)
             running.cancel()
+            del running  # its error has this frame in its traceback
 
     def _begin_to_wind_up(self) -> None:
         self._winding_up = self._loop.create_task(self._wind_up())

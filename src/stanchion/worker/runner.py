@@ -168,7 +168,7 @@ class Runners:
                     self._begins(seconds)
                 if attempt.work.is_async:
                     self._start_async(slot, attempt, seconds)
-                    del attempt, variables
+                    del taken, row, attempt, variables
                     slot = self._slots.get()
                     continue
                 finished = variables.run(self._run, slot, attempt, seconds)
@@ -177,7 +177,7 @@ class Runners:
                 tell_ends(attempt, finished)
                 finish(finished)
                 del finished
-            del attempt, variables  # free them while the runner is idle
+            del taken, row, attempt, variables  # free them while the runner is idle
             if buffer.qsize() <= self.low_water:
                 self._room()
 
