@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from stanchion.errors import NotPermitted
 from stanchion.manager.server.named import made_queues
+from stanchion.manager.server.shared import check_limits
 from stanchion.manager.server.tokens import Caller, Role
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRef
@@ -55,6 +56,7 @@ def check(store: Store, caller: Caller, verb: str, args: Args) -> None:
     for kind, _ in _changed_values(verb, args):
         if kind.startswith(CLOSED):
             raise _refused(caller, f"may not change values of the kind {kind!r}, which are the managers' own")
+    check_limits(caller, verb, args)
     if caller.queues is None:
         return
     touched = _TOUCHED.get(verb)

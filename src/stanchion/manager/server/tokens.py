@@ -21,6 +21,8 @@ __all__ = ["Caller", "Role", "Token", "Tokens", "token_of", "tokens_in"]
 class Role(StrEnum):
     """What a caller may do. Each role may also read; `admin` may do all."""
 
+    READ = "read"
+    """Nothing but read."""
     PUSH = "push"
     """Store jobs and flows."""
     RECEIVE = "receive"
@@ -31,11 +33,17 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls: a name for the log, its roles, and patterns of the queues that it is limited to (None: all)."""
+    """Who calls: a name for the log, its roles, and patterns of the queues that it is limited to (None: all).
+
+    `semaphores`, `rates`: patterns of those that its jobs may use; None: all, or with `queues` none, except for the
+    rates of these queues.
+    """
 
     name: str
     roles: frozenset[Role] = frozenset(Role)
     queues: tuple[str, ...] | None = None
+    semaphores: tuple[str, ...] | None = None
+    rates: tuple[str, ...] | None = None
 
     def has(self, role: Role | None) -> bool:
         """Return whether it may do what takes this role; None: any role."""
@@ -43,10 +51,19 @@ class Caller:
 
     def reaches(self, queue: str) -> bool:
         """Return whether it may use this queue, or this partition of one."""
-        if self.queues is None:
-            return True
-        name = logical_name(queue)
-        return any(fnmatchcase(name, pattern) for pattern in self.queues)
+        return self.queues is None or _fits(logical_name(queue), self.queues)
+
+    def uses_semaphore(self, name: str) -> bool:
+        """Return whether its jobs may hold this semaphore."""
+        return self.queues is None if self.semaphores is None else _fits(name, self.semaphores)
+
+    def names_rate(self, name: str) -> bool:
+        """Return whether its jobs may share this rate, whatever queues it is limited to."""
+        return self.queues is None if self.rates is None else _fits(name, self.rates)
+
+
+def _fits(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 Token = tokens.Token[Caller]
@@ -61,15 +78,20 @@ def tokens_in(path: str | Path) -> list[Token]:
     token = "..."                # or sha256 = "...", its digest in hexadecimal
     roles = ["push", "receive"]  # default: all
     queues = ["orders", "mail.*"]  # default: all
+    semaphores = ["smtp"]        # that its jobs may hold; default: all, or none with queues
+    rates = ["task:shop.*"]      # that its jobs may share; default: all, or with queues those of its queues
     """
-    return tokens.tokens_in(path, ("name", "roles", "queues"), _caller_in)
+    return tokens.tokens_in(path, ("name", "roles", *_PATTERNS), _caller_in)
+
+
+_PATTERNS = ("queues", "semaphores", "rates")
 
 
 def _caller_in(table: Mapping[str, Any], where: str) -> Caller:
     return Caller(
         checked_name(table.get("name"), f"the name in {where}"),
         _roles(table.get("roles", [*Role]), where),
-        _queues(table["queues"], where) if "queues" in table else None,
+        *(_patterns(table[field], field, where) if field in table else None for field in _PATTERNS),
     )
 
 
@@ -81,8 +103,8 @@ def _roles(given: Any, where: str) -> frozenset[Role]:
     return frozenset(map(Role, names))
 
 
-def _queues(given: Any, where: str) -> tuple[str, ...]:
-    names: Sequence[Any] = list(several(given, f"queues in {where}", '["orders", "mail.*"]'))
-    if not names:
+def _patterns(given: Any, field: str, where: str) -> tuple[str, ...]:
+    names: Sequence[Any] = list(several(given, f"{field} in {where}", '["orders", "mail.*"]'))
+    if not names and field == "queues":
         raise InvalidInput(f"queues in {where} must not be empty; leave it out for all")
-    return tuple(checked_name(name, f"a queue in {where}") for name in names)
+    return tuple(checked_name(name, f"a name of {field} in {where}") for name in names)

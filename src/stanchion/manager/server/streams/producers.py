@@ -21,6 +21,7 @@ from stanchion.manager.server import access, door
 from stanchion.manager.server.guard import STOPPING, Guard, Refused
 from stanchion.manager.server.known import Known
 from stanchion.manager.server.pool import StoreCalls
+from stanchion.manager.server.shared import asks_store, check_flows
 from stanchion.manager.server.tokens import Caller
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
@@ -82,8 +83,11 @@ class Producers:
         """Check the jobs of a request, which came as `data`, and store them; return the reply."""
         checked = partial(self._checked, caller, request, data)
         jobs, claim = checked() if len(data) <= _SMALL else await self._calls.run(checked)
-        if self._known.asks_store("push", {"jobs": jobs}):
-            await self._calls.run(partial(self._known.check, "push", {"jobs": jobs}))
+        args = {"jobs": jobs}
+        if self._known.asks_store("push", args):
+            await self._calls.run(partial(self._known.check, "push", args))
+        if asks_store(caller, "push", args):
+            await self._calls.run(partial(check_flows, self._store, caller, "push", args))
         if len(jobs) > _MOST_JOBS or claim is not None:
             push = partial(self._store.push, jobs, None, claim, repeat=request.repeat)
             return _CALL.reply(await self._calls.run(push))

@@ -25,6 +25,7 @@ from stanchion.manager.server import access, door
 from stanchion.manager.server.guard import STOPPING, Guard, Refused
 from stanchion.manager.server.known import Known
 from stanchion.manager.server.pool import StoreCalls
+from stanchion.manager.server.shared import asks_store, check_flows
 from stanchion.manager.server.streams.outgoing import Outgoing
 from stanchion.manager.server.tokens import Caller
 from stanchion.stores.protocol import Store
@@ -176,14 +177,16 @@ class Receivers:
         return found
 
     async def _known_ones(self, caller: Caller, outcomes: list[Reported]) -> list[Reported]:
-        """Return those of the outcomes that name only semaphores and partitions that exist."""
-        if not self._known.asks_store("settle", {"outcomes": outcomes}):
+        """Return those of the outcomes that name only semaphores and partitions that exist, and flows of the caller."""
+        args = {"outcomes": outcomes}
+        if not (self._known.asks_store("settle", args) or asks_store(caller, "settle", args)):
             return outcomes
 
         def known() -> list[Reported]:
             found = []
             for one in outcomes:
                 try:
+                    check_flows(self._store, caller, "settle", {"outcomes": [one]})
                     self._known.check("settle", {"outcomes": [one]})
                 except StanchionError as error:
                     _log_left(caller, one.lease.id, error)

@@ -65,7 +65,7 @@ def manager(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="TOML file with a [[token]] for each caller: name, token, roles, queues. A single token with all "
+            help="TOML file with a [[token]] for each caller: name, token, roles, queues, semaphores, rates. A single token with all "
             "rights: set STANCHION_MANAGER_TOKEN.",
         ),
     ] = None,

@@ -1,0 +1,200 @@
+"""A token limited to queues does not reach the jobs of other queues by names that all queues share."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stanchion import Stanchion, chain
+from stanchion.core.ids import new_id
+from stanchion.errors import InvalidInput, NotPermitted
+from stanchion.manager.server.shared import uses_rate
+from stanchion.manager.server.tokens import Caller, Role, token_of, tokens_in
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, OpenFlow, StopFlow
+from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.outcomes import Commit, Continue
+from stanchion.stores.rules.flows import failure_text
+from stanchion.stores.rules.jobs import created
+from stanchion.stores.rules.limits import Rate
+from stanchion_conformance.harness import claim, new_job, slot_of
+from stanchion_conformance.limits.semaphores import limited as needing
+from tests.manager.conftest import Start, limited, secret, token
+
+Client = Callable[[str], Store]
+
+SLOWEST = 1 / (366 * 86_400)
+
+
+READER = token_of(secret("reader"), Caller("reader", frozenset({Role.READ})))
+
+
+@pytest.fixture
+def as_(start: Start, client: Client) -> Callable[[str], Store]:
+    """Returns a client with a token of this name, of one manager."""
+    own = Caller("own", queues=("mail", "mail.*"), semaphores=("smtp", "mail *"), rates=("task:mail.*", "key:provider"))
+    mail = token("mail", queues=("mail", "mail.*"))
+    manager = start(limited(token("root"), mail, token_of(secret("own"), own), READER))
+    return lambda name: client(f"{manager.url}?token={secret(name)}")
+
+
+@pytest.fixture
+def root(as_: Callable[[str], Store]) -> Store:
+    """A client that may do all."""
+    store = as_("root")
+    store.set_semaphore("smtp", 1)
+    store.set_semaphore("press", 1)
+    return store
+
+
+def ways(job: NewJob, root: Store, store: Store) -> list[Callable[[], Any]]:
+    """Return all calls that bring a job."""
+    root.push([new_job(queue="mail") for _ in range(3)])
+    one, two, three = claim(store, 3, queue="mail")
+    node = FlowNode(new_id(), new_id(), on_failure=failure_text(job))
+    return [
+        lambda: store.push([job]),
+        lambda: store.stage("write", "attempt", [job]),
+        lambda: store.settle([Commit(one.lease, jobs=(job,))]),
+        lambda: store.settle([Continue(two.lease, job)]),
+        lambda: store.settle([Continue(three.lease, new_job(queue="mail"), jobs=(job,))]),
+        lambda: store.change_flows([OpenFlow([], [job])]),
+        lambda: store.change_flows([OpenFlow([node], [])]),
+        lambda: store.adopt([created(job, root.now())]),
+    ]
+
+
+@pytest.mark.parametrize("name", ["task:orders.send", "queue:orders", "key:provider", "12:queue:orders/acme"])
+def test_a_rate_of_others(root: Store, as_: Callable[[str], Store], name: str) -> None:
+    job = needing(rate=Rate(name, SLOWEST), queue="mail")
+    for call in ways(job, root, as_("mail")):
+        with pytest.raises(NotPermitted, match="may not use the rate"):
+            call()
+    root.push([needing(rate=Rate(name, 100.0), queue="orders") for _ in range(2)])
+    assert len(claim(root, 2, queue="orders")) == 2, "they are not slowed down"
+
+
+def test_a_semaphore_of_others(root: Store, as_: Callable[[str], Store]) -> None:
+    job = needing("press", queue="mail")
+    for name in ("mail", "own"):
+        for call in ways(job, root, as_(name)):
+            with pytest.raises(NotPermitted, match="may not use the semaphore"):
+                call()
+    assert slot_of(root, "press") == ([], [])
+
+
+def test_what_the_token_names(root: Store, as_: Callable[[str], Store]) -> None:
+    own = as_("own")
+    jobs = [
+        needing("smtp", queue="mail"),
+        *(
+            needing(rate=Rate(name, 5.0), queue="mail.fast")
+            for name in ("task:mail.send", "key:provider", "queue:mail")
+        ),
+        needing(rate=Rate("14:task:mail.send/acme", 5.0), queue="mail"),
+        needing(rate=Rate("10:queue:mail/acme", 5.0), queue="mail"),
+    ]
+    own.push(jobs)
+    assert len(root.fetch([job.id for job in jobs])) == len(jobs)
+    assert len(claim(own, 1, queue="mail")) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["queue:orders", "5:queue:mail/", "10:queue:orders/x", "0:/queue:mail", "99:queue:mail"]
+)
+def test_a_name_that_only_looks_like_that_of_an_own_queue(name: str) -> None:
+    assert not uses_rate(Caller("mail", queues=("mail",)), name)
+    assert uses_rate(Caller("all"), name)
+
+
+def test_options_of_python(root: Store, as_: Callable[[str], Store]) -> None:
+    q = Stanchion(store=as_("mail")).queue("mail")
+    q.push({}, rate="5/s")
+    q.push({}, rate="5/s", rate_by="tenant", tenant="acme")
+    for options in ({"rate": "5/s", "rate_key": "provider"}, {"limits": ["smtp"]}):
+        with pytest.raises(NotPermitted):
+            q.push({}, **options)
+    assert root.stats(["mail"], ["states"])["mail"].states.total == 2
+
+
+class TestFlows:
+    @pytest.fixture
+    def node(self, root: Store) -> FlowNode:
+        """A node of a flow in a queue of others, which takes members."""
+        node = new_id()
+        of_others = FlowNode(node, node, closed=False)
+        root.change_flows([OpenFlow([of_others], [])])
+        root.change_flows([ExtendFlow(node, [new_job(queue="orders", flow_root=node, flow_node=node)])])
+        return of_others
+
+    def test_of_others(self, root: Store, as_: Callable[[str], Store], node: FlowNode) -> None:
+        mail = as_("mail")
+        root.push([new_job(queue="mail")])
+        (row,) = claim(mail, queue="mail")
+        member = new_job(queue="mail", flow_root=node.id, flow_node=node.id, flow_index=0)
+        for call in (
+            lambda: mail.push([member]),
+            lambda: mail.stage("write", "attempt", [member]),
+            lambda: mail.settle([Commit(row.lease, jobs=(member,))]),
+            lambda: mail.settle([Continue(row.lease, member)]),
+            lambda: mail.change_flows([OpenFlow([], [member])]),
+            lambda: mail.change_flows([ExtendFlow(node.id, [member])]),
+            lambda: mail.change_flows([CloseFlow(node.id)]),
+            lambda: mail.change_flows([StopFlow(node.root)]),
+        ):
+            with pytest.raises(NotPermitted, match="may not change the flow"):
+                call()
+        (found,) = root.flow_nodes(node.root)
+        assert (found.state, found.closed, found.size) == ("running", False, 2)
+
+    def test_its_own(self, root: Store, as_: Callable[[str], Store]) -> None:
+        app = Stanchion(store=as_("mail"))
+
+        @app.task(name="mail.add", queue="mail")
+        def add(first: int, second: int) -> int:
+            return first + second
+
+        flow = chain(add.s(1, 2), add.s(3)).enqueue()
+        assert root.flow_nodes(flow.id)
+
+    def test_a_job_goes_on_in_a_flow_that_it_is_part_of(
+        self, root: Store, as_: Callable[[str], Store], node: FlowNode
+    ) -> None:
+        member = new_job(queue="mail", flow_root=node.id, flow_node=node.id)
+        root.change_flows([ExtendFlow(node.id, [member])])
+        mail = as_("mail")
+        (row,) = claim(mail, queue="mail")
+        again = new_job(queue="mail", flow_root=node.id, flow_node=node.id, flow_index=row.flow_index)
+        assert mail.settle([Continue(row.lease, again._replace(id=row.id))]) == ["ready"]
+
+
+class TestRoles:
+    def test_who_may_only_read(self, root: Store, as_: Callable[[str], Store]) -> None:
+        root.push([job := new_job()])
+        reader = as_("reader")
+        assert reader.fetch([job.id])[job.id].payload == "{}"
+        assert reader.stats(["orders"], ["states"])["orders"].states.total == 1
+        for refused in (
+            lambda: reader.push([new_job()]),
+            lambda: claim(reader),
+            lambda: reader.cancel([job.id]),
+            lambda: reader.configure("orders", {"paused": True}),
+            lambda: reader.compare_and_set("topic-push", "x", "{}", 0),
+        ):
+            with pytest.raises(NotPermitted, match="it has read"):
+                refused()
+
+    def test_in_a_file(self, tmp_path: Path) -> None:
+        file = tmp_path / "tokens.toml"
+        file.write_text(
+            '[[token]]\nname = "shop"\ntoken = "a-secret-of-32-random-characters"\nroles = ["push"]\n'
+            'queues = ["mail"]\nsemaphores = ["smtp"]\nrates = ["task:shop.*"]\n'
+            '[[token]]\nname = "eye"\ntoken = "another-secret-of-32-characters"\nroles = ["read"]\n'
+        )
+        shop, eye = (one.caller for one in tokens_in(file))
+        assert shop == Caller("shop", frozenset({Role.PUSH}), ("mail",), ("smtp",), ("task:shop.*",))
+        assert eye.roles == {Role.READ}
+        file.write_text(file.read_text().replace('["smtp"]', '["a\\nb"]'))
+        with pytest.raises(InvalidInput, match="semaphores"):
+            tokens_in(file)
