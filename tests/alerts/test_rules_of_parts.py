@@ -173,3 +173,16 @@ def test_a_silent_driver_is_evidence_of_its_queue() -> None:
     assert alert.summary == "daily has no driver: its driver is silent for 1 min 30 s, and 7 items can run."
     assert alert.merged == ("age",)
     assert alert.evidence[0].startswith("etl.in falls behind")
+
+
+def test_a_station_for_spark_that_no_query_reads_lacks_a_driver_and_no_worker() -> None:
+    late = queue("etl.load", head(priority=80, age=90), ready=4)
+    station = Station("etl", "load", "etl.load", (), on_spark=True)
+    (alert,) = alerts(seen(late, stations=(station,)))
+    assert (alert.level, alert.rule, alert.merged, alert.subject) == ("now", "stream", ("age",), "etl.load")
+    assert alert.summary.startswith("etl.load has no driver: 4 items can run, the oldest for 1 min 30 s")
+    commands = [one.command for one in alert.actions if one.command]
+    assert commands[0] == "stanchion pipeline run MODULE:PIPELINE --engine spark"
+    assert not any("stanchion worker" in one for one in commands)
+    assert "no-worker" in {one.rule for one in alerts(seen(late, stations=(station._replace(on_spark=False),)))}
+    assert told(seen(queue("etl.load", head(age=30)), stations=(station,))) == []

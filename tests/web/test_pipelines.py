@@ -11,7 +11,9 @@ import pytest
 from markupsafe import escape
 
 from stanchion import Push, Stanchion, Worker
+from stanchion.alerts.watching.changes import BEGINS
 from stanchion.core.ids import new_id
+from stanchion.core.retry import Retry
 from stanchion.ops.reads import pipelines as reads
 from stanchion.ops.reads.pipelines import Known
 from stanchion.ops.reads.track import Track
@@ -50,11 +52,12 @@ def browser(site: Site) -> Browser:
 
 
 def later(site: Site, seconds: float) -> None:
-    """Let time pass in which only the workers beat, and read anew."""
+    """Let time pass in which only the workers beat, and read anew until alerts fire."""
     store: Any = site.app.store
     store.clock_offset += seconds
     store.beat([one for one in store.workers() if one.threads])
-    site.sampler.take()
+    for _ in range(BEGINS):
+        site.sampler.take()
 
 
 def without_code(app: Stanchion) -> Site:
@@ -91,13 +94,13 @@ class TestExpectations:
 
 class TestPipeline:
     def test_the_station_that_holds_the_rest_is_named(self, browser: Browser, site: Site) -> None:
-        assert "<h1>flights keeps up</h1>" in browser.get("/pipelines/flights").text
+        assert "<h1>flights fails at clean</h1>" in browser.get("/pipelines/flights").text
         later(site, 70)
         text = browser.get("/pipelines/flights").text
         assert "<h1>flights stands still from long on</h1>" in text
         assert "<b>long</b> has had no driver for 1 min 10 s." in text
         assert "<b>daily</b> behind it is idle." in text
-        assert "<b>raw</b>, <b>clean</b> and <b>short</b> keep up." in text
+        assert "<b>raw</b> and <b>short</b> keep up." in text
 
     def test_a_paused_station_and_one_without_worker_hold_it(self, app: Stanchion, site: Site) -> None:
         app.queue("flights.raw").pause()
@@ -105,8 +108,9 @@ class TestPipeline:
         site.sampler.take()
         assert "flights stands still from raw on" in Browser(site).get("/pipelines/flights").text
         app.queue("flights.raw").resume()
-        site.app.store.clock_offset += 31
-        site.sampler.take()
+        site.app.store.clock_offset += 70  # its workers are silent
+        for _ in range(BEGINS):
+            site.sampler.take()
         text = Browser(site).get("/pipelines/flights").text
         assert "flights stands still at raw and long" in text
         assert "<b>raw</b> has no live worker" in text
@@ -114,12 +118,40 @@ class TestPipeline:
     def test_late_items_are_said_to_be(self, app: Stanchion, site: Site) -> None:
         app.pipeline("late").station("one")(lambda item: item)
         app.store.beat([WorkerRow(new_id(), "etl-2", 1, ("late.one",), 2, 10.0)])
-        app.pipeline("late").push_many([1, 2])
+        app.pipeline("late").push_many([Push(one, priority=80) for one in (1, 2)])
         for _ in range(3):
             later(site, 25)
         text = Browser(site).get("/pipelines/late").text
         assert "<h1>late falls behind at one</h1>" in text
         assert "<b>one</b> falls behind. <b>2 items</b> wait there, the oldest for 1 min 15 s." in text
+
+    def test_a_station_of_which_all_attempts_fail_does_not_keep_up(self, app: Stanchion, site: Site) -> None:
+        etl = app.pipeline("sick")
+        etl.station("one", retry=Retry.constant(3600.0))(lambda item: item / 0)
+        for few in (True, False):
+            etl.push_many(range(3 if few else 60))
+            site.sampler.take()
+            app.store.clock_offset += 20
+            for job in app.queue("sick.one").reserve(100):
+                job.rollback(delay=3600, error="ZeroDivisionError: division by zero")
+            later(site, 1)
+            text = Browser(site).get("/pipelines/sick").text
+            (shape,) = Browser(site).get("/api/v1/pipelines/sick").json()["stations"]
+            assert "keeps up" not in text
+            assert f"<h1>sick {'retries items of' if few else 'fails at'} one</h1>" in text
+            assert ("100% of the attempts of sick.one failed" in text) == (not few)
+            assert (shape["retrying"], shape["failed"], shape["trouble"]) == (
+                (3, 1.0, "") if few else (63, 1.0, "attempts fail")
+            )
+
+    def test_queues_and_the_overview_name_the_same_queues(self, browser: Browser, site: Site) -> None:
+        for seconds in (0, 70):
+            later(site, seconds)
+            named = [
+                set(re.findall(r'/queues/([^"]+)">[^<]+</a> <span class="tag t-(needs|risk)">', browser.get(page).text))
+                for page in ("/", "/queues")
+            ]
+            assert named[0] == named[1] != set()
 
     def test_a_driver_is_no_worker_of_its_station(self, app: Stanchion, site: Site) -> None:
         app.pipeline("read").station("one")(lambda item: item)
@@ -227,7 +259,7 @@ class TestStreams:
         text = browser.get("/queues/flights.long").text
         assert "flights.long has 9 ready jobs and no driver" in text
         assert "The driver of its stream is not alive" in text
-        assert "</svg>no driver</span>" in browser.get("/queues").text
+        assert "</svg>stream</span>" in browser.get("/queues").text
 
     @pytest.mark.parametrize(
         ("address", "shown"),

@@ -107,12 +107,13 @@ class ScheduleSample(NamedTuple):
 
 
 class Station(NamedTuple):
-    """A station of a pipeline; `before`: the queues of the stations that send to it."""
+    """A station of a pipeline; `before`: the queues of the stations that send to it; `on_spark`: only Spark runs it."""
 
     pipeline: str
     station: str
     queue: str
     before: tuple[str, ...]
+    on_spark: bool = False
 
 
 class ErrorSample(NamedTuple):
@@ -193,8 +194,9 @@ class Snapshot:
 
     @property
     def streamed(self) -> frozenset[str]:
-        """The queues that streams read: they take drivers and no workers."""
-        return frozenset(one.queue for one in self.streams)
+        """The queues that streams read, or are to read: they take drivers and no workers."""
+        on_spark = (one.queue for one in self.stations if one.on_spark)
+        return frozenset((*(one.queue for one in self.streams), *on_spark))
 
     def due(self, queue: QueueSample) -> Iterator[tuple[Band, Head]]:
         """Yield the claimable jobs among the heads of a queue, each with its band; dead letters alone are none."""

@@ -36,6 +36,17 @@ def merged(found: Iterable[Found]) -> list[Alert]:
     return [_one(alerts) for alerts in causes.values()]
 
 
+def by_queue(alerts: Iterable[Alert], seen: Snapshot) -> dict[str, Alert]:
+    """Return the alert about each queue, or about the stream that reads it, of alerts by their urgency."""
+    read = {one.name: one.queue for one in seen.streams}
+    found: dict[str, Alert] = {}
+    for alert in alerts:
+        queue = read.get(alert.subject) if alert.kind == "stream" else alert.subject if alert.kind == "queue" else None
+        if queue is not None:
+            found.setdefault(queue, alert)
+    return found
+
+
 def shown(alerts: Sequence[Alert], most: int = SHOWN) -> tuple[list[Alert], int]:
     """Return the alerts that a person is shown at once, and the number of the others."""
     return list(alerts[:most]), max(0, len(alerts) - most)

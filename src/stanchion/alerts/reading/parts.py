@@ -9,7 +9,7 @@ from stanchion.cron.plan import KIND as SCHEDULE
 from stanchion.cron.plan import Plan
 from stanchion.cron.schedule import UNDECLARED
 from stanchion.pipelines import Pipeline
-from stanchion.pipelines.record import recorded
+from stanchion.pipelines.record import PipelineRecord, recorded
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.workers import WorkerRow
@@ -73,21 +73,20 @@ def read_schedules(store: Store, now: int) -> tuple[ScheduleSample, ...]:
 
 def read_stations(store: Store, pipelines: Iterable[Pipeline]) -> tuple[Station, ...]:
     """Return the stations that the code of this process declares, and those of other pipelines as stored."""
-    declared = tuple(
+    declared = {one.name: one.record for one in pipelines}
+    records = {one.name: one for one in recorded(store)} | declared
+    return tuple(station for record in records.values() for station in stations_of(record))
+
+
+def stations_of(record: PipelineRecord) -> tuple[Station, ...]:
+    """Return the stations of a pipeline."""
+    return tuple(
         Station(
-            pipeline.name,
-            station.station,
-            station.queue,
-            tuple(other.queue for other in pipeline.stations.values() if station.station in other.to),
+            record.name,
+            one.name,
+            record.queue(one.name),
+            tuple(map(record.queue, record.before(one.name))),
+            one.engine == "spark",
         )
-        for pipeline in pipelines
-        for station in pipeline.stations.values()
+        for one in record.stations
     )
-    known = {station.pipeline for station in declared}
-    stored = (
-        Station(one.name, station.name, one.queue(station.name), tuple(map(one.queue, one.before(station.name))))
-        for one in recorded(store)
-        if one.name not in known
-        for station in one.stations
-    )
-    return (*declared, *stored)

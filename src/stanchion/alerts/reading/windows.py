@@ -53,6 +53,11 @@ def windows_in(
         samples = _samples(known.get(name))
         if not samples or not 0 <= now - samples[-1].at < period:
             _keep(store, name, known.get(name), [*samples[-1:], _sample(now, queues)])
+    return known_windows(known, now)
+
+
+def known_windows(known: Mapping[str, VersionedValue], now: int) -> tuple[Window | None, Window | None]:
+    """Return the totals of some minutes ago and of about an hour ago, where they are known; keep nothing."""
     recent, hour = (_window(_samples(known.get(name)), now, PERIODS[name]) for name in (RECENT, HOUR))
     return recent, hour
 

@@ -26,6 +26,33 @@ def stream(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
             yield Found(of_queue(one.queue), _failing(one, limits))
         elif behind and not one.live:
             yield Found(of_queue(one.queue), _driverless(seen, one, ready.get(one.queue, 0)))
+    yield from _never_started(seen, limits)
+
+
+def _never_started(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
+    """Yield the stations for Spark that no query has read yet, though items can run there."""
+    read, queues = {one.queue for one in seen.streams}, {one.settings.name: one for one in seen.queues}
+    for station in seen.stations:
+        queue = queues.get(station.queue)
+        if not station.on_spark or station.queue in read or queue is None or queue.settings.paused:
+            continue
+        age = _oldest_age(seen, queue)
+        if age >= limits.no_worker:
+            yield Found(
+                of_queue(station.queue),
+                Alert(
+                    *("now", "stream", "queue", station.queue),
+                    f"{station.queue} has no driver: {number(queue.stats.states.ready, 'item')} can run, the oldest "
+                    f"for {spelled(age)}, and no query has read it yet.",
+                    value=age,
+                    limit=limits.no_worker,
+                    unit="seconds",
+                    since=moment(seen.at - int(age * SECOND)),
+                    actions=(
+                        Action("Run the pipeline on Spark", "stanchion pipeline run MODULE:PIPELINE --engine spark"),
+                    ),
+                ),
+            )
 
 
 def _failing(one: StreamSample, limits: Thresholds) -> Alert:

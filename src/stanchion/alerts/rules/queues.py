@@ -86,6 +86,8 @@ def _faster(seen: Snapshot, queue: str) -> Iterator[Action]:
     if queue not in seen.streamed:
         yield Action("Add workers", command("worker MODULE:APP --queues", queue))
         return
+    if not any(one.queue == queue for one in seen.streams):
+        return  # the rule of streams tells how to start one
     yield Action("See the stream that reads it", "stanchion streams")
     if any(one.live for one in seen.streams if one.queue == queue):
         yield Action("Give its query more cores, and higher options partitions and maxRecordsPerBatch")

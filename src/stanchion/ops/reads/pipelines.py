@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
-from stanchion.alerts.reading.parts import read_streams
-from stanchion.alerts.snapshot import QueueSample, Snapshot, StreamSample
+from stanchion.alerts.reading.errors import read_tallies
+from stanchion.alerts.reading.parts import read_streams, stations_of
+from stanchion.alerts.reading.windows import known_windows, limits_in, read_values
+from stanchion.alerts.records import Alert
+from stanchion.alerts.snapshot import LiveJob, QueueSample, Snapshot, StreamSample
+from stanchion.alerts.verdict import by_queue
 from stanchion.app import Stanchion
 from stanchion.core.partition_names import logical_name
 from stanchion.jobs.job import Job, JobState
@@ -25,13 +30,15 @@ from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, Sizes
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.dead_letters import letter_queues
-from stanchion.telemetry.times import Times, by_queue
+from stanchion.telemetry.failures import Failures
+from stanchion.telemetry.times import Times
+from stanchion.telemetry.times import by_queue as times_by_queue
 
 DEAD_READ: Final = 200
 """Dead items of a pipeline that are read, the newest."""
 
-LATE: Final = 60.0
-"""Seconds for which an item may wait at a station before it is said to hold the rest."""
+LIVE_READ: Final = 2000
+"""Items of a pipeline that back off, which are read to count them."""
 
 RATED: Final = 65 * SECOND
 """Microseconds over which rates are measured."""
@@ -39,7 +46,14 @@ RATED: Final = 65 * SECOND
 Source = Literal["code", "store", "names"]
 """How a pipeline is known: by code of this process, by what another one has stored, or by the names of its queues."""
 
-Trouble = Literal["paused", "no worker", "no driver", "fails", "late", ""]
+Trouble = Literal["paused", "no worker", "no driver", "fails", "attempts fail", "late", "slow", ""]
+"""What keeps the items of a station, by the alerts about its queue; `fails`: the query of its stream does."""
+
+_BY_RULE: Final[Sequence[tuple[str, Trouble]]] = (
+    *(("no-worker", "no worker"), ("failed-attempts", "attempts fail"), ("dead-letters", "attempts fail")),
+    *(("attempts", "attempts fail"), ("age", "late"), ("run-time", "slow")),
+)
+"""What is said of a station for each rule, the heaviest first."""
 
 
 class Known(NamedTuple):
@@ -81,7 +95,9 @@ class Station:
     over about a minute; None before that is known. `idle`: seconds without an item out, as far as they were seen; None
     while items come out. `silent`: seconds since its driver was heard, None if that is unknown. `starved`: without
     items, as a station before it has stopped. `passed`: its items since it was made. `times`: how long those of the
-    last five minutes waited and ran; None where no worker tells.
+    last five minutes waited and ran; None where no worker tells. `alert`: the one about its queue. `retrying`: items
+    that wait after a failed attempt. `failed`: the share of the attempts of five minutes that failed; None if none is
+    known to have ended. `error`: the last one of a dead item, else that of an attempt that workers have tallied.
     """
 
     record: StationRecord
@@ -101,6 +117,9 @@ class Station:
     paused: bool
     passed: Passed
     times: Times | None
+    alert: Alert | None = None
+    retrying: int = 0
+    failed: float | None = None
 
     @property
     def name(self) -> str:
@@ -110,7 +129,12 @@ class Station:
     @property
     def stopped(self) -> bool:
         """Whether nothing comes out although items wait."""
-        return self.trouble not in ("", "late")
+        return self.trouble in ("paused", "no worker", "no driver", "fails")
+
+    @property
+    def retries(self) -> bool:
+        """Whether items fail and are tried again, though too few for an alert."""
+        return not self.trouble and (self.retrying > 0 or bool(self.failed))
 
 
 def known_pipelines(app: Stanchion, store: Store, settings: Iterable[QueueSettings]) -> dict[str, Known]:
@@ -157,11 +181,15 @@ def _sample(seen: Snapshot, known: Known, station: StationRecord) -> QueueSample
     return next((one for one in seen.queues if one.settings.name == known.queue(station.name)), None)
 
 
-def stations(known: Known, seen: Snapshot, tracks: Mapping[str, Track], dead: Dead) -> list[Station]:
-    """Return the stations of a pipeline as they are now, in its order."""
+def stations(
+    known: Known, seen: Snapshot, tracks: Mapping[str, Track], dead: Dead, alerts: Iterable[Alert]
+) -> list[Station]:
+    """Return the stations of a pipeline as they are now, in its order. `alerts`: those that hold, by their urgency."""
+    about = by_queue(alerts, seen)
+    retrying = Counter(job.queue for job in seen.live if job.failures and job.state != JobState.RUNNING)
     samples = {one.settings.name: one for one in seen.queues}
     streams = {one.queue: one for one in seen.streams}
-    live, times = live_workers(seen.workers, seen.at), by_queue(seen.workers, seen.at)
+    live, times = live_workers(seen.workers, seen.at), times_by_queue(seen.workers, seen.at)
     found = []
     for record in ordered(known.record):
         queue = known.queue(record.name)
@@ -172,7 +200,7 @@ def stations(known: Known, seen: Snapshot, tracks: Mapping[str, Track], dead: De
         workers = [one for one in live if one.threads and queue in map(logical_name, one.queues)]
         track = tracks.get(queue)
         came, out = rates(track)
-        trouble = _trouble(settings, stats.states, lag, stream, workers)
+        trouble = _trouble(settings, stats.states, stream, about.get(queue))
         found.append(
             Station(
                 record,
@@ -187,11 +215,14 @@ def stations(known: Known, seen: Snapshot, tracks: Mapping[str, Track], dead: De
                 None if stream is None or stream.last_beat is None else seen.ago(stream.last_beat),
                 False,
                 dead.counts.get(queue, 0),
-                dead.errors.get(queue) or ("" if stream is None or stream.error is None else stream.error),
+                dead.errors.get(queue) or (stream and stream.error) or _last_error(seen.tallies.get(queue, {})),
                 [] if track is None else [(one.at, float(one.ready)) for one in track.points],
                 settings.paused,
                 passed(stats.totals, stats.states, ends=not record.to),
                 times.get(queue),
+                about.get(queue),
+                retrying[queue],
+                None if track is None else track.failed,
             )
         )
     return _with_starved(known, found)
@@ -217,29 +248,41 @@ def read_pipeline(store: Store, known: Known) -> Snapshot:
     settings = {one.name: one for one in store.queues(names)}
     stats = store.stats([*{*names, *letter_queues(settings.values())}], ["states", "totals", "heads"])
     queues = tuple(QueueSample(settings.get(name, QueueSettings(name)), stats[name]) for name in names)
+    values = read_values(store)
+    recent, hour = known_windows(values, now)
     return Snapshot(
         now,
         queues=queues,
         workers=tuple(workers),
         streams=read_streams(store, workers, now),
         letters=read_letters(store, [*settings.values()], stats),
+        live=_backing_off(store, names),
+        tallies=read_tallies(store, names),
+        stations=stations_of(known.record),
+        recent=recent,
+        hour=hour,
+        limits=limits_in(values),
     )
 
 
-def _trouble(
-    settings: QueueSettings, sizes: Sizes, lag: float, stream: StreamSample | None, workers: Sequence[WorkerRow]
-) -> Trouble:
-    """Return what keeps the items of a station; nothing does where none waits."""
-    if stream is not None and stream.stopped:
-        return "fails"
-    waits = sizes.ready > 0 or (stream is not None and stream.pending)
-    if not waits:
-        return ""
-    if settings.paused:
+def _backing_off(store: Store, queues: Sequence[str]) -> tuple[LiveJob, ...]:
+    where = Condition("queue", "in", tuple(queues)), Condition("state", "=", JobState.SCHEDULED.value)
+    query = Query("live", where, order="id", limit=LIVE_READ, columns=LiveJob._fields)
+    return tuple(LiveJob(*row)._replace(state=JobState.SCHEDULED) for row in store.select(query).rows)
+
+
+def _last_error(tallies: Mapping[str, Failures]) -> str:
+    return max(tallies.values(), key=lambda one: one.last).error if tallies else ""
+
+
+def _trouble(settings: QueueSettings, sizes: Sizes, stream: StreamSample | None, alert: Alert | None) -> Trouble:
+    """Return what keeps the items of a station, by the alert about it; a pause does where items wait."""
+    rules = set() if alert is None else {alert.rule, *alert.merged}
+    if settings.paused and (sizes.ready or (stream is not None and stream.pending)):
         return "paused"
-    if not workers and (stream is None or not stream.live):
-        return "no worker" if stream is None else "no driver"
-    return "late" if lag >= LATE else ""
+    if "stream" in rules:
+        return "no driver" if stream is None or not (stream.live or stream.stopped) else "fails"
+    return next((said for rule, said in _BY_RULE if rule in rules), "")
 
 
 def _engine(record: StationRecord, stream: StreamSample | None, workers: Sequence[WorkerRow]) -> str:

@@ -147,10 +147,10 @@ def _figures(
     return QueueFigures(settings, sizes, stats.totals, lag, own, due, *apart)
 
 
-def headline(found: Sequence[QueueFigures]) -> str:
-    """Return what is to be known of all queues, as a sentence."""
-    troubled = [one for one in found if one.trouble]
+def headline(queues: Sequence[str], alerts: Container[str]) -> str:
+    """Return what is to be known of these queues, as a sentence. `alerts`: those with an alert."""
+    troubled = [name for name in queues if name in alerts]
     if not troubled:
-        return "The queue keeps up" if len(found) == 1 else f"All {number(len(found))} queues keep up"
-    names = listed([one.name for one in troubled[:3]] + ([f"{len(troubled) - 3} more"] if len(troubled) > 3 else []))
+        return "The queue keeps up" if len(queues) == 1 else f"All {number(len(queues))} queues keep up"
+    names = listed(troubled[:3] + ([f"{len(troubled) - 3} more"] if len(troubled) > 3 else []))
     return f"{names} {'needs' if len(troubled) == 1 else 'need'} attention"

@@ -7,6 +7,8 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from stanchion.alerts.thresholds import Thresholds
+from stanchion.alerts.verdict import alerts_of
 from stanchion.app import Stanchion
 from stanchion.core.times import moment
 from stanchion.jobs.job import JobState
@@ -60,7 +62,8 @@ class Look:
             track = self._tracks.setdefault(settings.name, Track())
             track.add(point_of(seen.at, stats.states, stats.totals, 0.0))
         self.at, self.dead_letters = seen.at, sum(seen.letters.lying.values())
-        self.found = stations(self._known, seen, self._tracks, dead)
+        alerts = alerts_of(seen, Thresholds().changed(seen.limits))
+        self.found = stations(self._known, seen, self._tracks, dead, alerts)
         self.expectations = read_expectations(store, self._known)
 
     def as_json(self) -> dict[str, Any]:
@@ -114,6 +117,8 @@ class Look:
             "engine": one.engine,
             "trouble": one.trouble,
             "starved": one.starved,
+            "retrying": one.retrying,
+            "failed": one.failed,
             "error": one.error,
             "last_5_min": None if one.times is None else one.times.as_json(),
         }
@@ -144,4 +149,4 @@ def _state(one: Station) -> Text:
     """Return what keeps the items, in a word."""
     if one.paused:
         return Text("paused", "yellow")
-    return Text(one.trouble, "yellow" if one.trouble == "late" else "bold red") if one.trouble else Text("")
+    return Text(one.trouble, "yellow" if one.trouble in ("late", "slow") else "bold red") if one.trouble else Text("")

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from stanchion.alerts.records import SHOWN, Alert, BandFigures, QueueFigures
 from stanchion.alerts.rules.jobs import died_of_late
 from stanchion.alerts.thresholds import Levels
+from stanchion.alerts.verdict import by_queue
 from stanchion.core.service_levels import BANDS
 from stanchion.ops.audit import Entry
 from stanchion.ops.reads.track import Rates
@@ -103,7 +104,7 @@ def be_on_it(visit: Visit) -> Response:
 
 def _lede(sample: Sample) -> str:
     monitor = sample.monitor
-    troubled = {alert.subject for alert in sample.firing if alert.kind == "queue"}
+    troubled = by_queue(sample.firing, sample.seen)
     rest = sum(one.queue not in troubled for one in monitor.queues)
     if not monitor.queues:
         return "No job has been pushed yet."
@@ -127,7 +128,7 @@ def _bands(sample: Sample) -> list[BandRow]:
 
 def _queues(sample: Sample, sampler: Sampler) -> list[QueueRow]:
     """Return the queues, those with an alert first, then by their share of the limit."""
-    alerts = {alert.subject: alert for alert in reversed(sample.firing) if alert.kind == "queue"}
+    alerts = by_queue(sample.firing, sample.seen)
     died = died_of_late(sample.seen)
     rows = [_queue(one, sample, sampler, alerts.get(one.queue), died[one.queue]) for one in sample.monitor.queues]
     levels = {"now": 0, "soon": 1}

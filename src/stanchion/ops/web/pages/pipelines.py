@@ -36,10 +36,13 @@ class Item(NamedTuple):
 
 def every(visit: Visit) -> Response:
     """List the pipelines, those that stand still first."""
-    seen = visit.site.sampler.latest().seen
+    sampler, sample = visit.site.sampler, visit.site.sampler.latest()
+    seen = sample.seen
     found = known_pipelines(visit.site.app, visit.store, (one.settings for one in seen.queues))
     died = seen.letters.died
-    items = [_item(known, stations(known, seen, visit.site.sampler.queues, Dead()), died) for known in found.values()]
+    items = [
+        _item(known, stations(known, seen, sampler.queues, Dead(), sample.firing), died) for known in found.values()
+    ]
     order = {"needs": 0, "risk": 1}
     items.sort(key=lambda one: (order.get(one.mark, 2), one.name))
     return visit.page("pipelines.html", _headline(items), items=items[:SHOWN], total=len(items), read_at=seen.at)
@@ -65,11 +68,11 @@ def _headline(items: list[Item]) -> str:
 
 def show(visit: Visit) -> Response:
     """Show one pipeline."""
-    sampler = visit.site.sampler
-    seen = sampler.latest().seen
+    sampler, sample = visit.site.sampler, visit.site.sampler.latest()
+    seen = sample.seen
     known = _known(visit)
     dead = read_dead(visit.site.app, visit.store, known, seen, last_error)
-    found = stations(known, seen, sampler.queues, dead)
+    found = stations(known, seen, sampler.queues, dead, sample.firing)
     paused = {one.settings.name for one in seen.queues if one.settings.paused}
     queues = [one.queue for one in found]
     streams = [one for one in stream_figures(visit.store, seen) if one.queue in queues]

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
+from stanchion.alerts.verdict import by_queue
 from stanchion.context.pauses import Pause
 from stanchion.core.checks import checked_name
 from stanchion.core.durations import spelled
@@ -115,10 +116,11 @@ def _figures(visit: Visit, queue: QueueSettings) -> QueueFigures:
 
 def _alerts(visit: Visit, queue: QueueSettings) -> list[Shown]:
     """Return the alerts of a queue that hold, without links to its own page."""
-    firing = [one for one in visit.site.sampler.latest().firing if (one.kind, one.subject) == ("queue", queue.name)]
+    sample = visit.site.sampler.latest()
+    firing = [one for one in sample.firing if by_queue([one], sample.seen).get(queue.name) is not None]
     if not queue.paused:  # an alert clears some readings after its cause, and the pause has just been ended
         firing = [one for one in firing if one.rule != "paused"]
-    on_it = visit.site.sampler.latest().seen.on_it
+    on_it = sample.seen.on_it
     alerts = [shown(one, on_it.get(one.key)) for one in firing]
     return [one._replace(link="") if one.link == f"/queues/{visit.segment}" else one for one in alerts]
 

@@ -1,9 +1,10 @@
-"""All queues."""
+"""All queues, those with an alert first, as on the overview."""
 
 from __future__ import annotations
 
 from starlette.responses import Response
 
+from stanchion.alerts.verdict import by_queue
 from stanchion.core.partition_names import logical_name
 from stanchion.ops.reads.queues import headline
 from stanchion.ops.web.live.figures import figures_of, is_quick
@@ -13,12 +14,17 @@ SHOWN = 200
 
 
 def every(visit: Visit) -> Response:
-    """List the queues, those in trouble first."""
+    """List the queues, those that need a person first."""
     store, part = visit.store, visit.asked("name")
     known = [one for one in store.queues() if logical_name(one.name) == one.name]
     matching = [one for one in known if part in one.name]
     sample = visit.site.sampler.latest()
+    alerts, order = by_queue(sample.firing, sample.seen), {"now": 0, "soon": 1}
+    ranked = {name: order[alert.level] for name, alert in alerts.items()}
+    matching.sort(key=lambda one: ranked.get(one.name, 2))
     found = figures_of(store, sample, matching[:SHOWN], visit.now)
-    title = headline(found) if found else "No queue yet"
+    found.sort(key=lambda one: ranked.get(one.name, 2))
+    title = headline([one.name for one in found], alerts) if found else "No queue yet"
     as_of = None if is_quick(sample) else sample.monitor.at
-    return visit.page("queues.html", title, queues=found, part=part, known=len(known), found=len(matching), as_of=as_of)
+    counts = {"known": len(known), "found": len(matching)}
+    return visit.page("queues.html", title, queues=found, alerts=alerts, part=part, as_of=as_of, **counts)

@@ -20,6 +20,8 @@ _WHY: Final = {
     "no driver": "has no live driver",
     "fails": "fails on one item after the other",
     "late": "falls behind",
+    "attempts fail": "fails",
+    "slow": "has an attempt that runs for too long",
 }
 _NAMED: Final = 3
 """Stations that a sentence names."""
@@ -29,23 +31,33 @@ def headline(known: Known, stations: Sequence[Station]) -> str:
     """Return what is to be known of a pipeline: `flights stands still from long on`."""
     name, stopped = known.record.name, [one for one in stations if one.stopped]
     late = [one for one in stations if one.trouble == "late"]
+    failing, slow = ([one for one in stations if one.trouble == said] for said in ("attempts fail", "slow"))
+    retries = [one for one in stations if one.retries]
     if len(stopped) == 1:
         on = "from" if any(one.starved for one in stations) else "at"
         return f"{name} stands still {on} {stopped[0].name}{' on' if on == 'from' else ''}"
     if stopped:
-        more = [f"{len(stopped) - _NAMED} more"] if len(stopped) > _NAMED else []
-        return f"{name} stands still at {listed([*(one.name for one in stopped[:_NAMED]), *more])}"
+        return f"{name} stands still at {_listed(stopped)}"
+    if failing:
+        return f"{name} fails at {_listed(failing)}"
     if late:
         return f"{name} falls behind at {max(late, key=lambda one: one.lag).name}"
+    if slow or retries:
+        return f"{name} {'is slow at' if slow else 'retries items of'} {_listed(slow or retries)}"
     if not any(one.sizes.total for one in stations):
         return f"{name} has no item under way"
     return f"{name} keeps up"
 
 
+def _listed(stations: Sequence[Station]) -> str:
+    more = [f"{len(stations) - _NAMED} more"] if len(stations) > _NAMED else []
+    return listed([*(one.name for one in stations[:_NAMED]), *more])
+
+
 def lede(stations: Sequence[Station]) -> Markup:
     """Return the rest of the verdict: what holds the items, who waits for it, and who keeps up."""
-    said = []
-    for one in [one for one in stations if one.trouble][:_NAMED]:
+    said = [_failing(one) for one in stations if one.trouble == "attempts fail" or one.retries][:_NAMED]
+    for one in [one for one in stations if one.trouble not in ("", "attempts fail")][:_NAMED]:
         why = f"has had no driver for {spelled(one.silent)}" if _silent(one) else _WHY[one.trouble]
         oldest = f", the oldest for {spelled(one.lag)}" if one.lag else ""
         items = strong(plural(one.sizes.ready, "item"))
@@ -57,13 +69,23 @@ def lede(stations: Sequence[Station]) -> Markup:
     starved = [one for one in stations if one.starved]
     if starved:
         said.append(Markup("{} behind it {} idle.").format(_names(starved), "is" if len(starved) == 1 else "are"))
-    well = [one for one in stations if not one.trouble and not one.starved]
+    well = [one for one in stations if not (one.trouble or one.starved or one.retries)]
     if well and said:
         said.append(Markup("{} {} up.").format(_names(well), "keeps" if len(well) == 1 else "keep"))
     under_way = sum(one.sizes.total for one in stations)
     if not said and under_way:
         said.append(Markup("{} {} under way.").format(plural(under_way, "item"), "is" if under_way == 1 else "are"))
     return Markup(" ").join(said)
+
+
+def _failing(one: Station) -> Markup:
+    """Return what is known of a station whose attempts fail."""
+    if one.trouble and one.alert is not None:
+        return Markup("{}").format(one.alert.summary)
+    back_off = f"{plural(one.retrying, 'item')} {'backs' if one.retrying == 1 else 'back'} off after a failed attempt"
+    failed = "" if one.failed is None else f"{one.failed:.0%} of the attempts of the last 5 min failed"
+    parts = ([back_off] if one.retrying else []) + ([failed] if failed else [])
+    return Markup("{}: {}.").format(strong(one.name), ", ".join(parts))
 
 
 def drawing(known: Known, stations: Sequence[Station]) -> Drawing:
@@ -86,6 +108,8 @@ def _box(one: Station) -> Box:
         after = one.silent if _silent(one) else one.lag if one.trouble == "late" else None
         tail = f"{one.trouble} {_rough(after)}" if after else one.trouble
         tone = "warn" if one.trouble in ("late", "paused") else "bad"
+    elif one.trouble or one.retries:
+        tail, tone = one.trouble or f"{number(one.retrying)} retrying", "warn" if _soon(one) else "bad"
     elif one.dead:
         tail, tone = f"{number(one.dead)} dead", "bad"
     elif one.starved:
@@ -96,13 +120,17 @@ def _box(one: Station) -> Box:
 
 def state_of(one: Station) -> tuple[str, Kind]:
     """Return the mark of a station, and the look of its box."""
-    if one.trouble in ("late", "paused"):
+    if one.trouble in ("late", "paused", "slow") or one.retries or (one.trouble and _soon(one)):
         return "risk", "risk"
-    if one.stopped:
+    if one.trouble:
         return "needs", "dead"
     if one.starved:
         return "waiting", "idle"
     return ("running", "") if one.sizes.total else ("ready", "")
+
+
+def _soon(one: Station) -> bool:
+    return one.alert is None or one.alert.level == "soon"
 
 
 def _wire(link: Link, stations: dict[str, Station], known: Known) -> Wire:

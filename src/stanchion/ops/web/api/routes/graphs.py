@@ -75,18 +75,19 @@ def pipelines(call: Call) -> Answer:
 def pipeline(call: Call) -> Answer:
     """Answer with a pipeline and its stations."""
     visit, known = call.visit, _pipeline(call)
-    seen = visit.site.sampler.latest().seen
+    sample = visit.site.sampler.latest()
+    seen = sample.seen
     dead = read_dead(visit.site.app, visit.store, known, seen, last_error)
-    same = ("name", "queue", "engine", "lag", "came", "out", "idle", "trouble", "silent", "starved", "dead")
+    same = ("name", "queue", "engine", "lag", "came", "out", "idle", "trouble", "silent", "starved")
     found = [
         {
-            **{name: getattr(one, name) for name in same},
+            **{name: getattr(one, name) for name in (*same, "dead", "retrying", "failed")},
             "to": list(one.record.to),
             "size": one.sizes._asdict(),
             "error": visit.site.redaction.text(one.error),
             "last_5_min": None if one.times is None else one.times.as_json(),
         }
-        for one in stations(known, seen, visit.site.sampler.queues, dead)
+        for one in stations(known, seen, visit.site.sampler.queues, dead, sample.firing)
     ]
     name, whole = known.record.name, dead.whole
     expected = [one.as_json() for one in read_expectations(visit.store, known)]
