@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -313,3 +314,11 @@ except MissingExtra as error:
     print(error)
 """
     assert "'stanchion[opentelemetry]'" in printed(program)
+
+
+def test_the_scope_has_a_version_and_a_schema(local: Stanchion) -> None:
+    local.queue("q").push(1)
+    scope = span("push q").instrumentation_scope
+    assert scope is not None
+    assert (scope.name, scope.version) == ("stanchion", version("stanchion"))
+    assert str(scope.schema_url).startswith("https://opentelemetry.io/schemas/")

@@ -85,3 +85,11 @@ def test_without_the_extra() -> None:
 def test_nothing_else_imports_protobuf() -> None:
     code = "import sys, stanchion, stanchion.ops.cli; assert not {'google.protobuf', 'grpc'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_other_languages_have_packages() -> None:
+    options = pb.DESCRIPTOR.GetOptions()
+    assert options.go_package.partition(";") == ("stanchion/v1", ";", "stanchionv1")  # the import path, the package
+    assert (options.java_package, options.java_multiple_files) == ("stanchion.v1", True)
+    assert options.java_outer_classname == "StanchionProto"
+    assert (options.csharp_namespace, options.ruby_package) == ("Stanchion.V1", "Stanchion::V1")

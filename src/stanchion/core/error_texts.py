@@ -7,8 +7,17 @@ from typing import Final
 MAX_ERROR: Final = 2_000
 """Maximum characters of an error's message, or of the reason of an end."""
 
+MAX_TYPE: Final = 200
+"""Maximum characters of the module and class of an exception."""
+
 MAX_TRACEBACK: Final = 8_000
 """Maximum characters of a traceback; its end says more than its beginning."""
+
+
+def type_name(error: BaseException) -> str:
+    """Return the module and the class of an exception; the class alone if Python itself has it."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def bounded(message: str) -> str:

@@ -234,8 +234,8 @@ class Job:
 
     @property
     def errors(self) -> list[dict[str, Any]]:
-        """The last errors: `attempt`, `at` (seconds since 1970), `error`, `group`, `traceback`, and where they are
-        known `worker`, `started`, and `until`, when the job was due again.
+        """The last errors: `attempt`, `at` (seconds since 1970), `error`, `group`, and where they are known `type`
+        (module and class of the exception), `traceback`, `worker`, `started`, and `until`, when the job was due again.
 
         While the job is put off because workers do not know its task, the last one also has `times` and `since`.
         """

@@ -11,7 +11,7 @@ from stanchion.context.context import Context, HasContext
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import number, seconds_of, shown
 from stanchion.core.error_kinds import group_of
-from stanchion.core.error_texts import bounded, bounded_trace
+from stanchion.core.error_texts import bounded, bounded_trace, type_name
 from stanchion.core.partition_names import checked_queue
 from stanchion.core.retry import Retry
 from stanchion.core.times import moment
@@ -39,11 +39,12 @@ class ReportingMeter(Meter):
 
 
 class Failure(NamedTuple):
-    """An error as it is stored: its message, its traceback, and the key of its group."""
+    """An error as it is stored: its message, traceback, the key of its group, and the module and class of it."""
 
     error: str
     traceback: str | None
     group: str
+    type: str | None
 
 
 class Settlement(NamedTuple):
@@ -373,7 +374,21 @@ def failure_of(error: BaseException | str, task: str | None, mask: Callable[[str
     message, trace = described(error)
     if mask is not None:
         message, trace = mask(message), None if trace is None else mask(trace)
-    return Failure(message, trace, group_of(message, task, _fingerprint_of(error)))
+    kind = type_name(error) if isinstance(error, BaseException) else None
+    return Failure(message, trace, group_of(message, task, _fingerprint_of(error)), kind)
+
+
+def with_cause(failure: Failure, outcome: Outcome, mask: Callable[[str], str] | None) -> Failure:
+    """Return the reason that a task gives by raising an outcome, with what it was raised from, or amid, if anything.
+
+    That is the traceback of both, and the type of the error.
+    """
+    cause = outcome.__cause__ or (None if outcome.__suppress_context__ else outcome.__context__)
+    if cause is None:
+        return failure
+    trace = trace_of(outcome)
+    shown = trace if trace is None or mask is None else mask(trace)
+    return failure._replace(traceback=bounded_trace(shown), type=type_name(cause))
 
 
 def _fingerprint_of(error: BaseException | str) -> str | None:

@@ -82,6 +82,7 @@ def _fields(job: Job) -> dict[str, Any]:
                 "put_off": error.get("times"),
                 "since": iso(moment_of(error, "since")),
                 "error": error.get("error"),
+                "type": error.get("type"),
                 "traceback": error.get("traceback"),
             }
             for error in job.errors

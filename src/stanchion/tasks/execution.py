@@ -18,7 +18,7 @@ from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable
 from stanchion.flows.plan import after_of
 from stanchion.flows.results import Values
 from stanchion.jobs.outcome import Bury, Cancel, Outcome, RetryAfter, Snooze
-from stanchion.jobs.reservation import Failure, Reservation, described, failure_of
+from stanchion.jobs.reservation import Failure, Reservation, described, failure_of, with_cause
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.rules.outcomes import commit_of
@@ -159,11 +159,11 @@ def outcome_of_error(execution: Execution, error: BaseException) -> outcomes.Out
     job, work = execution.job, execution.work
     match error:
         case Snooze() | RetryAfter():
-            return _put_off(job, error)
+            return _put_off(execution, error)
         case Cancel(reason=reason):
             return outcomes.Abandon(job.lease, _failure(execution, reason).error)
         case Bury(reason=reason):
-            return outcomes.Bury(job.lease, *_failure(execution, reason or "buried"))
+            return outcomes.Bury(job.lease, *_caused(execution, error, reason or "buried"))
         case Unrunnable():
             return unrunnable(execution.row, error)
     if work.attempts_max is not None and job.attempts >= work.attempts_max:
@@ -177,15 +177,22 @@ def _failure(execution: Execution, error: BaseException | str) -> Failure:
     return failure_of(error, execution.row.task, execution.mask)
 
 
-def _put_off(job: Reservation, wanted: Snooze | RetryAfter) -> outcomes.Outcome:
+def _caused(execution: Execution, error: Outcome, reason: str) -> Failure:
+    """Return the reason of an outcome that a task has raised, with the error that it was raised from."""
+    return with_cause(_failure(execution, reason), error, execution.mask)
+
+
+def _put_off(execution: Execution, wanted: Snooze | RetryAfter) -> outcomes.Outcome:
     """Return the outcome of an attempt that is to be made again, dead if its checkpoint can't be stored."""
+    job = execution.job
     try:
         payload = job.payload_text(wanted.payload)
     except InvalidInput as error:
         return outcomes.Bury(job.lease, *failure_of(error, job.task))
     if isinstance(wanted, Snooze):
         return outcomes.Rollback(job.lease, wanted.seconds, refund=True, payload=payload)
-    return outcomes.Rollback(job.lease, wanted.seconds, f"RetryAfter: {wanted.seconds:g} s", payload=payload)
+    failure = _caused(execution, wanted, f"RetryAfter: {wanted.seconds:g} s")
+    return outcomes.Rollback(job.lease, wanted.seconds, *failure, payload=payload)
 
 
 def unrunnable(row: JobRow, error: Unrunnable) -> outcomes.Outcome:

@@ -10,10 +10,12 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from traceback import format_exception
 from typing import TYPE_CHECKING, Any, Final
 
 from stanchion.core.checks import MAX_HEADERS
+from stanchion.core.error_texts import type_name
 from stanchion.core.partition_names import logical_name
 from stanchion.core.redaction import redacted
 from stanchion.errors import MissingExtra
@@ -29,6 +31,9 @@ TRACESTATE: Final = "tracestate"
 LINKS: Final = 128
 """Pushes that the span of several jobs is linked to; an SDK keeps no more by default."""
 
+SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.30.0"
+"""The release of the semantic conventions that the attributes of spans are of."""
+
 Headers = Mapping[str, str]
 """The headers of a trace context; none if there is no trace."""
 
@@ -43,7 +48,8 @@ class Traces:
         except ModuleNotFoundError:
             raise MissingExtra("opentelemetry", "traces=True") from None
         self._trace, self._propagator = trace, TraceContextTextMapPropagator()
-        self._tracer = trace.get_tracer("stanchion")  # follows a provider that is set later
+        # It follows a provider that is set later.
+        self._tracer = trace.get_tracer("stanchion", version("stanchion"), schema_url=SCHEMA_URL)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Traces, ()
@@ -170,7 +176,7 @@ class Traces:
         span.record_exception(
             error, {name: redacted(text if mask is None else mask(text)) for name, text in told.items()}
         )
-        span.set_attribute("error.type", type(error).__qualname__)
+        span.set_attribute("error.type", type_name(error))
         span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, type(error).__name__))
 
     def of(self, span: Span) -> Headers:

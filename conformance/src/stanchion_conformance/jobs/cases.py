@@ -15,6 +15,7 @@ from stanchion_conformance.jobs.dead_letters import (
 )
 from stanchion_conformance.jobs.encryption import TestEncryption, key, sealed
 from stanchion_conformance.jobs.error_groups import TestErrorGroups
+from stanchion_conformance.jobs.error_types import TestErrorTypes, TestOutcomesFromErrors
 from stanchion_conformance.jobs.held_keys import TestHeldKeys
 from stanchion_conformance.jobs.hiding import TestHiding
 from stanchion_conformance.jobs.history import TestHistory, TestPurge
@@ -76,6 +77,7 @@ __all__ = [
     "TestEncryption",
     "TestEndedElsewhere",
     "TestErrorGroups",
+    "TestErrorTypes",
     "TestEvents",
     "TestEveryJobGoesToOne",
     "TestFencing",
@@ -106,6 +108,7 @@ __all__ = [
     "TestOneAtATime",
     "TestOneWins",
     "TestOtherQueue",
+    "TestOutcomesFromErrors",
     "TestPassed",
     "TestPayloadOfTheEntry",
     "TestPop",

@@ -44,7 +44,8 @@ class Commit(NamedTuple):
 class Rollback(NamedTuple):
     """Give a running job back, due in `delay` seconds.
 
-    With an `error`, the failure is counted and stored; `group`: see `core.error_kinds`. `refund` gives back the attempt
+    With an `error`, the failure is counted and stored; `group`: see `core.error_kinds`; `type`: module and class of the
+    exception. `refund` gives back the attempt
     counted at the claim; with an `error` too, the job is put off, which is no failure, and the error is the reason.
     Without attempts left, the job is dead; if cancelled meanwhile, it is cancelled. `payload`: what the next attempt
     gets; None: unchanged.
@@ -55,6 +56,7 @@ class Rollback(NamedTuple):
     error: str | None = None
     traceback: str | None = None
     group: str | None = None
+    type: str | None = None
     refund: bool = False
     payload: str | None = None
 
@@ -77,12 +79,13 @@ class Move(NamedTuple):
 
 
 class Bury(NamedTuple):
-    """End a running job as dead. `group`: of the error, see `core.error_kinds`."""
+    """End a running job as dead. `group`: of the error, see `core.error_kinds`; `type`: see `Rollback`."""
 
     lease: Lease
     error: str
     traceback: str | None = None
     group: str | None = None
+    type: str | None = None
 
 
 class Abandon(NamedTuple):

@@ -1,10 +1,10 @@
 """The errors stored with a job: the last ten entries, as JSON.
 
 An entry has `attempt`, `at` (seconds since 1970), `error`, `group` (the key of its group, see `core.error_kinds`), and,
-where they are known, `traceback`, `worker`, `started` (when the attempt began) and `until` (when the job is due again):
-they cost no write of their own. A job is put off when the worker's code does not know its work. The entry of a job that
-was put off also has `times` and `since`: how often, and since when. It is a single entry, and the last one. A later
-failure gets an entry of its own; any other end of an attempt removes it.
+where they are known, `type` (module and class of the exception), `traceback`, `worker`, `started` (when the attempt
+began) and `until` (when the job is due again): they cost no write of their own. A job is put off when the worker's code
+does not know its work. The entry of a job that was put off also has `times` and `since`: how often, and since when. It
+is a single entry, and the last one. A later failure gets an entry of its own; any other end of an attempt removes it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 from typing import Any, NamedTuple
 
 from stanchion.core.error_kinds import KEY, group_of
-from stanchion.core.error_texts import bounded, bounded_trace
+from stanchion.core.error_texts import MAX_TYPE, bounded, bounded_trace
 from stanchion.stores.records.jobs import SECOND, JobRow
 
 KEPT_ERRORS = 10
@@ -38,7 +38,13 @@ def entries_of(row: JobRow) -> list[dict[str, Any]]:
 
 
 def with_error(
-    row: JobRow, error: str, traceback: str | None, now: int, group: str | None = None, **fields: Any
+    row: JobRow,
+    error: str,
+    traceback: str | None,
+    now: int,
+    group: str | None = None,
+    type: str | None = None,
+    **fields: Any,
 ) -> JobRow:
     """Return the job with one more error entry; `fields`: further fields of the entry.
 
@@ -48,6 +54,8 @@ def with_error(
     if group is None or not KEY.fullmatch(group):
         group = group_of(error, row.task)
     entry: dict[str, Any] = {"attempt": row.attempts, "at": now / SECOND, "error": error, "group": group, **fields}
+    if type:
+        entry["type"] = bounded(type)[:MAX_TYPE]
     if row.worker is not None:
         entry["worker"] = row.worker
     if row.started_at is not None:

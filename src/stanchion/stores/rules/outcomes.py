@@ -230,7 +230,7 @@ def _cancelled(row: JobRow, reason: str, now: int) -> JobRow:
 
 
 def _failed(row: JobRow, outcome: Rollback | Bury, error: str, now: int, **fields: Any) -> JobRow:
-    failed = with_error(row, error, outcome.traceback, now, outcome.group, **fields)
+    failed = with_error(row, error, outcome.traceback, now, outcome.group, outcome.type, **fields)
     return failed._replace(failures=row.failures + 1)
 
 

@@ -82,6 +82,7 @@ _JOBS: Final[dict[str, Schema]] = {
         attempt=maybe(whole()),
         at=maybe(time()),
         error=maybe(text()),
+        type=maybe(text("Module and class of the exception, such as `requests.exceptions.ConnectionError`.")),
         traceback=maybe(text()),
         put_off=maybe(whole("How often it was put off, as no worker knew its task.")),
         since=maybe(time("Since when.")),
