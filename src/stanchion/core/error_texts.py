@@ -17,7 +17,8 @@ MAX_TRACEBACK: Final = 8_000
 def type_name(error: BaseException) -> str:
     """Return the module and the class of an exception; the class alone if Python itself has it."""
     kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return _carried(name[:MAX_TYPE])[:MAX_TYPE]
 
 
 def bounded(message: str) -> str:

@@ -33,8 +33,9 @@ from stanchion.jobs.insert import insert
 from stanchion.jobs.job import FreshJob, Job, JobState
 from stanchion.jobs.options import Push, PushOptions, checked
 from stanchion.jobs.reservation import Reservation
-from stanchion.jobs.search import PageOptions
+from stanchion.jobs.search import MAX_PAGE, PageOptions
 from stanchion.queues.batch import Batch
+from stanchion.queues.clearing import clear_queue
 from stanchion.queues.consumer import Consumer
 from stanchion.queues.purging import purge
 from stanchion.queues.receive import Receive
@@ -43,6 +44,7 @@ from stanchion.schemas.models import schema_from
 from stanchion.schemas.stored import replace, stored_schema
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, NewJob
+from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.queues import Counts, QueueSettings, QueueStats, Sizes, Stat
 
 MOST_RESERVED = 1_000_000
@@ -239,6 +241,16 @@ class Queue:
         """Return finished jobs, newest first."""
         return self.find(state=[state for state in JobState if state.final], limit=limit, after=after)
 
+    def peek(self, n: int = 1) -> list[Job]:
+        """Return up to `n` ready jobs in the order in which claims take them, and change nothing.
+
+        Claims of a queue with lanes alternate between them; here the jobs of all lanes are in one order.
+        """
+        store = self.context.fresh_store
+        due = Condition("queue", "=", self.name), Condition("run_at", "<=", store.now())
+        page = store.select(Query("live", due, order="due", limit=whole(n, "n", 1, MAX_PAGE)))
+        return [Job(self.context, row, JobState.READY) for row in page.rows]
+
     # -- operating
 
     def cancel(self, job_id: str) -> JobState | None:
@@ -261,6 +273,13 @@ class Queue:
         known = self.context.fresh_store.fetch(ids)
         mine = [job_id for job_id in ids if job_id in known and logical_name(known[job_id].queue) == self.name]
         return lookup.replay(self.context, mine)
+
+    def clear(self) -> int:
+        """Delete the jobs that have not begun: ready, scheduled and waiting ones; return their number.
+
+        Running jobs, history and settings stay. Members of flows are cancelled, so that their flows end.
+        """
+        return clear_queue(self.context.store, self.name)
 
     def purge_history(self, older_than: float | timedelta | None = None) -> int:
         """Delete jobs that finished more than `older_than` seconds ago (None: the queue's history_ttl)."""
@@ -330,6 +349,8 @@ class Queue:
     apush = off_loop(push)
     asize = off_loop(size)
     acancel = off_loop(cancel)
+    apeek = off_loop(peek)
+    aclear = off_loop(clear)
 
     def __repr__(self) -> str:
         return f"<Queue {self.name!r} of {self.context!r}>"

@@ -17,8 +17,9 @@ from stanchion.core.child import end_child
 from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable
 from stanchion.flows.plan import after_of
 from stanchion.flows.results import Values
+from stanchion.jobs.failures import Failure, described, failure_of, with_cause
 from stanchion.jobs.outcome import Bury, Cancel, Outcome, RetryAfter, Snooze
-from stanchion.jobs.reservation import Failure, Reservation, described, failure_of, with_cause
+from stanchion.jobs.reservation import Reservation
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.rules.outcomes import commit_of

@@ -17,8 +17,9 @@ from stanchion.core.ids import new_id, new_token
 from stanchion.core.partition_names import logical_name
 from stanchion.core.redaction import redacted
 from stanchion.errors import InvalidInput, StoreUnavailable
+from stanchion.jobs.failures import failure_of
 from stanchion.jobs.outcome import Outcome
-from stanchion.jobs.reservation import Reservation, failure_of
+from stanchion.jobs.reservation import Reservation
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.leases import Lease

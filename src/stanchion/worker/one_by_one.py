@@ -7,7 +7,7 @@ from threading import Event
 from typing import NamedTuple
 
 from stanchion.errors import InvalidInput, StoreUnavailable
-from stanchion.jobs.reservation import described
+from stanchion.jobs.failures import described
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Rollback

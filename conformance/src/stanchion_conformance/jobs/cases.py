@@ -37,6 +37,7 @@ from stanchion_conformance.jobs.outcomes import (
     TestMove,
     TestRollback,
 )
+from stanchion_conformance.jobs.peeking import TestClear, TestPeek
 from stanchion_conformance.jobs.pushing import TestLargeBatches, TestPop, TestPush, TestRepeats, TestUniqueKeys
 from stanchion_conformance.jobs.ranks import TestHeads, TestMinRank
 from stanchion_conformance.jobs.renewals import TestProgress, TestRenewals
@@ -67,6 +68,7 @@ __all__ = [
     "TestCheckpoints",
     "TestCheckpointsOfTasks",
     "TestCirclesOfDeadLetters",
+    "TestClear",
     "TestCommit",
     "TestConsumers",
     "TestDeadLetters",
@@ -111,6 +113,7 @@ __all__ = [
     "TestOutcomesFromErrors",
     "TestPassed",
     "TestPayloadOfTheEntry",
+    "TestPeek",
     "TestPop",
     "TestProgress",
     "TestPurge",
