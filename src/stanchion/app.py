@@ -392,7 +392,7 @@ class Stanchion:
         finally:
             self._ticker = ticker
 
-    def assert_enqueued(self, task: Task[..., Any] | str, *args: Any, **kwargs: Any) -> Job:
+    def assert_enqueued(self, task: Task[..., Any] | str, /, *args: Any, **kwargs: Any) -> Job:
         """Return a live job that calls the task with these arguments. Raises AssertionError if there is none."""
         return enqueued(self.context, task, args, kwargs)
 

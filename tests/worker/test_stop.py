@@ -9,6 +9,7 @@ import time
 import pytest
 
 from stanchion import JobState, Stanchion, Worker
+from stanchion.worker.signals import Calls, stopping_signals
 from tests.worker.conftest import Faulty, until
 
 
@@ -116,21 +117,33 @@ def test_stop_returns_in_time_when_the_store_hangs():
     hang.set()
 
 
-def test_the_first_signal_stops_within_the_grace(app):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
+def test_the_first_signal_stops_within_the_grace(app, number):
     ran = []
 
     @app.task
     def task() -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
         time.sleep(0.2)
         ran.append(1)
 
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.getsignal(number)
     task.enqueue()
     Worker(app, grace=5).run()
     assert ran == [1]
     assert app.queue("default").counts().committed == 1
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(number) is before
+
+
+def test_under_nohup_the_end_of_the_terminal_stops_nothing():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert signal.SIGHUP not in stopping_signals()
+        with Calls() as calls:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not calls.wait(0.05)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_the_second_signal_stops_at_once(app):

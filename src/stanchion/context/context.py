@@ -68,6 +68,7 @@ class Context:
             raise InvalidInput(f"the URL of a store is text, such as 'sqlite:///jobs.db', not {shown(url)}")
         self.context = self
         self._url, self._database = url, database
+        self._folder = _current_folder()
         self._job_of = job_of
         self._opening = threading.Lock()
         self._given = store
@@ -99,7 +100,7 @@ class Context:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without connections, threads and worker state, for other processes such as those of Spark."""
         database = None if self._database is None else absolute_url(self._database)
-        made_with = (absolute_url(self.url), None, self.codec, self.poll, self.unknown_work, self._job_of, database)
+        made_with = (self.place, None, self.codec, self.poll, self.unknown_work, self._job_of, database)
         return Context, made_with, {name: self.__dict__[name] for name in _KEPT}
 
     # -- the store
@@ -113,6 +114,11 @@ class Context:
         return url
 
     @property
+    def place(self) -> str:
+        """The store's URL, with the path of a file as it was meant in the folder in which the app was made."""
+        return absolute_url(self.url, self._folder)
+
+    @property
     def store(self) -> Store:
         """The store, opened and checked on first use."""
         return self._store or self._opened()
@@ -121,7 +127,7 @@ class Context:
         with self._opening:
             if self._store is None:
                 if (store := self._given) is None:
-                    store = open_store(self.url, self._database)
+                    store = open_store(self.place, self._database)
                     store.check()
                 self._store = self._with_delays(with_partitions(store, always=self._partitions))
                 self._noticed_at = time.monotonic()
@@ -168,7 +174,7 @@ class Context:
 
     def setup(self) -> None:
         """Create or migrate the tables, and store what the code declares: settings, semaphores, subscriptions."""
-        store = self._store or self._given or open_store(self.url, self._database)
+        store = self._store or self._given or open_store(self.place, self._database)
         try:
             store.setup()
             store = with_partitions(store, always=self._partitions)
@@ -278,3 +284,11 @@ class Context:
 
     def __repr__(self) -> str:
         return f"<Stanchion {shown_url(self._url) if self._url else self._given}>"
+
+
+def _current_folder() -> str:
+    try:
+        folder = os.getcwd()
+    except OSError:  # it was deleted
+        return ""
+    return "" if "?" in folder else folder  # such a path can't stand in a URL

@@ -117,7 +117,10 @@ class Retry:
 
     def delay(self, failures: int, error: BaseException | None = None) -> float:
         """Return the seconds to wait after the `failures`-th failure (1 for the first)."""
-        seconds = builtins.min(builtins.max(self.curve(failures, error), self.min), self.max)
+        seconds = self.curve(failures, error)
+        if seconds < 0:
+            raise InvalidInput(f"a retry policy returns seconds from 0 up, not {seconds!r}")
+        seconds = builtins.min(builtins.max(seconds, self.min), self.max)
         if self.jitter:
             seconds *= 1 + random.uniform(-self.jitter, self.jitter)  # noqa: S311 - spreading load, no secret
         return seconds
@@ -127,7 +130,7 @@ class Retry:
         try:
             seconds = self.delay(failures, error)
             if math.isfinite(seconds):
-                return builtins.max(0.0, seconds)
+                return seconds
             log.error("the retry policy of %s returned %r; the default is used", whose, seconds)
         except Exception:
             log.exception("the retry policy of %s failed; the default is used", whose)

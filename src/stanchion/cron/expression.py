@@ -29,6 +29,9 @@ _SHORT = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
+_FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of month", 1, 31), ("month", 1, 12), ("day of week", 0, 6))
+"""The fields, with their least and greatest values."""
+
 _MARGIN = timedelta(days=1)
 """More than the shift of a tick by a change of the clock."""
 
@@ -39,6 +42,7 @@ class Timetable:
     def __init__(self, expression: str, tz: str) -> None:
         self._zone = zone(tz)
         self._expression = _fields(expression)
+        _refuse_long_steps(self._expression)
         try:
             first = next(self.after(0), None)
         except CronSimError as error:
@@ -111,6 +115,22 @@ def _fields(expression: Any) -> str:
             f"day of week"
         )
     return expression
+
+
+def _refuse_long_steps(expression: str) -> None:
+    """Refuse a step beyond its field: only the first value matches, so that its period is another than it says."""
+    for field, (name, least, most) in zip(expression.split(), _FIELDS, strict=True):
+        for part in field.split(","):
+            base, slash, step = part.partition("/")
+            first, _, last = base.partition("-")
+            if not slash or not step.isdecimal() or not (base == "*" or (first + last).isdecimal()):
+                continue  # names of months and days, and mistakes that the parser tells of
+            values = int(last or most) - (least if base == "*" else int(first)) + 1
+            if int(step) > max(values, 1):
+                raise InvalidInput(
+                    f"{part!r} in the cron expression {expression!r} does not mean each {step}: there are {values} "
+                    f"values of the {name}, and only the first one matches. Write that value, or a step up to {values}"
+                )
 
 
 def _said(error: CronSimError) -> str:

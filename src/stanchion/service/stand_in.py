@@ -113,7 +113,7 @@ def store_of(target: str) -> Store | None:
     """Return the store of an app, opened once more; None if no other process can beat there."""
     context = load(target).context
     try:
-        url = context.url
+        url = context.place
     except InvalidInput:  # a store that was given as an object
         return context.store
     return open_store(url) if stands_in(url) else None
@@ -127,7 +127,7 @@ def watched(worker: Worker, settings: WorkerSettings) -> Iterator[None]:
         yield
         return
     try:
-        url = worker.context.url
+        url = worker.context.place
     except InvalidInput:  # a store that was given as an object
         url = "memory:"
     if not stands_in(url):

@@ -72,13 +72,16 @@ def store_modules() -> dict[str, list[str]]:
     return {module: [name for name, of in _STORES.items() if of == module] for module in _STORES.values()}
 
 
-def absolute_url(url: str) -> str:
-    """Return the URL in a form valid in any folder: paths of SQLite files and maps of shards are made absolute."""
+def absolute_url(url: str, folder: str = "") -> str:
+    """Return the URL in a form valid in any folder: paths of SQLite files and maps of shards are made absolute.
+
+    `folder`: the one in which the URL was given; by default the current one.
+    """
     scheme, with_path, rest = url.partition(":///")
-    if not with_path or scheme not in ("sqlite", _SHARDS):
-        return url
     path, separator, query = rest.partition("?")
-    return f"{scheme}:///{Path(path).expanduser().absolute()}{separator}{query}"
+    if not with_path or not path or scheme.partition("+")[0] not in ("sqlite", _SHARDS):
+        return url
+    return f"{scheme}:///{Path(folder, Path(path).expanduser()).absolute()}{separator}{query}"
 
 
 def shown_url(url: str) -> str:

@@ -35,13 +35,13 @@ class Enqueuer(Generic[P]):
         self._tx = rest.pop("tx", None)
         self._fields = checked(rest, context.codec, queue=self._queue, task=task)
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Store one call. For a duplicate `key`, return the handle of the live job that has it."""
         job = NewJob(new_id(), self._queue, self.payload(args, kwargs), self.task_name, **self._fields)
         (pushed,) = insert(self.context, [job], self._tx)
         return JobHandle(self.context, pushed.id, duplicate=pushed.duplicate)
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Await `enqueue`, run off the event loop."""
         return await off_loop(self.enqueue)(*args, **kwargs)
 
@@ -51,7 +51,7 @@ class Enqueuer(Generic[P]):
 
     aenqueue_many = off_loop(enqueue_many)
 
-    def s(self, *args: Any, **kwargs: Any) -> Signature:
+    def s(self, /, *args: Any, **kwargs: Any) -> Signature:
         """Return a call for use in a flow. Leave out the argument that the previous part's value fills."""
         if self._tx is not None:
             raise InvalidInput("tx applies to the whole flow: pass it to enqueue(tx=...), not to using()")

@@ -65,7 +65,7 @@ class Task(Generic[P, R]):
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
     def using(self, **options: Unpack[EnqueueOptions]) -> Enqueuer[P]:
@@ -73,11 +73,11 @@ class Task(Generic[P, R]):
         merged = cast(EnqueueOptions, {"max_attempts": self.retry.max_attempts, **self.options, **options})
         return Enqueuer(self.context, self.name, merged, self.models)
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Store a call as a job of the task's queue."""
         return self._enqueuer.enqueue(*args, **kwargs)
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Await `enqueue`, run off the event loop."""
         return await self._enqueuer.aenqueue(*args, **kwargs)
 
@@ -87,7 +87,7 @@ class Task(Generic[P, R]):
 
     aenqueue_many = off_loop(enqueue_many)
 
-    def s(self, *args: Any, **kwargs: Any) -> Signature:
+    def s(self, /, *args: Any, **kwargs: Any) -> Signature:
         """Return a call for use in a flow. Leave out the argument that the previous part's value fills."""
         return self._enqueuer.s(*args, **kwargs)
 

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as requests to stop, for a main thread that waits for them."""
+"""Signals as requests to stop, for a main thread that waits for them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ import threading
 from queue import Empty, SimpleQueue
 from types import FrameType, TracebackType
 from typing import Any, Self
+
+STOPPING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT") if hasattr(signal, name))
+"""Signals that end a process which serves: SIGHUP comes when its terminal closes, SIGQUIT from Ctrl-\\."""
+
+
+def stopping_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that stop this process. Under `nohup`, which ignores it, SIGHUP is none of them."""
+    return tuple(one for one in STOPPING if one.name != "SIGHUP" or signal.getsignal(one) is not signal.SIG_IGN)
 
 
 class Calls:
@@ -33,7 +41,7 @@ class Calls:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in stopping_signals():
                 self._before[number] = signal.signal(number, self._note)
         return self
 

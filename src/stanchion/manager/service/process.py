@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import signal
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -15,6 +14,7 @@ from stanchion.manager.server.settings import ServerSettings
 from stanchion.manager.service.manager import Manager
 from stanchion.manager.service.probes import ProbeSettings, serve_probes
 from stanchion.stores.protocol import Store
+from stanchion.worker.signals import stopping_signals
 
 log = logging.getLogger("stanchion.manager")
 
@@ -50,7 +50,7 @@ async def _run(
         (at_once if stop.is_set() else stop).set()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stopping_signals():
         loop.add_signal_handler(number, signalled)
     served = None if probes is None else serve_probes(manager, store, probes)
     try:

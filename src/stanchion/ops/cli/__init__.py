@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 from stanchion.ops.cli.console.root import PANELS, cli
 from stanchion.ops.cli.look import (
     alerts,
@@ -60,4 +63,8 @@ cli.registered_commands.sort(key=lambda command: PANELS.index(command.rich_help_
 
 def main() -> None:
     """Run the console script."""
+    for stream in (sys.stdout, sys.stderr):
+        # Bars, arrows and names may have no place in the encoding of a terminal: shown as "?", they end no command.
+        if isinstance(stream, io.TextIOWrapper) and "utf" not in stream.encoding.lower():
+            stream.reconfigure(errors="replace")
     cli()

@@ -20,6 +20,7 @@ from stanchion.ops.web.asgi import site_app
 from stanchion.ops.web.repeats import OncePerMinute
 from stanchion.ops.web.site import Site
 from stanchion.stores.wire.transport import listening
+from stanchion.worker.signals import stopping_signals
 
 PORT: Final = 7118
 """The port of a page whose address names none."""
@@ -94,6 +95,8 @@ def serve(stanchion: Stanchion, tokens: list[Token], settings: ServingSettings, 
     logging.getLogger("uvicorn.error").addFilter(OncePerMinute())
     for one in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again once it has stopped
         signal.signal(one, lambda *_: None)
+    for one in set(stopping_signals()) - {signal.SIGTERM, signal.SIGINT}:  # uvicorn knows only those two
+        signal.signal(one, lambda *_: signal.raise_signal(signal.SIGTERM))
     server = _Server(config, site, started)
     server.run()
     return server.started

@@ -290,6 +290,9 @@ def refuse_old(version: str) -> None:
 _TLS = frozenset({"ssl_ca", "ssl_capath", "ssl_cert", "ssl_check_hostname", "ssl_cipher", "ssl_key"})
 
 
+_DECODING = frozenset({"use_unicode", "cursorclass", "conv", "binary_prefix", "defer_connect"})
+
+
 def _options() -> frozenset[str]:
     """Return the options that a URL may have."""
     return _TLS | signature(pymysql.connections.Connection).parameters.keys()
@@ -309,4 +312,9 @@ def open_store(url: str) -> MariaDBStore:
             f"the URL names no database; write {parsed.get_backend_name()}://user:password@host:port/database"
         )
     address.refuse_unknown(parsed, _options())
+    for name in _DECODING & parsed.query.keys():
+        if name != "use_unicode" or parsed.query[name] not in ("1", "true"):
+            raise InvalidInput(
+                f"the option {name} changes what the driver returns, so the store can't use it; remove it"
+            )
     return MariaDBStore(Database(parsed.set(drivername="mysql+pymysql"), MariaDBDialect(), pool_size))

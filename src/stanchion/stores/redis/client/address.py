@@ -12,6 +12,7 @@ _SCHEMES = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": 
 _EXAMPLE = "redis://user:password@host:6379/0"
 _WITH_SENTINELS = "redis+sentinel://user:password@host1,host2/service?db=0"
 _SENTINEL_PORT = 26379
+_DECODING = frozenset({"decode_responses", "encoding", "encoding_errors"})
 
 
 class Watch(NamedTuple):
@@ -59,6 +60,8 @@ def address_of(url: str) -> Address:
     prefix = options.pop("prefix", "stanchion")
     if not prefix or not prefix.isprintable() or set(prefix) & set("{}"):
         raise InvalidInput("prefix must be printable and without braces, such as ?prefix=stanchion")
+    for name in _DECODING & options.keys():
+        raise InvalidInput(f"the option {name} changes what the driver returns, so the store can't use it; remove it")
     login, _, hosts = parts.netloc.rpartition("@")
     watch = _watch(parts, hosts, options) if kind == "sentinel" else None
     database = parts.path.strip("/") if watch is None else options.pop("db", "0")
