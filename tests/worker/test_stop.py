@@ -136,8 +136,10 @@ def test_the_first_signal_stops_within_the_grace(app, number):
 
 
 def test_under_nohup_the_end_of_the_terminal_stops_nothing():
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     try:
+        assert {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT} == set(stopping_signals())
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         assert signal.SIGHUP not in stopping_signals()
         with Calls() as calls:
             os.kill(os.getpid(), signal.SIGHUP)
