@@ -48,6 +48,7 @@ def test_sqlite(code: int, words: str) -> None:
     [
         *((1142, "refuses this"), (1205, "is busy"), (1213, "is busy"), (2003, "can't reach"), (1045, "can't reach")),
         *((1290, "is read-only: "), (1836, "is read-only: "), (1406, "can't hold a value")),
+        *((1969, "or raise the server's time limit"), (1317, "or raise the server's time limit")),
     ],
 )
 def test_mariadb(number: int, words: str) -> None:

@@ -106,6 +106,7 @@ class MariaDBDialect(Dialect):
     new_identity = "UUID()"
     identity = "CONCAT(identity, ' ', LOWER(DATABASE()))"
     strange = frozenset({1046, 1054, 1146})
+    cancelled = frozenset({1317, 1969, 3024})
 
     def __init__(self) -> None:
         self.signals = Listeners(connected=lambda _listener: False)

@@ -22,6 +22,7 @@ _SILENCE = {
     "connect_timeout": "5",
     "keepalives_idle": "30",
     "tcp_user_timeout": "10000",
+    "client_encoding": "utf8",
 }
 """TCP keepalive detects a silent server, as a query has no time limit."""
 

@@ -45,7 +45,7 @@ from stanchion.stores.sql.engine.runner import Runner, Together
 try:
     import psycopg
     from psycopg import sql as _sql  # noqa: F401 - a namespace package without the real one would pass
-    from psycopg.pq import TransactionStatus
+    from psycopg.pq import Conninfo, TransactionStatus
     from psycopg.rows import tuple_row
 
     from stanchion.stores.postgres import errors
@@ -116,6 +116,7 @@ class PostgresDialect(Dialect):
     new_identity = "CAST(gen_random_uuid() AS text)"
     identity = IDENTITY
     strange = frozenset({"42P01", "42703", "3F000"})
+    cancelled = frozenset({"25P04", "57014"})
 
     def __init__(self, url: URL) -> None:
         self.signals = Notifications(lambda: _connect(url))
@@ -320,11 +321,10 @@ def open_store(url: str) -> PostgresStore:
         raise InvalidInput(f"use postgresql://..., not {parsed.drivername}://...; psycopg 3 is the driver")
     if not parsed.database:
         raise InvalidInput("the URL names no database; write postgresql://user:password@host:port/database")
+    address.refuse_unknown(parsed, frozenset(one.keyword.decode() for one in Conninfo.get_defaults()))
     try:
         psycopg.conninfo.conninfo_to_dict(_conninfo(parsed))
-    except psycopg.ProgrammingError as error:
-        said = str(error).strip()
-        reason = said if said.startswith("invalid URI query parameter") else "escape what is special in it, as %20"
-        raise InvalidInput(f"the URL of the store is not valid: {reason}") from None
+    except psycopg.ProgrammingError:  # its message may contain the password
+        raise InvalidInput("the URL of the store is not valid: escape what is special in it, as %20") from None
     dialect = PostgresDialect(parsed)
     return PostgresStore(Database(parsed.set(drivername="postgresql+psycopg"), dialect, pool_size))

@@ -59,10 +59,10 @@ def code_of_refusal(conninfo: str) -> str | None:
         try:
             attempt.trace(trace.fileno())
             _finish(attempt)
-            attempt.untrace()
         except psycopg.Error:  # another system, or an old libpq
             return None
         finally:
+            attempt.untrace()  # writes what is left, before the file is closed
             attempt.finish()
         trace.seek(0)
         codes = _CODE.findall(trace.read())

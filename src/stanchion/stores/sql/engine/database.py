@@ -270,10 +270,11 @@ class Database:
         durable: bool,
         together: bool,
     ) -> T:
+        end = time.monotonic() + seconds
         with (
             self._writing(seconds) if transaction else nullcontext(),
-            self._driver(seconds) as driver,
-            self._within(driver, seconds, overdue),
+            self._driver(end - time.monotonic()) as driver,
+            self._within(driver, end - time.monotonic(), overdue),
             closing(self.dialect.cursor(driver)) as cursor,
             nullcontext() if durable else self.dialect.undurable(cursor),
             _transaction(cursor, self.dialect, durable, together) if transaction else nullcontext(Open(cursor)) as on,

@@ -45,6 +45,11 @@ def cause_of(error: BaseException) -> BaseException:
     return getattr(error, "orig", None) or error
 
 
+def _has_code(error: BaseException, codes: frozenset[Any]) -> bool:
+    """Return whether an error of any driver has one of these codes."""
+    return not codes.isdisjoint({getattr(error, "sqlstate", None), *error.args[:1]})
+
+
 T = TypeVar("T")
 
 _made: dict[tuple[type[Dialect], Callable[..., Any]], Any] = {}
@@ -109,6 +114,8 @@ class Dialect(ABC):
     """An SQL expression that identifies a row of stanchion_meta, and no copy of it elsewhere on the same server."""
     strange: frozenset[Any]
     """Error codes that say that a table, a column or the database does not exist."""
+    cancelled: frozenset[Any] = frozenset()
+    """Error codes of statements that a time limit or an operator has cancelled."""
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other)
@@ -231,7 +238,11 @@ class Dialect(ABC):
 
     def is_strange(self, error: BaseException) -> bool:
         """Return whether a statement failed because our tables do not exist, with any driver."""
-        return not self.strange.isdisjoint({getattr(error, "sqlstate", None), *error.args[:1]})
+        return _has_code(error, self.strange)
+
+    def is_cancelled(self, error: BaseException) -> bool:
+        """Return whether a time limit or an operator has cancelled the statement."""
+        return _has_code(error, self.cancelled)
 
     def must_be_open(self, driver: Any) -> None:  # noqa: B027 - most tell by themselves
         """Raise CannotJoin for a caller's connection that has no transaction, and would not begin one."""

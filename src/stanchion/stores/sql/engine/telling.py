@@ -12,6 +12,7 @@ _LOCKED = (
     "shorter, then try again"
 )
 
+_LIMIT = "; or raise the server's time limit of statements for this user, if it is short"
 _STANDBY = (
     "this server is a standby, as during a failover, or an operator has set it so: wait until the failover is over, or "
     "give the address of the primary"
@@ -39,5 +40,6 @@ def told(dialect: Dialect, url: URL, cause: BaseException, *, overdue: bool = Fa
             f"jobs to read than it can in {calls.CALL_SECONDS:g} s: raise STANCHION_CALL_SECONDS"
         )
     if dialect.fault(cause) is Fault.BUSY:
-        return f"the store {shown} is busy: {reason}; {_LOCKED}"
+        limit = _LIMIT if dialect.is_cancelled(cause) else ""
+        return f"the store {shown} is busy: {reason}; {_LOCKED}{limit}"
     return f"can't reach the store {shown}: {reason}; {dialect.advice(cause)}"
