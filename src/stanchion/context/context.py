@@ -13,6 +13,7 @@ from stanchion.context.cached_settings import CachedSettings
 from stanchion.context.declared import DeclaredQueues
 from stanchion.context.hiding import DeclaredHidden
 from stanchion.context.lanes import LaneChooser
+from stanchion.context.progress import ProgressWriter
 from stanchion.context.queue_schemas import QueueSchemas
 from stanchion.context.registry import Registry
 from stanchion.context.semaphores import DeclaredSemaphores
@@ -96,6 +97,7 @@ class Context:
         """The threads in which coroutines call the store."""
         self.waits = Waits(self)
         self.upkeep = Upkeep(self)
+        self.progress = ProgressWriter(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without connections, threads and worker state, for other processes such as those of Spark."""

@@ -253,10 +253,8 @@ class Reservation(Job):
             raise LeaseLost(self.id)
 
     def report_progress(self, value: float) -> None:
-        """Record the share done, from 0 to 1."""
-        share = number(value, "progress", 0, 1)
-        if self._context.store.settle([outcomes.Progress(self.lease, share)]) == [None]:
-            raise LeaseLost(self.id)
+        """Record the share done, from 0 to 1; see `context.progress`."""
+        self._context.progress.report(self.lease, number(value, "progress", 0, 1))
 
     def retry_delay(self, error: BaseException | str | None) -> float:
         """Return the seconds that the retry policy waits after this attempt's failure."""
@@ -324,6 +322,8 @@ def settled(context: Context, settlements: Sequence[Settlement], tx: Any = None)
 def _settled(context: Context, settlements: Sequence[Settlement], tx: Any) -> list[JobState | None]:
     repeat = any(one.reservation.reply_lost for one in settlements)
     try:
+        if last := context.progress.take(one.outcome.lease for one in settlements):
+            context.current_store().settle(last, tx)
         states = context.current_store().settle([one.outcome for one in settlements], tx, repeat=repeat)
     except StoreUnavailable:
         for reservation, _ in settlements:

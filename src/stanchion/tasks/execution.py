@@ -302,6 +302,8 @@ def settled(context: Context, row: JobRow, outcome: outcomes.Outcome) -> JobStat
     """Settle one job, choosing lanes for jobs that go on; return the new state, or None if the lease is lost."""
 
     def settle(outcome: outcomes.Outcome) -> JobState | None:
+        if last := context.progress.take([row.lease]):
+            context.current_store().settle(last)
         settling = context.lanes.place(context.store, [outcome], lambda: {row.id: row.tenant})
         return context.current_store().settle(settling)[0]
 

@@ -259,6 +259,8 @@ class Finisher:
             lambda: {job.id: job.tenant for _, job, _ in group if job is not None},
         )
         with self._health.watch("settle"):
+            if last := self._context.progress.take(job.lease for _, job, _ in group if job is not None):
+                self._context.current_store().settle(last)
             states = self._context.current_store().settle(settling, repeat=repeat) if settling else []
         if len(states) == len(group):
             return states

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from stanchion import Queue, Stanchion
+from stanchion import Queue, Reservation, Stanchion
+from stanchion.errors import LeaseLost
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit, Extend, Outcome, Progress, Rollback
 from stanchion_conformance.harness import (
+    QUEUE,
     StoreClock,
     claim,
     new_job,
@@ -21,10 +25,48 @@ class TestProgress:
         q.push({})
         (job,) = q.reserve()
         job.progress(0.25)
+        assert seen_progress(other_app, job) == pytest.approx(0.25), "the first is written at once"
         job.progress(0.75)
-        seen = other_app.get(job.id)
-        assert seen is not None
-        assert seen.progress == pytest.approx(0.75)
+        deadline = time.monotonic() + 60
+        while seen_progress(other_app, job) != pytest.approx(0.75):
+            assert time.monotonic() < deadline, "the last one soon"
+            time.sleep(0.05)
+
+    def test_is_not_written_at_each_call(self, app: Stanchion, q: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("stanchion.context.progress.EVERY", 3600.0)
+        q.push({})
+        (job,) = q.reserve()
+        for n in range(1000):
+            job.progress(n / 1000)
+        assert seen_progress(app, job) == 0
+        job.commit()
+        assert seen_progress(app, job) == pytest.approx(0.999), "the last one with the outcome"
+
+    @pytest.mark.parametrize("end", ["commit", "bury", "abandon", "raise", "return"])
+    def test_the_last_comes_with_the_outcome(self, app: Stanchion, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+        monkeypatch.setattr("stanchion.context.progress.EVERY", 3600.0)
+
+        @app.task(queue=QUEUE, name="work", max_attempts=1)
+        def work(job: Reservation) -> None:
+            job.progress(0.25)
+            job.progress(0.75)
+            if end == "raise":
+                raise ValueError
+            if end != "return":
+                getattr(job, end)()
+
+        handle = work.enqueue()  # type: ignore[call-arg]
+        app.drain()
+        assert handle.job().progress == pytest.approx(0.75)
+
+    def test_of_a_lost_lease_is_refused_later(self, q: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+        q.push({})
+        (job,) = q.reserve()
+        job.progress(0.25)
+        q.context.store.settle([Rollback(job.lease, 60.0)])
+        monkeypatch.setattr("stanchion.context.progress.EVERY", 0.0)
+        with pytest.raises(LeaseLost):
+            job.progress(0.5)
 
     def test_starts_anew_with_each_attempt(self, q: Queue) -> None:
         q.push({})
@@ -40,6 +82,13 @@ class TestProgress:
         reports = [Progress(one.lease._replace(token="other"), 0.5), Progress(two.lease, 0.5)]
         assert store.settle(reports) == [None, JobState.RUNNING]
         assert [row_of(store, row.id).progress for row in (one, two)] == [None, 0.5]
+
+
+def seen_progress(app: Stanchion, job: Reservation) -> float:
+    """Return the progress of a job as others see it."""
+    seen = app.get(job.id)
+    assert seen is not None
+    return float(seen.progress)
 
 
 class TestRenewals:
