@@ -120,3 +120,13 @@ def test_tallies_are_read_of_the_queues_that_fail_most() -> None:
     hour = Window(ago(3000), {"q3": Counts(buried=3), "q2": Counts(buried=1)})
     assert failing(queues, [dead()], [live(0, 1), live(0, 1)], (None, hour)) == ["mail", "q1", "q2"]
     assert failing(queues, [], [], (None, None)) == []
+
+
+def test_one_dead_job_of_a_quiet_queue_pages_nobody() -> None:
+    window = Window(ago(3000), {"mail": Counts()})
+    for count, level in ((1, "soon"), (2, "soon"), (3, "now")):
+        here = queue("mail", totals=Counts(buried=count, committed=5))
+        (alert,) = alerts(seen(here, hour=window, dead=tuple(dead() for _ in range(count))))
+        assert (alert.level, alert.rule) == (level, "dead-letters")
+    here = queue("mail", totals=Counts(buried=1, committed=5))
+    assert alerts(seen(here, hour=window, dead=(dead(),)), dead_least=1)[0].level == "now"

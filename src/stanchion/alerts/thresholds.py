@@ -31,8 +31,9 @@ class Thresholds:
     """All limits; times in seconds, shares from 0 to 1.
 
     `no_worker`: age of the oldest claimable job in a queue without workers. `age_now`: share of the limit of an
-    eventual or reporting band at which its age is urgent. `dead_now`, `dead_share`: dead letters of an hour, and their
-    share of the jobs finished then, that are urgent; `failed_least`, `failed_soon`, `failed_now`: failed attempts of
+    eventual or reporting band at which its age is urgent. `dead_now`: dead letters of an hour that are urgent;
+    `dead_share`, `dead_least`: their share of the jobs finished then, from a least number on. `failed_least`,
+    `failed_soon`, `failed_now`: failed attempts of
     some minutes, and their share of all. `paused_now`: age at which a paused queue is urgent. `replays`: of the same
     batch of a stream. `idle`: a station without items while the one before has work. `semaphore_soon`,
     `semaphore_now`: a line that does not move. `missed_tick`, `purge`, `manager`, `store`: lateness of a schedule's
@@ -47,6 +48,7 @@ class Thresholds:
     age_now: float = 2.0
     dead_now: float = 10.0
     dead_share: float = 0.01
+    dead_least: float = 3.0
     failed_least: float = 50.0
     failed_soon: float = 0.2
     failed_now: float = 0.5

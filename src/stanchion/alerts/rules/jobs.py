@@ -100,7 +100,8 @@ def dead_letters(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
         band = min((band_of(job.priority) for job in jobs), key=BANDS.index, default=None)
         finished = count + (totals.committed + totals.popped + totals.moved if totals else 0)
         share = count / finished if totals else 0.0
-        urgent = (band is not None and band == BANDS[0]) or count >= limits.dead_now or share >= limits.dead_share
+        many = count >= limits.dead_now or (share >= limits.dead_share and count >= limits.dead_least)
+        urgent = many or (band is not None and band == BANDS[0])
         named = None if band is None else band.name
         yield Found(of_queue(name), _dead(seen, queue, jobs, (count, limits.dead_now), named, urgent=urgent))
 

@@ -205,7 +205,8 @@ def _answer(page: Page, visit: Visit) -> Response:
     """Run a page; answer what it can't do with a page that says so."""
     visit.site.be_patient()
     try:
-        return page(visit)
+        with visit.acting():
+            return page(visit)
     except JobNotFound as error:
         return visit.message("There is no such job", str(error), 404)
     except Missing as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from stanchion.errors import InvalidInput
+from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.ops.audit import Entry
 from stanchion.ops.web.access.guard import local_path
 from stanchion.ops.web.access.session import Session
@@ -32,7 +33,8 @@ class Missing(InvalidInput):
 class Visit:
     """A request that passed the checks. `form`: the fields of a form, the last of each name, and all `ids`.
 
-    `topics`: what its page is new by; `fragment`: only what is new of the page is wanted. `audited`: it has acted.
+    `topics`: what its page is new by; `fragment`: only what is new of the page is wanted. `audited`: its
+    last recorded act.
     """
 
     site: Site
@@ -43,7 +45,7 @@ class Visit:
     ids: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     fragment: bool = False
-    audited: bool = False
+    audited: Entry | None = None
     missed: list[str] = field(default_factory=list)
     """Parts of the page that were not read in time, by name."""
 
@@ -170,8 +172,21 @@ class Visit:
 
     def audit(self, act: str, subject: str, number: int = 1, note: str = "") -> None:
         """Record what is about to be done. Raises StoreUnavailable: then it must not be done."""
-        who, self.audited = self.session.caller.name, True
-        self.site.audit.add(Entry(self.now, who, act, subject, number, note, self.address))
+        self.audited = Entry(self.now, self.session.caller.name, act, subject, number, note, self.address)
+        self.site.audit.add(self.audited)
+
+    @contextmanager
+    def acting(self) -> Iterator[None]:
+        """Record that a recorded act was refused, unless the store did not answer: then nothing is known of it."""
+        try:
+            yield
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            if (act := self.audited) is not None:
+                why = self.site.redaction.text(str(error))
+                self.site.audit.add(act._replace(act=f"{act.act}: refused", number=0, note=why))
+            raise
 
     def note(self) -> str:
         """Return the note of a form. Raises InvalidInput if it is too long."""

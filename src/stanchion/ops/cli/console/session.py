@@ -9,6 +9,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from enum import IntEnum
 from functools import cached_property, partial
 from pathlib import Path
@@ -19,7 +20,7 @@ import typer
 
 from stanchion.app import Stanchion
 from stanchion.core.printable import safe
-from stanchion.errors import InvalidInput, NotPermitted, StanchionError, UnknownTask
+from stanchion.errors import InvalidInput, NotPermitted, StanchionError, StoreUnavailable, UnknownTask
 from stanchion.ops.audit import AuditLog, Entry
 from stanchion.ops.cli.console.given import account
 from stanchion.ops.cli.console.human import one_line
@@ -57,6 +58,7 @@ class Session:
         makes_store: bool = True,
     ) -> None:
         self.url, self.app_path, self.debug = url, app_path, debug
+        self._audited: tuple[Store, Entry] | None = None
         self._makes_store = makes_store
         self.out = Output(as_json)
 
@@ -85,6 +87,11 @@ class Session:
         known = isinstance(error, StanchionError)
         text = str(error) if known else f"{type(error).__name__}: {error} (--debug shows the traceback)"
         self.out.say(f"error: {self._without_password(text)}")
+        if self._audited is not None and known and not isinstance(error, StoreUnavailable):
+            log, entry = self._audited
+            with suppress(StanchionError):
+                refused = entry._replace(act=f"{entry.act}: refused", number=0, note=self._without_password(text))
+                AuditLog(lambda: log).add(refused)
         return Exit.BAD_INPUT if isinstance(error, (InvalidInput, UnknownTask)) else Exit.FAILED
 
     def _without_password(self, text: str) -> str:
@@ -106,8 +113,10 @@ class Session:
         """
         log = self.app.store if store is None else store
         who = f"{account()}@{socket.gethostname()}"
+        entry = Entry(log.now(), who, act, subject, number, note, "shell")
+        self._audited = log, entry
         try:
-            AuditLog(lambda: log).add(Entry(log.now(), who, act, subject, number, note, "shell"))
+            AuditLog(lambda: log).add(entry)
         except NotPermitted:
             self.out.say("this is not in the audit log: the token of the manager may not write it")
 

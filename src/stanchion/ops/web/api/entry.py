@@ -92,7 +92,8 @@ class Entry:
         self._site.be_patient()
         self._read(operation, call, text)
         assert operation.run is not None  # noqa: S101 - it has one of the two
-        return operation.run(call)
+        with call.visit.acting():
+            return operation.run(call)
 
     def _read(self, operation: Operation, call: Call, text: bytes) -> None:
         """Read and check the body."""

@@ -1,4 +1,4 @@
-"""A flow in sentences, and as a graph: over FOLDED nodes, members of one task are drawn as one with their number."""
+"""A flow in sentences, and as a graph: over FOLDED nodes or EQUAL members, those of one task are drawn as one."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from stanchion.ops.words import listed, number, plural
 
 FOLDED: Final = 60
 """Nodes above which members are folded."""
+
+EQUAL: Final = 8
+"""Members of a group that do the same above which they are folded."""
 
 _MARKS: Final = {"failed": "dead", "": "scheduled"}
 _UNDER_WAY: Final = ("running", "ready")
@@ -66,19 +69,21 @@ def drawing(flow: Flow) -> tuple[Drawing, bool]:
     """Return a flow as a graph, and whether members are folded in it."""
     drawn = _Boxes(fold=False)
     draw(flow.part, drawn)
-    folded = len(drawn.boxes) > FOLDED
-    if folded:
+    if len(drawn.boxes) > FOLDED:
         drawn = _Boxes(fold=True)
         draw(flow.part, drawn)
     sentence = f"{headline(flow)}. {standing(flow)} Drawn as {plural(len(drawn.boxes), 'part')}."
-    return Drawing(sentence, drawn.boxes, drawn.links, drawn.wires), folded
+    return Drawing(sentence, drawn.boxes, drawn.links, drawn.wires), drawn.folded
 
 
 class _Boxes:
-    """The boxes and links of a flow; with `fold`, members of a group that do the same are one box."""
+    """The boxes and links of a flow. More than EQUAL members of a group that do the same are one box; with `fold`, any.
+
+    `folded`: some are.
+    """
 
     def __init__(self, *, fold: bool) -> None:
-        self._fold = fold
+        self._fold, self.folded = fold, False
         self.boxes: dict[str, Box] = {}
         self.links: dict[str, list[str]] = {}
         self.wires: dict[Link, Wire] = {}
@@ -91,8 +96,10 @@ class _Boxes:
         return self._box(call.label or "job", call.state, f"on failure{', ' if call.state else ''}{call.state}")
 
     def members(self, part: FlowPart, draw: Callable[[FlowPart], Drawn]) -> list[Drawn]:
-        drawn = [] if self._fold else [draw(one) for one in part.members]
-        for label, states in (_folded(part) if self._fold else {}).items():
+        merged = {label: one for label, one in _folded(part).items() if self._fold or one.total() > EQUAL}
+        drawn = [draw(one) for one in part.members if _what(one) not in merged]
+        for label, states in merged.items():
+            self.folded = True
             name = self._box(f"{label} ×{number(states.total())}", _worst(states), _counted(states))
             drawn.append(([name], name))
         missing = part.size - len(part.members)

@@ -26,6 +26,9 @@ from stanchion.telemetry.rollups import ALL
 from stanchion.telemetry.times import Times, by_band
 
 QUEUES_SHOWN = 12
+WHOLE = 3
+"""Alerts that are shown with their evidence and acts; the others have a line each."""
+
 CHANGES_SHOWN = 8
 DAY = 86_400 * SECOND
 
@@ -76,6 +79,7 @@ def show(visit: Visit) -> Response:
         headline(len(sample.firing)),
         lede=_lede(sample),
         alerts=[shown(alert, sample.seen.on_it.get(alert.key)) for alert in sample.firing[:SHOWN]],
+        whole=WHOLE,
         more=max(0, len(sample.firing) - SHOWN),
         bands=_bands(sample),
         plots=past.asked(visit, ALL),

@@ -35,6 +35,6 @@ def asked(visit: Visit, queue: str) -> Plots:
     else:
         site.sampler.latest()
         track = site.sampler.all if queue == ALL else site.sampler.queues.get(queue)
-        drawn = [] if track is None else plots_of(track.points)
+        drawn = [] if track is None else plots_of(track.points, (visit.now - HOUR, visit.now))
     other = next(name for name in SPANS if name != span)
     return Plots(span, SPANS[span], other, SPANS[other], drawn)
