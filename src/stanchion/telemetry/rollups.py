@@ -11,13 +11,14 @@ import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
+from zlib import crc32
 
 from stanchion.core.fitted_names import fitted
 from stanchion.errors import StanchionError, StoreUnavailable
 from stanchion.stores.letters import read_letters
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.records.queues import Counts, Sizes
+from stanchion.stores.records.queues import Counts, QueueSettings, QueueStats, Sizes
 
 _log = logging.getLogger("stanchion.telemetry")
 
@@ -33,6 +34,12 @@ HOUR: Final = 60 * MINUTE
 HOURS_KEPT: Final = 48
 QUEUES_MAX: Final = 100
 """Queues of which figures are kept, those with most jobs so far."""
+
+MANY: Final = 200
+"""Queues from which on idle ones are read more rarely than every minute."""
+
+REREAD: Final = 15
+"""Minutes between two readings of these, and of the list of queues."""
 
 
 class Point(NamedTuple):
@@ -66,23 +73,55 @@ def sum_of(points: Sequence[Point], at: int) -> Point:
     )
 
 
+class Rollups:
+    """Takes the figures of minutes, and reads few of the idle queues of a store that has very many.
+
+    From MANY queues on, the totals of queues without live jobs that did not change at their last reading are read every
+    REREAD minutes, each queue in a minute of its own, and the list of queues as often.
+    """
+
+    def __init__(self) -> None:
+        self._settings: list[QueueSettings] = []
+        self._listed_at = 0
+        self._totals: dict[str, Counts] = {}
+        self._moving: set[str] = set()
+
+    def take(self, store: Store) -> bool:
+        """Read all queues, keep their figures of this minute; False, after one small read, if they are kept already."""
+        now = store.now()
+        if not take_minute(store, now):
+            return False
+        minute = now // MINUTE
+        if len(self._settings) < MANY or not 0 <= minute - self._listed_at < REREAD:
+            self._settings, self._listed_at = store.queues(), minute
+        stats = self._read(store, [one.name for one in self._settings], minute)
+        letters = read_letters(store, self._settings, stats)
+        points = {}
+        for name, one in stats.items():
+            sizes = letters.work(name, one.states)
+            idle = one.next_due is None or not sizes.ready
+            lag = 0.0 if idle else max(0.0, (now - (one.next_due or now)) / SECOND)
+            points[name] = point_of(now, sizes, one.totals, lag)
+        keep(store, points, now)
+        return True
+
+    def _read(self, store: Store, names: Sequence[str], minute: int) -> dict[str, QueueStats]:
+        if len(names) < MANY:
+            return store.stats(names, ["states", "totals", "next_due"]) if names else {}
+        stats = store.stats(names, ["states", "next_due"])
+        live = {name for name in names if stats[name].states.total}
+        turn = {name for name in names if crc32(name.encode()) % REREAD == minute % REREAD}
+        asked = sorted(live | self._moving | turn | (stats.keys() - self._totals.keys()))
+        read = {name: one.totals for name, one in store.stats(asked, ["totals"]).items()} if asked else {}
+        self._moving = live | {name for name, totals in read.items() if self._totals.get(name, totals) != totals}
+        self._moving &= stats.keys()
+        self._totals = {name: read.get(name) or self._totals[name] for name in names}
+        return {name: one._replace(totals=self._totals[name]) for name, one in stats.items()}
+
+
 def take(store: Store) -> bool:
-    """Read all queues, and keep their figures of this minute; False, after one small read, if they are kept already."""
-    now = store.now()
-    if not take_minute(store, now):
-        return False
-    settings = store.queues()
-    names = [one.name for one in settings]
-    stats = store.stats(names, ["states", "totals", "next_due"]) if names else {}
-    letters = read_letters(store, settings, stats)
-    points = {}
-    for name, one in stats.items():
-        sizes = letters.work(name, one.states)
-        idle = one.next_due is None or not sizes.ready
-        lag = 0.0 if idle else max(0.0, (now - (one.next_due or now)) / SECOND)
-        points[name] = point_of(now, sizes, one.totals, lag)
-    keep(store, points, now)
-    return True
+    """Take the figures of this minute once; see `Rollups.take`."""
+    return Rollups().take(store)
 
 
 def take_minute(store: Store, now: int) -> bool:
@@ -95,7 +134,7 @@ def take_minute(store: Store, now: int) -> bool:
 
 
 def keep(store: Store, points: Mapping[str, Point], now: int) -> None:
-    """Keep the points of one minute."""
+    """Keep the points of one minute; of a queue for which nothing has changed, none: see `in_hours`."""
     busiest = sorted(points, key=lambda name: -points[name].pushed)[:QUEUES_MAX]
     wanted = {_name(name, now): points[name] for name in busiest}
     wanted[_name(ALL, now)] = sum_of([*points.values()], now)
@@ -103,7 +142,10 @@ def keep(store: Store, points: Mapping[str, Point], now: int) -> None:
     for name, point in wanted.items():
         value = known.get(name)
         stored = [] if value is None else json.loads(value.text)
-        text = json.dumps([*stored[-59:], [*point[:2], round(point.lag, 1), *point[3:]]], separators=(",", ":"))
+        new = [*point[:2], round(point.lag, 1), *point[3:]]
+        if stored and stored[-1][1:] == new[1:] and name != _name(ALL, now):
+            continue
+        text = json.dumps([*stored[-59:], new], separators=(",", ":"))
         try:
             store.compare_and_set(KIND, name, text, 0 if value is None else value.version)
         except StoreUnavailable:
@@ -122,12 +164,32 @@ def past(store: Store, queues: Sequence[str], hours: int, now: int) -> dict[str,
 
 
 def in_hours(store: Store, queues: Sequence[str], hours: Iterable[int]) -> dict[str, list[Point]]:
-    """Return the points of these queues in whole hours since 1970, oldest first."""
-    found: dict[str, list[Point]] = {queue: [] for queue in queues}
-    names = {_name(queue, hour * HOUR): queue for hour in hours for queue in queues}
+    """Return the points of these queues in whole hours since 1970, oldest first.
+
+    A minute that is kept of all queues together, but not of a queue that has earlier points in its hour, has changed
+    nothing for the queue: it gets the point before once more.
+    """
+    wanted = {*queues, ALL}
+    names = {_name(queue, hour * HOUR): (queue, hour) for hour in hours for queue in wanted}
+    stored: dict[tuple[str, int], list[Point]] = {}
     for value in store.values(KIND, [*names]):
-        found[names[value.name]] += [Point(*point) for point in json.loads(value.text)]
-    return {queue: sorted(points) for queue, points in found.items()}
+        stored[names[value.name]] = sorted(Point(*point) for point in json.loads(value.text))
+    found: dict[str, list[Point]] = {queue: [] for queue in queues}
+    for (queue, hour), points in sorted(stored.items()):
+        if queue in found:
+            found[queue] += _filled(points, [point.at for point in stored.get((ALL, hour), ())])
+    return found
+
+
+def _filled(points: Sequence[Point], minutes: Iterable[int]) -> list[Point]:
+    """Return the points of a queue in an hour, those repeated that were not kept as nothing had changed."""
+    by_time = {point.at: point for point in points}
+    filled, last = list[Point](), points[0] if points else None
+    for at in sorted({*by_time, *minutes}):
+        if last is not None and at >= points[0].at:
+            last = by_time.get(at) or last._replace(at=at)
+            filled.append(last)
+    return filled
 
 
 def _name(queue: str, at: int) -> str:

@@ -14,7 +14,7 @@ from stanchion.context.upkeep_lease import UpkeepLease
 from stanchion.errors import StanchionError
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
-from stanchion.telemetry import rollups
+from stanchion.telemetry.rollups import Rollups
 
 log = logging.getLogger("stanchion.worker")
 
@@ -65,7 +65,7 @@ class Reaper:
         self._lease = UpkeepLease(every, max(LEASE_ROUNDS * every, LEASE_SECONDS_MIN), estimates=True)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stanchion-reaper", daemon=True)
-        self._lag = Lag()
+        self._lag, self._rollups = Lag(), Rollups()
         self._behind = False
         self._maintained_at = self._checked_at = self._roll_at = time.monotonic()
 
@@ -129,10 +129,10 @@ class Reaper:
             self._lag.warn(left)
             self._behind = bool(left)
         if time.monotonic() >= self._roll_at:
-            self._roll_at = time.monotonic() + _roll(store)
+            self._roll_at = time.monotonic() + _roll(self._rollups, store)
 
 
-def _roll(store: Store) -> float:
+def _roll(rollups: Rollups, store: Store) -> float:
     """Keep the figures of this minute for plots; return the seconds until the next time."""
     began = time.monotonic()
     try:

@@ -36,12 +36,13 @@ from stanchion.stores.mongo.client.documents import (
 from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.queues import QueueDocuments
-from stanchion.stores.mongo.client.server import Access
+from stanchion.stores.mongo.client.server import Access, across
 from stanchion.stores.mongo.deletion import Deletion
 from stanchion.stores.mongo.queues import Counters, Folded, QueueRemoval, Queues, begin_fold, end_fold, to_fold
 from stanchion.stores.mongo.shapes import Shapes
 from stanchion.stores.mongo.wakeup import Announcer
 from stanchion.stores.records.jobs import SECOND, JobRow
+from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS, Budget, purge_each, remove_expired
 
 _PURGED_AT_ONCE = 500
@@ -84,11 +85,23 @@ class Purges:
         self._server, self._queues = server, queues
         self._counters, self._deletion = counters, deletion
 
+    def with_old(self, queues: Sequence[QueueSettings]) -> list[str]:
+        """Return those of these queues whose history has jobs beyond its retention, by few commands for all."""
+        now = self._server.now()
+        pipelines: list[list[Document]] = [
+            [
+                {"$match": {"queue": one.name, **_ended_by(now, one.history_ttl), **FREE}},
+                *({"$limit": 1}, {"$project": {"_id": 0, "queue": 1}}),
+            ]
+            for one in queues
+        ]
+        return sorted({one["queue"] for one in across(self._server, pipelines)})
+
     def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
         """Delete up to `limit` finished jobs that ended over `older_than` seconds ago (None: the queue's TTL)."""
         age = self._queues.settings_of([queue])[queue].history_ttl if older_than is None else older_than
         now = self._server.now()
-        ended: Document = {**FINISHED, "finished_at": up_to(now - int(age * SECOND))}
+        ended = _ended_by(now, age)
         such = {"queue": queue, **ended, **FREE}
         tried: set[str] = set()
         others: list[str] = []
@@ -157,9 +170,9 @@ class Upkeep:
         for forget in self._forget:
             forget()
         queues, budget = self._queues.queues(), Budget(seconds)
-        names = [settings.name for settings in queues]
+        old = self._purges.with_old(queues)
         behind = purge_each(
-            lambda queue: self._purges.purge(queue, limit=_PURGE_JOBS_MAX), names, _PURGE_JOBS_MAX, budget
+            lambda queue: self._purges.purge(queue, limit=_PURGE_JOBS_MAX), old, _PURGE_JOBS_MAX, budget
         )
         self._shapes.keep_up(queues)
         remove_expired(self._removal, self._purges.purge)
@@ -167,6 +180,11 @@ class Upkeep:
 
 
 _SEEN = {"version": 1, "once": 1, "events.id": 1, "events.queue": 1, "events.what": 1}
+
+
+def _ended_by(now: int, age: float) -> Document:
+    """Return the filter for jobs that finished longer ago than this many seconds."""
+    return {**FINISHED, "finished_at": up_to(now - int(age * SECOND))}
 
 
 def _is_plain(job: Document, queue: str, now: int) -> bool:

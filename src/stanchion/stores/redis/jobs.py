@@ -184,7 +184,7 @@ class Jobs:
 
     def entries(self, before: int) -> Iterator[Entry]:
         """Return the stale outbox entries."""
-        for queue in self.places.queues():
+        for queue in self.places.with_any(self.places.queues(), "outbox"):
             yield from (entry for entry in self.entries_of(queue) if is_stale(entry.written_at, before))
 
     def entries_of(self, queue: str) -> list[Entry]:

@@ -108,10 +108,13 @@ class Upkeep:
     ) -> None:
         self._jobs, self._recoveries = jobs, recoveries
         self._queues, self._workers, self._flows, self._stage = queues, workers, flows, stage
+        self._known: set[str] = set()
+        """Queues that this process has maintained at least once; idle ones are left alone from then on."""
 
     def recover_outbox(self) -> None:
         """Complete what dead processes left unfinished."""
-        for queue in self._jobs.places.queues():
+        places = self._jobs.places
+        for queue in places.with_any(places.queues(), "leaving") if self._jobs.server.address.cluster else ():
             # Deliver first: a job that waits in a queue of another cluster slot must be there to be granted its node.
             self._jobs.deliver(queue)
         for recover in self._recoveries:
@@ -125,16 +128,19 @@ class Upkeep:
         names = self._jobs.places.queues()
         # Purge first: the rest may need memory that the server does not have.
         behind = purge_each(
-            lambda queue: self._queues.purge(queue, limit=_PURGE_JOBS_MAX), names, _PURGE_JOBS_MAX, Budget(seconds)
+            lambda queue: self._queues.purge(queue, limit=_PURGE_JOBS_MAX),
+            self._jobs.places.with_any(names, "ended"),
+            *(_PURGE_JOBS_MAX, Budget(seconds)),
         )
-        self.recover_outbox()  # must run before old idempotency keys are deleted
-        for queue in names:
-            self._jobs.deliver(queue)
+        self.recover_outbox()  # must run before old idempotency keys are deleted; it delivers first
         self._flows.forget_flows()
         self._stage.forget_stages()
         remove_expired(self._queues, self._queues.purge)
         now, server = self._jobs.now(), self._jobs.server
-        for queue in names:
+        new = [name for name in names if name not in self._known]
+        busy = {*self._jobs.places.with_any(names, "live", "orders", "shaped", "arrived", "gone", "batches"), *new}
+        self._known = {*names}
+        for queue in sorted(busy):
             for marks in ("arrived", "gone"):
                 old = now - _KEYS_KEPT_SECONDS * SECOND
                 server.command("ZREMRANGEBYSCORE", server.keys.queue(queue) + marks, "-inf", old)

@@ -8,7 +8,7 @@ from typing import Any
 from stanchion.stores.cas.entries import FollowUp
 from stanchion.stores.cas.jobs import Decision, Facts, JobLoop
 from stanchion.stores.cas.portions import portions
-from stanchion.stores.records.jobs import JobRow, JobState
+from stanchion.stores.records.jobs import SECOND, JobRow, JobState
 from stanchion.stores.records.outcomes import Abandon
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.redis.client.rows import is_bound
@@ -21,6 +21,12 @@ from stanchion.stores.rules.upkeep import Expiring, Use
 _AT_ONCE = 500
 _LOOKED_AT = 1000
 
+_EXPIRING = "expiring"
+"""The list of queues that may have `expires`."""
+
+_LISTED_MICROS = 60 * SECOND
+"""Microseconds for which a queue stays listed at least."""
+
 _CLEARED_USE = ("active_events", "", "active_at", "")
 """Settings to clear so that the expiry of a queue starts again."""
 
@@ -31,11 +37,14 @@ class Queues:
     def __init__(self, jobs: Jobs, loop: JobLoop, follow_up: FollowUp) -> None:
         self._jobs, self._server, self._keys = jobs, jobs.server, jobs.server.keys
         self._loop, self._follow_up = loop, follow_up
+        self._knows_expiring = False
         self.now = jobs.now
 
     def configure(self, queue: str, changes: Mapping[str, Any]) -> QueueSettings:
         """Make the queue if missing, apply the changes, return its settings."""
         self._jobs.places.list_queue(queue, again=True)
+        if changes.get("expires") is not None:
+            self._server.all([self._server.enlist(_EXPIRING, queue)])
         given = [text for name, value in changes.items() for text in stored_setting(name, value)]
         given += _CLEARED_USE if "expires" in changes else ()
         flat = self._jobs.script("configure", queue, *given)
@@ -65,8 +74,18 @@ class Queues:
     # -- expiring queues
 
     def expiring(self) -> list[Expiring]:
-        """Return the queues that have `expires`."""
-        return [one for names in portions(self._jobs.places.queues(), _AT_ONCE) for one in self._expiring_of(names)]
+        """Return the queues that have `expires`. The first call of a process reads all, later ones those listed."""
+        listed = [name.decode() for name in self._server.command("ZRANGE", self._keys.own(_EXPIRING), 0, -1)]
+        names = listed if self._knows_expiring else self._jobs.places.queues()
+        found = [one for part in portions(names, _AT_ONCE) for one in self._expiring_of(part)]
+        expire = {one.settings.name for one in found}
+        calls = [self._server.enlist(_EXPIRING, *(expire - {*listed}))] if expire - {*listed} else []
+        if others := {*listed} - expire:  # one that is given an expiry now is listed again before
+            old = self._server.now() - _LISTED_MICROS
+            calls.append(self._server.script("unlist", self._keys.own(_EXPIRING), old, *others))
+        self._server.all(calls)
+        self._knows_expiring = True
+        return found
 
     def _expiring_of(self, names: Sequence[str]) -> list[Expiring]:
         asked = [Call(("HGET", self._keys.queue(name) + "settings", "expires")) for name in names]

@@ -115,7 +115,8 @@ class SlotRows:
 
     def slots_waited_at(self) -> Iterator[Slot]:
         """Return the slots for which jobs wait and that may be free."""
-        for queue in self._jobs.places.queues():
+        places = self._jobs.places
+        for queue in places.with_any(places.queues(), "waits"):
             after = ""
             while True:
                 keys = [key.decode() for key in self._jobs.script("waited_at", queue, after, _AT_ONCE)]

@@ -76,7 +76,7 @@ class RedisStore:
         prepared = PreparedPushes(jobs)
         self._staging = Staging(stage, pushes, prepared, values.compare_and_set, self._outcomes.settle)
         queries = Queries(jobs, self._nodes, due.ids_reserved, self._slot_rows)
-        stats = Stats(server, server.keys.queue)
+        stats = Stats(server, jobs.places)
         self._queues = queues = Queues(jobs, loop, outbox.follow_up)
         recoveries = (self._flows.recover, outbox.recover, ends.recover, slots.recover, self._staging.recover)
         upkeep = Upkeep(jobs, recoveries, queues, workers, self._flows, stage)

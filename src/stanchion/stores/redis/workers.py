@@ -97,12 +97,12 @@ class Workers:
     def leased(self, now: int) -> list[str]:
         """Return the ids of running jobs whose lease ends after this time, up to LEASES_SEARCHED_MAX."""
         read = ("ZRANGEBYSCORE", "leases", f"({now}", "+inf")
-        found = self._of_each_queue(lambda keys: Call(("ZCOUNT", keys + "leases", f"({now}", "+inf")))
+        found = self._of_each_queue("leases", lambda keys: Call(("ZCOUNT", keys + "leases", f"({now}", "+inf")))
         return self._some((_Lost(queue, jobs, read) for queue, jobs in found), LEASES_SEARCHED_MAX)
 
     def suspects(self, workers: Mapping[str, WorkerRow], now: int, limit: int) -> list[str]:
         """Return the ids of up to `limit` running jobs whose holder may be gone; those of unknown workers come last."""
-        expired = self._of_each_queue(lambda keys: Call(("ZCOUNT", keys + "leases", "-inf", now)))
+        expired = self._of_each_queue("leases", lambda keys: Call(("ZCOUNT", keys + "leases", "-inf", now)))
         gone = [_Lost(queue, jobs, ("ZRANGEBYSCORE", "leases", "-inf", now)) for queue, jobs in expired]
         unknown: list[tuple[str, str]] = []
         for queue, worker, jobs in self._holders():
@@ -148,19 +148,22 @@ class Workers:
 
     def _holders(self) -> Iterator[tuple[str, str, int]]:
         """Yield each worker with running jobs ('' for those with a lease) per queue, with the number of jobs."""
-        for queue, flat in self._of_each_queue(lambda keys: self._server.script("holders", keys)):
+        for queue, flat in self._of_each_queue("running", lambda keys: self._server.script("holders", keys)):
             for worker, jobs in zip(flat[::2], flat[1::2], strict=True):
                 yield queue, worker.decode(), int(jobs)
 
     def _leased(self) -> Iterator[Leased]:
         """Yield the jobs that are held by leases under a name, by queue."""
-        for queue, flat in self._of_each_queue(lambda keys: self._server.script("leased", keys, LEASES_SEARCHED_MAX)):
+        for queue, flat in self._of_each_queue(
+            "leases", lambda keys: self._server.script("leased", keys, LEASES_SEARCHED_MAX)
+        ):
             for name, *figures in zip(*(flat[part::4] for part in range(4)), strict=True):
                 yield Leased(name.decode(), queue, *map(int, figures))
 
-    def _of_each_queue(self, asked: Callable[[str], Call]) -> Iterator[tuple[str, Any]]:
-        """Yield each queue with the reply to the call made for its key prefix."""
-        for queues in portions(self._jobs.places.queues(), _AT_ONCE):
+    def _of_each_queue(self, key: str, asked: Callable[[str], Call]) -> Iterator[tuple[str, Any]]:
+        """Yield each queue that has a key with the reply to the call made for its key prefix."""
+        places = self._jobs.places
+        for queues in portions(places.with_any(places.queues(), key), _AT_ONCE):
             calls = [asked(self._server.keys.queue(queue)) for queue in queues]
             yield from zip(queues, self._server.all(calls), strict=True)
 

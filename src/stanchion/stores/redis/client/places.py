@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from stanchion.stores.redis.client.server import Server
+from stanchion.stores.cas.portions import portions
+from stanchion.stores.redis.client.server import Call, Server
 
 _REMEMBERED = 16_384
+
+_TOGETHER = (256, 16, 1)
+"""Queues of which one command asks whether any is busy, from the first round trip to the last."""
 
 
 class Places:
@@ -22,6 +26,22 @@ class Places:
         """Return the names of all queues."""
         found = self._server.command("SMEMBERS", self._server.keys.own("queues"))
         return sorted(name.decode() for name in found)
+
+    def with_any(self, queues: Sequence[str], *keys: str) -> list[str]:
+        """Return those of these queues that have any of these keys, in this order: Redis deletes empty ones.
+
+        One command asks for many idle queues; in a cluster, where they are on several nodes, one for each.
+        """
+        groups: list[Sequence[str]] = [list(queues)] if queues else []
+        found: set[str] = set()
+        for most in (1,) if self._server.address.cluster else _TOGETHER:
+            groups = [part for group in groups for part in portions(group, most)]
+            asked = [[self._server.keys.queue(queue) + key for queue in part for key in keys] for part in groups]
+            there = self._server.all([Call(("EXISTS", *names)) for names in asked])
+            groups = [part for part, number in zip(groups, there, strict=True) if number]
+            if most == 1:
+                found = {queue for part in groups for queue in part}
+        return [queue for queue in queues if queue in found]
 
     def list_queue(self, queue: str, *, again: bool = False) -> None:
         """Add the queue to those that recovery and upkeep process."""

@@ -19,6 +19,10 @@ if (use_slots or (in_lanes and not several_lanes)) and redis.call('HLEN', P .. '
     end
 end
 
+if not use_slots and (several_lanes or not in_lanes) then
+    redis.call('UNLINK', P .. 'shaped')
+end
+
 -- The last ready list belongs to the highest lane.
 local last = redis.call('ZRANGE', P .. 'ready', -1, -1)[1]
 local stray = last ~= nil and string.sub(last, 1, 5) ~= NO_LANE

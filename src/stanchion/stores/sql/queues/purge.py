@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, Executable, Integer, String, cast, delete, func, select
+from sqlalchemy import BigInteger, Executable, Integer, String, cast, delete, func, select, text
 
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import QueueSettings
@@ -39,6 +39,17 @@ class PurgeStatements:
         )
         since = history.c.finished_at >= param("after", BigInteger)
         self.any_old: Executable = old.where(since).limit(1)
+        # The first entry of the index for each queue: neither a join nor a range that depends on the queue.
+        oldest = (
+            select(history.c.finished_at)
+            .where(history.c.queue == queues.c.name)
+            .order_by(history.c.finished_at)
+            .limit(1)
+            .scalar_subquery()
+        )
+        kept_from = dialect.now - cast(queues.c.history_ttl * SECOND, BigInteger)
+        not_purged = text(f"NOT ({dialect.among('name', 'purged')})")
+        self.with_old: Executable = select(queues.c.name).where(not_purged, oldest <= kept_from)
         self.purge_on: Executable | None = None
         """The same from `after` on, for a database where deleted rows slow down a search for long; returns when the
         deleted jobs had finished."""
@@ -62,9 +73,15 @@ class Purges:
         """Delete history beyond the retention of these queues; return the queues that time left unfinished."""
         if time.monotonic() >= self._restart_at:
             self._purged, self._restart_at = {}, time.monotonic() + _RESTART_SECONDS
-        due = self._db.in_one(self._statements.any_old, [self._after(queue) for queue in queues])
-        with_old = [queue for queue, rows in zip(queues, due, strict=True) if rows]
-        return purge_each(self._purge_on, with_old, _PORTION, budget)
+        # One query finds the others, however many: where little was deleted, a search meets few deleted rows.
+        purged = [queue for queue in queues if queue in self._purged or not self._db.dialect.probes_each]
+        due = self._db.in_one(self._statements.any_old, [self._after(queue) for queue in purged])
+        with_old = {queue for queue, rows in zip(purged, due, strict=True) if rows}
+        if len(purged) < len(queues):
+            given = {"purged": self._db.dialect.listed({"", *purged})}  # no list is empty on every database
+            with_old |= {name for (name,) in self._db.read(lambda run: run.rows(self._statements.with_old, given))}
+        with_old &= {*queues}
+        return purge_each(self._purge_on, sorted(with_old), _PORTION, budget)
 
     def _after(self, queue: str) -> dict[str, Any]:
         """Return the parameters of a purge that starts where the last one ended, by the retention of the queue."""
