@@ -21,7 +21,7 @@ log = logging.getLogger("stanchion.wakeup")
 
 _APART_SECONDS = 0.005
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-_IDLE_SECONDS = 60.0
+_IDLE_SECONDS = 10.0
 
 MOST_ENDS = 200
 """Ids in one signal; if more jobs have ended, the signal stands for any."""

@@ -19,7 +19,7 @@ from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.rules.locked_leases import LockedLeases
-from stanchion.stores.sql.engine.deadlines import Deadlines
+from stanchion.stores.sql.engine.deadlines import DEADLINES
 from stanchion.stores.sql.engine.dialect import Dialect, Fault, cause_of
 from stanchion.stores.sql.engine.runner import (
     Asked,
@@ -59,7 +59,6 @@ class Database:
         """Callers' connections that are known to be in this database."""
         self._engine: Engine | None = None
         reset_after_fork(self)
-        self._deadlines = Deadlines()
 
     def begin(self) -> None:
         """Forget the connections of the parent after a fork, without closing them."""
@@ -287,7 +286,7 @@ class Database:
     def _within(self, driver: Any, seconds: float, overdue: list[int]) -> AbstractContextManager[None]:
         if not self.dialect.remote:
             return nullcontext()
-        return self._deadlines.within(self.dialect.fileno(driver), seconds, overdue)
+        return DEADLINES.within(self.dialect.fileno(driver), seconds, overdue)
 
     @contextmanager
     def _driver(self, seconds: float) -> Iterator[Any]:

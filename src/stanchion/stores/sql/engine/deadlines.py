@@ -30,14 +30,14 @@ class Deadlines:
 
     def begin(self) -> None:
         """Drop all watched calls."""
-        self._ends: dict[int, tuple[float, int, list[int]]] = {}
+        self._ends: dict[object, tuple[float, int, list[int]]] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     @contextmanager
     def within(self, fileno: int, seconds: float, cut: list[int]) -> Iterator[None]:
         """Cut the socket `fileno` if the block takes longer than `seconds`, and then append it to `cut`."""
-        call = threading.get_ident()
+        call = object()
         with self._lock:
             self._ends[call] = (time.monotonic() + seconds, fileno, cut)
             if self._thread is None:
@@ -65,6 +65,10 @@ class Deadlines:
                 elif now - idle_since > 60:
                     self._thread = None
                     return
+
+
+DEADLINES = Deadlines()
+"""Those of all databases of this process, watched by one thread: an app that is never closed leaves none of its own."""
 
 
 def _cut(fileno: int) -> None:
