@@ -15,7 +15,7 @@ from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 
 from stanchion import Stanchion, StoreUnavailable
-from stanchion.stores.postgres import sessions
+from stanchion.stores.postgres import sessions, shared_statements
 from stanchion.stores.postgres.dialect import PostgresDialect
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import IDLE_SECONDS
@@ -156,11 +156,19 @@ def test_sessions_that_lack_the_statements(pooled_url: str) -> None:
         assert app.queue(QUEUE).size().total == 0
 
 
-def test_clients_share_the_statements_of_a_session(pooled_url: str) -> None:
-    """The names tell the statements apart, not the clients: none runs another one's."""
-    for _ in range(3):
+def test_clients_share_the_statements_of_a_session(pooled_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The names tell the statements apart, not the clients: no process runs a statement of another one."""
+    for first in range(3):
+        # As in a process of its own, which comes to its statements in another order.
+        monkeypatch.setattr(shared_statements, "_names", {})
+        monkeypatch.setattr(shared_statements, "_uses", Counter())
         with closing(Stanchion(pooled_url)) as app:
+            calls: list[Callable[[], object]] = [app.queue(QUEUE).size, app.queue(QUEUE).find, app.queue(QUEUE).counts]
+            for call in calls[first:] + calls[:first]:
+                for _ in range(8):
+                    call()
             work(app, 8)
+            assert app.queue(QUEUE).size().total == 0
     found = prepared(pooled_url)
     assert found
     assert not {name for name in found if not name.startswith("stanchion_")}
