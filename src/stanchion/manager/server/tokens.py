@@ -15,7 +15,7 @@ from stanchion.core.partition_names import logical_name
 from stanchion.core.tokens import token_of
 from stanchion.errors import InvalidInput
 
-__all__ = ["Caller", "Role", "Token", "Tokens", "token_of", "tokens_in"]
+__all__ = ["PATTERNS", "Caller", "Role", "Token", "Tokens", "caller_in", "token_of", "tokens_in"]
 
 
 class Role(StrEnum):
@@ -81,17 +81,19 @@ def tokens_in(path: str | Path) -> list[Token]:
     semaphores = ["smtp"]        # that its jobs may hold; default: all, or none with queues
     rates = ["task:shop.*"]      # that its jobs may share; default: all, or with queues those of its queues
     """
-    return tokens.tokens_in(path, ("name", "roles", *_PATTERNS), _caller_in)
+    return tokens.tokens_in(path, ("name", "roles", *PATTERNS), caller_in)
 
 
-_PATTERNS = ("queues", "semaphores", "rates")
+PATTERNS = ("queues", "semaphores", "rates")
+"""The fields of a token with names or patterns."""
 
 
-def _caller_in(table: Mapping[str, Any], where: str) -> Caller:
+def caller_in(table: Mapping[str, Any], where: str) -> Caller:
+    """Return the caller of a table of such a file; `where` it stands, for errors."""
     return Caller(
         checked_name(table.get("name"), f"the name in {where}"),
         _roles(table.get("roles", [*Role]), where),
-        *(_patterns(table[field], field, where) if field in table else None for field in _PATTERNS),
+        *(_patterns(table[field], field, where) if field in table else None for field in PATTERNS),
     )
 
 

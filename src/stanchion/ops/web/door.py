@@ -137,6 +137,8 @@ class Door:
             answer.headers["Retry-After"] = str(int(wait) + 1)
             return answer
         token = self.site.tokens.token_of(form.get("token", ""))
+        if token is not None and token.caller.program is not None:
+            return self._login_page(request, back, "This token is for programs, which use the API.", 403)
         if token is None:
             self.site.attempts.failed(address, clock())
             _log.warning("a login from %s failed", address)

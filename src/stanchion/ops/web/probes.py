@@ -88,6 +88,8 @@ class Probes:
         except UnknownToken as error:
             headers = {"Retry-After": str(int(error.wait) + 1)} if error.wait else {}
             return PlainTextResponse(f"{error}\n", 429 if error.wait else 401, headers)
+        if caller is not None and caller.program is not None:
+            return PlainTextResponse("the token of a program reads no metrics\n", 403)
         if caller is not None or (reason := self._door.refusal(request)) is None:
             return None
         headers = {"WWW-Authenticate": 'Bearer realm="stanchion"'}

@@ -66,7 +66,12 @@ class Entry:
 
     async def _answer(self, request: Request, operation: Operation) -> Response:
         session = Session(NOBODY, "", "") if operation.open else self._session(request, reads=operation.reads)
-        if not operation.reads and not session.caller.operates:
+        if (program := session.caller.program) is not None:
+            if operation.program not in program.roles and operation.id != "getDocument":
+                raise Problem(
+                    "forbidden", f"the token of {program.name} may only {' and '.join(sorted(program.roles))}"
+                )
+        elif not operation.reads and not session.caller.operates:
             raise Problem("forbidden", f"{session.caller.name} may read only: this takes the role operate")
         query = self._checks.query(operation, request.query_params.multi_items())
         text = await _body(request) if operation.body else b""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from stanchion.core.times import iso, moment
+from stanchion.errors import NotPermitted
 from stanchion.ops.web.api.cursors import Cursors
 from stanchion.ops.web.visit import Visit
 
@@ -35,6 +36,12 @@ class Call:
     def path(self, name: str) -> str:
         """Return a value in the path."""
         return unquote(str(self.visit.request.path_params[name]))
+
+    def check_reach(self, queue: str) -> None:
+        """Raise NotPermitted if the caller is a program that may not use this queue."""
+        program = self.visit.session.caller.program
+        if program is not None and not program.reaches(queue):
+            raise NotPermitted(f"the token of {program.name} may not use queue {queue!r}, as it is limited to others")
 
     @property
     def dry_run(self) -> bool:
@@ -66,6 +73,7 @@ class Operation:
     `wait`: what it does on the event loop, one of the two. `query`: the schema of each parameter. `body`: the name of
     the schema of the body; it may be left out if `optional_body`. `result`: the name of the schema of the answer,
     which comes with `status`. `problems`: codes of problems of its own.
+    `program`: the role of programs that may use it; None: it is for people.
     `dry_result`: the schema of the answer to a dry run, where it is another one, with the status 200. `open`: it needs
     no token.
     """
@@ -86,6 +94,7 @@ class Operation:
     problems: tuple[str, ...] = ()
     dry_result: str | None = None
     open: bool = False
+    program: str | None = None
 
     @property
     def reads(self) -> bool:

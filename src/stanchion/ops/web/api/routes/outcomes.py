@@ -108,11 +108,13 @@ def _held(call: Call) -> Reservation:
     """Return the reservation of a request. Raises LeaseLost, JobNotFound."""
     context, job_id = call.visit.site.app.context, call.path("id")
     try:
-        return reservation(context, job_id, call.body["token"])
+        held = reservation(context, job_id, call.body["token"])
     except LeaseLost:
         if lookup.get(context, job_id) is None:
             raise JobNotFound(job_id) from None
         raise
+    call.check_reach(held.queue)
+    return held
 
 
 def _ends(
@@ -135,6 +137,7 @@ def _ends(
             row = context.store.fetch([call.path("id")]).get(call.path("id"))
             if row is None or repeated is None or (row.state, row.token) != (repeated, call.body["token"]):
                 raise LeaseLost(call.path("id"))
+            call.check_reach(row.queue)
             state = repeated
         return Answer({"id": call.path("id"), "state": str(state)})
 
@@ -159,6 +162,7 @@ def _release(held: Reservation, call: Call) -> Settlement:
 
 def _move(held: Reservation, call: Call) -> Settlement:
     body = call.body
+    call.check_reach(body["queue"])
     return held.moved(
         body["queue"], payload=_payload(call), delay=body.get("delay", 0), keep_entry=body.get("keep_entry", False)
     )
@@ -192,12 +196,13 @@ def _still(held: Reservation) -> Answer:
 
 def _outcome(act: str, summary: str, body: str, run: Callable[[Call], Answer], result: str = "Settled") -> Operation:
     return Operation("POST", f"/jobs/{{id}}/{act}", f"{act}Job", "work", summary, result, run, body=body,
-                     problems=("lease-lost", "conflict"))  # fmt: skip
+                     program="receive", problems=("lease-lost", "conflict"))  # fmt: skip
 
 
 OPERATIONS = [
     Operation("POST", "/queues/{queue:path}/reserve", "reserveJobs", "work", "Reserve due jobs, waiting for the first.",
-              "Reserved", wait=reserve, body="ReserveBody", optional_body=True, problems=("conflict", "busy")),
+              "Reserved", wait=reserve, body="ReserveBody", optional_body=True, program="receive",
+              problems=("conflict", "busy")),
     _outcome("commit", "The job is done.", "CommitBody", _ends(_commit, JobState.DONE)),
     _outcome("rollback", "The attempt failed: run the job again.", "RollbackBody", _ends(_rollback)),
     _outcome("release", "Give the job back; the attempt does not count.", "ReleaseBody", _ends(_release)),

@@ -12,6 +12,7 @@ from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable
 from stanchion.jobs.call import encoded_call
 from stanchion.jobs.insert import insert
 from stanchion.jobs.options import checked
+from stanchion.manager.server.shared import check_limits
 from stanchion.ops.web.api.checking import refuse
 from stanchion.ops.web.api.operation import Answer, Call, Operation
 from stanchion.ops.web.api.problems import Problem, Wrong
@@ -31,6 +32,8 @@ def push(call: Call) -> Answer:
     context, queue = call.visit.site.app.context, queue_name(call)
     key = call.visit.request.headers.get(IDEMPOTENCY)
     jobs = [_new(context, queue, one, f"/jobs/{place}") for place, one in enumerate(call.body["jobs"])]
+    if (program := call.visit.session.caller.program) is not None:
+        check_limits(program, "push", {"jobs": jobs})
     if key is None:
         ids = new_ids(len(jobs))
         return Answer({"jobs": _pushed(context, jobs, ids)})
@@ -104,7 +107,8 @@ def _time(value: str, at: str) -> datetime:
 
 OPERATIONS = [
     Operation("POST", "/queues/{queue:path}/jobs", "pushJobs", "work", "Store jobs in a queue, which is made if it is "
-              "missing.", "Pushed", push, body="PushBody", status=201, problems=("duplicate-key", "conflict"),
+              "missing.", "Pushed", push, body="PushBody", status=201, program="push",
+              problems=("duplicate-key", "conflict"),
               headers={IDEMPOTENCY: text("The same key with the same body stores nothing again, for a day.",
                                          minLength=1, maxLength=255)}),
 ]  # fmt: skip

@@ -53,8 +53,10 @@ def shown(call: Call) -> Answer:
 
 
 def queue_name(call: Call) -> str:
-    """Return the name of the queue in the path. Raises InvalidInput."""
-    return checked_queue(call.path("queue"))
+    """Return the name of the queue in the path. Raises InvalidInput, NotPermitted."""
+    queue = checked_queue(call.path("queue"))
+    call.check_reach(queue)
+    return queue
 
 
 def known_queue(call: Call) -> QueueSettings:
