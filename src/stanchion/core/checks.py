@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any
 
@@ -59,13 +59,17 @@ def several(values: Any, what: str, such_as: str) -> Iterable[Any]:
 
 
 def aware(value: Any, what: str) -> datetime:
-    """Return a datetime as given, if it has a time zone."""
+    """Return a datetime as given, if it has a time zone, and is one of the years 1 to 9999 in UTC."""
     if not isinstance(value, datetime):
         raise InvalidInput(f"{what} must be an aware datetime, not {shown(value)}")
     if value.tzinfo is None or value.utcoffset() is None:
         raise InvalidInput(
             f"{what}={value!r} has no time zone; pass an aware datetime, such as datetime.now(timezone.utc)"
         )
+    try:
+        value.astimezone(UTC)
+    except OverflowError:
+        raise InvalidInput(f"{what}={value.isoformat()} is not within the years 1 to 9999 in UTC") from None
     return value
 
 

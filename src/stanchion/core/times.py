@@ -19,8 +19,13 @@ def moment(stored: int) -> datetime: ...
 @overload
 def moment(stored: None) -> None: ...
 def moment(stored: int | None) -> datetime | None:
-    """Return the aware UTC datetime of a stored time."""
-    return None if stored is None else _EPOCH + timedelta(microseconds=stored)
+    """Return the aware UTC datetime of a stored time; the first or the last one there is for what lies beyond."""
+    if stored is None:
+        return None
+    try:
+        return _EPOCH + timedelta(microseconds=stored)
+    except OverflowError:  # another writer has stored it
+        return (datetime.min if stored < 0 else datetime.max).replace(tzinfo=UTC)
 
 
 def iso(moment: datetime | None) -> str | None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Final, Self
 from urllib.parse import parse_qsl, urlencode
 
-from stanchion.core.checks import checked_id, checked_name, refuse_unknown
+from stanchion.core.checks import aware, checked_id, checked_name, refuse_unknown
 from stanchion.core.service_levels import BANDS
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
@@ -138,4 +138,4 @@ def time_of(text: str, now: int) -> datetime:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidInput(f"a time is a span, such as 24h, or ISO 8601, not {text[:40]!r}") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return aware(found if found.tzinfo else found.replace(tzinfo=UTC), "the time")

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from stanchion.core.checks import aware
 from stanchion.core.durations import duration, spelled
 from stanchion.errors import InvalidInput
 
@@ -38,7 +39,7 @@ def moment(text: str, what: str) -> datetime:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidInput(f"{what} must be an ISO 8601 time, such as 2031-05-01T12:30Z, not {text!r}") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return aware(found if found.tzinfo else found.replace(tzinfo=UTC), what)
 
 
 def past(text: str | None, now: datetime, what: str) -> datetime | None:

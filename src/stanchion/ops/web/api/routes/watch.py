@@ -6,6 +6,7 @@ import json
 from datetime import datetime
 from typing import Any
 
+from stanchion.core.checks import aware
 from stanchion.core.times import iso, micros
 from stanchion.ops.audit import CHUNK, KEPT, WALKED, Entry
 from stanchion.ops.reads.audit import AuditFilter
@@ -86,7 +87,7 @@ def _time(query: Any, key: str, otherwise: int) -> int:
     if found is None or found.utcoffset() is None:
         detail = f"is a time in ISO 8601 with a time zone, such as 2026-11-26T03:12:40Z, not {query[key][:40]!r}"
         raise Problem("invalid", f"{key} {detail}", [Wrong(detail, parameter=key)])
-    return micros(found)
+    return micros(aware(found, key))
 
 
 def errors(call: Call) -> Answer:
