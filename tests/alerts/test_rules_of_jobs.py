@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from stanchion.alerts.figures import monitor_of
 from stanchion.alerts.reading.errors import failing
 from stanchion.alerts.snapshot import DeadJob, ErrorSample, LiveJob, PutOff, RunningJob, Window
+from stanchion.alerts.thresholds import Thresholds
 from stanchion.stores.records.queues import Counts
 from tests.alerts.samples import ago, alerts, queue, seen, told
 
@@ -24,6 +28,31 @@ def test_run_time_by_band() -> None:
     for priority, limit in ((80, 30), (40, 90), (0, 300), (-60, 600)):
         assert told(seen(running=(running(priority, limit),))) == [("soon", "run-time", "mail")]
         assert told(seen(running=(running(priority, limit - 0.1),))) == []
+
+
+def test_a_job_may_run_as_long_as_its_time_out() -> None:
+    def at(seconds: float, timeout: float | None = 3600, of_queue: float | None = None, **limits: float) -> Any:
+        job = running(0, seconds)._replace(timeout=timeout)
+        snapshot = seen(queue("mail", timeout=of_queue), running=(job,))
+        percents = [one.alert_percent for one in monitor_of(snapshot, Thresholds().changed(limits)).queues]
+        return told(snapshot, **limits), percents
+
+    alert = [("soon", "run-time", "mail")]
+    assert at(300) == ([], [12.5])  # one attempt of eight
+    assert at(3600) == (alert, [100.0])
+    assert at(300, None) == (alert, [100.0])
+    assert at(300, 60) == (alert, [100.0])
+    assert at(300, None, 600) == ([], [50.0])
+    assert at(300, **{"queue.mail.max_run": 300}) == (alert, [100.0])
+
+
+def test_bands_count_live_jobs_and_those_that_died() -> None:
+    snapshot = seen(queue("mail"), dead=(dead(0, 10, "a"), dead(80, 20, "b")))
+    (figures,) = monitor_of(snapshot, Thresholds()).queues
+    assert [(one.band, one.dead, one.count) for one in figures.bands] == [("interactive", 1, 0), ("eventual", 1, 0)]
+    assert figures.bands[0].as_json().items() >= {"dead": 1, "count": 0}.items()
+    total = {one.band: one.dead for one in monitor_of(snapshot, Thresholds()).bands}
+    assert total == {"interactive": 1, "user_visible": 0, "eventual": 1, "reporting": 0}
 
 
 def test_the_worst_of_the_slow_jobs_is_named() -> None:

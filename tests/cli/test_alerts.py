@@ -69,7 +69,7 @@ def test_watching(run: Run, app: Stanchion) -> None:
     assert answer.code == 1
     (line,) = answer.out.splitlines()
     assert json.loads(line)["status"] == "firing"
-    assert run("alerts", "--watch", "--interval", "0", "--samples", "3").code == 0
+    assert run("alerts", "--watch", "--interval", "0.01", "--samples", "3").code == 0
 
 
 def test_watching_with_a_webhook(run: Run, app: Stanchion) -> None:

@@ -15,7 +15,7 @@ from stanchion.core.times import moment
 from stanchion.stores.letters import Letters
 from stanchion.stores.records.jobs import SECOND, JobState
 
-_SUMS = ("scheduled", "ready", "waiting", "running", "erroring")
+_SUMS = ("scheduled", "ready", "waiting", "running", "erroring", "dead")
 _COUNTED = frozenset({JobState.SCHEDULED, JobState.READY, JobState.WAITING, JobState.RUNNING})
 
 
@@ -44,6 +44,8 @@ def _figures(seen: Snapshot, limits: Thresholds) -> dict[str, dict[BandName, Ban
     """Return the figures of each queue and band, with all that the snapshot tells about them."""
     found: defaultdict[str, dict[BandName, BandFigures]] = defaultdict(dict)
 
+    longest, runs = seen.run_limits(limits), defaultdict[tuple[str, BandName], float](float)
+
     def of(queue: str, band: BandName) -> BandFigures:
         return found[queue].get(band) or BandFigures(band)
 
@@ -57,26 +59,31 @@ def _figures(seen: Snapshot, limits: Thresholds) -> dict[str, dict[BandName, Ban
         )
     for running in seen.running:
         one = of(running.queue, band_of(running.priority).name)
+        share = seen.ago(running.started_at) / longest[running.id]
+        runs[running.queue, one.band] = max(runs[running.queue, one.band], share)
         found[running.queue][one.band] = replace(
             one,
             max_lease_age=max(one.max_lease_age, seen.ago(running.started_at)),
             max_attempts=max(one.max_attempts, running.attempts),
         )
+    for dead in seen.dead:
+        one = of(dead.queue, band_of(dead.priority).name)
+        found[dead.queue][one.band] = replace(one, dead=one.dead + 1)
+    letters = seen.letter_queues
     for queue in seen.queues:
         name = queue.settings.name
-        for band, head in seen.due(queue) if name not in seen.letter_queues else ():
+        for band, head in seen.due(queue) if name not in letters else ():
             one = of(name, band.name)
             found[name][one.band] = replace(one, max_age=max(one.max_age, -head.due_in / SECOND))
     for name, bands in found.items():
         for band_name, one in bands.items():
-            bands[band_name] = replace(one, alert_percent=_percent(one, limits, name))
+            bands[band_name] = replace(one, alert_percent=_percent(one, limits, name, runs[name, band_name]))
     return found
 
 
-def _percent(one: BandFigures, limits: Thresholds, queue: str) -> float:
+def _percent(one: BandFigures, limits: Thresholds, queue: str, run: float) -> float:
     levels = limits.of(queue, one.band)
-    values = one.max_age, one.max_lease_age, one.max_attempts
-    return round(100 * max(value / limit for value, limit in zip(values, levels, strict=True)), 1)
+    return round(100 * max(one.max_age / levels.max_age, run, one.max_attempts / levels.max_attempts), 1)
 
 
 def _total(band: BandName, parts: Iterable[BandFigures]) -> BandFigures:

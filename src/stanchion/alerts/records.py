@@ -100,11 +100,11 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class BandFigures:
-    """The live jobs of one band, of a queue or of all.
+    """The live jobs of one band, of a queue or of all, and those that died within the last hour: `dead`.
 
-    `erroring`: jobs that wait after a failed attempt. `max_age`: seconds for which the oldest claimable job could
-    have run; running, waiting and future jobs don't count. `max_lease_age`: seconds for which the longest attempt
-    has run. `alert_percent`: the largest of age, run time and attempts in percent of its limit.
+    `count`: live jobs. `erroring`: jobs that wait after a failed attempt. `max_age`: seconds for which the oldest
+    claimable job could have run; running, waiting and future jobs don't count. `max_lease_age`: seconds for which the
+    longest attempt has run. `alert_percent`: the largest of age, run time and attempts in percent of its limit.
     """
 
     band: BandName
@@ -113,14 +113,20 @@ class BandFigures:
     waiting: int = 0
     running: int = 0
     erroring: int = 0
+    dead: int = 0
     max_age: float = 0.0
     max_lease_age: float = 0.0
     max_attempts: int = 0
     alert_percent: float = 0.0
 
+    @property
+    def count(self) -> int:
+        """The number of live jobs."""
+        return self.scheduled + self.ready + self.waiting + self.running
+
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return {**{name: getattr(self, name) for name in self.__slots__}, "count": self.count}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stanchion.alerts.on_it import OnIt
+from stanchion.alerts.thresholds import Thresholds
 from stanchion.context.pauses import Pause
 from stanchion.core.service_levels import Band, band_of
 from stanchion.stores.letters import Letters
@@ -39,7 +40,7 @@ class LiveJob(NamedTuple):
 
 
 class RunningJob(NamedTuple):
-    """A running job."""
+    """A running job. `timeout`: seconds that its attempts may run, None if it has no time-out of its own."""
 
     id: str
     queue: str
@@ -48,6 +49,7 @@ class RunningJob(NamedTuple):
     attempts: int
     started_at: int
     worker: str | None
+    timeout: float | None = None
 
 
 class DeadJob(NamedTuple):
@@ -191,6 +193,18 @@ class Snapshot:
     def letter_queues(self) -> frozenset[str]:
         """The dead-letter queues: nobody works on them."""
         return letter_queues(one.settings for one in self.queues)
+
+    def run_limits(self, limits: Thresholds) -> dict[str, float]:
+        """Return the seconds for which each running job may run before it is an alert, by its id.
+
+        A limit of the queue comes first. Else a job with a time-out, of its own or of its queue, may run that long,
+        and at least as long as its band allows.
+        """
+        of_queues = {one.settings.name: one.settings.timeout for one in self.queues}
+        return {
+            one.id: limits.run_limit(one.queue, band_of(one.priority).name, one.timeout or of_queues.get(one.queue))
+            for one in self.running
+        }
 
     @property
     def streamed(self) -> frozenset[str]:

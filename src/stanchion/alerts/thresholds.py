@@ -67,6 +67,11 @@ class Thresholds:
         """Return the limits of a band in a queue."""
         return self.levels[band]._replace(**self.queues.get(queue, {}))
 
+    def run_limit(self, queue: str, band: BandName, timeout: float | None) -> float:
+        """Return how long an attempt may run, in seconds, of a job with this time-out."""
+        limit = self.of(queue, band).max_run
+        return limit if timeout is None or "max_run" in self.queues.get(queue, {}) else max(limit, timeout)
+
     def changed(self, changes: Mapping[str, Any]) -> Self:
         """Return the limits with some changed, by name. Raises InvalidInput."""
         levels, queues = dict(self.levels), {name: dict(one) for name, one in self.queues.items()}

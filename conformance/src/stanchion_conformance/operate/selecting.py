@@ -341,11 +341,11 @@ class TestPages:
 class TestColumns:
     @pytest.mark.parametrize("of", ["live", "history", "all"])
     def test_only_these_are_given_in_their_order(self, store: Store, of: str) -> None:
-        live, done = new_job("1", tenant="t"), new_job("2")
+        live, done = new_job("1", tenant="t", timeout=90.5), new_job("2", timeout=0.25)
         store.push([done])
         finish(store, done.id)
         store.push([live])
-        columns = ("tenant", "payload", "id", "finished_at", "result", "lease_until")
+        columns = ("tenant", "payload", "id", "finished_at", "result", "lease_until", "timeout")
         query = Query(of, columns=columns, order="id", limit=1)  # type: ignore[arg-type]
         whole = all_of(store, Query(of, order="id"))  # type: ignore[arg-type]
         assert all_of(store, query) == [tuple(getattr(row, name) for name in columns) for row in whole]

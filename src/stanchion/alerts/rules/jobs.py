@@ -24,8 +24,10 @@ T = TypeVar("T")
 def run_time(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
     """An attempt runs for longer than the limit of its band."""
 
+    longest = seen.run_limits(limits)
+
     def percent(job: RunningJob) -> float:
-        return seen.ago(job.started_at) / limits.of(job.queue, band_of(job.priority).name).max_run
+        return seen.ago(job.started_at) / longest[job.id]
 
     for queue, jobs in _by(seen.running, lambda job: job.queue).items():
         slow = [job for job in jobs if percent(job) >= 1]
@@ -33,7 +35,7 @@ def run_time(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
             continue
         worst = max(slow, key=percent)
         band, ran = band_of(worst.priority), seen.ago(worst.started_at)
-        limit = limits.of(queue, band.name).max_run
+        limit = longest[worst.id]
         what = worst.task or "a job without a task"
         yield Found(
             of_queue(queue),

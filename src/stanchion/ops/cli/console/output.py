@@ -93,6 +93,12 @@ class Output:
         else:
             print(plain(columns, rows), end="")
 
+    def first(self, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], most: int) -> None:
+        """Print a table of the first rows, and a remark if there are more."""
+        self.table(columns, rows[:most])
+        if len(rows) > most:
+            self.say(f"the first {most:,} of {len(rows):,}; --limit shows more, --json all")
+
     def show(self, what: RenderableType) -> None:
         """Print a Rich renderable to stdout; without wrapping outside a terminal."""
         self.console.print(what, soft_wrap=not self.console.is_terminal)

@@ -16,6 +16,12 @@ from stanchion.ops.cli.console.given import loose_value, names, pairs, past
 from stanchion.ops.cli.console.session import Session
 
 Queue = Annotated[str | None, typer.Option("--queue", "-q", help="Only jobs of this queue.")]
+Rows = Annotated[
+    int, typer.Option("--limit", "-n", min=1, help="Maximum number of rows of a table; --json has no limit.")
+]
+ROWS = 100
+"""Rows of a table, unless told otherwise."""
+
 States = Annotated[
     list[str] | None,
     typer.Option("--state", "-s", metavar="STATE", help=f"Only jobs in this state: {', '.join(JobState)}. Repeatable."),

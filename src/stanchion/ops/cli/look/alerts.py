@@ -92,6 +92,10 @@ def alerts(
         time.sleep(seconds)
 
 
+QUEUES_SHOWN = 100
+"""Queues whose figures are listed."""
+
+
 @command(alerts_cli, "on-it")
 def on_it(
     session: Session,
@@ -167,7 +171,11 @@ def _once(session: Session, seen: Monitor, *, every: bool, figures: bool) -> Exi
         out.json(seen.as_json() if figures else [alert.as_json() for alert in seen.alerts])
     else:
         if figures:
-            out.table(_BANDS, _figures(seen))
+            out.table(_BANDS, _figures(seen, QUEUES_SHOWN))
+            if len(seen.queues) > QUEUES_SHOWN:
+                out.say(
+                    f"the {QUEUES_SHOWN} of {len(seen.queues):,} queues that are nearest to an alert; --json has all"
+                )
         some, more = (list(seen.alerts), 0) if every else shown(seen.alerts)
         now = session.app.store.now() if some and seen.at is not None else 0
         looked_after = who_is_on_it(session.app.store, now) if now else {}
@@ -192,8 +200,11 @@ def lines_of(alert: Alert, now: int = 0, on_it: OnIt | None = None) -> list[str]
     return [f"{alert.level.upper():<5} {alert.summary}", *after, *evidence, *actions, runbook]
 
 
-def _figures(seen: Monitor) -> list[list[Cell]]:
-    """Return the bands of all queues, and of each one, as rows."""
+def _figures(seen: Monitor, most: int) -> list[list[Cell]]:
+    """Return the bands of all queues, and of each one, as rows; of more than `most`, those nearest to an alert."""
+    queues = seen.queues
+    if len(queues) > most:
+        queues = tuple(sorted(queues, key=lambda one: (-one.alert_percent, one.queue))[:most])
     return [
         [
             *(name, one.band),
@@ -203,7 +214,7 @@ def _figures(seen: Monitor) -> list[list[Cell]]:
             age(one.max_age),
             f"{one.alert_percent:,.0f} %",
         ]
-        for name, bands in (("all", seen.bands), *((queue.queue, queue.bands) for queue in seen.queues))
+        for name, bands in (("all", seen.bands), *((queue.queue, queue.bands) for queue in queues))
         for one in bands
     ]
 

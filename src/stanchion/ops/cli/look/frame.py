@@ -11,6 +11,7 @@ from stanchion.core.times import iso, moment
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.cli.console.human import age, duration, one_line, rate, sparkline
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell, fitted
+from stanchion.ops.cli.console.selection import ROWS
 from stanchion.ops.cli.look import workers
 from stanchion.ops.cli.look.sample import Samples
 from stanchion.ops.job_json import last_error
@@ -50,8 +51,8 @@ _OVERHEAD = 12  # lines of the heading, table heads and gaps
 _FEWEST = 3
 
 
-def frame(samples: Samples, width: int, height: int | None, trouble: str = "") -> RenderableType:
-    """Return the last sample as a frame: `width` columns, at most `height` lines (None: unlimited)."""
+def frame(samples: Samples, width: int, height: int | None, trouble: str = "", limit: int = ROWS) -> RenderableType:
+    """Return the last sample as a frame: `width` columns, at most `height` lines (None: `limit` rows of each table)."""
     latest = samples.latest
     parts: list[RenderableType] = [_heading(samples, width, trouble)]
     room = None if height is None else max(4 * _FEWEST, height - _OVERHEAD)
@@ -63,7 +64,7 @@ def frame(samples: Samples, width: int, height: int | None, trouble: str = "") -
     ):
         if not rows:
             continue
-        most = len(rows) if room is None else max(_FEWEST, room // 2)
+        most = limit if room is None else max(_FEWEST, room // 2)
         room = None if room is None else room - min(len(rows), most)
         parts += [Text(), fitted(columns, rows[:most], width)]
         if len(rows) > most:

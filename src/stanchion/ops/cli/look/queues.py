@@ -17,7 +17,7 @@ from stanchion.ops.cli.console.given import account, optional_duration, queue_se
 from stanchion.ops.cli.console.human import age
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell
 from stanchion.ops.cli.console.root import LOOK, OPERATE, cli
-from stanchion.ops.cli.console.selection import tell_unknown
+from stanchion.ops.cli.console.selection import ROWS, Rows, tell_unknown
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.reads.queues import QueueFigures, figures
 from stanchion.ops.reads.schemas import schema_json, schemas_of
@@ -52,6 +52,7 @@ def queues(
     partitions: Annotated[
         bool, typer.Option("--partitions", help="List the partitions of queues too, each with its own figures.")
     ] = False,
+    limit: Rows = ROWS,
 ) -> Exit:
     """List queues with their sizes and settings; set, purge and delete them."""
     app, out = session.app, session.out
@@ -75,7 +76,7 @@ def queues(
     if out.as_json:
         out.json_list(found)
     elif found:
-        out.table(_COLUMNS, [_row(queue) for queue in found])
+        out.first(_COLUMNS, [_row(queue) for queue in found], limit)
     else:
         out.say("no queues yet: the first push creates one")
     return Exit.OK if found else Exit.FAILED

@@ -16,6 +16,7 @@ from stanchion.jobs.search import MAX_PAGE
 from stanchion.ops.cli.console.human import age
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell, state_cell
 from stanchion.ops.cli.console.root import LOOK, cli
+from stanchion.ops.cli.console.selection import ROWS, Rows
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.reads.semaphores import read_line, read_semaphores
 from stanchion.queues.semaphore import Semaphore
@@ -52,13 +53,13 @@ _JOB_COLUMNS = [
 
 
 @command(semaphores_cli, group=True)
-def semaphores(session: Session) -> Exit:
+def semaphores(session: Session, limit: Rows = ROWS) -> Exit:
     """List semaphores; show holders and waiting jobs; resize them."""
     found, out = read_semaphores(session.app.context.store_semaphores()), session.out
     if out.as_json:
         out.json_list(row._asdict() for row in found)
     elif found:
-        out.table(_COLUMNS, [_row(row) for row in found])
+        out.first(_COLUMNS, [_row(row) for row in found], limit)
     else:
         out.say("no semaphores: app.semaphore(name, capacity=...) in the code creates one at its first use")
     return Exit.OK if found else Exit.FAILED

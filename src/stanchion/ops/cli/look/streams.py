@@ -15,6 +15,7 @@ from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.ops.cli.console.human import age, one_line
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell
 from stanchion.ops.cli.console.root import LOOK, cli
+from stanchion.ops.cli.console.selection import ROWS, Rows
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.reads.streams import StreamFigures, stream_figures
 from stanchion.stores.records.jobs import SECOND, JobState
@@ -39,7 +40,7 @@ _COLUMNS = [
 _STYLES = {"fails": "bold red", "no driver": "bold red", "repeats": "yellow", "reading": "green"}
 
 
-def list_(session: Session) -> Exit:
+def list_(session: Session, limit: Rows = ROWS) -> Exit:
     """List streams: the last batches reserved and acknowledged, the ready jobs behind, the last heartbeat, errors."""
     out, seen = session.out, reading(session.app.context)[0]
     if seen.trouble is not None:
@@ -49,7 +50,7 @@ def list_(session: Session) -> Exit:
         known = {one.name: one for one in streams(session.app.store)}
         out.json_list(_json(known[one.name], one) for one in found if one.name in known)
     elif found:
-        out.table(_COLUMNS, [_row(one, seen.at) for one in found])
+        out.first(_COLUMNS, [_row(one, seen.at) for one in found], limit)
     else:
         out.say('no streams: spark.readStream.format("stanchion") creates one')
     return Exit.OK if found else Exit.FAILED

@@ -13,6 +13,7 @@ import typer
 from stanchion.errors import StanchionError
 from stanchion.ops.cli.console.given import spacing
 from stanchion.ops.cli.console.root import LOOK, cli
+from stanchion.ops.cli.console.selection import ROWS, Rows
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.cli.look.frame import frame, snapshot_json
 from stanchion.ops.cli.look.sample import Samples, sample
@@ -24,6 +25,7 @@ _SHORTEST = 0.1
 def top(
     session: Session,
     interval: Annotated[str, typer.Option("--interval", "-i", help="Time between updates.")] = "1s",
+    limit: Rows = ROWS,
     once: Annotated[bool, typer.Option("--once", help="Print one frame, with the rates over one interval.")] = False,
 ) -> Exit | None:
     """Watch queues, workers, running and dead jobs live; q quits.
@@ -41,7 +43,7 @@ def top(
         if out.as_json:
             out.json_line(snapshot_json(samples))
         else:
-            out.show(frame(samples, out.width, None))
+            out.show(frame(samples, out.width, None, limit=limit))
         if once:
             return None
 

@@ -12,6 +12,7 @@ from stanchion.ops.cli.console.given import json_value, past
 from stanchion.ops.cli.console.human import age
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell
 from stanchion.ops.cli.console.root import LOOK, cli
+from stanchion.ops.cli.console.selection import ROWS, Rows
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.stores.records.jobs import JobState
 from stanchion.topics.topic import Lag, Subscription
@@ -40,7 +41,7 @@ _COLUMNS = [
 
 
 @command(topics_cli, group=True)
-def topics(session: Session) -> Exit:
+def topics(session: Session, limit: Rows = ROWS) -> Exit:
     """List topics, and how far behind each subscriber is; subscribe and unsubscribe."""
     out = session.out
     found = [
@@ -53,7 +54,7 @@ def topics(session: Session) -> Exit:
     if out.as_json:
         out.json_list(_as_json(one, lag) for one, lag in found)
     elif found:
-        out.table(_COLUMNS, [_row(one, lag) for one, lag in found])
+        out.first(_COLUMNS, [_row(one, lag) for one, lag in found], limit)
     else:
         out.say(
             "no subscriptions: app.topic(name).subscribe(name) in the code, or stanchion topics subscribe, makes one"

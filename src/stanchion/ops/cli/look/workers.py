@@ -12,6 +12,7 @@ from stanchion.core.times import iso, moment
 from stanchion.ops.cli.console.human import age
 from stanchion.ops.cli.console.output import Cell, Column, count_cell
 from stanchion.ops.cli.console.root import LOOK, cli
+from stanchion.ops.cli.console.selection import ROWS, Rows
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.reads.workers import Item, read_workers
 from stanchion.stores.records.jobs import SECOND
@@ -33,7 +34,7 @@ _STATE_STYLES = {"late": "bold red", "running": "green", CONSUMER: "green", HOLD
 
 
 @command(cli, "workers", panel=LOOK)
-def workers(session: Session) -> Exit:
+def workers(session: Session, limit: Rows = ROWS) -> Exit:
     """List workers, including late ones, and who else holds jobs."""
     app, out = session.app, session.out
     now = app.store.now()
@@ -41,7 +42,7 @@ def workers(session: Session) -> Exit:
     if out.as_json:
         out.json_list(map(worker_json, found))
     elif found:
-        out.table(COLUMNS, [row(one, now) for one in found])
+        out.first(COLUMNS, [row(one, now) for one in found], limit)
     else:
         out.say("no workers: start one with `stanchion worker module:app`")
     return Exit.OK if found else Exit.FAILED

@@ -15,6 +15,7 @@ from stanchion.cron.schedule import Schedule
 from stanchion.errors import InvalidInput
 from stanchion.ops.cli.console.output import Cell, Column
 from stanchion.ops.cli.console.root import OPERATE, cli
+from stanchion.ops.cli.console.selection import ROWS, Rows
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.reads.schedules import Item, read_schedules
 
@@ -36,13 +37,13 @@ _COLUMNS = [
 ]
 
 
-def list_(session: Session) -> Exit:
+def list_(session: Session, limit: Rows = ROWS) -> Exit:
     """List schedules, with their next three ticks."""
     found, out = read_schedules(session.app), session.out
     if out.as_json:
         out.json_list(_schedule_json(one.schedule) for one in found)
     elif found:
-        out.table(_COLUMNS, [_row(one) for one in found])
+        out.first(_COLUMNS, [_row(one) for one in found], limit)
         for one in found:
             if one.state == "undeclared":
                 out.say(

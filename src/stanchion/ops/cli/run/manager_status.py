@@ -12,6 +12,7 @@ from stanchion.alerts.thresholds import Thresholds
 from stanchion.core.times import iso, moment
 from stanchion.ops.cli.console.human import age
 from stanchion.ops.cli.console.output import Cell, Column, count_cell
+from stanchion.ops.cli.console.selection import ROWS, Rows
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.cli.run.manager import manager_cli
 from stanchion.ops.reads.managers import ManagerFigures, Owned, manager_figures
@@ -36,7 +37,7 @@ _STYLES: Final = {"alive": "green", "ending": "yellow", "late": "yellow", "gone"
 
 
 @command(manager_cli, "status")
-def status(session: Session) -> Exit:
+def status(session: Session, limit: Rows = ROWS) -> Exit:
     """Show who lives and owns which queues, and, by the URL of managers, what each does.
 
     stanchion manager status --url grpc://127.0.0.1:7117; exit code 1 if a manager does not answer
@@ -48,7 +49,7 @@ def status(session: Session) -> Exit:
     if out.as_json:
         out.json_list(map(described, found))
     elif found:
-        out.table(_COLUMNS, [row for one in found for row in _rows(one)])
+        out.first(_COLUMNS, [row for one in found for row in _rows(one)], limit)
         for one in found:
             for text in _remarks(one):
                 out.say(text)

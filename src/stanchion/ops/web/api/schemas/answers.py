@@ -201,7 +201,7 @@ _WATCH: Final[dict[str, Schema]] = {
     "BandFigures": answer(
         "The live jobs of a band.",
         band=_BAND,
-        **dict.fromkeys(("scheduled", "ready", "waiting", "running", "erroring"), _COUNT),
+        **dict.fromkeys(("count", "scheduled", "ready", "waiting", "running", "erroring", "dead"), _COUNT),
         max_age=decimal(),
         max_lease_age=decimal(),
         max_attempts=_COUNT,
