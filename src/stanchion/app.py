@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from stanchion.alerts.alerts import monitor
 from stanchion.alerts.records import Alert, Monitor
 from stanchion.context.context import Context
-from stanchion.context.testing import Clock
+from stanchion.context.testing import Clock, url_of_test
 from stanchion.context.unknown_work import A_DAY, UnknownWork
 from stanchion.context.upkeep import Maintained
 from stanchion.core.aio import off_loop
@@ -35,7 +35,7 @@ from stanchion.jobs.job import Job, JobState
 from stanchion.jobs.options import EnqueueOptions, Push, checked_timeout, named_queues
 from stanchion.jobs.reservation import Reservation, Settlement
 from stanchion.jobs.search import Search
-from stanchion.jobs.settling import reservation, settle
+from stanchion.jobs.settling import reservation, reservations, settle
 from stanchion.pipelines import Pipeline, Station
 from stanchion.queues.consumer import Consumer
 from stanchion.queues.queue import Queue, declared_queue
@@ -305,8 +305,7 @@ class Stanchion:
     def settle(self, settlements: Iterable[Settlement], *, tx: Any = None) -> list[JobState | None]:
         """End many reserved jobs together: `app.settle([job.committed(result), other.rolled_back(error="no")])`.
 
-        Returns the state that each job has now, in order; None: its lease is lost, and nothing was changed for it. The
-        store is called once for 2,000 jobs. With `tx`, all end in that transaction.
+        Returns the state of each job now; None: its lease is lost. With `tx`, all end in that transaction.
         """
         return settle(self.context, settlements, tx)
 
@@ -318,6 +317,10 @@ class Stanchion:
         Raises LeaseLost if the job is not reserved under this token.
         """
         return reservation(self.context, job_id, token)
+
+    def reservations(self, pairs: Iterable[tuple[str, str]]) -> list[Reservation | None]:
+        """Return the reservations made elsewhere with these ids and tokens, in order; None for a lost lease."""
+        return reservations(self.context, pairs)
 
     def workers(self, *, holders: bool = False) -> list[WorkerRow]:
         """Return all workers, late ones too, and consumers with heartbeats; with `holders`, those of leases too."""
@@ -361,11 +364,7 @@ class Stanchion:
         run_worker(self.context, queues, threads, **options)
 
     def drain(self, queues: Sequence[str] | None = None) -> int:
-        """Run all due jobs in this thread; return the number of attempts.
-
-        `queues`: their names; None for those of the registered tasks and stations. Jobs in other queues, such as those
-        of another program that shares the store, are left alone.
-        """
+        """Run all due jobs of these queues, by default of all tasks and stations; return the number of attempts."""
         return drained(self.context, self.context.registry.own_queues() if queues is None else named_queues(queues))
 
     def on(self, event: Event) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -375,10 +374,9 @@ class Stanchion:
     # -- testing
 
     @contextmanager
-    def testing(self) -> Iterator[Clock]:
-        """Use a fresh store in memory within the block, with a clock that the test moves."""
-        store = open_store("memory://?clock=frozen")
-        with self.on_store(store):
+    def testing(self, start: datetime | None = None) -> Iterator[Clock]:
+        """Use a fresh store in memory within the block; its clock begins at `start`, or now, and the test moves it."""
+        with self.on_store(store := open_store(url_of_test(start))):
             yield Clock(store)
 
     @contextmanager

@@ -15,6 +15,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from stanchion import Bury, Cancel, Job, Retry, Send, Snooze, Stanchion, group
 from stanchion.core.checks import MAX_HEADERS
+from stanchion.core.times import iso
 from stanchion.jobs.batches import BATCH
 from tests.servers.manager import ManagerThread
 from tests.telemetry.spans import attributes, identity, links, parent, printed, recording, span, spans, stored
@@ -262,7 +263,7 @@ def test_a_time_out_ends_the_span(local: Stanchion) -> None:
     job = task.enqueue()
     with working(local):
         ended(local, job.id)
-    assert attributes(span("process t"))["error.type"] == "TaskTimeout"
+    assert attributes(span("process t"))["error.type"] == "stanchion.errors.TaskTimeout"
 
 
 def test_a_push_that_fails_is_an_error(local: Stanchion) -> None:
@@ -322,3 +323,25 @@ def test_the_scope_has_a_version_and_a_schema(local: Stanchion) -> None:
     assert scope is not None
     assert (scope.name, scope.version) == ("stanchion", version("stanchion"))
     assert str(scope.schema_url).startswith("https://opentelemetry.io/schemas/")
+
+
+def test_spans_have_the_due_time_and_the_delay(local: Stanchion) -> None:
+    @local.task(name="t", queue="q")
+    def task() -> None:
+        pass
+
+    job = task.enqueue().job()
+    local.drain(["q"])
+    recorded = local.get(job.id)
+    assert recorded is not None
+    found = attributes(span("process t"))
+    assert found["stanchion.job.due_at"] == iso(job.run_at)
+    assert found["stanchion.job.pickup_delay"] == recorded.pickup_delay
+
+    first, second = local.queue("r").push_many([1, 2])
+    reserved = local.queue("r").reserve(2)
+    found = attributes(span("reserve r"))
+    assert found["stanchion.job.due_at"] == iso(min(first.run_at, second.run_at))
+    assert found["stanchion.job.pickup_delay"] == max(one.pickup_delay or 0 for one in reserved)
+    reserved[0].commit()
+    assert not [name for name in attributes(span("commit r")) if name.startswith("stanchion.job")]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from stanchion.core.times import moment
+from stanchion.core.checks import aware
+from stanchion.core.times import micros, moment
 from stanchion.stores.protocol import Store
 
 
@@ -21,3 +22,8 @@ class Clock:
     def now(self) -> datetime:
         """Return the time it shows."""
         return moment(self._store.now())
+
+
+def url_of_test(start: datetime | None = None) -> str:
+    """Return the URL of a store in memory whose clock begins at `start`, or now, and stands still."""
+    return f"memory://?clock={'frozen' if start is None else micros(aware(start, 'start'))}"

@@ -23,6 +23,27 @@ def settle(context: Context, settlements: Iterable[Settlement], tx: Any = None) 
     return [state for some in batches(wanted) for state in settled(context, some, tx)]
 
 
+def reservations(context: Context, pairs: Iterable[tuple[str, str]]) -> list[Reservation | None]:
+    """Return reservations that were made elsewhere, read `BATCH` at a time; see `Stanchion.reservations`."""
+    wanted = [_pair(one) for one in several(pairs, "the reservations", "[(job.id, job.token)]")]
+    found: list[Reservation | None] = []
+    for some in batches(wanted):
+        rows = context.store.fetch(list({job_id for job_id, _ in some}))
+        for job_id, token in some:
+            row = rows.get(job_id)
+            held = row is not None and row.state == JobState.RUNNING and row.token == token
+            found.append(Reservation(context, row) if held and row is not None else None)
+    return found
+
+
+def _pair(given: Any) -> tuple[str, str]:
+    if not isinstance(given, (tuple, list)) or len(given) != 2 or not isinstance(given[1], str):
+        raise InvalidInput(
+            f"a reservation is the id and the token of a job, such as (job.id, job.token), not {shown(given)}"
+        )
+    return checked_id(given[0]), given[1]
+
+
 def reservation(context: Context, job_id: str, token: str) -> Reservation:
     """Return a reservation that was made elsewhere; see `Stanchion.reservation`."""
     row = context.store.fetch([checked_id(job_id)]).get(job_id)

@@ -18,8 +18,9 @@ from stanchion.core.checks import MAX_HEADERS
 from stanchion.core.error_texts import type_name
 from stanchion.core.partition_names import logical_name
 from stanchion.core.redaction import redacted
+from stanchion.core.times import iso, moment
 from stanchion.errors import MissingExtra
-from stanchion.stores.records.jobs import JobRow, NewJob
+from stanchion.stores.records.jobs import SECOND, JobRow, NewJob
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -78,6 +79,7 @@ class Traces:
         given, pushed = self._pushed(row)
         attributes = _operation("process", "process", logical_name(row.queue), row.flow_root)
         attributes |= {_MESSAGE_ID: row.id, "stanchion.job.attempt": row.attempts, "stanchion.job.task": name}
+        attributes |= _timing([row])
         return self._tracer.start_span(
             f"process {name}",
             given,
@@ -127,6 +129,8 @@ class Traces:
         size: int | None = None,
     ) -> Span:
         """Start the span of an operation on jobs, linked to their pushes; up to LINKS of them."""
+        if attributes["messaging.operation.type"] != "settle":
+            attributes |= _timing(rows)
         if size is None and len(rows) == 1:
             attributes[_MESSAGE_ID] = rows[0].id
         else:
@@ -256,6 +260,15 @@ def with_trace(text: str | None, headers: Headers) -> str | None:
 _QUEUE: Final = "messaging.destination.name"
 _MESSAGE_ID: Final = "messaging.message.id"
 _COUNT: Final = "messaging.batch.message_count"
+
+
+def _timing(rows: Sequence[JobRow]) -> dict[str, Any]:
+    """Return when jobs that were handed out were due, and how long the one that was due first has waited since."""
+    begun = [(row.run_at, row.started_at) for row in rows if row.started_at is not None]
+    if not begun:
+        return {}
+    due, started = min(begun)
+    return {"stanchion.job.due_at": iso(moment(due)), "stanchion.job.pickup_delay": max(0, started - due) / SECOND}
 
 
 def _operation(name: str, kind: str, queue: str | None, flow: str | None = None) -> dict[str, Any]:

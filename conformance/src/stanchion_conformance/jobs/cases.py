@@ -46,7 +46,13 @@ from stanchion_conformance.jobs.stories import TestStories
 from stanchion_conformance.jobs.strange_names import TestStrangeNames
 from stanchion_conformance.jobs.task_models import TestTaskModels, bill, calls
 from stanchion_conformance.jobs.tasks import TestEvents, TestHandles, TestTasks
-from stanchion_conformance.jobs.together import TestBatch, TestEndedElsewhere, TestSettle, TestTogetherInTransactions
+from stanchion_conformance.jobs.together import (
+    TestBatch,
+    TestEndedElsewhere,
+    TestReservationsOfOthers,
+    TestSettle,
+    TestTogetherInTransactions,
+)
 from stanchion_conformance.jobs.trails import TestPassed, TestPayloadOfTheEntry, TestTrail
 from stanchion_conformance.jobs.transactions import TestAnotherDatabase, TestJoining, TestRefusing
 from stanchion_conformance.jobs.unknown_options import TestNoMembersOfAFlow, TestUnknownOptions
@@ -126,6 +132,7 @@ __all__ = [
     "TestRepeatedOutcome",
     "TestRepeats",
     "TestReplayOfWhatHasChanged",
+    "TestReservationsOfOthers",
     "TestRollback",
     "TestSettle",
     "TestStories",

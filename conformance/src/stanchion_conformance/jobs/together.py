@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stanchion import BatchLeasesLost, JobState, LeaseLost, Queue, Reservation, Stanchion
+from stanchion.core.ids import new_id
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.jobs.reservation import Settlement
 from stanchion.stores.protocol import Store
@@ -364,3 +365,23 @@ class TestTogetherInTransactions:
                 jobs.settle(tx=tx)
         assert q.counts().committed == 0
         assert sorted(payloads(q.reserve(5))) == [0, 1]
+
+
+class TestReservationsOfOthers:
+    def test_end_together_whatever_one_has_lost(self, other_app: Stanchion, q: Queue) -> None:
+        q.push_many([1, 2, 3])
+        first, second, third = q.reserve(3)
+        pairs = [(one.id, one.token) for one in (first, second, third)]
+        second.commit("by its own")
+        wanted = [*pairs, (first.id, "another token"), (new_id(), "unknown")]
+        found = other_app.reservations(wanted)
+        assert [one is not None and one.id for one in found] == [first.id, False, third.id, False, False]
+        states = other_app.settle(one.committed(n) for n, one in enumerate(found) if one is not None)
+        assert states == [JobState.DONE, JobState.DONE]
+        assert [job.result for job in sorted(q.history(), key=lambda job: job.id)] == [0, "by its own", 2]
+
+    def test_wrong_pairs_are_refused(self, app: Stanchion) -> None:
+        for wrong in (["id"], [("id",)], [(1, "token")], [("id", None)], "id", [None]):
+            with pytest.raises(InvalidInput):
+                app.reservations(wrong)  # type: ignore[arg-type]
+        assert app.reservations([]) == []

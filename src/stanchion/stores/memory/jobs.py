@@ -49,10 +49,10 @@ class SteadyClock:
 
 
 class FrozenClock:
-    """A clock that stands still at its creation time; only its owner moves it, by `at` or by `clock_offset`."""
+    """A clock that stands still, at its creation time or where told; its owner moves it, by `at` or `clock_offset`."""
 
-    def __init__(self) -> None:
-        self.at, self.clock_offset = time.time_ns() // 1000, 0.0
+    def __init__(self, at: int | None = None) -> None:
+        self.at, self.clock_offset = time.time_ns() // 1000 if at is None else at, 0.0
 
     def now(self) -> int:
         """Return the time in microseconds since 1970."""

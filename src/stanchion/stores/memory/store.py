@@ -176,12 +176,18 @@ def _refuse(tx: Any) -> None:
 
 
 def open_store(url: str) -> MemoryStore:
-    """Return an empty store: `memory://`, or `memory://?clock=frozen` for a clock that only a test moves."""
+    """Return an empty store: `memory://`, or `memory://?clock=frozen` for a clock that only a test moves.
+
+    `memory://?clock=1935388800000000` is such a clock that begins at this time, in microseconds since 1970.
+    """
     if url == _STEADY:
         return MemoryStore()
     if url == _FROZEN:
         return MemoryStore(FrozenClock())
+    if (at := url.removeprefix(_CLOCK)) != url and at.isdecimal():
+        return MemoryStore(FrozenClock(int(at)))
     raise InvalidInput(f"{url!r} is not the URL of a memory store; use {_STEADY} or {_FROZEN}")
 
 
-_STEADY, _FROZEN = "memory://", "memory://?clock=frozen"
+_STEADY, _CLOCK = "memory://", "memory://?clock="
+_FROZEN = f"{_CLOCK}frozen"
