@@ -21,6 +21,7 @@ from stanchion.ops.cli.console.selection import ROWS, Rows, tell_unknown
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.reads.queues import QueueFigures, figures
 from stanchion.ops.reads.schemas import schema_json, schemas_of
+from stanchion.ops.words import plural
 from stanchion.partitions.store import PartitionedStore
 from stanchion.queues.queue import Queue
 from stanchion.stores.protocol import Store
@@ -269,7 +270,8 @@ def _shown_state(queue: dict[str, Any], settings: QueueSettings) -> str:
     """Return what is wrong, unless the settings say it, and the settings."""
     trouble = "" if queue["paused"] or not queue["trouble"] else f"({queue['trouble']})"
     schema = "" if queue["schema"] is None else f"schema=v{queue['schema']['version']}"
-    parts = (trouble, shown_settings(settings), schema, _shown_lanes(queue["unserved_lanes"]))
+    letters = f"({plural(queue['dead_letters'], 'dead letter')})" if queue["dead_letters"] else ""
+    parts = (trouble, letters, shown_settings(settings), schema, _shown_lanes(queue["unserved_lanes"]))
     return " ".join(filter(None, parts))
 
 
