@@ -17,6 +17,7 @@ import pytest
 from tests.servers.postgres import PostgresServer
 
 from stanchion.core.ids import new_id, new_ids
+from stanchion.stores.postgres.sessions import Session
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import UNLANED, NewJob
@@ -94,19 +95,19 @@ def run_and_end(url: str, jobs: int = DEAD) -> None:
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The plans that sessions of this process have carried out, as auto_explain tells them."""
     told: list[dict[str, Any]] = []
-    connect = psycopg.connect
+    connect = Session.connect
 
     def heard(diagnostic: psycopg.errors.Diagnostic) -> None:
         _, _, plan = (diagnostic.message_primary or "").partition("plan:\n")
         if plan:
             told.append(json.loads(plan)["Plan"])
 
-    def listening(*args: Any, **options: Any) -> psycopg.Connection[Any]:
-        connection = connect(*args, **options)
-        connection.add_notice_handler(heard)
-        return connection
+    def listening(*args: Any, **options: Any) -> Session:
+        session = connect(*args, **options)
+        session.add_notice_handler(heard)
+        return session
 
-    monkeypatch.setattr(psycopg, "connect", listening)
+    monkeypatch.setattr(Session, "connect", listening)
     return told
 
 
