@@ -95,6 +95,23 @@ def test_cancel(run: Run, app: Stanchion) -> None:
     assert run("cancel", "--queue", "mail", "--state", "ready").out == "cancelled: 2 jobs\n"
 
 
+def test_cancel_tells_which_jobs_have_ended_already(run: Run, app: Stanchion) -> None:
+    queue = app.queue("mail")
+    done, cancelled, ready = (job.id for job in queue.push_many([1, 2, 3]))
+    assert queue.pop() is not None
+    queue.cancel(cancelled)
+    (dead,) = bury(app, 1)
+    wanted = {done: "done", cancelled: "cancelled", dead: "dead"}
+    answer = run("cancel", *wanted, ready)
+    assert (answer.code, answer.out) == (1, "cancelled: 1 job, 3 not\n")
+    assert answer.err.splitlines() == [f"job {one} is {state} already" for one, state in wanted.items()]
+    again = run("cancel", ready, "--json")
+    assert again.json == [
+        {"id": ready, "ok": False, "state": "cancelled", "reason": "is cancelled already", "copy": None}
+    ]
+    assert run("cancel", "--queue", "mail", "--state", "cancelled").out == "cancelled: 0 jobs, 2 not\n"
+
+
 def test_replay(run: Run, app: Stanchion) -> None:
     dead = bury(app, 1)[0]
     live = app.queue("orders").push(1).id

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any
 
+from stanchion.core.ids import ID
 from stanchion.core.service_levels import BANDS
 from stanchion.errors import InvalidInput
 
@@ -29,9 +30,16 @@ def checked_id(value: Any, what: str = "the id of a job") -> str:
     return value
 
 
-def checked_ids(values: Any, what: str = "ids of jobs") -> list[str]:
-    """Return a list of ids."""
-    return [checked_id(value) for value in several(values, what, "[job.id]")]
+def acted_id(value: Any) -> str:
+    """Return the id of a job to act on. Text in another form is refused, as no job ever had it."""
+    if not isinstance(value, str) or not ID.fullmatch(value):
+        raise InvalidInput(f"{shown(value)} is not the id of a job; pass job.id, which `stanchion jobs` lists too")
+    return value
+
+
+def acted_ids(values: Any) -> list[str]:
+    """Return the ids of jobs to act on."""
+    return [acted_id(value) for value in several(values, "ids of jobs", "[job.id]")]
 
 
 def whole(value: Any, what: str, least: int = 1, most: int | None = None) -> int:

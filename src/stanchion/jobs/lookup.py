@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Unpack
 
 from stanchion.context.context import Context
-from stanchion.core.checks import checked_id, checked_ids
+from stanchion.core.checks import acted_id, acted_ids, checked_id
 from stanchion.core.ids import new_ids
 from stanchion.core.partition_names import logical_name
 from stanchion.errors import DuplicateKey, InvalidInput, JobNotFound
@@ -51,13 +51,16 @@ def find(context: Context, **search: Unpack[Search]) -> list[Job]:
 
 
 def cancel(context: Context, job_id: str) -> JobState | None:
-    """Cancel a job, or ask it to stop if it is running; return its new state, or None if it is unknown."""
-    return context.store.cancel([checked_id(job_id)])[0]
+    """Cancel a job, or ask it to stop if it is running; return its new state, or None if it is unknown.
+
+    Raises InvalidInput for text that is no id.
+    """
+    return context.store.cancel([acted_id(job_id)])[0]
 
 
 def retry(context: Context, job_id: str) -> Job:
     """Make a dead, cancelled or scheduled job ready now, with its attempts reset."""
-    verdict = context.store.retry([checked_id(job_id)])[0]
+    verdict = context.store.retry([acted_id(job_id)])[0]
     row = context.store.fetch([job_id]).get(job_id)
     if verdict is Redriven.DONE:
         raise InvalidInput(f"job {job_id} is done; to run it once more, enqueue a copy with replay()")
@@ -72,7 +75,7 @@ def retry(context: Context, job_id: str) -> Job:
 
 def replay(context: Context, job_ids: Iterable[str]) -> list[Job]:
     """Enqueue copies of finished jobs; each names its origin. Ids not in history are left out."""
-    origins = checked_ids(job_ids)
+    origins = acted_ids(job_ids)
     copies = push_copies(context.store, origins, new_ids(len(origins)))
     rows = context.store.fetch([copy.id for copy in copies if copy is not None])
     return [job_of(context, rows[copy.id]) for copy in copies if copy is not None and copy.id in rows]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, Unpack, overload
 
 from stanchion.context.context import Context
-from stanchion.core.checks import checked_ids, checked_name
+from stanchion.core.checks import acted_ids, checked_name
 from stanchion.core.graph.draw import GraphForm, drawn
 from stanchion.core.retry import Retry
 from stanchion.errors import InvalidInput
@@ -262,7 +262,7 @@ class Pipeline:
             return len(reruns.run(self.chosen_ids(from_, **search)))
         if search:
             raise InvalidInput("give ids, or options that select items, not both")
-        return list(copies_of(self.context, reruns.run(checked_ids(ids), strict=True)))
+        return list(copies_of(self.context, reruns.run(acted_ids(ids), strict=True)))
 
     def chosen_ids(self, station: str | None = None, **search: Unpack[PageOptions]) -> Iterator[str]:
         """Yield the ids of the finished items that a search finds, oldest first; `limit`: of the newest only."""

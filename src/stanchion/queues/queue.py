@@ -15,7 +15,8 @@ from stanchion.context.shard import shown_lane, stored_range
 from stanchion.core.aio import off_loop
 from stanchion.core.backoff import deadline_in
 from stanchion.core.checks import (
-    checked_ids,
+    acted_id,
+    acted_ids,
     lease_seconds,
     refuse_unknown,
     seconds_of,
@@ -255,7 +256,7 @@ class Queue:
 
     def cancel(self, job_id: str) -> JobState | None:
         """Cancel a job, or ask it to stop if it is running; return its new state, None if it is not in this queue."""
-        return lookup.cancel(self.context, job_id) if self.get(job_id) is not None else None
+        return lookup.cancel(self.context, job_id) if self.get(acted_id(job_id)) is not None else None
 
     def retry(self, job_id: str) -> Job:
         """Make a dead, cancelled or scheduled job ready now, with its attempts reset.
@@ -269,7 +270,7 @@ class Queue:
 
     def replay(self, job_ids: Iterable[str]) -> list[Job]:
         """Enqueue copies of finished jobs of this queue; each names its origin. Other ids are left out."""
-        ids = checked_ids(job_ids)
+        ids = acted_ids(job_ids)
         known = self.context.fresh_store.fetch(ids)
         mine = [job_id for job_id in ids if job_id in known and logical_name(known[job_id].queue) == self.name]
         return lookup.replay(self.context, mine)

@@ -26,7 +26,7 @@ from stanchion_conformance.operate.long_names import TestFittedNames, TestLongNa
 from stanchion_conformance.operate.notes import TestNotes
 from stanchion_conformance.operate.odd_queries import TestOddQueries, TestStrangeValues
 from stanchion_conformance.operate.of_a_rank import TestOfOneRank
-from stanchion_conformance.operate.operating import TestCancel, TestReplay, TestRetry
+from stanchion_conformance.operate.operating import TestCancel, TestNoIds, TestReplay, TestRetry
 from stanchion_conformance.operate.queue_schemas import TestQueueSchemas, TestSchemaEvolution, orders, release
 from stanchion_conformance.operate.repair import TestRepair
 from stanchion_conformance.operate.rollups import TestRollups
@@ -80,6 +80,7 @@ __all__ = [
     "TestMaxRate",
     "TestMaxRunning",
     "TestMonitor",
+    "TestNoIds",
     "TestNoSpinning",
     "TestNotes",
     "TestOddQueries",

@@ -2,15 +2,56 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import pytest
 
-from stanchion import JobState, Queue, Stanchion
+from stanchion import JobHandle, JobState, Queue, Stanchion
 from stanchion.core.ids import new_id
 from stanchion.errors import DuplicateKey, InvalidInput, JobNotFound
 from stanchion.jobs.lookup import push_copies
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import Redriven
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, row_of, sizes_of, state
+
+
+async def awaited(call: Callable[[], Awaitable[Any]]) -> Any:
+    """Return the answer of an asynchronous twin, called on the loop."""
+    return await call()
+
+
+ACTS: dict[str, Callable[[Stanchion, Queue, Any], Any]] = {
+    "cancel": lambda app, _q, text: app.cancel(text),
+    "cancel of a queue": lambda _app, q, text: q.cancel(text),
+    "cancel on a loop": lambda _app, q, text: asyncio.run(awaited(lambda: q.acancel(text))),
+    "cancel of a handle": lambda app, _q, text: JobHandle(app, text).cancel(),
+    "cancel of a handle on a loop": lambda app, _q, text: asyncio.run(awaited(lambda: JobHandle(app, text).acancel())),
+    "retry": lambda app, _q, text: app.retry_job(text),
+    "retry of a queue": lambda _app, q, text: q.retry(text),
+    "replay": lambda app, _q, text: app.replay([text]),
+    "replay of a queue": lambda _app, q, text: q.replay([text]),
+}
+
+
+class TestNoIds:
+    """Text that is no id is refused, so that a mix-up does not look like a job that is gone."""
+
+    @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
+    def test_are_refused_by_name(
+        self, app: Stanchion, q: Queue, store: Store, act: Callable[[Stanchion, Queue, Any], Any]
+    ) -> None:
+        found = q.push({}).id
+        for text in (QUEUE, "", found[:-1], found + "0", found.upper(), f" {found}", found.replace("-", "")):
+            with pytest.raises(InvalidInput) as refused:
+                act(app, q, text)
+            assert repr(text) in str(refused.value)
+        assert state(store, found) is JobState.READY
+
+    def test_unknown_ids_are_none(self, app: Stanchion, q: Queue) -> None:
+        assert app.cancel(new_id()) is q.cancel(new_id()) is None
+        assert app.replay([new_id()]) == q.replay([new_id()]) == []
 
 
 class TestCancel:

@@ -110,11 +110,14 @@ def cancel(
     """Cancel live jobs, or flows by their ids; running jobs are asked to stop."""
 
     def act(batch: Sequence[str]) -> Iterator[Verdict]:
+        # The store answers with the state after the call, which is the same for jobs that were cancelled before.
+        rows = session.app.store.fetch(batch).values()
+        ended = {row.id for row in rows if row.finished_at is not None}
         for job_id, after in zip(batch, session.app.store.cancel(batch), strict=True):
-            if after in (JobState.CANCELLED, JobState.RUNNING):
-                yield Verdict(job_id, True, after)
-            elif after is None:
+            if after is None:
                 yield _stopped(session, job_id)
+            elif after is JobState.RUNNING or (after is JobState.CANCELLED and job_id not in ended):
+                yield Verdict(job_id, True, after)
             else:
                 yield Verdict(job_id, False, after, f"is {after} already")
 
