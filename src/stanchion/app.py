@@ -296,9 +296,9 @@ class Stanchion:
     ) -> Feed:
         """Return a feed of what happens: `for event in app.watch():`, or `async for event in app.watch():`.
 
-        `queues`: their names; None for all, new ones included. `events`: some of pushed, started, finished. `since`:
-        the position of an event or of a feed, to continue there; or a time, as far back as history reaches; None: from
-        now on. `task`, `tenant`: only jobs of these. `overlap`, `skew`: see `feed.options`.
+        `queues`: names, and patterns such as `mail.*`; None: all. New queues are included. `events`: some of pushed,
+        started, finished. `since`: the position of an event or of a feed, to continue there; or a time, as far back as
+        history reaches; None: from now on. `task`, `tenant`: only jobs of these. `overlap`, `skew`: see `feed.options`.
         """
         return watch(self.context, queues, events, since, options)
 

@@ -33,6 +33,13 @@ def test_positions_continue(run: Run, app: Stanchion) -> None:
     assert told == {job.id for job in app.queue("mail").find()}
 
 
+def test_queues_by_pattern(run: Run, app: Stanchion) -> None:
+    for name in ("mail.eu", "mail.us", "orders", "other"):
+        app.queue(name).push(1)
+    answer = run("watch", "--json", "--queues", "mail.*,orders", "--since", "1h", "--until-idle", "0")
+    assert {json.loads(line)["queue"] for line in answer.out.splitlines()} == {"mail.eu", "mail.us", "orders"}
+
+
 def test_filters(run: Run, app: Stanchion) -> None:
     app.queue("mail").push(1, tenant="a")
     app.queue("mail").push(1, tenant="b")

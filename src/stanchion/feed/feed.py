@@ -217,7 +217,7 @@ class Feed:
 
     def _listening(self) -> Subscription:
         """Return the subscription to the signs of all queues that are read now."""
-        names = frozenset(self._wanted.queues or () if self._reader is None else self._reader.names)
+        names = frozenset(() if self._reader is None else self._reader.names)
         work = names if self._wanted.kinds & {"pushed", "started"} else frozenset[str]()
         ends = names if self._wanted.kinds & {"started", "finished"} else frozenset[str]()
         if self._subscription is None:

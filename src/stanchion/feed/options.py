@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
 from stanchion.context.context import Context
+from stanchion.context.queue_patterns import QueuePatterns
 from stanchion.core.checks import aware, checked_name, refuse_unknown, seconds_of, several, shown
 from stanchion.core.times import micros
 from stanchion.errors import InvalidInput
@@ -37,7 +38,7 @@ def watch(context: Context, queues: Any, events: Iterable[str], since: Any, opti
     task, tenant = options.get("task"), options.get("tenant")
     wanted = Selection(
         _kinds(events),
-        None if queues is None else _queues(queues),
+        None if queues is None else QueuePatterns(context, _queues(queues)),
         None if task is None else checked_name(task, "task"),
         None if tenant is None else checked_name(tenant, "tenant"),
     )

@@ -96,7 +96,9 @@ class Reader:
         """The delivered events that a look may find again, with the time by which it does."""
         self._running: dict[str, int] = {}
         """Delivered starts of jobs whose end was not delivered, by id."""
-        self._names: tuple[str, ...] = wanted.queues or ()
+        self._by_name = wanted.queues is not None and not wanted.queues.open
+        """All queues are given by their names, so that no other one comes."""
+        self._names: tuple[str, ...] = wanted.queues.given if wanted.queues is not None and self._by_name else ()
         self._letter_queues: tuple[str, ...] = ()
         self._settings: list[QueueSettings] = []
         self._settings_at = self._whole_at = self._clock_at = float("-inf")
@@ -216,12 +218,19 @@ class Reader:
 
     def _jobs(self, period: Period) -> Iterator[tuple[Source, list[Seen]]]:
         """Yield the jobs with events in a period, page by page. The horizon is read first."""
-        first = pushes(self._wanted, period, self._moved()) if "pushed" in self._wanted.kinds else NOW
-        for page in self._pages(replace(first, horizon=True)):
+        by_pattern = self._wanted.queues is not None and not self._by_name
+        if by_pattern:
+            # A queue is made before its first job is visible. So all queues with settled events are read after this.
+            self._read(NOW)
+            self._read_settings()
+            if not self._names:
+                return
+        names = () if self._wanted.queues is None else self._names
+        first = pushes(self._wanted, names, period, self._moved()) if "pushed" in self._wanted.kinds else NOW
+        for page in self._pages(replace(first, horizon=not by_pattern)):
             yield "pushes", [Seen(*row) for row in page]
         if self._wanted.queues is None:
-            # A queue is made before its first job is visible. So all queues with settled events are among these.
-            self._read_settings()
+            self._read_settings()  # after the horizon too
         for source, query in starts_and_ends(self._wanted, self._names, period) if self._names else ():
             for page in self._pages(query):
                 yield source, [Seen(*row) for row in page]
@@ -320,9 +329,11 @@ class Reader:
     def _read_settings(self) -> None:
         self.reads += 1
         self._settings_at = time.monotonic()
-        self._settings = self._store.queues(self._wanted.queues)
-        if self._wanted.queues is None:
-            self._names = tuple(one.name for one in self._settings)
+        self._settings = self._store.queues(self._names if self._by_name else None)
+        if not self._by_name:
+            known, wanted = [one.name for one in self._settings], self._wanted.queues
+            self._names = tuple(known if wanted is None else wanted.among(known))
+            self._settings = [one for one in self._settings if wanted is None or one.name in self._names]
         self._letter_queues = tuple(sorted(letter_queues(one for one in self._settings if one.dead_letter != one.name)))
 
     def _gaps(self) -> list[FeedEvent]:

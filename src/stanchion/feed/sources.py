@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
+from stanchion.context.queue_patterns import QueuePatterns
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.query import Condition, Of, Order, Query
 from stanchion.stores.rules.dead_letters import death_in
@@ -21,10 +22,10 @@ _COLUMNS = ("id", "queue", "state", "task", "tenant", "run_at", "enqueued_at", "
 
 
 class Selection(NamedTuple):
-    """The events that are wanted; `queues`: None for all."""
+    """The events that are wanted; `queues`: given by name or by pattern, None for all."""
 
     kinds: frozenset[str]
-    queues: tuple[str, ...] | None = None
+    queues: QueuePatterns | None = None
     task: str | None = None
     tenant: str | None = None
 
@@ -60,12 +61,15 @@ class Seen(NamedTuple):
 Source = Literal["pushes", "running", "ends", "deaths"]
 
 
-def pushes(wanted: Selection, period: Period, moved: int = 0) -> Query:
-    """Return the query for the jobs pushed in a period; `moved`: by which a test has moved the store's clock."""
+def pushes(wanted: Selection, names: Sequence[str], period: Period, moved: int = 0) -> Query:
+    """Return the query for the jobs pushed to these queues in a period; without names to all.
+
+    `moved`: microseconds by which a test has moved the store's clock.
+    """
     low = first_id(period.after - max(0, moved) - period.skew)
     high = first_id(period.ids_until - min(0, moved) + period.skew + 1000)
     ids = Condition("id", ">=", low), Condition("id", "<", high)
-    return _query(wanted, "all", "id", wanted.queues or (), *ids, *_within("enqueued_at", period))
+    return _query(wanted, "all", "id", names, *ids, *_within("enqueued_at", period))
 
 
 def starts_and_ends(wanted: Selection, names: Sequence[str], period: Period) -> Iterator[tuple[Source, Query]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from stanchion.context.context import Context
+from stanchion.context.queue_patterns import QueuePatterns, queues_in_code
 from stanchion.context.shard import range_in, stored_range
 from stanchion.core.checks import several, shown
 from stanchion.core.partition_names import logical_name
@@ -32,22 +32,19 @@ class ServedQueues:
 
     def __init__(self, context: Context, given: Collection[str] | None, lanes: Mapping[str, LaneRange]) -> None:
         self._context, self.lanes = context, lanes
-        own = context.registry.own_queues()
-        in_code = {*own, *context.declared.settings}
-        self._given = own if given is None else list(given)
-        self._patterns = {name: _matching(name) for name in self._given if "*" in name and name not in in_code}
+        self._asked = QueuePatterns(context, context.registry.own_queues() if given is None else given)
         letters = {settings.get("dead_letter") for settings in context.declared.settings.values()}
-        self.names = self._matched(in_code - letters)
+        self.names = self._matched(queues_in_code(context) - letters)
         context.registry.check_worked(self.names)
         self._look_at = 0.0
         for name in lanes:
-            if name not in self._given and not any(pattern.fullmatch(name) for pattern in self._patterns.values()):
+            if not self._asked.cover(name):
                 raise InvalidInput(f"lanes names the queue {shown(name)}, which is not among the queues of this worker")
 
     @property
     def open(self) -> bool:
         """True if more queues may come, as some are given by a pattern."""
-        return bool(self._patterns)
+        return self._asked.open
 
     @property
     def ranges(self) -> tuple[LaneRange, ...]:
@@ -57,33 +54,24 @@ class ServedQueues:
     @property
     def look_in(self) -> float | None:
         """Seconds until the next look for new queues; None: there is none."""
-        return max(0.0, self._look_at - time.monotonic()) if self._patterns else None
+        return max(0.0, self._look_at - time.monotonic()) if self.open else None
 
     def refresh(self) -> bool:
         """Look for new queues if it is time; return True if the queues have changed."""
         began = time.monotonic()
-        if not self._patterns or began < self._look_at:
+        if not self.open or began < self._look_at:
             return False
         known = [one for one in self._context.fresh_store.queues() if logical_name(one.name) == one.name]
         letters = {settings.dead_letter for settings in known}
         letters |= {settings.get("dead_letter") for settings in self._context.declared.settings.values()}
-        in_code = {*self._context.registry.own_queues(), *self._context.declared.settings}
-        names = self._matched({*in_code, *(settings.name for settings in known)} - letters)
+        names = self._matched({*queues_in_code(self._context), *(settings.name for settings in known)} - letters)
         changed, self.names = names != self.names, names
         now = time.monotonic()
         self._look_at = now + max(REFRESH_SECONDS, _SPACING * (now - began))
         return changed
 
     def _matched(self, known: Collection[str]) -> list[str]:
-        """Return the names given and, in place of each pattern, the known queues that match it, by name."""
-        found: dict[str, None] = {}
-        for name in self._given:
-            pattern = self._patterns.get(name)
-            if pattern is None:
-                found[name] = None
-            else:
-                found |= dict.fromkeys(sorted(one for one in known if pattern.fullmatch(one) and self._works_on(one)))
-        return list(found)
+        return self._asked.among(filter(self._works_on, known))
 
     def _works_on(self, queue: str) -> bool:
         station = self._context.registry.stations.get(queue)
@@ -113,10 +101,6 @@ def _pair(text: Any) -> tuple[str, str]:
     if not equals or not queue:
         raise InvalidInput(f"lanes must be QUEUE=FIRST-LAST, such as 'orders=0-15', not {shown(text)}")
     return queue, lanes
-
-
-def _matching(pattern: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
 
 
 def served_by(context: Context, named: Collection[str] | None, lanes: Mapping[str, LaneRange]) -> ServedQueues:

@@ -172,6 +172,39 @@ class TestFeed:
         events = Counter((event.kind, event.queue) for event in taken(feed, 3 * len(names)))
         assert events == {(kind, name): 1 for kind in ("pushed", "started", "finished") for name in names}
 
+    def test_queues_by_pattern_and_new_ones_too(self, app: Stanchion, other_app: Stanchion) -> None:
+        other_app.queue("orders.eu").configure(dead_letter="orders.dead")
+        other_app.queue("mail.orders").push(0)
+        with app.watch(["orders.*", "exact"]) as feed:
+            assert rest(feed) == []
+            for name in ("orders.eu", "orders.us", "mail.orders", "exact", "exactly"):
+                other_app.queue(name).push(1)
+                other_app.queue(name).pop()
+            events = Counter((event.kind, event.queue) for event in taken(feed, 9))
+            wanted = ("orders.eu", "orders.us", "exact")
+            assert events == {(kind, name): 1 for kind in ("pushed", "started", "finished") for name in wanted}
+            assert rest(feed) == []
+            other_app.queue("orders.eu").push(1)
+            other_app.queue("orders.eu").reserve()[0].bury("why")
+            died = [(event.queue, event.state) for event in taken(feed, 2) if event.kind == "finished"]
+            assert died == [("orders.eu", JobState.DEAD)]
+
+    def test_a_pattern_without_queues_shows_no_others(self, app: Stanchion, q: Queue) -> None:
+        feed = app.watch(["nowhere*"], since=moment(1))
+        q.push(1)
+        q.pop()
+        assert rest(feed) == []
+        later = app.queue("nowhere yet").push(1)
+        assert kinds(rest(feed)) == [("pushed", later.id)], "each look knows the queues of its time"
+
+    def test_a_name_that_the_code_gives_is_no_pattern(self, app: Stanchion, other_app: Stanchion) -> None:
+        app.queue("a*", lease=60)
+        feed = app.watch(["a*"])
+        other_app.queue("ab").push(1)
+        assert rest(feed) == []
+        job = other_app.queue("a*").push(1)
+        assert kinds(taken(feed, 1)) == [("pushed", job.id)]
+
     def test_a_scheduled_job_is_pushed_once(self, app: Stanchion, q: Queue) -> None:
         feed = app.watch([QUEUE])
         later, known = q.push(1, delay=1000, key="k"), q.push(2, key="k")

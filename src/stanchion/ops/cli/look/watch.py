@@ -23,7 +23,8 @@ from stanchion.ops.cli.console.session import Session, command
 def watch(
     session: Session,
     queues: Annotated[
-        list[str] | None, typer.Option("--queues", "-q", metavar="A,B", help="Only these queues; by default all.")
+        list[str] | None,
+        typer.Option("--queues", "-q", metavar="A,B", help="Only these queues, or patterns: 'mail.*'."),
     ] = None,
     events: Annotated[
         list[str] | None,
