@@ -6,22 +6,42 @@ a program may have written to the database by itself.
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from stanchion.stores.records.claims import Claimed
+from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Bury
 from stanchion.stores.rules.limits import limits_in
 
 
+class NotUtf8(str):
+    """A stored text that is not UTF-8, with replacement characters for the bytes that can't be decoded."""
+
+    __slots__ = ()
+
+
+_TEXTS = ("payload", "task", "headers", "tenant", "key", "order_key", "limits")
+_texts_of = attrgetter(*_TEXTS)
+
+
 def readable(claimed: Claimed) -> tuple[Claimed, list[Bury]]:
     """Split claimed jobs into those that may run, and the outcomes of the others; then there may be more to claim."""
-    faults = {
-        row.id: fault for row in claimed.rows if row.limits is not None and (fault := limits_in(row.limits).fault)
-    }
+    faults = {row.id: fault for row in claimed.rows if (fault := _fault(row)) is not None}
     if not faults:
         return claimed, []
     kept = [row for row in claimed.rows if row.id not in faults]
-    dead = [
-        Bury(row.lease, f"the job has limits that can't be read, and can't run without: {faults[row.id]}")
-        for row in claimed.rows
-        if row.id in faults
-    ]
+    dead = [Bury(row.lease, faults[row.id]) for row in claimed.rows if row.id in faults]
     return claimed._replace(rows=kept, retry_in=0.0), dead
+
+
+def _fault(row: JobRow) -> str | None:
+    """Return why a job must not run; None: it may."""
+    texts = _texts_of(row)
+    if NotUtf8 in map(type, texts):
+        names = [name for name, value in zip(_TEXTS, texts, strict=True) if isinstance(value, NotUtf8)]
+        return (
+            f"the job has text that is not UTF-8, in {' and '.join(names)}: push it again by a client that sends UTF-8"
+        )
+    if row.limits is not None and (fault := limits_in(row.limits).fault):
+        return f"the job has limits that can't be read, and can't run without: {fault}"
+    return None

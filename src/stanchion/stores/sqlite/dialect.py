@@ -36,6 +36,7 @@ from stanchion.stores.records import calls
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.plain_push import NAME, UNPRINTABLE
+from stanchion.stores.rules.unreadable import NotUtf8
 from stanchion.stores.sql.engine import address
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, Dialect, Fault
@@ -129,6 +130,7 @@ class SqliteDialect(Dialect):
         self, _dialect: object, record: ConnectionPoolEntry, _args: object, options: dict[str, Any]
     ) -> sqlite3.Connection:
         connection, record.info["place"] = self._file.connect(**options)
+        connection.text_factory = _decoded
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA synchronous={self._synchronous}")
         connection.execute(f"PRAGMA journal_size_limit={_WAL_BYTES}")
@@ -253,6 +255,14 @@ class SqliteDialect(Dialect):
 
     def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: Select[Any]) -> Executable:
         return insert(table).from_select(columns, rows).on_conflict_do_nothing()
+
+
+def _decoded(stored: bytes) -> str:
+    """Return a stored text. Other programs may have stored bytes that are not UTF-8; they must not fail the query."""
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return NotUtf8(stored.decode(errors="replace"))
 
 
 def _code_of(error: BaseException) -> int:
