@@ -86,7 +86,8 @@ def test_names_fit() -> None:
     assert value_name("orders", 63) == "orders/63"
     assert value_name("q" * 197, 63) == f"{'q' * 197}/63"
     digest = hashlib.sha256(b"q" * 198).hexdigest()[:32]
-    assert value_name("q" * 198, 3) == f"{'q' * 100}#{digest}/3"
+    assert value_name("q" * 198, 3) == f"{'q' * 198}/3"
+    assert value_name("q" * 198, 63) == f"{'q' * 100}#{digest}/63"
     assert len(value_name("東" * 200, 63)) <= MAX_NAME
 
 

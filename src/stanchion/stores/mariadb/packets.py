@@ -19,9 +19,9 @@ def packets(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]
     return portions_within(PACKET, items, size_of)
 
 
-def size_of(sql: str) -> int:
-    """Return the bytes of a text as it is sent."""
-    return len(sql) if sql.isascii() else len(sql.encode(errors="replace"))
+def size_of(sql: str | bytes | bytearray) -> int:
+    """Return the bytes of a text as it is sent; the driver gives a statement with many rows as bytes."""
+    return len(sql) if isinstance(sql, (bytes, bytearray)) or sql.isascii() else len(sql.encode(errors="replace"))
 
 
 def arrays(rows: Iterable[Sequence[Any]]) -> Iterator[str]:

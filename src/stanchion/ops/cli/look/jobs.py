@@ -171,7 +171,8 @@ def story(
     line("picked up", _after("after", job.pickup_delay))
     line("finished", when(job.finished_at))
     line("took", duration(run_time(job)))
-    line("attempts", f"{job.attempts} of {job.max_attempts}, {job.failures} failed")
+    failed = "" if job.died_in not in (None, job.queue) else f", {job.failures} failed"  # a dead letter counts anew
+    line("attempts", f"{job.attempts} of {job.max_attempts}{failed}")
     line("timeout", duration(job.timeout))
     line("worker", safe(job.worker or ""))
     route = route_of(job.headers)

@@ -18,6 +18,8 @@ _STANDBY = (
     "give the address of the primary"
 )
 
+_SMALLER = "make the value smaller, or use only characters that the database's encoding has"
+
 
 def reason_of(cause: BaseException, url: URL) -> str:
     """Return the driver's message, in one line and without the password."""
@@ -33,7 +35,8 @@ def told(dialect: Dialect, url: URL, cause: BaseException, *, overdue: bool = Fa
     if dialect.is_read_only(cause):
         return f"the store {shown} is read-only: {reason}; {_STANDBY}"
     if dialect.fault(cause) is Fault.DATA:
-        return f"the store {shown} can't hold a value: {reason}; {dialect.advice(cause)}"
+        advice = dialect.advice(cause)
+        return f"the store {shown} can't hold a value: {reason}; {_SMALLER if advice == dialect.way_out else advice}"
     if overdue:
         return (
             f"the store {shown} did not answer in time: {_LOCKED}; or the network has gone silent; or there are more "
