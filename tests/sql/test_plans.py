@@ -77,13 +77,13 @@ def ended(store: Store) -> list[JobRef]:
     return [row.ref for row in store.select(Query("history", OF_BIG, order="finished", limit=BATCH)).rows]
 
 
-FED = Selection(frozenset(KINDS), ("big", "laned", "nowhere"))
+FED, FED_QUEUES = Selection(frozenset(KINDS)), ("big", "laned", "nowhere")
 ENDS = Period(int(FAR) + 1000, int(FAR) + 1000 + BATCH, 0, 0)
 
 
 def events_of(store: Store, period: Period) -> None:
     """Ask what a feed of several queues asks of a period."""
-    queries = [pushes(FED, period), *(query for _, query in starts_and_ends(FED, FED.queues or (), period))]
+    queries = [pushes(FED, FED_QUEUES, period), *(query for _, query in starts_and_ends(FED, FED_QUEUES, period))]
     for query in queries:
         store.select(replace(query, horizon=True))
 
