@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from stanchion import Job, Stanchion
+from stanchion.core.times import iso
 
 _EXPORTER = InMemorySpanExporter()
 
@@ -59,6 +60,11 @@ def links(one: ReadableSpan) -> list[tuple[int, int]]:
 def attributes(one: ReadableSpan) -> dict[str, object]:
     """Return the attributes."""
     return dict(one.attributes or {})
+
+
+def pickup(job: Job) -> dict[str, object]:
+    """Return the attributes that tell when a job was due, and how long after that it was taken."""
+    return {"stanchion.job.due_at": iso(job.run_at), "stanchion.job.pickup_delay": job.pickup_delay}
 
 
 def stored(app: Stanchion, job_id: str) -> Job:

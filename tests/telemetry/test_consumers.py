@@ -13,7 +13,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from stanchion import Snooze, Stanchion
 from stanchion.errors import LeaseLost
 from stanchion.telemetry import traces
-from tests.telemetry.spans import attributes, identity, links, parent, printed, recording, span, spans
+from tests.telemetry.spans import attributes, identity, links, parent, pickup, printed, recording, span, spans
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_a_block_is_received_processed_and_settled(app: Stanchion) -> None:
     push, consumer = span("push q"), span("consumer")
     receive, process, settle = span("reserve q"), span("process q"), span("commit q")
     assert (receive.kind, process.kind, settle.kind) == (SpanKind.CLIENT, SpanKind.CONSUMER, SpanKind.CLIENT)
-    assert attributes(receive) == operation("reserve", "receive", message__id=job.id)
+    assert attributes(receive) == {**operation("reserve", "receive", message__id=job.id), **pickup(reserved)}
     assert attributes(settle) == operation("commit", "settle", message__id=job.id)
     assert [parent(one) for one in (receive, process, settle)] == [
         identity(consumer),
@@ -57,11 +57,13 @@ def test_a_block_is_received_processed_and_settled(app: Stanchion) -> None:
 
 def test_a_pop_is_received(app: Stanchion) -> None:
     job = app.queue("q").push(1)
-    assert app.queue("q").pop() is not None
+    popped = app.queue("q").pop()
+    assert popped is not None
     assert app.queue("q").pop() is app.queue("q").pop(0.01) is None
     assert app.queue("q").reserve() == []
-    assert attributes(span("pop q")) == operation("pop", "receive", message__id=job.id)
-    assert links(span("pop q")) == [identity(span("push q"))]
+    pop = span("pop q")
+    assert attributes(pop) == {**operation("pop", "receive", message__id=job.id), **pickup(popped)}
+    assert links(pop) == [identity(span("push q"))]
     assert spans("reserve q") == []
 
 
@@ -113,7 +115,7 @@ def test_a_lost_lease_is_an_error_of_the_block(app: Stanchion) -> None:
     app.queue("q").delete()
     with pytest.raises(LeaseLost), reserved:
         pass
-    assert attributes(span("process q"))["error.type"] == "LeaseLost"
+    assert attributes(span("process q"))["error.type"] == "stanchion.errors.LeaseLost"
 
 
 def test_a_call_that_fails_is_an_error(app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from stanchion.core.checks import MAX_HEADERS
 from stanchion.core.times import iso
 from stanchion.jobs.batches import BATCH
 from tests.servers.manager import ManagerThread
-from tests.telemetry.spans import attributes, identity, links, parent, printed, recording, span, spans, stored
+from tests.telemetry.spans import attributes, identity, links, parent, pickup, printed, recording, span, spans, stored
 from tests.worker.conftest import ended, until, working
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -56,9 +56,11 @@ def ids_of(one: ReadableSpan) -> object:
 def test_each_attempt_is_a_child_of_the_push(app: Stanchion, timeout: float | None) -> None:
     @app.task(name="t", queue="q", retry=Retry.constant(0, max_attempts=3), timeout=timeout)
     def task(job: Job) -> None:
+        taken.append(job)
         if job.attempts == 1:
             raise ValueError("no")
 
+    taken: list[Job] = []
     job = app.enqueue("t")
     with working(app):
         ended(app, job.id)
@@ -74,7 +76,7 @@ def test_each_attempt_is_a_child_of_the_push(app: Stanchion, timeout: float | No
         assert links(attempt) == [identity(push)]
         error = {"error.type": "ValueError"} if attempt is first else {}
         own = {"stanchion.job.attempt": number, "stanchion.job.task": "t"}
-        assert attributes(attempt) == {**operation, **processing, **own, **error}
+        assert attributes(attempt) == {**operation, **processing, **own, **error, **pickup(taken[number - 1])}
     assert (first.status.status_code, second.status.status_code) == (StatusCode.ERROR, StatusCode.UNSET)
     assert [event.name for event in first.events] == ["exception"]
 
