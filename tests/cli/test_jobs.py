@@ -86,7 +86,7 @@ def test_json_shape(run: Run, app: Stanchion) -> None:
     (job,) = run("jobs", "--json").json
     assert job.keys() == KEYS
     assert job["cancelled"] is False
-    assert job["errors"][0].keys() == {"attempt", "at", "put_off", "since", "error", "traceback"}
+    assert job["errors"][0].keys() == {"attempt", "at", "put_off", "since", "error", "type", "traceback"}
     for time in ("run_at", "enqueued_at", "started_at", "finished_at"):
         assert datetime.fromisoformat(job[time]).utcoffset() is not None
         assert job[time].endswith("Z")

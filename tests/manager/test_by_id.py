@@ -44,7 +44,7 @@ def test_what_no_client_should_send(
 
 def test_a_push_in_pieces_runs_them_all(manager: ManagerThread, client: Callable[[str], Store]) -> None:
     store = client(manager.url)
-    jobs = [new_job("1" * 3_000_000) for _ in range(8)]
+    jobs = [new_job(f'"{"1" * 3_000_000}"') for _ in range(8)]
     wish = named(*jobs)
     assert [one.token for one in store.push(jobs, claim=wish)] == [wish.token] * 8
     assert claim(store) == []

@@ -54,10 +54,14 @@ def test_ends_at_once_if_it_was_closed_while_it_is_opened(stream: Stream, manage
 
 
 def test_returns_if_the_channels_are_closed_before_it_is_opened(
-    stream: Stream, channels: Channels, manager: ManagerThread
+    stream: Stream, channels: Channels, manager: ManagerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: Any = channels.call(manager.address, METHODS["Queues.Topology"])
-    channels.close()
-    channels._calls[manager.address, "Queues.Topology"] = made
+
+    def closing(*_: object) -> Any:
+        channels.close()
+        return made
+
+    monkeypatch.setattr(channels, "call", closing)
     stream.read(manager.address, HELLO, lambda _: None)
     assert not stream.opened
