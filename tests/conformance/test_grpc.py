@@ -8,7 +8,7 @@ import pytest
 from stanchion.stores.memory import MemoryStore
 from stanchion_conformance import *  # noqa: F403
 from stanchion_conformance.harness import NewStore
-from tests.conformance.through_manager import Client
+from tests.conformance.through_manager import Client, any_semaphores  # noqa: F401 - a fixture of all cases
 from tests.servers.manager import ManagerThread
 
 del TestFeedInTransactions, TestJoining, TestTogetherInTransactions, TestAnotherDatabase  # noqa: F821

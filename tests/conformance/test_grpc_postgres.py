@@ -9,7 +9,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.registry import open_store
 from stanchion_conformance import *  # noqa: F403
 from stanchion_conformance.harness import NewStore
-from tests.conformance.through_manager import Client
+from tests.conformance.through_manager import Client, any_semaphores  # noqa: F401 - a fixture of all cases
 from tests.servers.manager import ManagerThread
 
 del TestRefusing, TestPreparedJobs  # noqa: F821

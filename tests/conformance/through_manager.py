@@ -6,6 +6,7 @@ from time import perf_counter, time
 from types import SimpleNamespace
 
 import grpc._channel
+import pytest
 
 from stanchion.manager.server import known
 from stanchion.stores.grpc.client.address import address_of
@@ -14,11 +15,14 @@ from stanchion.stores.grpc.store import GrpcStore
 from stanchion.stores.protocol import Store
 from tests.servers.manager import ManagerThread
 
-# Cases that store jobs without an app name semaphores that nobody has declared; a manager refuses them.
-known._semaphores = lambda _verb, _args: []  # type: ignore[assignment]
-
 # Cases that set the clock of Python must not set that of gRPC, whose other half asks the machine.
 setattr(grpc._channel, "time", SimpleNamespace(time=time, perf_counter=perf_counter))  # noqa: B010
+
+
+@pytest.fixture(autouse=True)
+def any_semaphores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cases that store jobs without an app name semaphores that nobody has declared; a manager refuses them."""
+    monkeypatch.setattr(known, "_semaphores", lambda _verb, _args: [])
 
 
 class Client(GrpcStore):
