@@ -72,7 +72,9 @@ def test_another_prefix(way: Way, url: str) -> None:
 
 @on_redis
 def test_the_rights_that_it_needs(way: Way, app: Stanchion, url: str, redis_server: RedisServer) -> None:
-    commands = "+fcall +time +select +exists +hget +hmget +hset +hsetnx +hincrby +sadd +sismember +zadd +zmscore +xadd"
+    commands = (
+        "+fcall +time +select +exists +hget +hmget +hset +hsetnx +hincrby +sadd +set +sismember +zadd +zmscore +xadd"
+    )
     app.store.set_semaphore("smtp", 1)
     with redis_server.client() as admin:
         admin.execute_command(
