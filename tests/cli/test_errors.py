@@ -25,7 +25,7 @@ def test_no_store(run: Run) -> None:
 @pytest.mark.parametrize(
     ("url", "code", "message"),
     [
-        ("jobs.db", 2, "such as sqlite:///jobs.db"),
+        ("jobs.db", 2, "for a SQLite file give sqlite:///jobs.db"),
         ("oracle://root:hush-hush@localhost/x", 2, "no store understands"),
         ("sqlite:////does/not/exist/jobs.db", 2, "there is no file /does/not/exist/jobs.db"),
         ("postgresql://localhost", 2, "names no database"),

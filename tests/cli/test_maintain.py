@@ -56,7 +56,7 @@ def test_later_rounds_take_back_what_is_lost_by_now(app: Stanchion, monkeypatch:
 
     played = SimpleNamespace(monotonic=lambda: clock.now, sleep=sleep)
     monkeypatch.setattr(maintain, "time", played)
-    monkeypatch.setattr(steadiness, "time", played)
+    monkeypatch.setattr(steadiness, "boot_clock", lambda: clock.now)
 
     def round_(_seconds: float, as_of: int | None) -> Maintained:
         if len(rounds) == 12:

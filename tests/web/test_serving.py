@@ -24,9 +24,11 @@ COMMAND = [sys.executable, "-c", "from stanchion.ops.cli import main; main()", "
 def running(*args: str, **env: str) -> Iterator[subprocess.Popen[str]]:
     given = {**os.environ, "NO_COLOR": "1", "STANCHION_PAGE_SECONDS": "60", **env}
     process = subprocess.Popen([*COMMAND, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=given)
-    yield process
-    process.kill()
-    process.communicate()
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @pytest.fixture

@@ -361,7 +361,7 @@ class TestFragments:
         browser = Browser(site)
         for _ in range(2):
             answer = browser.get("/queues/nowhere", headers=AGAIN)
-            assert answer.status_code == 400
+            assert answer.status_code == 404
             assert "ETag" not in answer.headers
         assert site.fragments.renders == 2
 
