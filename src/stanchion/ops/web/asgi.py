@@ -73,7 +73,7 @@ def site_app(site: Site, root_path: str = "") -> ASGIApp:
     door = Door(site)
     events = Events(door)
     routes = [
-        *_routes(door),
+        *(address(path, endpoints) for path, endpoints in _endpoints(door).items()),
         Route("/events", events.stream),
         *Probes(door, lambda: events.open).routes(),
         Mount("/api", api(site)),
@@ -90,9 +90,10 @@ def site_app(site: Site, root_path: str = "") -> ASGIApp:
     return Secured(Mounted(starlette, root_path, routes) if root_path else starlette)
 
 
-def _routes(door: Door) -> list[Route]:
+def _endpoints(door: Door) -> dict[str, dict[str, Endpoint]]:
+    """Return what answers at each address, by path and method."""
     page = door.page
-    by_path: dict[str, dict[str, Endpoint]] = {
+    return {
         "/": {"GET": page(overview.show, "verdict")},
         "/on-it": {"POST": page(overview.be_on_it)},
         "/login": {"GET": door.login, "POST": door.login},
@@ -133,7 +134,6 @@ def _routes(door: Door) -> list[Route]:
         "/audit.csv": {"GET": page(audit.as_csv)},
         "/audit.jsonl": {"GET": page(audit.as_lines)},
     }
-    return [address(path, endpoints) for path, endpoints in by_path.items()]
 
 
 class Secured:
