@@ -218,9 +218,12 @@ class TestWhatWasTakenForSomethingElse:
 
     @pytest.mark.parametrize("job_id", [None, 5, b"x", ["x"], "nul\0", "tab\t"], ids=repr)
     def test_what_is_no_id(self, app: Stanchion, job_id: Any) -> None:
-        for ask in (app.get, app.cancel, app.retry_job, app.queue(QUEUE).get):
-            with pytest.raises(InvalidInput, match=r"the id of a job is a string|is not the id of a job"):
+        for ask in (app.get, app.queue(QUEUE).get):
+            with pytest.raises(InvalidInput, match="the id of a job is a string"):
                 ask(job_id)
+        for act in (app.cancel, app.retry_job):
+            with pytest.raises(InvalidInput, match="is not the id of a job; pass"):
+                act(job_id)
 
     def test_text_with_nul(self, q: Queue) -> None:
         q.push("payload")
