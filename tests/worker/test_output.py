@@ -109,7 +109,8 @@ def start(folder) -> Iterator[Start]:
             f"import sys; from stanchion.service.process import *; sys.exit(run_worker_process({given!r}, {processes}))"
         )
         command = [sys.executable, "-c", code]
-        process = subprocess.Popen(command, cwd=folder, stderr=pipe.writer, stdout=stdout or pipe.writer)
+        buffered = {**os.environ, "PYTHONUNBUFFERED": ""}  # else each print waits for the reader
+        process = subprocess.Popen(command, cwd=folder, env=buffered, stderr=pipe.writer, stdout=stdout or pipe.writer)
         started.append(process)
         return process
 
