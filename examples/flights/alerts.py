@@ -18,6 +18,10 @@ _UNDELIVERABLE, _BUSY = 2, 20
 class Undelivered(Exception):
     """An alert that did not get through."""
 
+    def __init__(self, cause: str, flight: str) -> None:
+        super().__init__(f"{flight}: {cause}")
+        self.fingerprint = cause  # errors with the same cause are one group, whatever the flight
+
 
 class Alert(TypedDict):
     """What there is to tell about a flight."""
@@ -33,8 +37,8 @@ def urgency(minutes: int) -> int:
 
 def tell(alert: Alert, job: Job) -> str:
     """Tell the passengers; some have no address, and some servers are busy at the first attempt."""
-    if trouble := trouble_with(alert["flight"], job.attempt):
-        raise Undelivered(trouble)
+    if cause := trouble_with(alert["flight"], job.attempt):
+        raise Undelivered(cause, alert["flight"])
     return f"{alert['flight']} is {alert['minutes']} minutes late"
 
 
@@ -42,7 +46,7 @@ def trouble_with(flight: str, attempt: int) -> str | None:
     """Return why this attempt fails, or None. It depends on nothing but the flight and the attempt."""
     lot = crc32(flight.encode()) % 100
     if lot < _UNDELIVERABLE:
-        return f"no passenger can be reached about {flight}"
+        return "no passenger can be reached"
     if lot < _UNDELIVERABLE + _BUSY and attempt == 1:
         return "the mail server is busy"
     return None

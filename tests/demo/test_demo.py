@@ -10,11 +10,13 @@ import psycopg
 import pytest
 
 from flights import engine, made_up, run, show, source
+from flights.alerts import Undelivered, trouble_with
 from flights.flight import clean, enrich, is_late
 from flights.pipeline import Queues
 from flights.summary import summarise
 from stanchion import Stanchion
 from stanchion.errors import InvalidInput, MissingExtra, SchemaMismatch, StanchionError
+from stanchion.jobs.failures import failure_of
 from stanchion.jobs.job import JobState
 from stanchion.ops.cli.console.output import Output
 from stanchion.stores.records.query import Condition, Query
@@ -65,6 +67,13 @@ def demo(sqlite_url: str, capsys: pytest.CaptureFixture[str]) -> Demo:
 def test_agrees_with_pandas(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
     let_leave(monkeypatch, days=3)
     assert_agrees(demo(), by_pandas(days=3))
+
+
+def test_one_cause_is_one_group_of_errors() -> None:
+    """However many flights it is about: the report shows a line for each group."""
+    flights = [f"2013-01-{day:02} UA{100 + day} EWR-{place}" for day in range(1, 31) for place in ("LAX", "SFO", "ORD")]
+    failed = [failure_of(Undelivered(cause, flight), None) for flight in flights if (cause := trouble_with(flight, 1))]
+    assert len(failed) > len({failure.group for failure in failed}) == 2
 
 
 @pytest.mark.nightly
