@@ -18,7 +18,6 @@ from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name, seconds_of
 from stanchion.core.codec import MAX_PAYLOAD, Codec
 from stanchion.core.events import Event
-from stanchion.core.partition_names import logical_name
 from stanchion.core.retry import Retry
 from stanchion.cron.schedule import Missed, Schedule, declare, on_task, schedule_named, schedules
 from stanchion.cron.ticker import Ticker
@@ -38,7 +37,7 @@ from stanchion.jobs.search import Search
 from stanchion.jobs.settling import reservation, reservations, settle
 from stanchion.pipelines import Pipeline, Station
 from stanchion.queues.consumer import Consumer
-from stanchion.queues.queue import Queue, declared_queue
+from stanchion.queues.queue import Queue, declared_queue, delete_queue, stored_queues
 from stanchion.queues.semaphore import Semaphore, declared_semaphore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.workers import WorkerRow
@@ -138,8 +137,11 @@ class Stanchion:
 
     def queues(self) -> list[Queue]:
         """Return all queues in the store, by name."""
-        names = (settings.name for settings in self.context.fresh_store.queues())
-        return [Queue(self.context, name) for name in names if logical_name(name) == name]
+        return stored_queues(self.context)
+
+    def delete_queue(self, name: str) -> int:
+        """Delete a queue by any name, also one that `queue` refuses; return the number of live jobs deleted."""
+        return delete_queue(self.context, name)
 
     def semaphore(self, name: str, capacity: int | None = None) -> Semaphore:
         """Return a semaphore. A capacity given here is stored when this process first uses it.

@@ -6,6 +6,7 @@ import pytest
 from stanchion import Stanchion
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.workers import CONSUMER, LaneRange, QueueTimes, WorkerRow
+from stanchion_conformance.harness import new_job
 from tests.cli.conftest import Run
 
 
@@ -193,6 +194,16 @@ def test_delete_asks_for_yes(run: Run, app: Stanchion) -> None:
     assert "--yes" in run("queues", "delete", "mail").error
     assert run("queues", "delete", "mail", "--yes", "--json").json == {"queue": "mail", "deleted": 1}
     assert app.queues() == []
+
+
+def test_a_queue_named_like_a_partition_can_be_deleted(run: Run, app: Stanchion) -> None:
+    app.store.push([new_job(queue="mail#3")])
+    app.queue("parted", partitions=2).push(1)
+    assert "mail#3" in run("queues").out
+    assert "--yes" in run("queues", "delete", "mail#3").error
+    assert run("queues", "delete", "mail#3", "--yes", "--json").json == {"queue": "mail#3", "deleted": 1}
+    assert "no queue 'parted#1'" in run("queues", "delete", "parted#1", "--yes").error
+    assert [one["name"] for one in run("queues", "--json").json] == ["parted"]
 
 
 def test_queues_in_trouble_come_first(run: Run, app: Stanchion) -> None:

@@ -38,6 +38,7 @@ REFUSALS: list[tuple[str | None, str | None, dict[str, Any], str]] = [
     ("q" * 201, "1", {}, "queue must be 1 to 200 printable"),
     ("two\nlines", "1", {}, "queue must be 1 to 200 printable"),
     ("no\u00a0break", "1", {}, "queue must be 1 to 200 printable"),
+    *((name, "1", {}, "queue is named like a partition") for name in ("mail#0", "mail#3", "a#b#10", "##7", "q#1023")),
     ("q", None, {}, "payload"),
     ("q", "{", {}, "json"),
     ("q", "1", {"priority": 101}, "priority must be"),
@@ -130,6 +131,14 @@ def test_bad_input_is_refused(way: Way, store: Store) -> None:
         assert reason.lower() in refusal(way, queue, payload, options).lower(), (queue, reason)
     assert store.queues() == []
     assert store.stats(["q"], ["totals"])["q"].totals.pushed == 0
+
+
+def test_a_name_that_no_partition_has_is_taken(way: Way, app: Stanchion) -> None:
+    names = ("#3", "#", "q#", "q#1024", "q#03", "q#00", "q#3x", "q# 3", "q#-1", "q#" + "9" * 190, "q#\u0663", "q3", "#1#")
+    for name in names:
+        way.push(name, "1")
+        app.queue(name).push(2)
+        assert [job.payload for job in app.queue(name).reserve(5)] == [1, 2], name
 
 
 def test_an_unknown_semaphore_is_refused(way: Way, store: Store) -> None:

@@ -53,6 +53,15 @@ def checked_queue(value: Any, what: str = "queue") -> str:
     return name
 
 
+def is_queue(name: str) -> bool:
+    """Return whether a queue may have this name; other programs may have stored others."""
+    try:
+        checked_queue(name)
+    except InvalidInput:
+        return False
+    return True
+
+
 def refuse_partition(name: str, what: str = "queue") -> NoReturn:
     """Raise the error for a name that only a partition may have."""
     raise InvalidInput(

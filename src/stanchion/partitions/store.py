@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, cast
 
-from stanchion.core.partition_names import logical_name
+from stanchion.core.partition_names import logical_name, refuse_partition
 from stanchion.errors import DuplicateKey
 from stanchion.partitions.claims import PartitionClaims
 from stanchion.partitions.layouts import KIND, Layouts
@@ -90,6 +90,8 @@ class PartitionedStore:
 
     def drop_queue(self, queue: str) -> int:
         if queue not in self.layouts.known:
+            if (layout := self.layouts.of(queue)) is not None and queue in layout.names(logical_name(queue)):
+                refuse_partition(queue)
             return self.within.drop_queue(queue)
         live = sum(self.within.drop_queue(name) for name in reversed(self.partitions_of(queue)))
         self.layouts.forget(queue)

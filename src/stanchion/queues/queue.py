@@ -25,7 +25,7 @@ from stanchion.core.checks import (
     whole,
 )
 from stanchion.core.ids import new_id, new_ids
-from stanchion.core.partition_names import checked_partitioned, checked_queue, logical_name
+from stanchion.core.partition_names import checked_partitioned, checked_queue, is_queue, logical_name
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput, JobNotFound
 from stanchion.jobs import lookup
@@ -342,10 +342,7 @@ class Queue:
 
     def delete(self) -> int:
         """Delete the queue with its jobs, history and counts; return the number of live jobs deleted."""
-        deleted = self.context.fresh_store.drop_queue(self.name)
-        self.context.declared.deleted(self.name)
-        self.context.schemas.deleted(self.name)
-        return deleted
+        return delete_queue(self.context, self.name)
 
     apush = off_loop(push)
     asize = off_loop(size)
@@ -355,6 +352,21 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"<Queue {self.name!r} of {self.context!r}>"
+
+
+def stored_queues(context: Context) -> list[Queue]:
+    """Return all queues in the store, by name, without those that another program named as no queue may be named."""
+    names = (settings.name for settings in context.fresh_store.queues())
+    return [Queue(context, name) for name in names if is_queue(name)]
+
+
+def delete_queue(context: Context, name: str) -> int:
+    """Delete a queue, also one that no queue may be named like; return the number of live jobs deleted."""
+    store = context.fresh_store if logical_name(name) == name else context.notice_partitions()
+    deleted = store.drop_queue(name)
+    context.declared.deleted(name)
+    context.schemas.deleted(name)
+    return deleted
 
 
 def without_schema(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from stanchion_conformance.operate.expiring import (
     passing,
 )
 from stanchion_conformance.operate.failure_tallies import TestFailureTallies
+from stanchion_conformance.operate.ghosts import TestGhostQueues
 from stanchion_conformance.operate.long_names import TestFittedNames, TestLongNames
 from stanchion_conformance.operate.notes import TestNotes
 from stanchion_conformance.operate.odd_queries import TestOddQueries, TestStrangeValues
@@ -72,6 +73,7 @@ __all__ = [
     "TestFailureTallies",
     "TestFind",
     "TestFittedNames",
+    "TestGhostQueues",
     "TestHeartbeat",
     "TestListener",
     "TestLongNames",

@@ -30,6 +30,8 @@ BEGIN
 
     IF queue IS NULL OR CHAR_LENGTH(queue) NOT BETWEEN 1 AND <max_name> OR queue REGEXP unprintable THEN
         SET refused = 'queue must be 1 to <max_name> printable characters';
+    ELSEIF queue REGEXP '^.+#(0|[1-9][0-9]*)$' AND SUBSTRING_INDEX(queue, '#', -1) + 0 < <max_partitions> THEN
+        SET refused = 'queue is named like a partition: name the queue itself, without # and number';
     END IF;
 
     IF options IS NOT NULL AND JSON_VALID(options) AND JSON_TYPE(options) = 'OBJECT' THEN

@@ -43,6 +43,10 @@ BEGIN
         END IF;
     END LOOP;
 
+    IF CAST(substring(queue FROM '^.+#(0|[1-9][0-9]{0,8})$') AS integer) < <max_partitions> THEN
+        refused := 'queue is named like a partition: name the queue itself, without # and number';
+    END IF;
+
     IF (key IS NOT NULL OR order_key IS NOT NULL) AND EXISTS (
         SELECT FROM stanchion_values AS layout
         WHERE layout.kind = 'partitions' AND layout.name = stanchion_push.queue

@@ -9,6 +9,7 @@ import re
 
 from stanchion.core.checks import LONGEST_DELAY, MAX_HEADERS, MAX_LIMITS, MAX_NAME, MAX_PRIORITY, MIN_PRIORITY
 from stanchion.core.codec import MAX_PAYLOAD
+from stanchion.core.partition_names import MAX_PARTITIONS
 from stanchion.core.retry import MOST_ATTEMPTS
 from stanchion.stores.records.jobs import UNLANED, NewJob
 
@@ -28,6 +29,7 @@ _VALUES: dict[str, object] = {
     "max_payload": MAX_PAYLOAD,
     "max_headers": MAX_HEADERS,
     "max_limits": MAX_LIMITS,
+    "max_partitions": MAX_PARTITIONS,
     "max_attempts": NewJob._field_defaults["max_attempts"],
     "most_attempts": MOST_ATTEMPTS,
     "min_priority": MIN_PRIORITY,

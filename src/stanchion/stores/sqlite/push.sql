@@ -11,6 +11,10 @@ BEGIN
         WHEN NOT coalesce(typeof(NEW.queue) = 'text' AND length(NEW.queue) BETWEEN 1 AND <max_name>, 0)
             OR NEW.queue GLOB '*[' || char(<unprintable>) || ']*'
             THEN RAISE(ABORT, 'stanchion_push: queue must be 1 to <max_name> printable characters')
+        WHEN rtrim(NEW.queue, '0123456789') GLOB '?*#' AND EXISTS (
+            SELECT 1 FROM (SELECT substr(NEW.queue, length(rtrim(NEW.queue, '0123456789')) + 1) AS digits)
+            WHERE digits = CAST(CAST(digits AS INTEGER) AS TEXT) AND CAST(digits AS INTEGER) < <max_partitions>
+        ) THEN RAISE(ABORT, 'stanchion_push: queue is named like a partition: name the queue itself, without # and number')
         WHEN NEW.task IS NOT NULL AND (
             typeof(NEW.task) <> 'text' OR length(NEW.task) NOT BETWEEN 1 AND <max_name>
             OR NEW.task GLOB '*[' || char(<unprintable>) || ']*'

@@ -168,12 +168,12 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete it although it has live jobs.")] = False,
 ) -> None:
     """Delete a queue with its jobs, history and counts."""
-    queue = known_queues(session, [name])[0]
-    live = queue.size().total
+    check_known(session, [name])
+    live = session.app.store.stats([name], ["states"])[name].states.total
     if live and not yes:
         raise InvalidInput(f"queue {name!r} has {live:,} live jobs; add --yes to delete them too")
     session.audit("delete", name, live)
-    deleted = queue.delete()
+    deleted = session.app.delete_queue(name)
     session.out.done(f"{name}: deleted, with {deleted:,} live jobs", {"queue": name, "deleted": deleted})
 
 
@@ -208,13 +208,18 @@ def resume(session: Session, names: Names) -> None:
 
 def known_queues(session: Session, names: list[str]) -> list[Queue]:
     """Return existing queues. Raises InvalidInput for an unknown name."""
+    check_known(session, names)
+    return [session.app.queue(name) for name in names]
+
+
+def check_known(session: Session, names: list[str]) -> None:
+    """Raise InvalidInput for the name of a queue that does not exist."""
     known = [settings.name for settings in session.app.store.queues()]
     for name in names:
         if name not in known:
             raise InvalidInput(
                 f"no queue {name!r} (known: {', '.join(known) or 'none'}); `stanchion queues set` creates one"
             )
-    return [session.app.queue(name) for name in names]
 
 
 def describe(queue: QueueFigures) -> dict[str, Any]:

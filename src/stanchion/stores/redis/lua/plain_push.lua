@@ -53,6 +53,13 @@ local function is_name(text)
     return true
 end
 
+-- Returns whether only a partition may have this name, as core/partition_names.py says.
+local function is_partition(name)
+    local digits = string.match(name, '^.+#(%d+)$')
+    local number = tonumber(digits)
+    return number and number < <max_partitions> and digits == string.format('%d', number)
+end
+
 local function is_number(text)
     local whole, rest = string.match(text, '^-?(%d+)(.*)$')
     if not whole or string.find(whole, '^0%d') then
@@ -258,6 +265,9 @@ local function push(keys, arguments)
         refuse('the key must be the prefix of the keys of a queue, such as stanchion:{mail}:')
     elseif not is_name(queue) then
         refuse('queue must be 1 to <max_name> printable characters')
+    end
+    if is_partition(queue) then
+        refuse('queue is named like a partition: name the queue itself, without # and number')
     end
     local payload = arguments[1] or ''
     local given = checked({ unpack(arguments, 2) })
