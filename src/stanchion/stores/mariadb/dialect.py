@@ -93,7 +93,7 @@ class MariaDBDialect(Dialect):
     capabilities = CAPABILITIES
     names = ("mysql", "mariadb")
     single_writer, remote, makes_schema = False, True, False
-    probes_each = False  # no range of an index depends on another table there
+    keys_by_queue = False
     begin = "BEGIN"
     # An INSERT IGNORE takes shared locks, and two callers that share a lock can't both go on to change the row.
     or_lock = "ON DUPLICATE KEY UPDATE name = stanchion_slots.name"

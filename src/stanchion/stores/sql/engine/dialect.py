@@ -81,8 +81,8 @@ class Dialect(ABC):
     """SQLAlchemy's names for this kind of database."""
     errors: tuple[type[Exception], ...]
     """The exceptions that the driver raises."""
-    probes_each = True
-    """In a query over queues, a subquery that depends on the queue reads the first entry of an index, not all of it."""
+    keys_by_queue = True
+    """The index of order keys begins with the queue."""
     single_writer: bool
     """The whole database has one write lock."""
     remote: bool

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, Executable, Integer, String, cast, delete, func, select, text
+from sqlalchemy import BigInteger, Executable, Integer, String, cast, delete, func, literal_column, select, text
 
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import QueueSettings
@@ -40,12 +40,12 @@ class PurgeStatements:
         since = history.c.finished_at >= param("after", BigInteger)
         self.any_old: Executable = old.where(since).limit(1)
         # The first entry of the index for each queue: neither a join nor a range that depends on the queue.
-        oldest = (
-            select(history.c.finished_at)
-            .where(history.c.queue == queues.c.name)
-            .order_by(history.c.finished_at)
-            .limit(1)
-            .scalar_subquery()
+        oldest = literal_column(
+            f"""(
+            SELECT finished_at FROM stanchion_history {dialect.by("stanchion_history_ended")}
+            WHERE queue = stanchion_queues.name ORDER BY finished_at LIMIT 1
+            )""",
+            BigInteger,
         )
         kept_from = dialect.now - cast(queues.c.history_ttl * SECOND, BigInteger)
         not_purged = text(f"NOT ({dialect.among('name', 'purged')})")
@@ -74,7 +74,7 @@ class Purges:
         if time.monotonic() >= self._restart_at:
             self._purged, self._restart_at = {}, time.monotonic() + _RESTART_SECONDS
         # One query finds the others, however many: where little was deleted, a search meets few deleted rows.
-        purged = [queue for queue in queues if queue in self._purged or not self._db.dialect.probes_each]
+        purged = [queue for queue in queues if queue in self._purged]
         due = self._db.in_one(self._statements.any_old, [self._after(queue) for queue in purged])
         with_old = {queue for queue, rows in zip(purged, due, strict=True) if rows}
         if len(purged) < len(queues):

@@ -31,18 +31,25 @@ class ShapeStatements:
         """)
         self.in_lanes = text(f"SELECT lane FROM stanchion_jobs WHERE queue = :queue AND lane > {UNLANED} LIMIT 1")
         # In the order of the indexes: with another order, a planner may read the whole table for one job.
-        in_lane = f"""
-            SELECT lane FROM stanchion_jobs {index} WHERE queue = {{queue}} AND state = 'queued' AND lane > {UNLANED}
-            ORDER BY lane LIMIT 1
+        last_lane = f"""
+            SELECT lane FROM stanchion_jobs {index} WHERE queue = {{queue}} AND state = 'queued'
+            ORDER BY lane DESC LIMIT 1
         """
         keyed = f"""
             SELECT order_key FROM stanchion_jobs {order} WHERE queue = {{queue}} AND order_key > ''
             ORDER BY order_key LIMIT 1
         """
-        self.missing = text(f"SELECT ({in_lane}), ({keyed})".format(queue=":queue"))
+        self.missing = text(f"SELECT ({last_lane}) > {UNLANED}, ({keyed})".format(queue=":queue"))
+        if dialect.keys_by_queue:
+            may_be_keyed = f"({keyed}) IS NOT NULL"
+        else:  # the index begins with the key: all keyed jobs of others may stand before those of the queue
+            may_be_keyed = f"""
+                EXISTS (SELECT 1 FROM stanchion_jobs {order} WHERE order_key > '')
+                AND EXISTS (SELECT 1 FROM stanchion_jobs {index} WHERE queue = {{queue}})
+            """
         each = f"""
             SELECT each_queue.name FROM stanchion_queues AS each_queue
-            WHERE ({in_lane}) IS NOT NULL OR ({keyed}) IS NOT NULL
+            WHERE ({last_lane}) > {UNLANED} OR ({may_be_keyed})
         """
         self.needing = text(each.format(queue="each_queue.name"))
 
@@ -60,7 +67,7 @@ class Shapes:
             if settings.uses_slots or settings.uses_lanes > (settings.lanes > 1):
                 self._db.write(lambda run, _again, one=settings: self._set_back(run, one))  # type: ignore[misc]
         partly = [settings for settings in queues if not (settings.uses_slots and settings.uses_lanes)]
-        if partly and self._db.dialect.probes_each:
+        if partly:
             needing = {name for (name,) in self._db.read(lambda run: run.rows(self._statements.needing))}
             partly = [settings for settings in partly if settings.name in needing]
         missing = self._db.in_one(self._statements.missing, [{"queue": settings.name} for settings in partly])
