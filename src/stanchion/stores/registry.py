@@ -72,6 +72,13 @@ def store_modules() -> dict[str, list[str]]:
     return {module: [name for name, of in _STORES.items() if of == module] for module in _STORES.values()}
 
 
+def sql_tables() -> frozenset[str]:
+    """Return the names of the tables that setup makes in a SQL database."""
+    from stanchion.stores.sql.engine.schema import metadata  # it imports SQLAlchemy
+
+    return frozenset(metadata.tables)
+
+
 def absolute_url(url: str, folder: str = "") -> str:
     """Return the URL in a form valid in any folder: paths of SQLite files and maps of shards are made absolute.
 
