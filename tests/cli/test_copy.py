@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +15,7 @@ from stanchion.ops.cli.console.session import Exit
 from stanchion.ops.cli.store.copy import Bars
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
-from stanchion_conformance.harness import find_jobs
+from stanchion_conformance.harness import find_jobs, new_job
 from tests.cli.conftest import Answer, Run
 
 
@@ -83,6 +84,7 @@ class TestTheCommand:
             "live": 4,
             "history": 2,
             "refused": [],
+            "unfit": {},
             "of_flows": 0,
             "running": 0,
             "resumed": True,
@@ -126,6 +128,41 @@ class TestTheCommand:
         app.queue("q").push(1)
         assert copy("--leave-paused", "--json").json[0]["resumed"] is False
         assert there.queue("q").settings.paused
+
+    def test_a_job_that_no_push_takes_stays(
+        self, copy: Callable[..., Answer], app: Stanchion, there: Stanchion
+    ) -> None:
+        q = app.queue("q")
+        odd = [q.push(n) for n in range(6)]
+        fine, done = q.push("fine"), q.push("done", priority=9)
+        q.reserve()[0].commit()
+        values = ("payload = '{'", "limits = '[\"smtp\"]'", "priority = 900", "headers = '5'")
+        with closing(sqlite3.connect(app.url.removeprefix("sqlite:///"))) as connection, connection:
+            for job, value in zip(
+                odd, (*values, "tenant = 'a' || char(10)", "task = CAST(x'e4' AS TEXT)"), strict=True
+            ):
+                connection.execute(f"UPDATE stanchion_jobs SET {value} WHERE id = ?", (job.id,))
+            connection.execute("UPDATE stanchion_history SET result = 'none' WHERE id = ?", (done.id,))
+        answer = copy("--json", "--history")
+        assert answer.code == Exit.FAILED
+        (copied,) = answer.json
+        reasons = {job.id: copied["unfit"].get(job.id, "") for job in (*odd, done)}
+        words = ("payload must be JSON", "limits", "priority", "headers", "tenant", "not UTF-8", "result must be JSON")
+        assert [word for word, reason in zip(words, reasons.values(), strict=True) if word not in reason] == []
+        assert f"job {odd[0].id} of q stays in the source: the payload must be JSON" in answer.err
+        assert (copied["live"], copied["history"], copied["resumed"]) == (1, 0, True)
+        assert set(rows(app.store)) == set(reasons)
+        assert set(rows(there.store)) == {fine.id}
+
+    def test_a_queue_with_a_wrong_name_is_refused(
+        self, copy: Callable[..., Answer], app: Stanchion, there: Stanchion
+    ) -> None:
+        app.store.push([new_job(queue="mail#3")])
+        app.queue("q").push(1)
+        assert "no queue may be named like 'mail#3' of the source" in copy().error
+        assert there.store.queues() == []
+        assert not app.queue("q").settings.paused
+        assert copy("--queue", "q").code == 0
 
     def test_a_key_that_is_taken_stays(self, copy: Callable[..., Answer], app: Stanchion, there: Stanchion) -> None:
         stays = app.queue("q").push("here", key="k")

@@ -28,6 +28,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from stanchion.copying.guard import HEARTBEAT, Guard
+from stanchion.core.partition_names import is_queue
 from stanchion.errors import InvalidInput
 from stanchion.partitions.settings import PARTITIONED
 from stanchion.partitions.store import PartitionedStore, with_partitions
@@ -38,6 +39,7 @@ from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.queues import STORED_SETTINGS, QueueSettings, Sizes
 from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.rules.job_checks import check_stored
 from stanchion.stores.rules.jobs import detached
 
 SETTLE = 10.0
@@ -59,6 +61,8 @@ class Copied:
     history: int = 0
     refused: list[str] = field(default_factory=list)
     """Ids of jobs that stay in the source, as a live job of the destination has their key."""
+    unfit: dict[str, str] = field(default_factory=dict)
+    """Ids of jobs that stay in the source, as no store should keep them, with the reason."""
     of_flows: int = 0
     """Jobs that stay in the source as members of flows, which finish where they started."""
     running: int = 0
@@ -91,6 +95,10 @@ def settings_of(source: Store, queues: Sequence[str]) -> dict[str, QueueSettings
     for queue in queues:
         if queue not in known:
             raise InvalidInput(f"the source has no queue {queue!r}; it has {', '.join(known) or 'none'}")
+        if not is_queue(queue):
+            raise InvalidInput(
+                f"no queue may be named like {queue!r} of the source: delete it there, or name the queues to copy"
+            )
     return {queue: known[queue] for queue in queues}
 
 
@@ -197,7 +205,10 @@ class Transfer:
             movable = [row for row in rows if row.flow_root is None or row.finished_at is not None]
             of_flows += len(rows) - len(movable)
             # A database without booleans has 0 here; jobs that are not running are not asked to stop.
-            for portion in portions([detached(row._replace(cancel_requested=False), now) for row in movable]):
+            arriving = [detached(row._replace(cancel_requested=False), now) for row in movable]
+            unfit = {row.id: fault for row in arriving if (fault := _fault(row)) is not None}
+            copied.unfit |= unfit
+            for portion in portions([row for row in arriving if row.id not in unfit]):
                 count = self._hand_over(portion, refused)
                 self._watcher.moved(copied.queue, count)
                 moved += count
@@ -211,3 +222,12 @@ class Transfer:
         handed = hand_over(self._source, self._destination, rows, self._guard.stand)
         refused += handed.refused
         return handed.moved
+
+
+def _fault(row: JobRow) -> str | None:
+    """Return why no store should keep a job; None: one may. Another program may have stored it."""
+    try:
+        check_stored(row)
+    except InvalidInput as error:
+        return str(error)
+    return None

@@ -36,12 +36,17 @@ def readable(claimed: Claimed) -> tuple[Claimed, list[Bury]]:
 
 def _fault(row: JobRow) -> str | None:
     """Return why a job must not run; None: it may."""
-    texts = _texts_of(row)
-    if NotUtf8 in map(type, texts):
-        names = [name for name, value in zip(_TEXTS, texts, strict=True) if isinstance(value, NotUtf8)]
-        return (
-            f"the job has text that is not UTF-8, in {' and '.join(names)}: push it again by a client that sends UTF-8"
-        )
+    if fault := not_utf8(row):
+        return fault
     if row.limits is not None and (fault := limits_in(row.limits).fault):
         return f"the job has limits that can't be read, and can't run without: {fault}"
     return None
+
+
+def not_utf8(row: JobRow) -> str | None:
+    """Return which texts of a job are not UTF-8, as a reason not to use them; None: all are."""
+    texts = _texts_of(row)
+    if NotUtf8 not in map(type, texts):
+        return None
+    names = [name for name, value in zip(_TEXTS, texts, strict=True) if isinstance(value, NotUtf8)]
+    return f"the job has text that is not UTF-8, in {' and '.join(names)}: push it again by a client that sends UTF-8"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -176,6 +177,8 @@ def _report(out: Output, copied: Sequence[Copied]) -> Exit:
     for one in copied:
         for job in one.refused[:_COMPLAINTS_MAX]:
             out.say(f"job {job} stays in the source: a live job of {one.queue} in the destination has its key")
+        for job, reason in islice(one.unfit.items(), _COMPLAINTS_MAX):
+            out.say(f"job {job} of {one.queue} stays in the source: {reason}")
         if one.of_flows:
             out.say(
                 f"{one.of_flows:,} jobs of {one.queue} belong to flows and stay in the source; let workers finish "
@@ -187,7 +190,7 @@ def _report(out: Output, copied: Sequence[Copied]) -> Exit:
             f"run the same command again once they have ended"
         )
         return Exit.UNFINISHED
-    return Exit.FAILED if any(one.refused or one.of_flows for one in copied) else Exit.OK
+    return Exit.FAILED if any(one.refused or one.unfit or one.of_flows for one in copied) else Exit.OK
 
 
 def _row(one: Copied) -> list[Cell]:
