@@ -1,6 +1,7 @@
 """A token limited to queues does not reach the jobs of other queues by names that all queues share."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,17 +9,19 @@ import pytest
 
 from stanchion import Stanchion, chain
 from stanchion.core.ids import new_id
-from stanchion.errors import InvalidInput, NotPermitted
+from stanchion.errors import InvalidInput, NotPermitted, StagedJobsLost
 from stanchion.manager.server.shared import uses_rate
 from stanchion.manager.server.tokens import Caller, Role, token_of, tokens_in
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, OpenFlow, StopFlow
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.outcomes import Commit, Continue
+from stanchion.stores.records.staging import Publication
+from stanchion.stores.records.workers import CONSUMER, LaneRange, QueueTimes
 from stanchion.stores.rules.flows import failure_text
 from stanchion.stores.rules.jobs import created
 from stanchion.stores.rules.limits import Rate
-from stanchion_conformance.harness import claim, new_job, slot_of
+from stanchion_conformance.harness import claim, find_jobs, new_job, slot_of, worker
 from stanchion_conformance.limits.semaphores import limited as needing
 from tests.manager.conftest import Start, limited, secret, token
 
@@ -198,3 +201,55 @@ class TestRoles:
         file.write_text(file.read_text().replace('["smtp"]', '["a\\nb"]'))
         with pytest.raises(InvalidInput, match="semaphores"):
             tokens_in(file)
+
+
+class TestWrites:
+    """Staged jobs, which a write gathers until it is published."""
+
+    def test_of_others_are_neither_published_nor_deleted(self, as_: Callable[[str], Store], root: Store) -> None:
+        theirs, mail, own = new_job(queue="orders"), as_("mail"), as_("own")
+        root.stage("w", "a", [theirs])
+        own.stage("w", "a", [new_job(queue="mail")])
+        mail.unstage("w")
+        with pytest.raises(StagedJobsLost):
+            mail.publish(Publication("w", (("a", 1),)))
+        for forged in ("3:own/w", "4:root/w", "own/w", "w" * 200):
+            mail.unstage(forged)
+            with pytest.raises(StagedJobsLost):
+                mail.publish(Publication(forged, (("a", 1),)))
+        assert mail.publish(Publication("w"))
+        assert root.publish(Publication("w", (("a", 1),)))
+        assert own.publish(Publication("w", (("a", 1),)))
+        assert sorted(row.queue for row in find_jobs(root)) == ["mail", "orders"]
+
+    @pytest.mark.parametrize("write", ["w", "w" * 200])
+    def test_its_own_are_published_once(self, as_: Callable[[str], Store], root: Store, write: str) -> None:
+        mail = as_("mail")
+        mail.stage(write, "a", [new_job(queue="mail"), new_job(queue="mail.fast")])
+        mail.stage(write, "b", [new_job(queue="mail")])
+        assert mail.publish(Publication(write, (("a", 2),)))
+        mail.stage(write, "c", [new_job(queue="mail")])
+        assert not mail.publish(Publication(write, (("c", 1),)))
+        assert len(find_jobs(root)) == 2
+        mail.stage("another", "a", [new_job(queue="mail")])
+        mail.unstage("another")
+        with pytest.raises(StagedJobsLost):
+            mail.publish(Publication("another", (("a", 1),)))
+
+
+class TestWorkersOfOthers:
+    def test_are_seen_as_far_as_they_serve_its_queues(self, as_: Callable[[str], Store], root: Store) -> None:
+        lanes = (LaneRange("mail", 0, 3), LaneRange("orders", 0, 3))
+        times = (QueueTimes("mail", "eventual", (1,), (1,)), QueueTimes("orders", "eventual", (2,), (2,)))
+        mine = replace(worker("mine"), queues=("mail", "mail.fast"), began=(f"{new_id()}:t",), times=times[:1])
+        both = replace(worker("both"), queues=("mail", "orders"), began=(f"{new_id()}:t",), lanes=lanes, times=times)
+        early = replace(worker("early"), queues=(), state=CONSUMER)
+        root.beat([mine, both, early, replace(worker("theirs"), queues=("orders",))])
+        root.push([new_job(queue="orders"), new_job(queue="mail")])
+        claim(root, queue="orders", holder="billing:4711")
+        seen = {row.id: row for row in as_("mail").workers(holders=True)}
+        assert set(seen) == {"mine", "both", "early"}
+        assert (seen["mine"].began, seen["mine"].times) == (mine.began, mine.times)
+        part = seen["both"]
+        assert (part.queues, part.lanes, part.times, part.began) == (("mail",), lanes[:1], times[:1], None)
+        assert {row.id for row in root.workers()} == {"mine", "both", "early", "theirs"}

@@ -7,6 +7,7 @@ queues is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from stanchion.stores.records.jobs import JobRef
 from stanchion.stores.records.query import Query
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.values import VersionedValue
+from stanchion.stores.records.workers import HOLDER, WorkerRow
 
 Args = Mapping[str, Any]
 """The arguments of a verb, by the names in the port."""
@@ -172,7 +174,7 @@ _TOUCHED: Final[Mapping[str, Callable[[Args], Iterable[str]]]] = {
 }
 
 _BY_ID: Final = frozenset({"cancel", "retry", "delete"})
-_FOR_ALL: Final = frozenset({"now", "check", "maintain", "beat", "leave", "workers", "semaphores", "unstage"})
+_FOR_ALL: Final = frozenset({"now", "check", "maintain", "beat", "leave", "semaphores", "unstage"})
 """Calls about no queue, or about all, that do a limited caller no favour."""
 
 
@@ -189,9 +191,27 @@ def _values(caller: Caller, args: Args, found: list[VersionedValue]) -> list[Ver
     return [one for one in found if args["kind"] in _OF_QUEUES and caller.reaches(_queue_of(args["kind"], one.name))]
 
 
+def _workers(caller: Caller, _args: Args, found: list[WorkerRow]) -> list[WorkerRow]:
+    return [seen for row in found if (seen := _seen_of(caller, row)) is not None]
+
+
+def _seen_of(caller: Caller, row: WorkerRow) -> WorkerRow | None:
+    """Return what a caller may see of a worker: its part in queues of the caller; all of a worker of these alone.
+
+    A consumer is seen before it names queues: it looks there whether it holds jobs.
+    """
+    queues = tuple(filter(caller.reaches, row.queues))
+    if queues == row.queues:
+        return None if row.state == HOLDER and not queues else row
+    lanes = tuple(one for one in row.lanes if caller.reaches(one.queue))
+    times = tuple(one for one in row.times if caller.reaches(one.queue))
+    return replace(row, queues=queues, lanes=lanes, times=times, began=None) if queues else None
+
+
 _FILTERS: Final[Mapping[str, Callable[[Caller, Args, Any], Any]]] = {
     "queues": _settings,
     "values": _values,
+    "workers": _workers,
     "fetch": lambda caller, _args, found: {one: row for one, row in found.items() if caller.reaches(row.queue)},
     "recover": lambda caller, _args, found: [row for row in found if caller.reaches(row.queue)],
 }

@@ -23,7 +23,7 @@ from stanchion.manager.server.hub import Hub
 from stanchion.manager.server.known import Known
 from stanchion.manager.server.pool import StoreCalls
 from stanchion.manager.server.settings import Limits
-from stanchion.manager.server.shared import check_flows
+from stanchion.manager.server.shared import check_flows, with_own_write
 from stanchion.manager.server.streams.producers import Producers
 from stanchion.manager.server.streams.receivers import Receivers
 from stanchion.manager.server.streams.topology import Topology
@@ -116,7 +116,8 @@ class Services(grpc.GenericRpcHandler):
         access.check(self._store, caller, served.verb, args)
         check_flows(self._store, caller, served.verb, args)
         self._known.check(served.verb, args)
-        found = access.answer(caller, served.verb, args, carry_out(self._store, served.verb, args))
+        stored = carry_out(self._store, served.verb, with_own_write(caller, served.verb, args))
+        found = access.answer(caller, served.verb, args, stored)
         reply = written(served.reply(found))
         if len(reply) > REPLY_BYTES:
             raise too_large(len(reply))

@@ -1,7 +1,7 @@
-"""Names that all queues share: semaphores, rates, flows. A caller limited to queues uses only those that are its own.
+"""Names that all queues share: semaphores, rates, flows, writes. A caller limited to queues uses only its own.
 
 Otherwise its jobs could hold the slots of a semaphore that others need, spend the starts of their rates, or count as
-members of their flows.
+members of their flows; and it could publish what others have staged, or delete it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from stanchion.core.fitted_names import fitted
 from stanchion.errors import NotPermitted
 from stanchion.manager.server.named import jobs_in
 from stanchion.manager.server.tokens import Caller
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.flows import CloseFlow, ExtendFlow, OpenFlow, StopFlow
 from stanchion.stores.records.query import Condition, Query
+from stanchion.stores.records.staging import Publication
 from stanchion.stores.rules.limits import limits_in
 
 Args = Mapping[str, Any]
@@ -54,6 +56,23 @@ def _refused(caller: Caller, what: str, name: str, field: str) -> NotPermitted:
         f"the token of {caller.name} may not use the {what} {name!r}, which is shared with other queues; name it in "
         f"{field} of the token"
     )
+
+
+def with_own_write(caller: Caller, verb: str, args: Args) -> Args:
+    """Return the arguments of a call with the name that the store knows the write by: of a limited caller, its own.
+
+    Nothing says who has staged jobs, so what a limited caller stages has the caller in its name.
+    """
+    if caller.queues is None or verb not in ("stage", "publish", "unstage"):
+        return args
+    if verb == "publish":
+        publication: Publication = args["publication"]
+        return {**args, "publication": publication._replace(write=_own(caller, publication.write))}
+    return {**args, "write": _own(caller, args["write"])}
+
+
+def _own(caller: Caller, write: str) -> str:
+    return fitted(f"{len(caller.name)}:{caller.name}/{write}")
 
 
 def asks_store(caller: Caller, verb: str, args: Args) -> bool:
