@@ -9,11 +9,13 @@ import grpc
 import pytest
 
 from stanchion import Stanchion
+from stanchion.context.upkeep_lease import KIND, NAME, UpkeepLease, holding_in
 from stanchion.core.ids import new_id
 from stanchion.errors import InvalidInput, NotPermitted, PayloadMisfit, StoreUnavailable
 from stanchion.manager.server.address import Listen, listen_address
 from stanchion.manager.server.settings import ServerSettings, Tls
 from stanchion.manager.server.tokens import Caller, Role, Tokens, token_of, tokens_in
+from stanchion.manager.service.upkeep import StoreHost
 from stanchion.pipelines.record import recorded
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
@@ -25,10 +27,14 @@ from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange
 from stanchion.stores.registry import shown_url
 from stanchion.stores.rules.flows import failure_text
+from stanchion.worker.reaper import Reaper
 from stanchion_conformance.harness import claim, new_job, worker
 from tests.manager.conftest import Start, ask, limited, secret, token
 
 Client = Callable[[str], Store]
+
+QUICK = 0.01
+"""Seconds between rounds of the upkeep."""
 
 
 def url_of(manager: object, name: str) -> str:
@@ -111,7 +117,6 @@ class TestRoles:
         store.beat([worker("w")])
         (row,) = claim(store, worker="w")
         assert store.settle([Commit(row.lease)]) == ["done"]
-        assert store.compare_and_set("upkeep", "share", "1", 0)
         assert store.compare_and_set("output", "orders 17", "1", 0)
         store.maintain(0.1)
         for refused in (
@@ -121,9 +126,26 @@ class TestRoles:
             lambda: store.delete([JobRef("x")]),
             lambda: store.adopt([]),
             lambda: store.drop_queue("orders"),
+            lambda: store.compare_and_set(KIND, NAME, "{}", 0),
         ):
             with pytest.raises(NotPermitted, match="takes the role"):
                 refused()
+
+    def test_a_worker_leaves_the_upkeep_to_the_managers(
+        self, start: Start, client: Client, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        url = url_of(start(limited(token("work", "receive"))), "work")
+        store = client(url)
+        lease = UpkeepLease(QUICK, 1.0)  # of more use than the manager's, which is slower
+        for _ in range(3):
+            assert lease.take(store, steady=True) is None
+            assert not lease.held
+        reaper = Reaper(StoreHost(store), QUICK, steady=lambda: True)
+        for _ in range(3):
+            reaper.round()
+        assert "failed" not in caplog.text
+        holders = [holding_in(value.text) for value in store.values(KIND, [NAME])]
+        assert all(one is not None and one.every != QUICK for one in holders)
 
     def test_a_publication_takes_the_roles_of_all_that_it_does(self, start: Start, client: Client) -> None:
         manager = start(limited(token("work", "receive"), token("shop", "push")))

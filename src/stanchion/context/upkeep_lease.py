@@ -24,6 +24,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from stanchion.core.ids import new_id
+from stanchion.errors import NotPermitted
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 
@@ -141,8 +142,9 @@ class UpkeepLease:
         return (steady, -self._every) > found.rank
 
     def _write(self, store: Store, now: int, steady: bool, version: int) -> bool:
-        mine = Holding(self._name, now, self._lasts, self._every, steady)
-        done = store.compare_and_set(KIND, NAME, json.dumps(mine._asdict(), separators=(",", ":")), version)
+        mine, done = Holding(self._name, now, self._lasts, self._every, steady), False
+        with suppress(NotPermitted):  # behind managers, which do the upkeep: the token of a worker takes it from none
+            done = store.compare_and_set(KIND, NAME, json.dumps(mine._asdict(), separators=(",", ":")), version)
         self._version, self._left = (version + 1, 0.0) if done else (None, self._every)
         return done
 

@@ -37,7 +37,7 @@ ROLES: Final[Mapping[str, Role | None]] = {
 
 KINDS: Final[Mapping[str, Role]] = {
     **dict.fromkeys(("topic-push", "write"), Role.PUSH),
-    **dict.fromkeys(("schedule", "stream", "upkeep", "failures", "rollup", "hidden", "output"), Role.RECEIVE),
+    **dict.fromkeys(("schedule", "stream", "failures", "rollup", "hidden", "output"), Role.RECEIVE),
 }
 """The role that changes of values take; `admin` for all other kinds, by which processes act, or which people read."""
 
