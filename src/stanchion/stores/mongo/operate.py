@@ -39,6 +39,7 @@ from stanchion.stores.mongo.client.queues import QueueDocuments
 from stanchion.stores.mongo.client.server import Access, across
 from stanchion.stores.mongo.deletion import Deletion
 from stanchion.stores.mongo.queues import Counters, Folded, QueueRemoval, Queues, begin_fold, end_fold, to_fold
+from stanchion.stores.mongo.rests import LONGEST, Rests
 from stanchion.stores.mongo.shapes import Shapes
 from stanchion.stores.mongo.wakeup import Announcer
 from stanchion.stores.records.jobs import SECOND, JobRow
@@ -84,18 +85,30 @@ class Purges:
     def __init__(self, server: Access, queues: QueueDocuments, counters: Counters, deletion: Deletion) -> None:
         self._server, self._queues = server, queues
         self._counters, self._deletion = counters, deletion
+        self._rests = Rests()
 
-    def with_old(self, queues: Sequence[QueueSettings]) -> list[str]:
-        """Return those of these queues whose history has jobs beyond its retention, by few commands for all."""
-        now = self._server.now()
+    def with_old(self, queues: Sequence[QueueSettings], now: int) -> list[str]:
+        """Return those of these queues whose history has jobs beyond its retention, by few commands for all.
+
+        A queue rests if it has no job that will be beyond it soon: later ends are kept for as long.
+        """
+        due = self._rests.over(queues, now)
+        soon = self._with_ends(due, now + int(LONGEST * SECOND))
+        for one in due:
+            if one.name not in soon:
+                self._rests.begin([one], now, one.history_ttl or LONGEST)
+        return sorted(self._with_ends([one for one in due if one.name in soon], now))
+
+    def _with_ends(self, queues: Sequence[QueueSettings], at: int) -> set[str]:
+        """Return those of these queues whose history has jobs that are beyond its retention at a time."""
         pipelines: list[list[Document]] = [
             [
-                {"$match": {"queue": one.name, **_ended_by(now, one.history_ttl), **FREE}},
+                {"$match": {"queue": one.name, **_ended_by(at, one.history_ttl), **FREE}},
                 *({"$limit": 1}, {"$project": {"_id": 0, "queue": 1}}),
             ]
             for one in queues
         ]
-        return sorted({one["queue"] for one in across(self._server, pipelines)})
+        return {one["queue"] for one in across(self._server, pipelines)}
 
     def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
         """Delete up to `limit` finished jobs that ended over `older_than` seconds ago (None: the queue's TTL)."""
@@ -165,16 +178,16 @@ class Upkeep:
         Also correct the stored shape of each queue.
         """
         # Events that are not folded in time are counted all the same, only more slowly.
-        self._counters.fold_some(_FOLD_SECONDS)
+        active = self._counters.fold_some(_FOLD_SECONDS)
         self._recover()  # must run before the ids of deleted jobs are forgotten
         for forget in self._forget:
             forget()
-        queues, budget = self._queues.queues(), Budget(seconds)
-        old = self._purges.with_old(queues)
+        queues, budget, now = self._queues.queues(), Budget(seconds), self._removal.now()
+        old = self._purges.with_old(queues, now)
         behind = purge_each(
             lambda queue: self._purges.purge(queue, limit=_PURGE_JOBS_MAX), old, _PURGE_JOBS_MAX, budget
         )
-        self._shapes.keep_up(queues)
+        self._shapes.keep_up(queues, active, now)
         remove_expired(self._removal, self._purges.purge)
         return behind
 

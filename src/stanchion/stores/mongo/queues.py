@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any
 
@@ -17,6 +17,7 @@ from pymongo import ReturnDocument, UpdateOne
 
 from stanchion.stores.cas.entries import FollowUp, entry_of
 from stanchion.stores.cas.jobs import Change
+from stanchion.stores.cas.portions import portions
 from stanchion.stores.mongo.client.documents import (
     FINISHED,
     FREE,
@@ -40,6 +41,8 @@ _NO_USE = {"active_events": "", "active_at": ""}
 _OVER: Document = {"finished_at": {"$exists": True}}
 _ENDED_AT_ONCE = 500
 _FOLD_JOBS = 200
+_COUNTED: Document = {"counts": 1, "folds": 1, "folding": 1}
+_COUNTED_AT_ONCE = 1000
 _SAMPLED_JOBS = 500
 _FOLD_WAIT_SECONDS = 1.0
 """Time without progress after which the process that began a fold is presumed dead."""
@@ -95,30 +98,32 @@ class Counters:
     def __init__(self, server: Access) -> None:
         self._server = server
 
-    def counts(self, queue: str) -> Counts:
-        """Return the counts of a queue so far."""
-
-        def work(on: Place, _again: bool) -> Counter[str]:
-            while True:
-                found = _counted(on, queue)
-                totals = Counter(found.get("counts", {}))
-                totals.update(_net(_events(on, queue, found.get("folding", ()))))
-                if _counted(on, queue).get("folds") == found.get("folds"):  # else maintenance has folded some meanwhile
-                    return totals
-
-        return Counts(**self._server.call(work))
+    def counts(self, queues: Iterable[str]) -> dict[str, Counts]:
+        """Return the counts of these queues so far, by few commands for many queues."""
+        names = list(dict.fromkeys(queues))
+        found: dict[str, Counts] = {}
+        for part in portions(names, _COUNTED_AT_ONCE):
+            found |= self._server.call(lambda on, _again: _counts_of(on, part))  # noqa: B023
+        return found
 
     def fold(self, queues: Iterable[str], among: Document | None = None) -> None:
         """Add the events of these queues to their counts, from jobs that meet `among`."""
         for queue in queues:
             self._fold_all(queue, among or {}, math.inf)
 
-    def fold_some(self, seconds: float) -> None:
-        """Fold events for up to `seconds`; also those of dropped queues."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and (queues := self._with_events()):
+    def fold_some(self, seconds: float) -> set[str] | None:
+        """Fold events for up to `seconds`, also those of dropped queues.
+
+        Return the queues that had some; None if time ran out, so that any may have.
+        """
+        end, active = time.monotonic() + seconds, set[str]()
+        while queues := self._with_events():
+            active |= queues
             for queue in queues:
                 self._fold_all(queue, {}, end)
+            if time.monotonic() >= end:
+                return None
+        return active
 
     def _with_events(self) -> set[str]:
         """Return the queues of a sample of events; listing all queues would read all events."""
@@ -151,17 +156,41 @@ class Counters:
 
 
 def _counted(on: Place, queue: str) -> dict[str, Any]:
-    return on.queues.find_one({"_id": queue}, {"counts": 1, "folds": 1, "folding": 1}) or {}
+    return on.queues.find_one({"_id": queue}, _COUNTED) or {}
+
+
+def _counts_of(on: Place, queues: Iterable[str]) -> dict[str, Counts]:
+    left, done = list(queues), dict[str, Counts]()
+    while left:
+        found = {one["_id"]: one for one in on.queues.find({"_id": {"$in": left}}, _COUNTED)}
+        events = _events_of(on, [queue for queue in left if "folding" not in found.get(queue, ())])
+        totals: dict[str, Counter[str]] = {}
+        for queue in left:
+            totals[queue] = Counter(found.get(queue, {}).get("counts", {}))
+            folding = found.get(queue, {}).get("folding")
+            totals[queue].update(_net(events[queue] if folding is None else _events(on, queue, folding)))
+        again = {one["_id"]: one.get("folds") for one in on.queues.find({"_id": {"$in": left}}, {"folds": 1})}
+        # Of the others, maintenance has folded some meanwhile.
+        same = [queue for queue in left if again.get(queue) == found.get(queue, {}).get("folds")]
+        done |= {queue: Counts(**totals[queue]) for queue in same}
+        left = [queue for queue in left if queue not in done]
+    return done
+
+
+def _events_of(on: Place, queues: Sequence[str]) -> dict[str, Counter[str]]:
+    """Count the events of these queues by kind."""
+    events: dict[str, Counter[str]] = {queue: Counter() for queue in queues}
+    mine = {"$match": {"events.queue": {"$in": list(queues)}}}
+    each = {"$group": {"_id": {"queue": "$events.queue", "what": "$events.what"}, "count": {"$sum": 1}}}
+    stages = mine, {"$project": {"events": 1}}, {"$unwind": "$events"}, mine, each
+    for one in on.documents(on.jobs, *stages) if queues else ():
+        events[one["_id"]["queue"]][one["_id"]["what"]] = one["count"]
+    return events
 
 
 def _events(on: Place, queue: str, folding: Iterable[Document]) -> Counter[str]:
     """Count the events of a queue by kind, except those that its counts already include."""
-    mine = {"$match": {"events.queue": queue}}
     listed = {(one["job"], event) for one in folding for event in one["events"]}
-    if not listed:
-        each = {"$group": {"_id": "$events.what", "count": {"$sum": 1}}}
-        found = on.documents(on.jobs, mine, {"$project": {"events": 1}}, {"$unwind": "$events"}, mine, each)
-        return Counter({one["_id"]: one["count"] for one in found})
     return Counter(
         event["what"]
         for job in on.jobs.find({"events.queue": queue}, {"events": 1})
@@ -321,7 +350,8 @@ class QueueRemoval:
     def expiring(self) -> list[Expiring]:
         """Return the queues that have `expires`."""
         found = self._server.call(lambda on, _again: list(on.queues.find({"expires": {"$gt": 0}}).sort("_id", 1)))
-        return [Expiring(settings_in(one), sum(self._counters.counts(one["_id"])), _recorded(one)) for one in found]
+        counts = self._counters.counts(one["_id"] for one in found)
+        return [Expiring(settings_in(one), sum(counts[one["_id"]]), _recorded(one)) for one in found]
 
     def note_use(self, queue: str, use: Use) -> None:
         """Store the use of a queue."""
@@ -339,7 +369,7 @@ class QueueRemoval:
         if self._jobs.some({**live, **({"state": JobState.RUNNING.value} if settings.expires_with_jobs else {})}, 1):
             return
         self._counters.fold([queue])
-        if sum(self._counters.counts(queue)) != recorded.events:
+        if sum(self._counters.counts([queue])[queue]) != recorded.events:
             return
         if settings.expires_with_jobs:
             old = {**live, **idle, "enqueued_at": {"$lte": recorded.at}}

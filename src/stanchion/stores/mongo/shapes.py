@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from stanchion.stores.mongo.client.documents import Document, queued, row_of
 from stanchion.stores.mongo.client.queues import QueueDocuments, make_queue
 from stanchion.stores.mongo.client.server import Access, across
+from stanchion.stores.mongo.rests import Rests
 from stanchion.stores.records.jobs import UNLANED
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.shapes import FEW, NAMES, reshaped
@@ -17,10 +18,18 @@ class Shapes:
 
     def __init__(self, server: Access, documents: QueueDocuments) -> None:
         self._server, self._documents = server, documents
+        self._rests = Rests()
 
-    def keep_up(self, queues: Iterable[QueueSettings]) -> None:
-        """Reset shapes of queues with few jobs where they claim too much; extend those that claim too little."""
-        self._set_right([self._set_back(settings) for settings in queues])
+    def keep_up(self, queues: Sequence[QueueSettings], active: Collection[str] | None, now: int) -> None:
+        """Reset shapes of queues with few jobs where they claim too much; extend those that claim too little.
+
+        `active`: the queues in which something has happened since the last round; None: any.
+        """
+        due = {settings.name for settings in self._rests.over(queues, now)}
+        back = [self._set_back(settings) for settings in queues]
+        looked_at = [settings for settings in back if active is None or settings.name in due | {*active}]
+        self._set_right(looked_at)
+        self._rests.begin(looked_at, now)
 
     def _set_back(self, settings: QueueSettings) -> QueueSettings:
         """Reset the shape of a queue; return its settings."""

@@ -22,8 +22,9 @@ class Stats:
     def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
         """Return the figures of these queues, only the fields named."""
         states = self._states(queues) if "states" in fields else {}
-        totals = {queue: self._counters.counts(queue) for queue in queues} if "totals" in fields else {}
-        heads = self._heads(queues) if {"next_due", "heads"}.intersection(fields) else {}
+        totals = self._counters.counts(queues) if "totals" in fields else {}
+        queued = [queue for queue in queues if queue in states] if "states" in fields else queues
+        heads = self._heads(queued) if {"next_due", "heads"}.intersection(fields) else {}
         return {
             one: QueueStats(
                 states.get(one, Sizes()),

@@ -7,20 +7,24 @@ wakes listeners.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
+import pymongo
 from pymongo import CursorType
 from pymongo.client_session import ClientSession
+from pymongo.cursor import Cursor
 from pymongo.errors import PyMongoError
 
 from stanchion.stores.cas.entries import Entry
+from stanchion.stores.mongo.client.documents import Document
 from stanchion.stores.mongo.client.errors import reason_of
 from stanchion.stores.mongo.client.schema import SIGNALS, make_signals
-from stanchion.stores.mongo.client.server import Server
+from stanchion.stores.mongo.client.server import Server, patience_of
 from stanchion.stores.wakeup.broadcast import Broadcast, Kind, NoSignals, Reception
 
-_LOOK_MS = 1000
+_KILL_SECONDS = 1.0
 _WANTED = {Kind.WORK: {"queues.0": {"$exists": True}}, Kind.ENDS: {"ends.0": {"$exists": True}}}
 _ANY = "*"
 """Stands for more ended jobs than a signal names."""
@@ -44,7 +48,15 @@ class Signals(Broadcast):
         """Start with nothing to send and no threads; also after a fork."""
         super().begin()
         self._capped: bool | None = None
+        self._tails: set[Cursor[Document]] = set()
         self._after_commit: WeakKeyDictionary[ClientSession, AfterCommit] = WeakKeyDictionary()
+
+    def close(self) -> None:
+        """End all waits, also those on the server, which the driver would leave alone; send what is unsent."""
+        super().close()
+        for cursor in [*self._tails]:
+            with suppress(PyMongoError), pymongo.timeout(_KILL_SECONDS):
+                cursor.collection.database.command("killCursors", cursor.collection.name, cursors=[cursor.cursor_id])
 
     def after(self, session: ClientSession) -> AfterCommit:
         """Return the object that collects the work of a transaction for after its commit."""
@@ -85,18 +97,26 @@ class Signals(Broadcast):
         newest = place.signals.find_one(wanted, sort=[("$natural", -1)])
         if newest is None:  # a cursor on an empty collection dies at once
             newest = {"_id": place.signals.insert_one({"queues": [""], "ends": [""]}).inserted_id}
+        patience = int(patience_of(place.database.client) * 1000)
+        with place.signals.find(wanted, cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(patience) as cursor:
+            self._tails.add(cursor)
+            try:
+                reception.ready()
+                self._read(cursor, newest, reception)
+            finally:
+                self._tails.discard(cursor)
+
+    def _read(self, cursor: Cursor[Document], newest: Document, reception: Reception) -> None:
         old = SIGNALS
-        with place.signals.find(wanted, cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(_LOOK_MS) as cursor:
-            reception.ready()
-            while reception.wanted():
-                signal = next(cursor, None)
-                if signal is None and not cursor.alive:
-                    raise ConnectionError("the cursor on the signals has ended")
-                if old:
-                    old = 0 if signal is None or signal["_id"] == newest["_id"] else old - 1
-                elif signal is not None:
-                    ends = signal.get("ends", [])
-                    self.listeners.wake(signal["queues"], None if _ANY in ends else ends)
+        while reception.wanted():
+            signal = next(cursor, None)
+            if signal is None and not cursor.alive:
+                raise ConnectionError("the cursor on the signals has ended")
+            if old:
+                old = 0 if signal is None or signal["_id"] == newest["_id"] else old - 1
+            elif signal is not None:
+                ends = signal.get("ends", [])
+                self.listeners.wake(signal["queues"], None if _ANY in ends else ends)
 
 
 class AfterCommit:

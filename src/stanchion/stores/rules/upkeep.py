@@ -114,8 +114,10 @@ class ExpiringStore(Protocol):
 
 def remove_expired(store: ExpiringStore, purge: Purge) -> None:
     """Store the use of queues, and remove expired ones."""
-    for one in store.expiring():
-        now, name = store.now(), one.settings.name
+    expiring = list(store.expiring())
+    now = store.now() if expiring else 0  # one reading for all: an earlier one only keeps a queue for longer
+    for one in expiring:
+        name = one.settings.name
         if (use := one.to_record(now)) is not None:
             store.note_use(name, use)
         elif (recorded := one.unused(now)) is not None and without_history(purge, name, (now - recorded.at) / SECOND):

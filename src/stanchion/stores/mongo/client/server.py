@@ -42,11 +42,14 @@ BULK_SECONDS = 600.0
 ARMS = 40
 """Maximum number of aggregations in one command."""
 
+PATIENCE = 15.0
+"""Maximum seconds that the server waits for a signal before it answers that there is none."""
+
 _DEFAULTS: dict[str, Any] = {
     "appname": "stanchion",
     "serverSelectionTimeoutMS": 5000,
     "connectTimeoutMS": 5000,
-    "socketTimeoutMS": int(calls.CALL_SECONDS * 1000),
+    "socketTimeoutMS": int((PATIENCE + calls.CALL_SECONDS) * 1000),
     "w": "majority",
     "journal": True,
 }
@@ -223,6 +226,12 @@ def across(server: Access, arms: Sequence[Sequence[Document]]) -> Iterator[Docum
             return on.documents(on.jobs, *first, *others)
 
         yield from server.call(work)
+
+
+def patience_of(client: MongoClient[Document]) -> float:
+    """Return the seconds for which the server may wait with an answer, well before the client takes it for lost."""
+    limit = client.options.pool_options.socket_timeout
+    return PATIENCE if limit is None else min(PATIENCE, max(limit - calls.CALL_SECONDS, limit / 2))
 
 
 def _given(url: str) -> dict[str, Any]:
