@@ -1,8 +1,10 @@
 """The waits of a job that are over, from the lines of its row."""
 
+import pytest
+
 from stanchion.core.ids import new_id
 from stanchion.stores.records.jobs import UNLANED, JobRow, JobState
-from stanchion.stores.rules.past_waits import past_waits_of
+from stanchion.stores.rules.past_waits import last_wait_until, past_waits_of, wait_over
 
 
 def row(*lines: str) -> JobRow:
@@ -25,3 +27,11 @@ def test_no_wait_begins_before_the_one_before_has_ended() -> None:
 def test_waits_for_a_rate_that_defers_again_are_one() -> None:
     found = past_waits_of(row('["rate","","r",10,50]', '["rate","","r",50,90]'))
     assert [(one.since, one.until) for one in found] == [(10, 90)]
+
+
+@pytest.mark.parametrize("line", ["", "x", "[", "5", "null", "{}", "[" * 9000, "[1,2,3,4,5]", '["a","b","c",1,true]'])
+def test_lines_of_another_program_are_left_alone(line: str) -> None:
+    deferred = row(line)._replace(state=JobState.SCHEDULED, waits_since=5, run_at=5)
+    assert past_waits_of(deferred) == []
+    assert last_wait_until(deferred.past_waits) == 0
+    assert wait_over(deferred, 3) == deferred

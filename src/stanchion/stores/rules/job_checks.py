@@ -31,6 +31,7 @@ from stanchion.stores.records.jobs import QUEUED, UNLANED, JobRow, JobState, New
 from stanchion.stores.records.slots import NODE, ORDER, SEMAPHORE
 from stanchion.stores.rules.dead_letters import check_story, headers_in
 from stanchion.stores.rules.limits import checked_limits
+from stanchion.stores.rules.past_waits import lines_of, wait_in
 from stanchion.stores.rules.unreadable import not_utf8
 
 LATEST: Final = 253_402_300_799_999_999
@@ -104,9 +105,9 @@ def check_stored(row: JobRow) -> None:
     _check_flow(row)
     _check_texts(row)
     _check_json(row.errors, "the errors", _are_errors, "a JSON list of objects, each with an error")
-    if row.past_waits is not None:
-        for line in filter(None, row.past_waits.removeprefix("+").split("\n")):
-            _check_json(line, "a past wait", _is_wait, "[kind, queue, name, since, until]")
+    for line in lines_of(row):
+        if wait_in(line) is None:
+            raise InvalidInput(f"a past wait must be [kind, queue, name, since, until], not {shown(line)}")
     if row.waits_kind not in (None, *_KINDS) or (row.state == QUEUED and row.waits_kind is not None):
         raise InvalidInput(f"a job to adopt waits for nothing, not for {shown(row.waits_kind)}: leave waits_kind out")
 
@@ -214,12 +215,3 @@ _OF_ERRORS: Final[dict[str, Any]] = {
     **dict.fromkeys(("at", "since", "started", "until"), (int, float)),
     **dict.fromkeys(("group", "traceback", "worker"), (str,)),
 }
-
-
-def _is_wait(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) == 5
-        and all(isinstance(one, str) for one in value[:3])
-        and all(isinstance(one, int) for one in value[3:])
-    )

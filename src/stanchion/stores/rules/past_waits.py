@@ -39,18 +39,30 @@ def past_waits_of(row: JobRow) -> list[PastWait]:
     needs it, and the wait before may have ended at a later step.
     """
     found: list[PastWait] = []
-    for line in filter(None, (row.past_waits or "").removeprefix(MORE).split("\n")):  # JSON has no raw end of line
-        try:
-            kind, queue, name, since, until = json.loads(line)
-        except (ValueError, TypeError):
-            continue  # written by another program
-        wait = PastWait(Slot(kind, queue, name), since, until)
-        if found and (found[-1].slot, found[-1].until) == (wait.slot, since):
-            wait = found.pop()._replace(until=until)
+    for wait in filter(None, map(wait_in, lines_of(row))):
+        if found and (found[-1].slot, found[-1].until) == (wait.slot, wait.since):
+            found.append(found.pop()._replace(until=wait.until))
         elif found:
-            wait = wait._replace(since=min(until, max(since, found[-1].until)))
-        found.append(wait)
+            found.append(wait._replace(since=min(wait.until, max(wait.since, found[-1].until))))
+        else:
+            found.append(wait)
     return found
+
+
+def lines_of(row: JobRow) -> list[str]:
+    """Return the lines of a job's waits that are over; JSON has no raw end of line."""
+    return [line for line in (row.past_waits or "").removeprefix(MORE).split("\n") if line]
+
+
+def wait_in(line: str) -> PastWait | None:
+    """Return the wait of a line; None for a text that another program has stored."""
+    try:
+        parts = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(parts, list) or [type(part) for part in parts] != [str, str, str, int, int]:
+        return None
+    return PastWait(Slot(*parts[:3]), *parts[3:])
 
 
 def has_older_waits(row: JobRow) -> bool:
@@ -60,7 +72,8 @@ def has_older_waits(row: JobRow) -> bool:
 
 def last_wait_until(past_waits: str | None) -> int:
     """Return when the last wait of a job was over, from the lines of its row; 0 if it never waited."""
-    return int(json.loads(past_waits[:-1].rpartition("\n")[2])[-1]) if past_waits else 0
+    last = wait_in(past_waits[:-1].rpartition("\n")[2]) if past_waits else None
+    return 0 if last is None else last.until
 
 
 def wait_over(row: JobRow, now: int) -> JobRow:
@@ -73,8 +86,10 @@ def wait_over(row: JobRow, now: int) -> JobRow:
         return _with_wait(row, PastWait(slot, since, now))
     if row.past_waits is None or promise_of(row) is None or row.run_at <= now:
         return row
-    before, end, last = row.past_waits[:-1].rpartition("\n")
-    return row._replace(past_waits=before + end + _line(*json.loads(last)[:-1], now))
+    before, end, line = row.past_waits[:-1].rpartition("\n")
+    if (last := wait_in(line)) is None:
+        return row
+    return row._replace(past_waits=before + end + _line(*last.slot, last.since, now))
 
 
 def deferred(row: JobRow, run_at: int, now: int) -> JobRow:

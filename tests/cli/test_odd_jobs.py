@@ -1,0 +1,72 @@
+"""Commands about jobs whose texts another program has written: they show the rest, and other jobs."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from stanchion import Stanchion
+from tests.cli.conftest import Run
+
+COLUMNS = (
+    *("payload", "arrival_payload", "entry_payload", "result", "headers", "limits", "errors", "trail", "past_waits"),
+    *("task", "tenant", "worker"),
+)
+ODD: tuple[str | bytes, ...] = (
+    "",
+    "no json",
+    "{",
+    "[",
+    "5",
+    "null",
+    "NaN",
+    "{}",
+    "[]",
+    "[5]",
+    '[["q"]]',
+    "enc:",
+    "enc:x",
+    "[" * 5000,
+    "\x1b[31m",
+    '{"a": "München"}'.encode("latin-1"),
+)
+
+
+def spoil(app: Stanchion, column: str, value: str | bytes, *jobs: str) -> None:
+    """Write a value into a column of jobs, live or finished."""
+    with closing(sqlite3.connect(app.url.removeprefix("sqlite:///"))) as connection, connection:
+        for table in ("stanchion_jobs", "stanchion_history"):
+            if table == "stanchion_jobs" and column == "result":
+                continue
+            for job in jobs:
+                connection.execute(f"UPDATE {table} SET {column} = CAST(? AS TEXT) WHERE id = ?", (value, job))
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_jobs_are_listed_and_shown(run: Run, app: Stanchion, column: str) -> None:
+    queue = app.queue("mail")
+    dead, done, live, fine = queue.push_many(range(4))
+    for held in queue.reserve(2):
+        held.bury("broken") if held.id == dead.id else held.commit({"sent": 1})
+    odd = [dead.id, done.id, live.id]
+    for number, value in enumerate(ODD):
+        spoil(app, column, value, *odd)
+        listed = run("jobs", "--json")
+        assert listed.code == 0, (value, listed.error)
+        assert {job["id"] for job in listed.json} == {fine.id, *odd}, value
+        job = odd[number % 3]
+        for answer in (run("jobs"), run("show", job), run("show", job, "--json"), run("alerts", "--json")):
+            assert answer.code in (0, 1), (value, answer.error)
+            assert answer.out, (value, answer.error)
+            assert "\x1b" not in answer.out
+
+
+def test_a_payload_that_is_no_json_is_named(run: Run, app: Stanchion) -> None:
+    first, second = app.queue("mail").push_many([{"n": 1}, {"n": 2}])
+    spoil(app, "payload", "no json", first.id)
+    jobs = {job["id"]: job for job in run("jobs", "--json").json}
+    assert (jobs[first.id]["payload"], jobs[second.id]["payload"]) == (None, {"n": 2})
+    assert "not JSON, so another program has written it" in jobs[first.id]["unreadable"]
+    assert "unreadable" not in jobs[second.id] or jobs[second.id]["unreadable"] is None
