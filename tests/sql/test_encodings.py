@@ -9,6 +9,7 @@ from contextlib import closing
 import psycopg
 import pytest
 from tests.crash.scene import until
+from tests.servers.manager import ManagerThread
 from tests.servers.postgres import PostgresServer
 
 from stanchion import Bury, Cancel, InvalidInput, JobState, Retry, Stanchion, StoreUnavailable, Worker
@@ -29,9 +30,20 @@ def latin1(postgres_server: PostgresServer) -> Iterator[str]:
     postgres_server.drop_database(url.rpartition("/")[2])
 
 
-def test_outcomes_with_a_character_that_the_encoding_lacks(latin1: str) -> None:
-    with closing(Stanchion(latin1)) as app:
-        app.setup()
+@pytest.fixture(params=["direct", "managers"])
+def served(request: pytest.FixtureRequest, latin1: str) -> Iterator[str]:
+    """The URL of a store in that database, set up; behind a manager, too."""
+    with closing(open_store(latin1)) as store:
+        store.setup()
+        if request.param == "direct":
+            yield latin1
+        else:
+            with ManagerThread(store) as manager:
+                yield manager.url
+
+
+def test_outcomes_with_a_character_that_the_encoding_lacks(served: str) -> None:
+    with closing(Stanchion(served)) as app:
 
         @app.task(name="work", retry=Retry.constant(300, max_attempts=5))
         def work(kind: str) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.engine import Connection
+from tests.servers.manager import ManagerThread
 from tests.worker.conftest import until, working
 
 from stanchion import JobState, Snooze, Stanchion
@@ -47,6 +48,46 @@ def test_outcomes_of_other_jobs_are_stored_meanwhile(
         connection.rollback()
         assert handles[2].result(timeout=60) == 2
         assert handles[2].job().attempts == 1
+
+
+@pytest.mark.parametrize("url", ["postgresql", "mariadb"], indirect=True)
+def test_a_manager_stores_outcomes_of_other_receivers_meanwhile(app: Stanchion, url: str) -> None:
+    with (
+        ManagerThread(app.store) as manager,
+        closing(Stanchion(manager.url)) as one,
+        closing(Stanchion(manager.url)) as other,
+    ):
+        began, go_on = threading.Event(), threading.Event()
+
+        @one.task(name="locked")
+        def locked(waits: bool) -> int:
+            if waits:
+                began.set()
+                go_on.wait(60)
+            return 1
+
+        @other.task(name="free", queue="others")
+        def free(n: int) -> int:
+            return n
+
+        settles, counts = manager.manager.engine._settles, manager.manager.engine._counts
+        with working(one), working(other), connected(url) as connection:
+            until(lambda: locked.enqueue(False).result(timeout=60) and counts.sent["default"], 60)  # by a stream
+            until(lambda: free.enqueue(0).result(timeout=60) == 0 and counts.sent["others"], 60)
+            handle = locked.enqueue(True)
+            assert began.wait(60)
+            connection.execute(text("SELECT id FROM stanchion_jobs WHERE id = :id FOR UPDATE"), {"id": handle.id})
+            go_on.set()
+            until(lambda: len(settles._late) == 1)
+            confirmed = counts.acknowledged["others"]
+            for n in range(20):
+                assert free.enqueue(n).result(timeout=60) == n
+            until(lambda: counts.acknowledged["others"] == confirmed + 20)
+            assert (len(settles), handle.state) == (1, JobState.RUNNING), "only the locked job's waits"
+            connection.rollback()
+            assert handle.result(timeout=60) == 1
+            until(lambda: len(settles) == 0)
+        assert (handle.job().attempts, handle.job().errors) == (1, [])
 
 
 @pytest.mark.parametrize("url", ["postgresql", "mariadb"], indirect=True)

@@ -7,7 +7,7 @@ import pytest
 
 from stanchion import JobState, Stanchion, Worker
 from stanchion.context.context import Context
-from stanchion.errors import InvalidInput, StoreUnavailable
+from stanchion.errors import InvalidInput, SchemaMismatch, StanchionError, StoreUnavailable
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Commit, Rollback
 from stanchion.worker.served_queues import served_by
@@ -142,12 +142,14 @@ def test_claims_stop_while_outcomes_pile_up(app, store, monkeypatch):
         assert worker.healthy
 
 
-def test_one_outcome_that_cannot_be_stored_stops_nobody(app, store):
+@pytest.mark.parametrize("error", [RuntimeError, StoreUnavailable, SchemaMismatch, StanchionError])
+def test_one_outcome_that_fails_by_no_fault_of_its_data_is_kept_and_stops_nobody(app, store, caplog, error):
     settle = store._store.settle
+    faulty = True
 
     def picky(outcomes, tx=None, *, repeat=False):
-        if any(isinstance(outcome, Commit) and outcome.result == '"poison"' for outcome in outcomes):
-            raise ValueError("a result that the database can't hold")
+        if faulty and any(isinstance(outcome, Commit) and outcome.result == '"poison"' for outcome in outcomes):
+            raise error("a driver's own")
         return settle(outcomes, tx, repeat=repeat)
 
     store._store.settle = picky
@@ -156,22 +158,30 @@ def test_one_outcome_that_cannot_be_stored_stops_nobody(app, store):
     def task(result: str) -> str:
         return result
 
-    with working(app):
+    with working(app, heartbeat=0.3) as worker:
         poison = task.enqueue("poison")
+        until(lambda: "a driver's own" in (worker._trouble() or ""))
+        assert "a driver's own" in caplog.text
         good = task.enqueue_many([("good",)] * 5)
         assert [handle.result(timeout=60) for handle in good] == ["good"] * 5
-        until(lambda: poison.job().failures)
-    assert poison.state is JobState.SCHEDULED
-    assert "can't be stored" in poison.job().errors[-1]["error"]
+        until(lambda: not worker.healthy and "took others" in (worker._finisher.trouble(0.6) or ""))
+        assert (poison.state, poison.job().attempts, poison.job().errors) == (JobState.RUNNING, 1, [])
+        faulty = False
+        assert poison.result(timeout=60) == "poison"
+        until(lambda: worker.healthy)
+    assert (poison.job().attempts, poison.job().errors) == (1, [])
 
 
-def test_an_outcome_too_large_for_the_store_ends_its_job_at_once(app, store, caplog):
+@pytest.mark.parametrize("kind", ["limit", "encoding"])
+def test_an_outcome_that_the_store_cannot_hold_ends_its_job_at_once(app, store, caplog, kind):
     settle = store._store.settle
     refused = []
 
     def limited(outcomes, tx=None, *, repeat=False):
         if any(isinstance(outcome, Commit) and outcome.result == '"large"' for outcome in outcomes):
             refused.append(len(outcomes))
+            if kind == "encoding":
+                "\u20ac".encode("latin1")
             raise InvalidInput("the limit is 16 bytes")
         return settle(outcomes, tx, repeat=repeat)
 
@@ -182,13 +192,13 @@ def test_an_outcome_too_large_for_the_store_ends_its_job_at_once(app, store, cap
         return result
 
     with working(app):
-        large, *small = task.enqueue_many([("large",), *[("small",)] * 5])
-        assert [handle.result(timeout=60) for handle in small] == ["small"] * 5
+        large, *small = task.enqueue_many([("large",), *[("small",)] * 20])
+        assert [handle.result(timeout=60) for handle in small] == ["small"] * 20
         until(lambda: large.state is JobState.DEAD)
     job = large.job()
     assert job.attempts == 1
-    assert "the limit is 16 bytes" in job.errors[-1]["error"]
-    assert len(refused) <= 2, "once with the others, and once alone"
+    assert ("the limit is 16 bytes" if kind == "limit" else "latin-1") in job.errors[-1]["error"]
+    assert len(refused) <= 6, "with the others, and with ever fewer of them"
     assert "Traceback" not in caplog.text
 
 

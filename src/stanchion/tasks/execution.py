@@ -20,6 +20,7 @@ from stanchion.flows.results import Values
 from stanchion.jobs.failures import Failure, described, failure_of, with_cause
 from stanchion.jobs.outcome import Bury, Cancel, Outcome, RetryAfter, Snooze
 from stanchion.jobs.reservation import Reservation
+from stanchion.stores.one_by_one import DATA
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.rules.outcomes import commit_of
@@ -293,8 +294,8 @@ def _attempted(context: Context, row: JobRow) -> Attempted:
         return Attempted(job, outcome_of_error(execution, raised), raised)
 
 
-def unstorable(outcome: outcomes.Outcome, error: InvalidInput) -> outcomes.Bury:
-    """Return the outcome of a job whose own is too large for the store. A retry would fail in the same way."""
+def unstorable(outcome: outcomes.Outcome, error: Exception) -> outcomes.Bury:
+    """Return the outcome of a job whose own the store can't hold. A retry would fail in the same way."""
     return outcomes.Bury(outcome.lease, f"the outcome can't be stored: {error}")
 
 
@@ -309,5 +310,5 @@ def settled(context: Context, row: JobRow, outcome: outcomes.Outcome) -> JobStat
 
     try:
         return settle(outcome)
-    except InvalidInput as error:
+    except DATA as error:
         return settle(unstorable(outcome, error))

@@ -8,30 +8,28 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextvars import Context as Variables
+from functools import partial
 from operator import itemgetter
 
 from stanchion.context.context import Context
 from stanchion.core.backoff import Backoff
 from stanchion.core.error_kinds import group_of
-from stanchion.core.ids import new_id, new_token
 from stanchion.core.partition_names import logical_name
 from stanchion.core.redaction import redacted
-from stanchion.errors import InvalidInput, StoreUnavailable
+from stanchion.errors import StoreUnavailable
 from stanchion.jobs.failures import failure_of
 from stanchion.jobs.outcome import Outcome
 from stanchion.jobs.reservation import Reservation
-from stanchion.stores.records import outcomes
+from stanchion.stores.one_by_one import DATA, Left, OneByOne, takes
 from stanchion.stores.records.jobs import JobState
-from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
 from stanchion.stores.rules.unanswered import ShardUnavailable
-from stanchion.tasks.execution import report
+from stanchion.tasks.execution import report, unstorable
 from stanchion.telemetry.counts import JobCounts
 from stanchion.telemetry.failures import FailureTally
 from stanchion.telemetry.lines import JobLines
 from stanchion.worker.attempt import Finished
 from stanchion.worker.health import Health
-from stanchion.worker.one_by_one import Left, OneByOne
 
 log = logging.getLogger("stanchion.worker")
 
@@ -43,9 +41,6 @@ LOAD_GROUP_MIN = 32
 
 LINGER = 0.004
 """Seconds to wait for more outcomes under load."""
-
-TRIES = 3
-"""Failures of a group by an error that is not the store's, before its outcomes are stored one by one."""
 
 _GOOD = frozenset((JobState.DONE, JobState.SCHEDULED, JobState.READY))
 _OUTCOME = itemgetter(0)  # called by built-ins, without a frame for each job
@@ -77,11 +72,16 @@ class Finisher:
         self._aborted = threading.Event()
         self._taken = 0
         self._counting = threading.Lock()
-        self._one_by_one = OneByOne(self._settle, self._stored, self._takes, self._aborted)
+        self._one_by_one: OneByOne[Finished] = OneByOne(
+            *(self._settle_again, itemgetter(0), partial(takes, context.current_store)),
+            *(self._refused, self._aborted),
+        )
         self._set_aside: list[Finished] = []
         """Outcomes that the store can't take now, though it takes others: of a shard that is down, of a locked job."""
         self._late: threading.Thread | None = None
         """Stores them, while the others go on."""
+        self._late_moved_at = 0.0
+        self._last_error = ""
         self.stored = 0
         """Jobs whose outcome the store has accepted or refused."""
         self._thread = threading.Thread(target=self._run, name="stanchion-finisher", daemon=True)
@@ -112,9 +112,17 @@ class Finisher:
         return self.received - self.stored
 
     def trouble(self, seconds: float) -> str | None:
-        """Return what is wrong if outcomes wait and none was stored for so many seconds, whatever is the cause."""
-        waiting, since = self.backlog, time.monotonic() - self._moved_at
-        if not waiting or since < seconds or (self._idle and self._late is None):
+        """Return what is wrong if outcomes wait and none was stored for so many seconds, whatever is the cause.
+
+        Those that the store doesn't take, though it takes others, are counted apart from the others.
+        """
+        now, waiting = time.monotonic(), self.backlog
+        if not waiting:
+            return None
+        if self._late is not None and (since := now - self._late_moved_at) >= seconds:
+            return f"outcomes wait, as the store took others but none of them for {since:.0f} s: {self._last_error}"
+        since = now - self._moved_at
+        if since < seconds or (self._idle and self._late is None):
             return None
         return f"{waiting} outcomes wait, and none was stored for {since:.0f} s"
 
@@ -179,22 +187,35 @@ class Finisher:
             if group and self._aborted.wait(backoff.failed()):
                 return
 
-    def _tried(self, group: list[Finished], tries: int) -> Left:
+    def _tried(self, group: list[Finished], tries: int) -> Left[Finished]:
         """Try to store a group that was tried so often before; return what is left."""
         try:
             states = self._settle(group, tries > 0)
-        except StoreUnavailable as error:  # it may be a single outcome that the store can't take now
-            log.warning("%d outcomes wait for the store: %s", len(group), error)
+        except Exception as error:  # it may be a single outcome that the store can't take now, or can't hold
+            if isinstance(error, StoreUnavailable):
+                log.warning("%d outcomes wait for the store: %s", len(group), error)
+            elif not isinstance(error, DATA):
+                log.warning("%d outcomes wait, as storing them failed", len(group), exc_info=True)
+            self._last_error = f"{type(error).__name__}: {error}"
             if isinstance(error, ShardUnavailable):
                 return Left(self._left(group, error), at_fault=True)
-            return self._one_by_one.store(group)
-        except InvalidInput:  # one outcome is too large for the store; the others are fine
-            return self._one_by_one.store(group)
-        except Exception:
-            log.exception("storing %d outcomes failed", len(group))
-            return self._one_by_one.store(group) if (tries + 1) % TRIES == 0 else Left(group, at_fault=False)
+            return self._one_by_one.store(group, error)
         self._stored(group, states)
         return Left([], at_fault=False)
+
+    def _settle_again(self, group: Sequence[Finished]) -> None:
+        self._stored(group, self._settle(group, True))
+
+    def _refused(self, finished: Finished, error: Exception) -> bool:
+        """End a job whose outcome the store can't hold: a retry would fail in the same way."""
+        outcome, job, _ = finished
+        if outcome is None:
+            return False
+        try:
+            self._settle_again([(unstorable(outcome, error), job, error)])
+        except Exception:
+            return False  # the outcome is refused once more, and the job ended then
+        return True
 
     def _left(self, group: list[Finished], error: ShardUnavailable) -> list[Finished]:
         """Return what a shard that is down has to store; report what the others have stored."""
@@ -208,6 +229,7 @@ class Finisher:
         with self._counting:
             self._set_aside += group
             if self._late is None:
+                self._late_moved_at = time.monotonic()
                 self._late = threading.Thread(target=self._store_late, name="stanchion-finisher-late", daemon=True)
                 self._late.start()
 
@@ -225,22 +247,9 @@ class Finisher:
             tries += 1
             if len(group) < before:
                 backoff.succeeded()
+                self._late_moved_at = time.monotonic()
             if group:
                 self._aborted.wait(backoff.failed())
-
-    def _takes(self, outcome: outcomes.Outcome) -> bool:
-        """Tell whether the store takes such outcomes of a queue now, by one that changes nothing: there is no such job.
-
-        A commit needs history, which may be locked alone.
-        """
-        lease = Lease(outcome.lease.queue, new_id(), new_token())
-        try:
-            self._context.current_store().settle(
-                [Commit(lease) if isinstance(outcome, Commit) else Rollback(lease, 0.0)]
-            )
-        except Exception:
-            return False
-        return True
 
     def _stored(self, group: Sequence[Finished], states: Sequence[JobState | None]) -> None:
         with self._counting:

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from stanchion.errors import DuplicateKey, StoreUnavailable
+from stanchion.errors import DuplicateKey, InvalidInput, StoreUnavailable
 from stanchion.manager.dispatch import slices
 from stanchion.manager.window.window import Window
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import QUEUED, SECOND, JobState, NewJob
-from stanchion.stores.records.outcomes import Rollback
+from stanchion.stores.records.jobs import SECOND, JobState, NewJob
 from stanchion.stores.rules.limits import Limits, limits_text
 from tests.manager.dispatch.receivers import Process
 from tests.manager.dispatch.scene import LEASE, QUEUE, Scene, fail, jobs, lose_reply, slice_of
@@ -286,28 +285,70 @@ class TestPoison:
 
         run(go())
 
-    def test_one_refused_outcome_gives_its_job_back(self, caplog: pytest.LogCaptureFixture) -> None:
+    @pytest.mark.parametrize("error", [InvalidInput("too large"), UnicodeError("no such character")])
+    def test_an_outcome_that_the_store_cannot_hold_is_left_to_its_receiver(
+        self, error: Exception, caplog: pytest.LogCaptureFixture
+    ) -> None:
         async def go() -> None:
             scene = Scene()
-            some = jobs(8)
+            some = jobs(64)
             scene.store.inner.push(some)
 
             def settled(settle: Any, outcomes: Any, **options: Any) -> Any:
-                if any(one.lease.id == some[3].id and not isinstance(one, Rollback) for one in outcomes):
-                    raise ValueError("poison")
+                if any(one.lease.id == some[3].id for one in outcomes):
+                    raise error
                 return settle(outcomes, **options)
 
             scene.store.always["settle"] = settled
             async with scene.engine() as engine:
-                process = Process(8)
+                process = Process(64, work=0.0)
                 stream = process.connect(engine)
-                await until(lambda: scene.done(7) and scene.row(some[3].id).state == QUEUED)
-                await until(lambda: [lease.id for lease in stream.lost] == [some[3].id])
-                assert "OutcomeRefused" in (scene.row(some[3].id).errors or "")
+                await until(lambda: scene.done(63) and len(engine._settles) == 0)
+                await until(lambda: len(process.unconfirmed) == 1)
+                assert scene.store.calls["settle"] < 32, "halved around the bad one"
+                row = scene.row(some[3].id)
+                assert (row.state, row.errors, stream.lost) == (JobState.RUNNING, None, [])
+                assert [lease.id for lease in process.unconfirmed] == [some[3].id]
 
         with caplog.at_level(logging.ERROR, "stanchion.manager"):
             run(go())
-        assert "refuses the outcome" in caplog.text
+        assert caplog.text.count("can't hold the outcome") == 1
+
+    @pytest.mark.parametrize("error", [StoreUnavailable("locked"), RuntimeError("a driver's own")])
+    def test_an_outcome_that_fails_alone_holds_up_no_other(
+        self, error: Exception, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def go() -> None:
+            scene = Scene()
+            some = jobs(8)
+            scene.store.inner.push(some)
+            locked = {some[3].id, some[5].id}
+
+            def settled(settle: Any, outcomes: Any, **options: Any) -> Any:
+                if any(one.lease.id in locked for one in outcomes):
+                    raise error
+                return settle(outcomes, **options)
+
+            scene.store.always["settle"] = settled
+            async with scene.engine() as engine:
+                process, dying = Process(7, work=0.001), Process(1, work=None)
+                stream = process.connect(engine)
+                dying.connect(engine)
+                await until(lambda: scene.done(5 + (len(dying.holding) == 0)) and len(engine._settles) == 2, 5)
+                await engine.push(jobs(20))
+                await until(lambda: scene.done(25), 5)
+                await asyncio.sleep(20)
+                assert {scene.row(one).state for one in locked} == {JobState.RUNNING}
+                assert {scene.row(one).errors for one in locked} == {None}
+                assert (engine.status().store_answers, engine.status().outcomes) == (True, 2)
+                locked.clear()
+                await until(lambda: len(engine._settles) == 0 and not process.unconfirmed, 10)
+                assert (stream.lost, stream.newly) == ([], len(stream.settled))
+                assert {row.attempts for row in scene.rows() if row.state == JobState.DONE} == {1}
+
+        with caplog.at_level(logging.WARNING, "stanchion.manager"):
+            run(go())
+        assert str(error) in caplog.text
 
     def test_one_refused_claim_is_left_out(self, caplog: pytest.LogCaptureFixture) -> None:
         async def go() -> None:
@@ -389,7 +430,7 @@ class TestOutages:
                 process.connect(engine)
                 await until(lambda: process.began)
                 for verb in ("push", "claim", "settle", "select", "stats"):
-                    scene.store.next(verb, *[fail] * 8)
+                    scene.store.next(verb, *[fail] * (24 if verb == "settle" else 8))
                 waiting = [asyncio.ensure_future(engine.push(jobs(1000))) for _ in range(10)]
                 await asyncio.sleep(2)
                 with pytest.raises(StoreUnavailable, match="10,000 jobs wait"):

@@ -90,7 +90,7 @@ class TestDeaths:
                 if stored:
                     scene.store.hold_reply("settle")
                 else:
-                    scene.store.next("settle", fail)
+                    scene.store.next("settle", fail, fail, fail)  # together, alone, and none at all
                 await until(lambda: len(process.unconfirmed) == 4)
                 await asyncio.sleep(0.01)
                 await hang(first)

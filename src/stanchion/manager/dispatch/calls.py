@@ -42,9 +42,17 @@ class Calls:
     async def once(self, queues: Collection[str], call: Callable[[], T]) -> T:
         """Make a call that has jobs of these queues."""
         self.count(queues)
-        found = await self._off_loop(call)
-        self.away = False
+        found = await self.tried(call)
+        self.answers()
         return found
+
+    async def tried(self, call: Callable[[], T]) -> T:
+        """Make a call that counts, and tells by itself whether the store answers."""
+        return await self._off_loop(call)
+
+    def answers(self) -> None:
+        """Take in that the store answers."""
+        self.away = False
 
     async def answered(self, queues: Collection[str], call: Callable[[bool], T]) -> T:
         """Make a call until the store answers; it gets True once a reply may have been lost."""
@@ -54,15 +62,17 @@ class Calls:
                 return await self.once(queues, lambda repeat=repeat: call(repeat))  # type: ignore[misc]
             except (StoreUnavailable, SchemaMismatch) as error:
                 repeat, pause = True, backoff.failed()
-                self._told(error, pause)
+                self.waits(error, f"waiting for the store, next try in {pause:.1f} s")
                 await asyncio.sleep(pause)
 
-    def _told(self, error: Exception, pause: float) -> None:
+    def waits(self, error: Exception, what: str, *, away: bool = True) -> None:
+        """Take in that calls wait; `away`: for the store as a whole."""
         now = asyncio.get_running_loop().time()
-        if not self.away or now - self._logged_at >= LOG_SECONDS:
-            log.warning("waiting for the store, next try in %.1f s: %s", pause, error)
+        if (away and not self.away) or now - self._logged_at >= LOG_SECONDS:
+            unexpected = not isinstance(error, (StoreUnavailable, SchemaMismatch))
+            log.warning("%s: %s", what, error, exc_info=error if unexpected else None)
             self._logged_at = now
-        self.away = True
+        self.away = self.away or away
 
 
 async def apart(

@@ -5,8 +5,8 @@
     store ──► refill ──┘                                                   │
                                     store ◄── settles ◄── outcomes ◄───────┘
 
-Everything runs in one event loop; calls of the store run in threads: one each at a time for pushes, claims, outcomes
-and reads.
+Everything runs in one event loop; calls of the store run in threads: one each at a time for pushes, claims, outcomes,
+late outcomes and reads.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ log = logging.getLogger("stanchion.manager")
 class Engine:
     """Hands out the jobs of the slices that it is given, and stores pushes and outcomes of any.
 
-    `off_loop`: runs calls of the store in threads, five at once. `clock`: own clock, in seconds.
+    `off_loop`: runs calls of the store in threads, six at once. `clock`: own clock, in seconds.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Engine:
         """Begin, with the session of this manager."""
         self._loop = asyncio.get_running_loop()
         self._sender.session, self._sender.stopped = session, False
-        for rounds in (self._inbox.rounds, self._claims.rounds, self._settles.rounds):
+        for rounds in (self._inbox.rounds, self._claims.rounds, self._settles.rounds, self._settles.late):
             rounds.start()
         self._spawn(self._refill.run())
         self._spawn(self._presence.watch())
@@ -107,10 +107,11 @@ class Engine:
     async def drain(self, seconds: float) -> None:
         """Hand out nothing more; wait up to `seconds` until pushes and outcomes are stored."""
         self._sender.stopped = True
-        ends = (self._inbox.rounds.idle(), self._claims.rounds.idle(), self._settles.rounds.idle())
+        ends = [rounds.idle() for rounds in (self._inbox.rounds, self._claims.rounds, self._settles.rounds)]
         try:
             async with asyncio.timeout(seconds):
                 await asyncio.gather(*ends)
+                await self._settles.late.idle()
         except TimeoutError:
             if len(self._inbox) or len(self._settles):
                 log.warning("%d pushes and %d outcomes are not stored yet", len(self._inbox), len(self._settles))
@@ -120,11 +121,12 @@ class Engine:
         self._sender.stopped = True
         self._inbox.close()
         self._claims.close()
+        self._settles.close()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        for rounds in (self._inbox.rounds, self._claims.rounds, self._settles.rounds):
+        for rounds in (self._inbox.rounds, self._claims.rounds, self._settles.rounds, self._settles.late):
             await rounds.stop()
         await self._off_loop(self._watcher.close)
 

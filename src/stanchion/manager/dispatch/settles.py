@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from stanchion.errors import StanchionError
-from stanchion.manager.dispatch.calls import Calls, apart
+from stanchion.core.backoff import Backoff
+from stanchion.manager.dispatch.calls import Calls
 from stanchion.manager.dispatch.delays import Delays
 from stanchion.manager.dispatch.figures import Counts
 from stanchion.manager.dispatch.receiver import Receiver, tell
 from stanchion.manager.dispatch.rounds import MOST, Rounds
+from stanchion.stores.one_by_one import Left, OneByOne, takes
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Extend, Move, Outcome, Progress, Rollback
 
@@ -37,9 +39,6 @@ KEPT = 100_000
 SOON = 1.0
 """Seconds in which a job given back is due so soon that its queue is looked at again."""
 
-REFUSED_SECONDS = 10.0
-"""Time after which a job is given back again, if the store refuses that."""
-
 GONE = "LeaseLost: the receiver that ran the job has ended, or was silent for too long"
 
 
@@ -50,8 +49,18 @@ class Waiting(NamedTuple):
     receiver: Receiver | None = None
     first: bool = False
     """It can't have been stored before: the job was in flight here."""
-    refused: bool = False
-    """It takes the place of an outcome that the store refuses."""
+
+    @property
+    def key(self) -> tuple[Lease, bool]:
+        """What is told of a job once at a time: its end, or that it still runs."""
+        return self.outcome.lease, isinstance(self.outcome, Extend | Progress)
+
+
+class Stored(NamedTuple):
+    """The jobs whose outcomes are stored, and those of them whose outcomes were not stored before."""
+
+    known: set[Lease]
+    newly: set[Lease]
 
 
 class Settles:
@@ -65,11 +74,15 @@ class Settles:
         self._renewals: dict[tuple[Lease, type], Waiting] = {}
         self._under_way: dict[Lease, Waiting] = {}
         """Those in the call under way."""
-        self.rounds = Rounds("outcomes", self._round)
+        self._late: dict[tuple[Lease, bool], Waiting] = {}
+        """Those that the store does not take, though it takes others."""
+        self._late_backoff = Backoff()
+        self._aborted = threading.Event()
+        self.rounds, self.late = Rounds("outcomes", self._round), Rounds("late outcomes", self._late_round)
         self.changed: Callable[[set[str], set[str]], None] = lambda _settled, _queued: None
 
     def __len__(self) -> int:
-        return len(self._endings) + len(self._renewals) + len(self._under_way)
+        return len(self._endings) + len(self._renewals) + len(self._under_way) + len(self._late)
 
     @property
     def piled_up(self) -> bool:
@@ -82,7 +95,7 @@ class Settles:
         """Store an outcome of a receiver; `first`: its job was in flight here."""
         if isinstance(outcome, Extend | Progress):
             self._renewals[outcome.lease, type(outcome)] = Waiting(outcome, receiver)
-        elif (under_way := self._under_way.get(outcome.lease)) is not None and under_way.receiver is not None:
+        elif (known := self._tried_now(outcome.lease)) is not None and known.receiver is not None:
             return  # it was sent twice
         elif len(self) >= KEPT and outcome.lease not in self._endings:
             return  # the receiver sends it again
@@ -105,13 +118,21 @@ class Settles:
 
     def _give_back(self, outcome: Rollback) -> None:
         # An outcome of the receiver says more.
-        if outcome.lease not in self._under_way:
+        if self._tried_now(outcome.lease) is None:
             self._endings.setdefault(outcome.lease, Waiting(outcome))
             self.rounds.kick()
 
     def pending(self, lease: Lease) -> bool:
         """Return True if the end of this reservation is on its way into the store."""
-        return lease in self._endings or lease in self._under_way
+        return lease in self._endings or self._tried_now(lease) is not None
+
+    def _tried_now(self, lease: Lease) -> Waiting | None:
+        """Return the outcome of this reservation that is under way, or late."""
+        return self._under_way.get(lease) or self._late.get((lease, False))
+
+    def close(self) -> None:
+        """Try nothing more."""
+        self._aborted.set()
 
     # -- out
 
@@ -121,12 +142,37 @@ class Settles:
             return False
         self._under_way = {one.outcome.lease: one for one in batch}
         try:
-            _, refused = await apart(batch, self._settle)
+            late = await self._stored(batch)
         finally:
             self._under_way = {}
-        for one, error in refused:
-            self._set_aside(one, error)
+        if late:
+            self._late.update((one.key, one) for one in late)
+            self.late.kick()
         return True
+
+    async def _late_round(self) -> bool:
+        batch = list(islice(self._late.values(), MOST))
+        if not batch:
+            return False
+        left = (await self._tried(batch, repeat=True)).group
+        for one in batch:
+            del self._late[one.key]
+        self._late.update((one.key, one) for one in left)  # behind those that were not tried
+        if len(left) < len(batch):
+            self._late_backoff.succeeded()
+        if left:
+            await asyncio.sleep(self._late_backoff.failed())
+        return True
+
+    async def _stored(self, batch: list[Waiting]) -> list[Waiting]:
+        """Store a batch as soon as the store answers; return those that it does not take, though it takes others."""
+        backoff, repeat = Backoff(), False
+        while True:
+            left = await self._tried(batch, repeat=repeat)
+            if left.at_fault or not left.group:
+                return left.group
+            batch, repeat = left.group, True
+            await asyncio.sleep(backoff.failed())
 
     def _taken(self) -> list[Waiting]:
         """Return the next batch, with one outcome of each job at most; renewals come before the end."""
@@ -135,44 +181,70 @@ class Settles:
         _fill(batch, self._endings)
         return list(batch.values())
 
-    async def _settle(self, batch: Sequence[Waiting]) -> None:
-        queues = {one.outcome.lease.queue for one in batch}
-        lost_reply = False
+    async def _tried(self, batch: Sequence[Waiting], *, repeat: bool) -> Left[Waiting]:
+        """Try to store a batch, all together and then one by one; return what is left."""
+        loop, failures = asyncio.get_running_loop(), list[Exception]()
 
-        def settle(repeat: bool) -> list[JobState | None]:
-            nonlocal lost_reply
-            lost_reply = repeat
-            return self._store.settle([one.outcome for one in batch])
+        def settle(some: Sequence[Waiting]) -> None:
+            loop.call_soon_threadsafe(self._calls.count, _queues(some))
+            loop.call_soon_threadsafe(self._confirm, some, self._settled(some, repeat=True))
 
-        states = await self._calls.answered(queues, settle)
+        def call() -> Stored | Left[Waiting]:
+            try:
+                return self._settled(batch, repeat)
+            except Exception as error:
+                failures.append(error)
+                return one_by_one.store(batch, error)
+
+        one_by_one: OneByOne[Waiting] = OneByOne(
+            *(settle, lambda one: one.outcome, partial(takes, lambda: self._store), self._refused, self._aborted)
+        )
+        self._calls.count(_queues(batch))
+        found = await self._calls.tried(call)
+        if isinstance(found, Stored):
+            self._confirm(batch, found)
+            found = Left([], at_fault=False)
+        if not found.group or found.at_fault:
+            self._calls.answers()
+        for error in failures if found.group else ():
+            self._calls.waits(error, f"{len(found.group)} outcomes wait", away=not found.at_fault)
+        return found
+
+    def _settled(self, batch: Sequence[Waiting], repeat: bool) -> Stored:
+        """Store outcomes; `repeat`: the reply to an earlier try may be lost."""
+        states = self._store.settle([one.outcome for one in batch])
         newly = {one.outcome.lease for one, state in zip(batch, states, strict=True) if state is not None}
-        known = newly | await self._stored_before(batch, newly)
-        if lost_reply:
+        known = newly | self._stored_before(batch, newly)
+        if repeat:
             newly |= {one.outcome.lease for one in batch if one.first and one.outcome.lease in known}
-        self._confirm(batch, known, newly)
-        self.changed(queues, _queued(batch, newly))
+        return Stored(known, newly)
 
-    async def _stored_before(self, batch: Sequence[Waiting], newly: set[Lease]) -> set[Lease]:
+    def _stored_before(self, batch: Sequence[Waiting], newly: set[Lease]) -> set[Lease]:
         """Return those that an earlier try has stored, here or through another manager."""
         unclear = [
-            one
+            one.outcome
             for one in batch
             if one.outcome.lease not in newly
             and one.receiver is not None
-            and not (one.refused or isinstance(one.outcome, Extend | Progress))
+            and not isinstance(one.outcome, Extend | Progress)
         ]
         if not unclear:
             return set()
-        queues = {one.outcome.lease.queue for one in unclear}
-        outcomes = [one.outcome for one in unclear]
-        states = await self._calls.answered(queues, lambda _: self._store.settle(outcomes, repeat=True))
+        states = self._store.settle(unclear, repeat=True)
         return {
-            one.outcome.lease
-            for one, state in zip(unclear, states, strict=True)
-            if state is not None and (state.final or not isinstance(one.outcome, _FINAL))
+            outcome.lease
+            for outcome, state in zip(unclear, states, strict=True)
+            if state is not None and (state.final or not isinstance(outcome, _FINAL))
         }
 
-    def _confirm(self, batch: Sequence[Waiting], known: set[Lease], newly: set[Lease]) -> None:
+    def _refused(self, one: Waiting, error: Exception) -> bool:
+        """Leave an outcome that the store can't hold to its receiver."""
+        lease, why = one.outcome.lease, type(error).__name__
+        log.error("the store can't hold the outcome of job %s of queue %s: %s: %s", lease.id, lease.queue, why, error)
+        return one.receiver is not None
+
+    def _confirm(self, batch: Sequence[Waiting], stored: Stored) -> None:
+        known, newly = stored
         of: dict[str, tuple[Receiver, list[Lease], list[Lease], list[Lease]]] = {}
         for one in batch:
             lease = one.outcome.lease
@@ -184,30 +256,14 @@ class Settles:
             if isinstance(one.outcome, Extend | Progress):
                 stop.extend([] if lease in known else [lease])
             else:
-                (settled if lease in known and not one.refused else lost).append(lease)
+                (settled if lease in known else lost).append(lease)
         for receiver, settled, lost, stop in of.values():
             stream = self._current(receiver)
             if settled or lost:
                 tell(stream, partial(stream.confirm, settled, lost, len(newly.intersection(settled))))
             if stop:
                 tell(stream, partial(stream.cancel, stop))
-
-    def _set_aside(self, one: Waiting, error: Exception) -> None:
-        """Give a job back whose outcome the store refuses, as it would run for ever; try again if it refuses that."""
-        lease, why = one.outcome.lease, type(error).__name__
-        log.error("the store refuses the outcome of job %s of queue %s: %s: %s", lease.id, lease.queue, why, error)
-        if isinstance(one.outcome, Extend | Progress):
-            return
-        if one.receiver is None or one.refused:
-            asyncio.get_running_loop().call_later(REFUSED_SECONDS, self._again, one)
-        else:
-            known = f": {error}" if isinstance(error, StanchionError) else ""  # others may quote what they refuse
-            back = Rollback(lease, self._delays.first, error=f"OutcomeRefused: {why}{known}")
-            self._again(Waiting(back, one.receiver, refused=True))
-
-    def _again(self, one: Waiting) -> None:
-        self._endings.setdefault(one.outcome.lease, one)
-        self.rounds.kick()
+        self.changed(_queues(batch), _queued(batch, newly))
 
 
 _FINAL = (Commit, Bury, Abandon)
@@ -224,6 +280,10 @@ def _fill(batch: dict[Lease, Waiting], waiting: dict[K, Waiting]) -> None:
             keys.append(key)
     for key in keys:
         del waiting[key]
+
+
+def _queues(batch: Sequence[Waiting]) -> set[str]:
+    return {one.outcome.lease.queue for one in batch}
 
 
 def _queued(batch: Sequence[Waiting], newly: set[Lease]) -> set[str]:

@@ -31,8 +31,9 @@ HEARTBEAT_SECONDS = 10.0
 AHEAD_SECONDS = 0.002
 """Time from the timer of an event loop, which may be a millisecond late, to a call in another thread."""
 
-_THREADS = 8
-"""Calls of the store beside those of clients: one each for pushes, claims, outcomes and reads, and the leadership's."""
+_THREADS = 9
+"""Calls of the store beside those of clients: one each for pushes, claims, outcomes, late outcomes and reads, and the
+leadership's."""
 
 
 class Manager:
