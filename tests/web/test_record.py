@@ -109,7 +109,7 @@ class TestBulk:
         work = self.finish(site)
         assert (work.done, work.left_out, work.state) == (70, 0, "finished")
         assert app.queue("mail").size().total == 0
-        assert "70 cancelled" in browser.get("/jobs").text
+        assert "70 jobs cancelled" in browser.get("/jobs").text
         acts = re.findall(r'<td class="nowrap">([\w: ]+)</td>', browser.get("/audit").text)
         assert acts == ["cancel: finished", "cancel"]
 
@@ -130,7 +130,7 @@ class TestBulk:
         assert len({job.origin for job in copies}) == len(copies) == 10
         site.runner._act(work, [job.origin for job in copies if job.origin is not None])
         assert len(app.find(queue="payments", state="ready", limit=100)) == 10
-        assert "10 copied" in browser.get("/jobs").text
+        assert "10 jobs copied" in browser.get("/jobs").text
 
     def test_a_filter_without_states_retries_the_dead_only(self, browser: Browser, site: Site) -> None:
         browser.submit("/bulk", act="retry", where="task=payments.capture", total="10")

@@ -71,6 +71,12 @@ def page_of(
     return JobPage([Job(context, row, state_of(row, now)) for row in rows], found.next)
 
 
+def jobs_of(context: Context, store: Store, ids: Sequence[str], now: int) -> list[Job]:
+    """Return those of the jobs that are still there, in this order."""
+    rows = store.fetch(ids)
+    return [Job(context, rows[one], state_of(rows[one], now)) for one in ids if one in rows]
+
+
 def page_of_error(context: Context, store: Store, query: Query, now: int, after: str | None, key: str) -> JobPage:
     """Read jobs of a group of errors: those among the next jobs of a query, up to a few pages of them."""
     jobs: list[Job] = []

@@ -17,6 +17,8 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from stanchion.errors import InvalidInput, JobNotFound, SchemaMismatch, StanchionError, StoreUnavailable
 from stanchion.ops.web.access.callers import Caller
 from stanchion.ops.web.access.guard import SAFE_METHODS, csrf_fits, from_another_site, local_path, refuses_without_token
+from stanchion.ops.web.access.receipts import LASTS as RECEIPT_LASTS
+from stanchion.ops.web.access.receipts import RECEIPT_COOKIE, sealed
 from stanchion.ops.web.access.session import LASTS, PLAIN_COOKIE, SECURE_COOKIE, Session
 from stanchion.ops.web.live.deadlines import Missed
 from stanchion.ops.web.live.fragments import Key
@@ -71,6 +73,7 @@ class Door:
                     response = await run_in_threadpool(self._answer, page, visit)
                 if visit.audited:
                     self.site.board.touch()
+                hand_over(visit, response)
             except Refused as refused:
                 response = PlainTextResponse(f"{refused.reason}\n", refused.status)
             if session is not None and request.cookies.get(cookie_name(request)) != session.cookie:
@@ -250,6 +253,18 @@ async def _fields(request: Request) -> list[tuple[str, str]]:
         return parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=1000)
     except ValueError:  # also what is not ASCII
         raise Refused(400, "this is not a form") from None
+
+
+def hand_over(visit: Visit, response: Response) -> None:
+    """Give a browser the receipt of its act, and take it back once a page has shown it."""
+    secure = visit.request.url.scheme == "https"
+    if visit.receipt is not None:
+        text = sealed(visit.receipt, visit.session.csrf)
+        response.set_cookie(
+            RECEIPT_COOKIE, text, max_age=RECEIPT_LASTS, path="/", secure=secure, httponly=True, samesite="strict"
+        )
+    elif visit.carried is not None and response.headers.get("content-type", "").startswith("text/html"):
+        response.delete_cookie(RECEIPT_COOKIE, path="/", secure=secure, httponly=True, samesite="strict")
 
 
 def cookie_name(request: Request) -> str:

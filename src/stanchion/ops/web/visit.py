@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.ops.audit import Entry
 from stanchion.ops.web.access.guard import local_path
+from stanchion.ops.web.access.receipts import RECEIPT_COOKIE, Receipt, opened
 from stanchion.ops.web.access.session import Session
 from stanchion.ops.web.live.deadlines import Missed
 from stanchion.ops.web.show.alerts import needs_of
@@ -34,7 +35,7 @@ class Visit:
     """A request that passed the checks. `form`: the fields of a form, the last of each name, and all `ids`.
 
     `topics`: what its page is new by; `fragment`: only what is new of the page is wanted. `audited`: its
-    last recorded act.
+    last recorded act. `receipt`: what the act of this request has done.
     """
 
     site: Site
@@ -46,6 +47,7 @@ class Visit:
     topics: tuple[str, ...] = ()
     fragment: bool = False
     audited: Entry | None = None
+    receipt: Receipt | None = None
     missed: list[str] = field(default_factory=list)
     """Parts of the page that were not read in time, by name."""
 
@@ -143,7 +145,16 @@ class Visit:
             missed=tuple(self.missed),
             seconds=self.site.deadlines.seconds,
             needs={} if now is None else self._needs(),
+            receipt=self.carried,
         )
+
+    @property
+    def carried(self) -> Receipt | None:
+        """The receipt that the act before this page has left."""
+        cookie = self.request.cookies.get(RECEIPT_COOKIE)
+        if cookie is None or "hx-request" in self.request.headers or self.request.method != "GET":
+            return None  # a page that is read again in place has shown it
+        return opened(cookie, self.session.csrf)
 
     def _needs(self) -> dict[str, int]:
         sample = self.site.sampler.glance()
@@ -156,6 +167,11 @@ class Visit:
     def to(self, path: str) -> Response:
         """Return an answer to a form: see that page, by GET."""
         return RedirectResponse(f"{self.base}{path}", 303)
+
+    def done(self, path: str, text: str, link: str = "", link_text: str = "") -> Response:
+        """Return an answer to an act: see that page, which says what was done, and where that can be seen."""
+        self.receipt = Receipt(self.site.redaction.text(text), link, link_text)
+        return self.to(path)
 
     def back(self) -> str:
         """Return the page that a form names to go back to, one of this site."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
@@ -14,7 +14,6 @@ from stanchion.errors import FlowNotFound, InvalidInput
 from stanchion.flows.handle import FlowState
 from stanchion.jobs.batches import batches
 from stanchion.jobs.job import JobState
-from stanchion.jobs.lookup import push_copies
 from stanchion.ops.cli.console.given import job_ids
 from stanchion.ops.cli.console.root import OPERATE, cli
 from stanchion.ops.cli.console.selection import (
@@ -34,23 +33,13 @@ from stanchion.ops.cli.console.selection import (
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.cli.run.archive import replay_archived
 from stanchion.ops.cli.run.pipeline import named_pipeline
-from stanchion.stores.records.jobs import Redriven
+from stanchion.ops.redriving import GONE, Refusal, Verdict, cancelled, copied, retried
 from stanchion.stores.rules.dead_letters import letter_queues
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Ids of jobs; or select them by options.")]
 Limit = Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Maximum number of jobs, newest first.")]
 
 _COMPLAINTS_MAX = 20
-
-
-class Verdict(NamedTuple):
-    """The result for one job. `state`: its state now; None if it is unknown."""
-
-    id: str
-    ok: bool
-    state: str | None
-    reason: str | None = None
-    copy: str | None = None
 
 
 @command(cli, "retry", panel=OPERATE)
@@ -79,10 +68,9 @@ def retry(
 
     def act(batch: Sequence[str]) -> Iterator[Verdict]:
         if dry_run:
-            yield from (Verdict(job_id, True, None) for job_id in batch)
+            yield from (Verdict(job_id, None) for job_id in batch)
             return
-        for job_id, verdict in zip(batch, session.app.store.retry(batch), strict=True):
-            yield _RETRIED[verdict](job_id)
+        yield from retried(session.app.store, batch)
 
     if ids and dry_run:
         raise InvalidInput("--dry-run counts the jobs that options select; of ids, you know the number")
@@ -110,16 +98,8 @@ def cancel(
     """Cancel live jobs, or flows by their ids; running jobs are asked to stop."""
 
     def act(batch: Sequence[str]) -> Iterator[Verdict]:
-        # The store answers with the state after the call, which is the same for jobs that were cancelled before.
-        rows = session.app.store.fetch(batch).values()
-        ended = {row.id for row in rows if row.finished_at is not None}
-        for job_id, after in zip(batch, session.app.store.cancel(batch), strict=True):
-            if after is None:
-                yield _stopped(session, job_id)
-            elif after is JobState.RUNNING or (after is JobState.CANCELLED and job_id not in ended):
-                yield Verdict(job_id, True, after)
-            else:
-                yield Verdict(job_id, False, after, f"is {after} already")
+        for verdict in cancelled(session.app.store, batch):
+            yield _stopped(session, verdict.id) if verdict.refusal is GONE else verdict
 
     live = [one for one in JobState if not one.final]
     if queue is not None and queue in letter_queues(session.app.store.queues()):
@@ -196,11 +176,7 @@ def replay(
         )
 
     def act(batch: Sequence[str]) -> Iterator[Verdict]:
-        for job_id, copy in zip(batch, push_copies(session.app.store, batch, new_ids(len(batch))), strict=True):
-            if copy is None:
-                yield Verdict(job_id, False, None, "is not in history")
-            else:
-                yield Verdict(job_id, True, JobState.READY, copy=copy.id)
+        yield from copied(session.app.store, batch, new_ids(len(batch)))
 
     finished = [one for one in JobState if one.final]
     filters = (queue, state, task, tenant, since, until, text, None, flow)
@@ -235,11 +211,11 @@ def _replay_items(
         planned = {plan.id: plan for plan in plans}
         for job_id in batch:
             if (plan := planned.get(job_id)) is None:
-                yield _unknown(job_id)
+                yield Verdict(job_id, None, GONE)
             elif plan.refusal is not None:
-                yield Verdict(job_id, False, None, plan.refusal)
+                yield Verdict(job_id, None, Refusal(plan.refusal, "refused"))
             elif plan.copy is not None:  # otherwise it runs again as part of another one
-                yield Verdict(job_id, True, JobState.READY, copy=None if dry_run else plan.copy.id)
+                yield Verdict(job_id, JobState.READY, copy=None if dry_run else plan.copy.id)
 
     def published() -> Iterator[list[str]]:
         yield from chosen(session, ids, filters, [], limit) if ids else batches(found(), PAGE)
@@ -300,13 +276,13 @@ def _each(
             for batch in jobs:
                 for verdict in act(batch):
                     counts[verdict.ok] += 1
-                    if not verdict.ok and counts[False] <= _COMPLAINTS_MAX:
-                        out.say(f"job {verdict.id} {verdict.reason}")
+                    if verdict.refusal is not None and counts[False] <= _COMPLAINTS_MAX:
+                        out.say(f"job {verdict.id} {verdict.refusal.reason}")
                     yield verdict
                 progress.advance(bar, len(batch))
 
         if out.as_json:
-            out.json_list(verdict._asdict() for verdict in verdicts())
+            out.json_list(_json(verdict) for verdict in verdicts())
         else:
             for _ in verdicts():
                 pass
@@ -321,24 +297,16 @@ def _each(
     return Exit.FAILED if failed or not succeeded else Exit.OK
 
 
+def _json(verdict: Verdict) -> dict[str, Any]:
+    reason = None if verdict.refusal is None else verdict.refusal.reason
+    return {"id": verdict.id, "ok": verdict.ok, "state": verdict.state, "reason": reason, "copy": verdict.copy}
+
+
 def _stopped(session: Session, flow_id: str) -> Verdict:
     """Cancel a flow, if the id is that of one."""
     try:
         state = session.app.flow(flow_id).cancel()
     except FlowNotFound:
-        return _unknown(flow_id)
-    cancelled = state == FlowState.CANCELLED
-    return Verdict(flow_id, cancelled, state, None if cancelled else f"is a flow, which is {state} already")
-
-
-def _unknown(job_id: str) -> Verdict:
-    return Verdict(job_id, False, None, "is neither live nor in history")
-
-
-_RETRIED: dict[Redriven, Callable[[str], Verdict]] = {
-    Redriven.READY: lambda job_id: Verdict(job_id, True, JobState.READY),
-    Redriven.MISSING: _unknown,
-    Redriven.DONE: lambda job_id: Verdict(job_id, False, JobState.DONE, "is done: replay it"),
-    Redriven.RUNNING: lambda job_id: Verdict(job_id, False, JobState.RUNNING, "is running: cancel it, or wait"),
-    Redriven.KEY_TAKEN: lambda job_id: Verdict(job_id, False, None, "has a key that a live job has taken"),
-}
+        return Verdict(flow_id, None, GONE)
+    ended = None if state == FlowState.CANCELLED else Refusal(f"is a flow, which is {state} already", "ended")
+    return Verdict(flow_id, state, ended)

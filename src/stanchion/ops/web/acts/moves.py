@@ -15,8 +15,8 @@ LEASE = 30.0
 """Seconds after which the job comes back if this process dies in between."""
 
 
-def move(visit: Visit, job: Job, target: str) -> None:
-    """Move a ready job. Raises InvalidInput, and changes nothing, if it can't be reserved now."""
+def move(visit: Visit, job: Job, target: str) -> str:
+    """Move a ready job; return its new queue. Raises InvalidInput, and changes nothing, if it can't be reserved now."""
     name, store = checked_queue(target.strip()), visit.store
     if not store.queues([name]):
         raise InvalidInput(f"there is no queue {name!r}; a push makes it")
@@ -31,3 +31,4 @@ def move(visit: Visit, job: Job, target: str) -> None:
             f"job {job.id} can't be moved now: only a ready job can, and not while its queue is paused or at its limit"
         )
     Reservation(visit.site.app.context, rows[0]).move(name)
+    return name

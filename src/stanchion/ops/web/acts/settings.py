@@ -44,9 +44,9 @@ def changes_of(visit: Visit, queue: str) -> dict[str, Change]:
     return _changes(next((value.text for value in visit.store.values(KIND, [queue])), "{}"))
 
 
-def change(visit: Visit, queue: QueueSettings, name: str, text: str, note: str) -> None:
-    """Change one setting. Raises InvalidInput for a wrong value, and then changes nothing."""
-    change_all(visit, queue, {name: value_of(name, text)}, note)
+def change(visit: Visit, queue: QueueSettings, name: str, text: str, note: str) -> QueueSettings:
+    """Change one setting; return all of them. Raises InvalidInput for a wrong value, and then changes nothing."""
+    return change_all(visit, queue, {name: value_of(name, text)}, note)
 
 
 def change_all(visit: Visit, queue: QueueSettings, values: Mapping[str, Any], note: str = "") -> QueueSettings:

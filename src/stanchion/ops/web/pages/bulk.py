@@ -11,7 +11,7 @@ from stanchion.errors import InvalidInput
 from stanchion.ops.reads.filters import ACTS, JobFilter
 from stanchion.ops.reads.lists import COUNTED
 from stanchion.ops.web.acts import bulk as acts
-from stanchion.ops.web.pages.jobs import counted
+from stanchion.ops.web.pages.jobs import counted, see, told
 from stanchion.ops.web.record.bulk import Act
 from stanchion.ops.web.visit import Missing, Visit
 from stanchion.ops.words import number
@@ -66,8 +66,12 @@ def begin(visit: Visit) -> Response:
     if total > TYPED and _number(visit.form.get("number", ""), 10**9) != min(total, COUNTED):
         raise InvalidInput(f"this is for {counted(total, total)} jobs: type that number to confirm")
     rate = _number(visit.form.get("rate", "0") or "0", acts.RATE_MAX)
-    acts.begin(visit, act, where, ids, total, rate)
-    return visit.to(visit.back())
+    work = acts.begin(visit, act, where, ids, total, rate)
+    work = visit.site.runner.soon(work.id) or work
+    back = visit.back()
+    if work.state == "running":
+        return visit.done(back, f"{act.capitalize()} is under way: {told(work)}", "/jobs", "see how far it is")
+    return visit.done(back, told(work), see(visit, work), "see them")
 
 
 def stop(visit: Visit) -> Response:
@@ -75,8 +79,10 @@ def stop(visit: Visit) -> Response:
     found = visit.site.bulk.find(checked_id(visit.name))
     if found is None:
         raise Missing("this work has ended long ago")
-    acts.stop(visit, found[0])
-    return visit.to("/jobs")
+    stopped = acts.stop(visit, found[0])
+    work = (visit.site.bulk.find(found[0].id) or found)[0]
+    said = f"{work.act.capitalize()} {'stops' if stopped else 'had ended'}: {told(work)}"
+    return visit.done("/jobs", said, see(visit, work), "see them")
 
 
 def _act(text: str) -> Act:

@@ -66,29 +66,36 @@ def act(visit: Visit) -> Response:
     if name not in (*_DONE, "move"):
         raise InvalidInput(f"a job can be retried, cancelled, replayed and moved, not {name!r}")
     if name == "move":
-        move(visit, job, visit.form.get("value", ""))
-        return visit.to(f"/jobs/{job.id}")
+        target = move(visit, job, visit.form.get("value", ""))
+        return visit.done(f"/jobs/{job.id}", f"The job was moved from {job.queue} to {target}")
     visit.audit(name, job.id)
-    return visit.to(f"/jobs/{_DONE[name](visit, job.id)}")
+    shown, said = _DONE[name](visit, job)
+    return visit.done(f"/jobs/{shown}", said)
 
 
-def _retry(visit: Visit, job_id: str) -> str:
-    return lookup.retry(visit.site.app.context, job_id).id
+def _retry(visit: Visit, job: Job) -> tuple[str, str]:
+    after = lookup.retry(visit.site.app.context, job.id)
+    return after.id, f"The job is ready again, in {after.queue}"
 
 
-def _cancel(visit: Visit, job_id: str) -> str:
-    lookup.cancel(visit.site.app.context, job_id)
-    return job_id
+def _cancel(visit: Visit, job: Job) -> tuple[str, str]:
+    after = lookup.cancel(visit.site.app.context, job.id)
+    if after is None:
+        raise JobNotFound(job.id)
+    if job.finished_at is not None or after not in (JobState.RUNNING, JobState.CANCELLED):
+        return job.id, f"Nothing was cancelled: the job is {after} already"
+    return job.id, "The job is asked to stop" if after is JobState.RUNNING else "The job is cancelled"
 
 
-def _replay(visit: Visit, job_id: str) -> str:
-    copies = lookup.replay(visit.site.app.context, [job_id])
+def _replay(visit: Visit, job: Job) -> tuple[str, str]:
+    copies = lookup.replay(visit.site.app.context, [job.id])
     if not copies:
-        raise InvalidInput(f"job {job_id} has not ended, or is no longer in history")
-    return copies[0].id
+        raise InvalidInput(f"job {job.id} has not ended, or is no longer in history")
+    return copies[0].id, f"This job is a copy of {job.id}"
 
 
-_DONE: dict[str, Callable[[Visit, str], str]] = {"retry": _retry, "cancel": _cancel, "replay": _replay}
+_DONE: dict[str, Callable[[Visit, Job], tuple[str, str]]] = {"retry": _retry, "cancel": _cancel, "replay": _replay}
+"""Each act: the job to show afterwards, and what was done."""
 
 _EFFECTS = {
     "retry": "It becomes ready at once, under the same id, with its attempts from 0.",

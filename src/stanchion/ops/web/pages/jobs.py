@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from starlette.responses import Response
 
+from stanchion.core.checks import checked_name
 from stanchion.core.service_levels import BANDS
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.job_json import last_error
 from stanchion.ops.reads.filters import ACTS, SPANS, JobFilter
-from stanchion.ops.reads.lists import COUNTED, SEARCH_SECONDS, count, page_of, page_of_error
+from stanchion.ops.reads.lists import COUNTED, SEARCH_SECONDS, SHOWN, count, jobs_of, page_of, page_of_error
+from stanchion.ops.redriving import left_out
 from stanchion.ops.web.record.bulk import BulkWork
-from stanchion.ops.web.visit import Visit
-from stanchion.ops.words import SPAN_NAMES, number
+from stanchion.ops.web.show.templating import query
+from stanchion.ops.web.visit import Missing, Visit
+from stanchion.ops.words import SPAN_NAMES, number, plural
 
 _TIMES: Final = {state: "Ended" if state.final else "Due" for state in JobState} | {JobState.RUNNING: "Started"}
 
@@ -30,23 +34,25 @@ class Item(NamedTuple):
 
 def every(visit: Visit) -> Response:
     """List the jobs that a filter finds, newest first."""
+    if work := visit.asked("work"):
+        return _of_work(visit, work)
     text = visit.asked("text").strip()
     if _is_id(text) and visit.store.fetch([text]):
         return visit.to(f"/jobs/{text}")
     wanted = JobFilter.of(visit.request.query_params, visit.request.query_params.getlist("state"))
-    query, store = wanted.query(visit.now), visit.store
+    wanted_jobs, store = wanted.query(visit.now), visit.store
     context, after = visit.site.app.context, visit.asked("after") or None
     if wanted.text:
         visit.site.deadlines.allow(SEARCH_SECONDS)
     if wanted.error:
-        found = page_of_error(context, store, query, visit.now, after, wanted.error)
+        found = page_of_error(context, store, wanted_jobs, visit.now, after, wanted.error)
         matching = None if found.next or after else len(found.jobs)
     else:
         sample = visit.site.sampler.glance()
         places = None if sample is None else sample.seen.letters.places
-        found = page_of(context, store, query, visit.now, after, places=places)
+        found = page_of(context, store, wanted_jobs, visit.now, after, places=places)
         more = found.next or after
-        matching = visit.part("matching", lambda: count(store, query, places)) if more else len(found.jobs)
+        matching = visit.part("matching", lambda: count(store, wanted_jobs, places)) if more else len(found.jobs)
     return visit.page(
         "jobs.html",
         headline(wanted, matching, len(found.jobs)),
@@ -64,6 +70,7 @@ def every(visit: Visit) -> Response:
         acts=[act for act in ACTS if _fits(wanted, act)] if visit.session.caller.operates else [],
         works=visit.part("bulk work", lambda: visit.site.bulk.shown(visit.now)) or [],
         told=told,
+        see=lambda work: see(visit, work),
         time_of=_time_of(wanted.states),
     )
 
@@ -92,14 +99,39 @@ def counted(matching: int | None, shown: int) -> str:
 def told(work: BulkWork) -> str:
     """Return how far bulk work is, as a sentence."""
     verb = {"retry": "retried", "cancel": "cancelled", "replay": "copied"}[work.act]
-    parts = [f"{number(work.done)} {verb}"]
-    if work.left_out:
-        parts.append(f"{number(work.left_out)} left out, as their state had changed")
+    parts = [f"{plural(work.done, 'job')} {verb}{f', {why}' if (why := left_out(work.reasons)) else ''}"]
     if work.state == "running":
         parts.append(f"{number(work.to_go)} to go" if 0 < work.total <= COUNTED else "more to go")
     if work.error:
         parts.append(work.error)
     return " · ".join(parts)
+
+
+def see(visit: Visit, work: BulkWork) -> str:
+    """Return where the jobs are that a work has changed: these, or those like them in their new state; empty: none."""
+    if not work.done:
+        return ""
+    if work.listed:
+        return f"/jobs{query(work=work.id)}"
+    sample, wanted = visit.site.sampler.glance(), JobFilter.of_text(work.where)
+    letters = () if sample is None else sample.seen.letters.places
+    new = JobState.CANCELLED if work.act == "cancel" else JobState.READY
+    gone_home = work.act == "retry" and wanted.queue in letters  # a dead letter goes back to where it died
+    return f"/jobs?{replace(wanted, states=(new,), error='', queue='' if gone_home else wanted.queue).where}"
+
+
+def _of_work(visit: Visit, work_id: str) -> Response:
+    """List the jobs that bulk work has changed, by pages."""
+    found = visit.site.bulk.find(checked_name(work_id, "work"))
+    if found is None:
+        raise Missing("this work is forgotten, a day after its end")
+    work, asked = found[0], visit.asked("after")
+    first = int(asked) if asked.isdecimal() and asked.isascii() and len(asked) < 6 else 0
+    behind = first + SHOWN
+    jobs = jobs_of(visit.site.app.context, visit.store, work.changed[first:behind], visit.now)
+    following = f"/jobs{query(work=work.id, after=behind)}" if behind < len(work.changed) else ""
+    items = [_item(job) for job in jobs]
+    return visit.page("changed.html", told(work), work=work, items=items, total=len(work.changed), next=following)
 
 
 def _fits(wanted: JobFilter, act: str) -> bool:

@@ -103,7 +103,7 @@ def headline(alerts: int) -> str:
 def be_on_it(visit: Visit) -> Response:
     """Write down who looks after an alert; it hides nothing."""
     acts.be_on_it(visit, visit.form.get("key", ""))
-    return visit.to(visit.back())
+    return visit.done(visit.back(), "Your name stands beside the alert for 4 hours; it stays until its cause ends")
 
 
 def _lede(sample: Sample) -> str:

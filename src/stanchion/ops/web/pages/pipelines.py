@@ -128,7 +128,8 @@ def act(visit: Visit) -> Response:
     for queue in _queues(known):
         set_paused(visit, queue, paused=name == "pause", note=note)
     visit.site.sampler.renew()
-    return visit.to(f"/pipelines/{segment(known.record.name)}")
+    said = f"{known.record.name} is {name}d: {plural(len(_queues(known)), 'station')}"
+    return visit.done(f"/pipelines/{segment(known.record.name)}", said)
 
 
 def _act(visit: Visit) -> str:

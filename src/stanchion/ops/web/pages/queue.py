@@ -182,9 +182,10 @@ def resume(visit: Visit) -> Response:
 
 
 def _set(visit: Visit, *, paused: bool, note: str) -> Response:
-    set_paused(visit, known_queue(visit).name, paused=paused, note=note)
+    name = known_queue(visit).name
+    set_paused(visit, name, paused=paused, note=note)
     visit.site.sampler.renew()
-    return visit.to(f"/queues/{visit.segment}")
+    return visit.done(f"/queues/{visit.segment}", f"{name} is {'paused' if paused else 'resumed'}")
 
 
 def known_queue(visit: Visit) -> QueueSettings:

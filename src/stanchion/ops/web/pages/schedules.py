@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from stanchion.cron.schedule import Schedule
 from stanchion.errors import InvalidInput
+from stanchion.jobs.handle import JobHandle
 from stanchion.ops.reads.schedules import read_schedules
 from stanchion.ops.web.visit import Missing, Visit
 from stanchion.ops.words import listed, plural
@@ -53,8 +54,10 @@ def act(visit: Visit) -> Response:
     if name not in _ACTS:
         raise InvalidInput(f"a schedule can be paused, resumed and run, not {name!r}")
     visit.audit(f"{name} schedule", schedule.name, 1 if name == "run" else 0, visit.note())
-    _ACTS[name](schedule)
-    return visit.to("/schedules")
+    ran = _ACTS[name](schedule)
+    if isinstance(ran, JobHandle):
+        return visit.done("/schedules", f"{schedule.name} runs now", f"/jobs/{ran.id}", "see its job")
+    return visit.done("/schedules", f"The schedule {schedule.name} is {name}d")
 
 
 _ACTS: dict[str, Callable[[Schedule], object]] = {

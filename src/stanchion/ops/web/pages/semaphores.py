@@ -36,7 +36,8 @@ def resize(visit: Visit) -> Response:
         raise InvalidInput(f"a capacity is a whole number up to {CAPACITY_MAX:,}")
     visit.audit("resize semaphore", row.name, 0, f"{row.capacity} → {text}")
     visit.site.app.semaphore(row.name).resize(int(text))
-    return visit.to(f"/semaphores/{visit.segment}")
+    said = f"{row.name} has a capacity of {int(text):,}; it was {row.capacity:,}"
+    return visit.done(f"/semaphores/{visit.segment}", said)
 
 
 def _row(visit: Visit) -> SemaphoreRow:

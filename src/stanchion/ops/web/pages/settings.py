@@ -42,9 +42,11 @@ def ask(visit: Visit) -> Response:
 
 def save(visit: Visit) -> Response:
     """Change a setting."""
-    change(visit, known_queue(visit), visit.form.get("setting", ""), visit.form.get("value", ""), visit.note())
+    queue, name = known_queue(visit), visit.form.get("setting", "")
+    after = change(visit, queue, name, visit.form.get("value", ""), visit.note())
     visit.site.sampler.renew()
-    return visit.to(f"/queues/{visit.segment}")
+    values = [text_of(name, getattr(one, name)) for one in (queue, after)]
+    return visit.done(f"/queues/{visit.segment}", f"{name} of {queue.name} is {values[1]}; it was {values[0]}")
 
 
 def ask_push(visit: Visit) -> Response:
@@ -61,7 +63,10 @@ def push(visit: Visit) -> Response:
         job = visit.site.app.queue(queue.name).push(payload, **options)
     except InvalidInput as error:
         return _form(visit, dict(form), str(error))
-    return visit.to(f"/jobs/{job.id}")
+    said = f"A job was pushed into {queue.name}"
+    if job.duplicate:
+        said = f"Nothing was pushed: this live job of {queue.name} has the key {job.key} already"
+    return visit.done(f"/jobs/{job.id}", said)
 
 
 def _form(visit: Visit, given: dict[str, str], error: str) -> Response:

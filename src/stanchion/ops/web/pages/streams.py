@@ -6,8 +6,9 @@ from starlette.responses import Response
 
 from stanchion import streams
 from stanchion.ops.reads.streams import StreamFigures, stream_figures
+from stanchion.ops.web.show.templating import query
 from stanchion.ops.web.visit import Missing, Visit
-from stanchion.ops.words import listed
+from stanchion.ops.words import listed, plural
 
 SHOWN = 200
 
@@ -69,7 +70,8 @@ def release(visit: Visit) -> Response:
     released = streams.release(visit.store, one.name)
     visit.audit("release stream: done", one.name, released)
     visit.site.sampler.renew()
-    return visit.to("/streams")
+    said = f"{plural(released, 'job')} of {one.name} {'is' if released == 1 else 'are'} back in {one.queue}"
+    return visit.done("/streams", said, f"/jobs{query(state='ready', queue=one.queue)}", "see its ready jobs")
 
 
 def _stream(visit: Visit) -> StreamFigures:

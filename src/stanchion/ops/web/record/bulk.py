@@ -12,10 +12,12 @@ as an act leaves out a job that is no longer in the state that it acts on, and c
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from stanchion.ops.reads.filters import JobFilter
+from stanchion.ops.redriving import Verdict, refusals
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 
@@ -30,6 +32,9 @@ SHOWN: Final = 10 * 60 * SECOND
 KEPT: Final = 24 * 3600 * SECOND
 """Microseconds after which an ended work is deleted."""
 
+CHANGED: Final = 500
+"""Jobs acted on whose ids a work keeps, to list them."""
+
 MOST: Final = 20
 """Works under way at a time."""
 
@@ -41,7 +46,8 @@ class BulkWork(NamedTuple):
     """One work. `where`: its filter as the query of a URL; `ids`: the jobs chosen one by one, else empty.
 
     `total`: jobs that matched at first, at most 10,001. `rate`: jobs a second, 0 for no limit. `done`, `left_out`: jobs
-    acted on, and those that were not in a fitting state any more. `cursor`: where the next round begins. `until`: the
+    acted on, and those that were not in a fitting state any more; `reasons` has a word for why, with its number.
+    `changed`: the ids of the first jobs acted on, or of their copies. `cursor`: where the next round begins. `at`: the
     time of its beginning; later jobs are not meant.
     """
 
@@ -61,6 +67,23 @@ class BulkWork(NamedTuple):
     beat: int = 0
     ended_at: int = 0
     error: str = ""
+    reasons: dict[str, int] = {}  # noqa: RUF012
+    changed: tuple[str, ...] = ()
+
+    def after(self, verdicts: Sequence[Verdict]) -> BulkWork:
+        """Return the work with these jobs counted."""
+        acted = [one.copy or one.id for one in verdicts if one.ok]
+        return self._replace(
+            done=self.done + len(acted),
+            left_out=self.left_out + len(verdicts) - len(acted),
+            reasons=dict(Counter(self.reasons) + refusals(verdicts)),
+            changed=(*self.changed, *acted)[:CHANGED],
+        )
+
+    @property
+    def listed(self) -> bool:
+        """Whether `changed` has all jobs acted on."""
+        return len(self.changed) == self.done
 
     @property
     def subject(self) -> str:
@@ -115,4 +138,4 @@ class BulkWorks:
 def _work(text: str) -> BulkWork:
     row: list[Any] = json.loads(text)
     work = BulkWork(*row)
-    return work._replace(ids=tuple(work.ids))
+    return work._replace(ids=tuple(work.ids), changed=tuple(work.changed))

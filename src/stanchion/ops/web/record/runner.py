@@ -12,19 +12,22 @@ from typing import Final
 from stanchion.context.context import Context
 from stanchion.core.ids import id_named
 from stanchion.errors import InvalidInput, StanchionError
-from stanchion.jobs.lookup import push_copies
 from stanchion.ops.audit import AuditLog, Entry
 from stanchion.ops.reads.filters import JobFilter
 from stanchion.ops.reads.lists import page_of
+from stanchion.ops.redriving import Verdict, cancelled, copied, left_out, retried
 from stanchion.ops.web.record.bulk import OWNED, BulkWork, BulkWorks
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.jobs import SECOND, JobState, Redriven
+from stanchion.stores.records.jobs import SECOND
 
 ROUND: Final = 500
 """Jobs of one round."""
 
 LOOKS: Final = 5.0
 """Seconds between looks for works that have lost their process."""
+
+SOON: Final = 1.0
+"""Seconds that who began a work waits for its end, to see what it did."""
 
 _log = logging.getLogger("stanchion.web")
 
@@ -50,6 +53,15 @@ class Runner:
                 self._thread = threading.Thread(target=self._run, name="stanchion-web-bulk", daemon=True)
                 self._thread.start()
         self._wake.set()
+
+    def soon(self, work_id: str) -> BulkWork | None:
+        """Return a work once it has ended, or as it is after SOON; None if it is unknown."""
+        deadline = time.monotonic() + SOON
+        while (found := self._works.find(work_id)) is not None:
+            if found[0].state != "running" or time.monotonic() >= deadline:
+                return found[0]
+            time.sleep(0.02)
+        return None
 
     def close(self) -> None:
         """Stop after the round under way."""
@@ -87,13 +99,11 @@ class Runner:
         began = time.monotonic()
         try:
             ids, cursor = self._next(work, size)
-            done = self._act(work, ids)
+            verdicts = self._act(work, ids)
         except InvalidInput as error:  # its filter is of another release
             self._works.write(work._replace(state="stopped", ended_at=now, error=str(error)), version)
             return LOOKS
-        after = work._replace(
-            done=work.done + done,
-            left_out=work.left_out + len(ids) - done,
+        after = work.after(verdicts)._replace(
             cursor=cursor,
             owner=self._me,
             beat=now,
@@ -104,7 +114,7 @@ class Runner:
             if after.state == "finished":
                 self._tell(after, now)
         elif (stopped := self._works.find(work.id)) is not None and stopped[0].state == "stopped":
-            self._works.write(stopped[0]._replace(done=after.done, left_out=after.left_out), stopped[1])
+            self._works.write(stopped[0].after(verdicts), stopped[1])
         return max(0.0, size / work.rate - (time.monotonic() - began)) if work.rate else 0.0
 
     def _next(self, work: BulkWork, size: int) -> tuple[Sequence[str], str | None]:
@@ -117,18 +127,17 @@ class Runner:
         page = page_of(self._context(), self._store(), wanted.query(work.at), work.at, work.cursor, size)
         return [job.id for job in page.jobs if wanted.error in ("", job.error_group)], page.next
 
-    def _act(self, work: BulkWork, ids: Sequence[str]) -> int:
-        """Act on these jobs; return how many were changed."""
+    def _act(self, work: BulkWork, ids: Sequence[str]) -> list[Verdict]:
+        """Act on these jobs."""
         if not ids:
-            return 0
+            return []
         store = self._store()
         if work.act == "retry":
-            return sum(one is Redriven.READY for one in store.retry(ids))
+            return retried(store, ids)
         if work.act == "replay":  # a repeated round makes no second copy
-            copies = [id_named(f"{work.id}:{one}", work.at) for one in ids]
-            return sum(one is not None for one in push_copies(store, ids, copies))
-        return sum(one in (JobState.CANCELLED, JobState.RUNNING) for one in store.cancel(ids))
+            return copied(store, ids, [id_named(f"{work.id}:{one}", work.at) for one in ids])
+        return cancelled(store, ids, work.at)
 
     def _tell(self, work: BulkWork, now: int) -> None:
-        note = f"{work.left_out:,} left out" if work.left_out else ""
+        note = left_out(work.reasons)
         self._audit.add(Entry(now, work.who, f"{work.act}: finished", work.subject, work.done, note))

@@ -13,6 +13,7 @@ from stanchion.core.durations import spelled
 from stanchion.core.times import moment
 from stanchion.ops import words
 from stanchion.ops.web.access.callers import Caller
+from stanchion.ops.web.access.receipts import Receipt
 from stanchion.stores.records.jobs import JobState
 
 
@@ -62,7 +63,8 @@ class Shell:
     """What the frame of a page shows; `page` in the templates. `now`: by the store's clock, in microseconds.
 
     `events`: where the page hears that it is not new any more. `outer`: the template around the shell. `missed`: parts
-    that were not read within `seconds`. `needs`: how much wants a person, by pages of the navigation.
+    that were not read within `seconds`. `needs`: how much wants a person, by pages of the navigation. `receipt`: of the
+    act before this page.
     """
 
     title: str
@@ -81,6 +83,7 @@ class Shell:
     missed: tuple[str, ...] = ()
     seconds: float = 0.0
     needs: Mapping[str, int] = field(default_factory=dict)
+    receipt: Receipt | None = None
     navigation = NAVIGATION
     tabs = TABS
 
