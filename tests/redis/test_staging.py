@@ -229,9 +229,9 @@ class TestPublishing:
             assert one.publish(self.staged(one))
 
         def sweep_early() -> None:
-            one.clock_offset -= 60  # so that it is young on a slow machine too
+            one.clock_offset -= 5  # so that it is young on a slow machine too
             one.recover(limit=0)
-            one.clock_offset += 60
+            one.clock_offset += 5
 
         sweep_early()
         assert run_out(one) == Counter()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stanchion.stores.protocol import Store
 from stanchion.stores.rules.limits import Rate
 from stanchion.telemetry import rollups
-from stanchion_conformance.harness import StoreClock, claim, new_job, row_of, worker
+from stanchion_conformance.harness import QUEUE, NewStore, StoreClock, claim, new_job, row_of, worker
 from stanchion_conformance.limits.semaphores import limited, push, took
 
 HOUR = 3600.0
@@ -56,6 +56,29 @@ class TestClockSetBack:
         assert [row.id for row in store.recover()] == [short.id]
         clock.advance(7200)
         assert [row.id for row in store.recover()] == [long.id]
+
+    def test_a_process_that_starts_afterwards_sees_leases_from_before(
+        self, new_store: NewStore, clock: StoreClock
+    ) -> None:
+        before = clock.governs(new_store())
+        before.push([new_job()])
+        (row,) = claim(before, lease=30.0)
+        clock.advance(-HOUR)
+        started = clock.governs(new_store())
+        assert started.recover() == []
+        clock.advance(31)
+        assert [one.id for one in started.recover()] == [row.id]
+
+    def test_the_rate_of_a_queue_goes_on(self, store: Store, clock: StoreClock) -> None:
+        store.configure(QUEUE, {"max_rate": 1.0})
+        store.push([new_job() for _ in range(2)])
+        assert len(claim(store, 2)) == 1
+        clock.advance(-HOUR)
+        new = new_job()
+        store.push([new])
+        started = claim(store)
+        clock.advance(2)
+        assert [row.id for row in started or claim(store)] == [new.id]
 
     def test_the_figures_of_queues_go_on(self, store: Store, clock: StoreClock) -> None:
         assert (rollups.take(store), rollups.take(store)) == (True, False)

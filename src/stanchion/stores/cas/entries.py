@@ -17,7 +17,7 @@ from stanchion.stores.records.outcomes import Commit, Continue
 from stanchion.stores.records.slots import ORDER, Slot
 from stanchion.stores.rules import flows
 from stanchion.stores.rules import outcomes as outcome_rules
-from stanchion.stores.rules.set_back import is_ahead
+from stanchion.stores.rules.set_back import is_overdue
 from stanchion.stores.rules.slots import hold_tokens, slots_of, uses_slots
 
 STALE = 3 * SECOND
@@ -26,7 +26,7 @@ STALE = 3 * SECOND
 
 def is_stale(written_at: int, before: int) -> bool:
     """Return whether recovery applies an entry; `before`: STALE before now. One from the future is as old as any."""
-    return written_at < before or is_ahead(written_at, before + STALE)
+    return is_overdue(written_at, before + STALE, STALE)
 
 
 class Entry(NamedTuple):

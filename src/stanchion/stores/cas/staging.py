@@ -177,7 +177,7 @@ class Staging:
 
         A publisher may die, and its machinery then give up the write: as Spark does after a failed commit.
         """
-        if all(begun.write != write for begun in self._rows.begun(self._rows.now() + STALE)):
+        if all(begun.write != write for begun in self._rows.begun(_EVER)):
             self._rows.unstage(write)
 
     def _stage(self, write: str, prepared: Sequence[Prepared]) -> tuple[str, int]:
@@ -226,6 +226,8 @@ class Staging:
             self.go_on(begun)
 
 
+_EVER = 1 << 52
+"""A time after any other."""
 _NOTHING = Staged(0, strict=False)
 
 

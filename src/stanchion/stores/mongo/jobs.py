@@ -10,7 +10,7 @@ from pymongo.errors import BulkWriteError
 
 from stanchion.stores.cas.entries import STALE, Entry, is_stale
 from stanchion.stores.cas.jobs import Change, Result, Results, Seen
-from stanchion.stores.mongo.client.documents import KEPT, Document, difference, refuse_large, seen_in
+from stanchion.stores.mongo.client.documents import KEPT, Document, difference, overdue, refuse_large, seen_in
 from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.queues import QueueDocuments
@@ -19,7 +19,6 @@ from stanchion.stores.mongo.wakeup import Announcer
 from stanchion.stores.records.jobs import QUEUED, JobState
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.jobs import Transition
-from stanchion.stores.rules.set_back import AHEAD
 from stanchion.stores.rules.shapes import needs
 
 _PAGE = 200
@@ -123,8 +122,7 @@ class Jobs:
 
     def entries(self, before: int) -> Iterator[Entry]:
         """Return the stale outbox entries."""
-        last, field = "", "outbox.written_at"
-        stale: Document = {"$or": [{field: {"$lt": before}}, {field: {"$gt": before + STALE + AHEAD}}]}
+        last, stale = "", overdue("outbox.written_at", before + STALE, STALE)
         while page := self._with_entries({"_id": {"$gt": last}, **stale}):
             yield from (entry for job in page for entry in _entries_in(job) if is_stale(entry.written_at, before))
             last = page[-1]["_id"]

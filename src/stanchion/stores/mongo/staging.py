@@ -11,8 +11,9 @@ from contextlib import suppress
 from bson import ObjectId
 from pymongo.errors import DuplicateKeyError
 
+from stanchion.stores.cas.entries import STALE, is_stale
 from stanchion.stores.cas.staging import Begun, Piece, Staged, Staging, in_pieces, is_strict, job_in, job_text
-from stanchion.stores.mongo.client.documents import Document, up_to
+from stanchion.stores.mongo.client.documents import Document, overdue, up_to
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import BULK_SECONDS, Access
 from stanchion.stores.mongo.values import Values, id_of
@@ -167,9 +168,9 @@ class Stage:
 
     def begun(self, before: int) -> Iterator[Begun]:
         """Return the publications that have begun and had no progress since this time."""
-        late = {"begun.touched_at": {"$lt": before}}
+        late = overdue("begun.touched_at", before + STALE, STALE)
         for value in self._server.call(lambda on, _again: list(on.values.find(late))):
-            yield from (_begun(value, record) for record in value["begun"] if record["touched_at"] < before)
+            yield from (_begun(value, record) for record in value["begun"] if is_stale(record["touched_at"], before))
 
     def begun_with(self, value: ValueChange, write: str) -> Begun | None:
         """Return the unfinished publication of a write that has begun with this value."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 
+from stanchion.stores.cas.entries import STALE
 from stanchion.stores.cas.portions import portions
 from stanchion.stores.cas.staging import Begun, Piece, Staged, in_pieces, is_strict, job_in, job_text
 from stanchion.stores.records.jobs import SECOND, NewJob
@@ -127,14 +128,14 @@ class StageRows:
 
     def begun(self, before: int) -> Iterator[Begun]:
         """Return the publications that have begun and had no progress since this time."""
-        publishing, now = self._keys.own("publishing"), self._server.now()
-        for listed, listed_at in self._server.command("ZRANGEBYSCORE", publishing, "-inf", f"({before}", "WITHSCORES"):
+        now = self._server.now()
+        for listed, listed_at in self._server.overdue("publishing", before + STALE, STALE).items():
             kind, _, write = listed.decode().partition(FIELD)
             begun = self._begun(kind, write)
             if begun is not None:
                 yield begun
             elif listed_at <= now - _LISTED_MICROS:
-                self._server.command("ZREM", publishing, listed)
+                self._server.command("ZREM", self._keys.own("publishing"), listed)
 
     def begun_with(self, value: ValueChange, write: str) -> Begun | None:
         """Return the publication of a write that has begun with this value."""

@@ -63,9 +63,12 @@ class Bucket:
         return max(self.capacity, 1 + self.rate * _TOLERANCE_SECONDS)
 
     def at(self, now: int) -> Bucket:
-        """Return the bucket filled up to `now`; a clock set back takes no tokens away, and ends the promises."""
+        """Return the bucket filled up to `now`; one from before the clock was set back begins anew, without promises.
+
+        It is full then, so that it gives a start at once, with which it is stored.
+        """
         if is_ahead(self.filled_at, now):
-            return replace(self, filled_at=now, promised=0, promised_again=0)
+            return replace(self, tokens=self.capacity, filled_at=now, promised=0, promised_again=0)
         filled = self.tokens + max(0, now - self.filled_at) / SECOND * self.rate
         late = filled <= self.tolerant_capacity or self._awaited(now)
         most = self.tolerant_capacity if late else self.capacity

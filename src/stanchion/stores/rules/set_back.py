@@ -21,6 +21,11 @@ def is_ahead(at: int | None, now: int) -> bool:
     return at is not None and at > now + AHEAD
 
 
+def is_overdue(at: int, now: int, micros: int) -> bool:
+    """Return whether a step begun at a time is older than this, or from before the clock was set back."""
+    return at < now - micros or is_ahead(at, now)
+
+
 def seen_now(workers: Iterable[WorkerRow], now: int) -> list[WorkerRow]:
     """Return those whose heartbeat is from the future, as seen now."""
     return [replace(one, last_seen_at=now) for one in workers if is_ahead(one.last_seen_at, now)]
@@ -34,12 +39,12 @@ def started_now(row: JobRow, now: int) -> JobRow | None:
 
 
 class Watch:
-    """Tells one process whether the clock was set back since its last reading."""
+    """Tells one process whether the clock may have been set back since its last reading: true of the first one."""
 
     def __init__(self) -> None:
-        self._latest = 0
+        self._latest: int | None = None
 
     def set_back(self, now: int) -> bool:
         """Take in a reading; return whether it is far behind the last one."""
         latest, self._latest = self._latest, now
-        return is_ahead(latest, now)
+        return latest is None or is_ahead(latest, now)

@@ -33,6 +33,7 @@ from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.rate_limit import Bucket
+from stanchion.stores.rules.set_back import is_ahead
 
 _LANES_READ_MIN = 4
 _LOCK_SECONDS = 3.0
@@ -136,7 +137,7 @@ class ClaimLocks:
             holder = state.document.get("claim_lock")
             if lock is not None and holder is not None and holder["id"] == lock_id:
                 return lock  # the reply was lost
-            if holder is None or holder["until"] <= state.now:
+            if holder is None or holder["until"] <= state.now or is_ahead(holder["until"], state.now):
                 lock, changes = _lock(state, lock_id, wanted)
                 # Unchanged since it was read: neither acquired, nor acquired and released.
                 seen = {"claim_lock.id": holder and holder["id"], "ended": state.document.get("ended")}

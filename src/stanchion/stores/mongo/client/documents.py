@@ -31,6 +31,7 @@ from stanchion.stores.cas.jobs import Change, Seen
 from stanchion.stores.cas.slot_keys import key_of, slot_of
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.rules.dead_letters import is_marked
+from stanchion.stores.rules.set_back import AHEAD
 from stanchion.stores.rules.slots import uses_slots, waits_at
 
 Document = dict[str, Any]
@@ -114,6 +115,11 @@ def seen_in(document: Document, at: int) -> Seen:
 def entailing(row: JobRow) -> bool:
     """Return True if the steps of a job may have consequences for others: it is not PLAIN."""
     return uses_slots(row) or row.flow_node is not None
+
+
+def overdue(field: str, now: int, micros: int) -> Document:
+    """Return the filter for documents with a step begun at the time of a field, which `set_back.is_overdue`."""
+    return {"$or": [{field: {"$exists": True, "$lt": now - micros}}, {field: {"$exists": True, "$gt": now + AHEAD}}]}
 
 
 def up_to(moment: int) -> Document:

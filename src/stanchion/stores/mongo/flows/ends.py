@@ -22,7 +22,7 @@ from pymongo import UpdateOne
 from stanchion.stores.cas.entries import STALE
 from stanchion.stores.cas.jobs import Seen
 from stanchion.stores.cas.slot_keys import key_of
-from stanchion.stores.mongo.client.documents import Document, seen_in, up_to
+from stanchion.stores.mongo.client.documents import Document, overdue, seen_in
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import Access
 from stanchion.stores.records.flows import FlowNode, MemberEnd, NodeState
@@ -101,7 +101,7 @@ class FlowEnds:
 
     def unfollowed(self) -> list[FlowNode]:
         """Return the nodes that ended at least `STALE` ago and are not marked as followed."""
-        wanted = {"unfollowed": True, "finished_at": up_to(self._server.now() - STALE)}
+        wanted = {"unfollowed": True, **overdue("finished_at", self._server.now(), STALE)}
         return [node_in(one) for one in self._server.call(lambda on, _again: list(on.nodes.find(wanted)))]
 
 

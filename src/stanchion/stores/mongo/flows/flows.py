@@ -19,7 +19,7 @@ from bson import ObjectId
 from stanchion.errors import DuplicateKey
 from stanchion.stores.cas.entries import STALE
 from stanchion.stores.cas.flows import Flows
-from stanchion.stores.mongo.client.documents import Document, up_to
+from stanchion.stores.mongo.client.documents import Document, overdue, up_to
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import Access
 from stanchion.stores.mongo.flows.additions import Additions, jobs_in
@@ -27,6 +27,7 @@ from stanchion.stores.mongo.flows.ends import FlowEnds, node_document, node_in
 from stanchion.stores.records.flows import ExtendFlow, FlowNode, NodeState
 from stanchion.stores.records.jobs import SECOND, JobState, NewJob
 from stanchion.stores.rules import flows
+from stanchion.stores.rules.set_back import AHEAD
 
 _ABANDONED_MICROS = 600 * SECOND
 _STORED_AT_ONCE = 1000
@@ -198,7 +199,7 @@ class FlowNodes:
     def recover(self) -> None:
         """Store the members that dead processes stored partially, and cancel partially stored flows."""
         now = self._server.now()
-        adding = {"adding.written_at": {"$lt": now - STALE}}
+        adding = overdue("adding.written_at", now, STALE)
         for one in self._server.call(lambda on, _again: list(on.nodes.find(adding, {"adding": 1}))):
             for added in one["adding"]:
                 if "once" in added:
@@ -206,10 +207,16 @@ class FlowNodes:
                 else:
                     self._store(jobs_in(added))
                     self._added(one["_id"], [added["batch"]])
-        abandoned = {"assembling": up_to(now - _ABANDONED_MICROS)}
-        roots = self._server.call(lambda on, _again: on.nodes.distinct("root", abandoned))
-        for root in roots:
-            self._abandon(root)
+        abandoned = overdue("assembling", now, _ABANDONED_MICROS)
+        for root in self._server.call(lambda on, _again: on.nodes.distinct("root", abandoned)):
+            if not self._begun_now(root, now):
+                self._abandon(root)
+
+    def _begun_now(self, root: str, now: int) -> bool:
+        """Count a flow from the future, which a live process may be storing, as begun now; False if it is not."""
+        ahead = {"root": root, "assembling": {"$gt": now + AHEAD}}
+        begun = {"$set": {"assembling": now}}
+        return bool(self._server.call(lambda on, _again: on.nodes.update_many(ahead, begun)).matched_count)
 
     def _abandon(self, root: str) -> None:
         """Cancel a flow that was stored partially."""

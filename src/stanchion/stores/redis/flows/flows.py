@@ -26,6 +26,7 @@ from stanchion.stores.redis.flows.nodes import Nodes, fields_of
 from stanchion.stores.redis.push import Pushes
 from stanchion.stores.rules.flows import FLOW_TTL_MICROS, placed
 from stanchion.stores.rules.jobs import state_of
+from stanchion.stores.rules.set_back import is_ahead
 from stanchion.stores.rules.slots import node_slot
 
 _AT_ONCE = 500
@@ -179,17 +180,18 @@ class Flows:
 
     def _add_leftovers(self) -> None:
         adding = self._keys.own("adding")
-        for listed in self._server.command("ZRANGEBYSCORE", adding, "-inf", self._server.now() - STALE):
+        for listed in self._server.overdue("adding", self._server.now(), STALE):
             node, batch = listed.decode().split(FIELD)
             self._complete(node, batch)
             self._server.command("ZREM", adding, listed)
 
     def _end_abandoned(self) -> None:
-        """Cancel flows that were never stored completely."""
-        assembling = self._keys.own("assembling")
-        for found in self._server.command(
-            "ZRANGEBYSCORE", assembling, "-inf", self._server.now() - _ASSEMBLY_MICROS_MAX
-        ):
+        """Cancel flows that were never stored completely; one from the future may still be, so it counts as of now."""
+        assembling, now = self._keys.own("assembling"), self._server.now()
+        for found, begun_at in self._server.overdue("assembling", now, _ASSEMBLY_MICROS_MAX).items():
+            if is_ahead(begun_at, now):
+                self._server.command("ZADD", assembling, "XX", now, found)
+                continue
             self._cancel_flow(found.decode())
             self._server.command("ZREM", assembling, found)
 

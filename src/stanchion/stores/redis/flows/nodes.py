@@ -18,6 +18,7 @@ from stanchion.stores.redis.client.rows import FIELD
 from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.redis.slots import SlotRows
+from stanchion.stores.rules.set_back import is_overdue
 from stanchion.stores.rules.slots import node_slot
 
 _AT_ONCE = 500
@@ -119,14 +120,14 @@ class Nodes:
     def unfollowed(self) -> Iterator[FlowNode]:
         """Return the nodes that ended some seconds ago and are not marked as followed."""
         now, ending = self._server.now(), self._keys.own("ending")
-        listed = self._server.command("ZRANGEBYSCORE", ending, "-inf", now - STALE)
-        long_ago = set(self._server.command("ZRANGEBYSCORE", ending, "-inf", now - _LISTED_MICROS))
+        listed = self._server.overdue("ending", now, STALE)
+        long_ago = {found for found, at in listed.items() if at <= now - _LISTED_MICROS}
         for part in portions(listed, _AT_ONCE):
             for found, fields in zip(part, self._stored([node.decode() for node in part]), strict=True):
                 node = node_in(found.decode(), fields) if fields else None
                 if node is None or b"followed" in fields or (_running(node) and found in long_ago):
                     self._server.command("ZREM", ending, found)
-                elif not _running(node) and (node.finished_at or 0) <= now - STALE:
+                elif not _running(node) and is_overdue(node.finished_at or 0, now, STALE):
                     yield node
 
     def forget_after(self, root: FlowNode) -> None:

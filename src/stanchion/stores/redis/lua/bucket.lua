@@ -10,6 +10,9 @@ end
 
 -- Returns the present tokens of a bucket; `awaited`: jobs were promised future times.
 local function refilled(rate, tokens, filled_at, awaited)
+    if tonumber(filled_at or 0) > now + 10000000 then -- see set_back.py
+        return saved_up(rate)
+    end
     local filled = tonumber(tokens or 0) + math.max(0, now - tonumber(filled_at or 0)) / 1000000 * rate
     local late = filled <= tolerated(rate) or awaited
     return math.min(filled, late and tolerated(rate) or saved_up(rate))
