@@ -44,6 +44,7 @@ from stanchion.errors import (
 )
 from stanchion.feed import Feed, FeedEvent
 from stanchion.flows.event_group import EventGroup
+from stanchion.flows.failure import FlowFailure
 from stanchion.flows.handle import FlowHandle, FlowState
 from stanchion.flows.parts import Signature, barrier, chain, group
 from stanchion.jobs.handle import JobHandle
@@ -77,6 +78,7 @@ __all__ = [
     "FlowCancelled",
     "FlowClosed",
     "FlowFailed",
+    "FlowFailure",
     "FlowHandle",
     "FlowNotFound",
     "FlowState",

@@ -36,7 +36,8 @@ class Work(Protocol):
     """A function, and what is needed to run it for a job.
 
     `name`: for logs and errors. `timeout`: seconds per attempt, for jobs without their own. `attempts_max`: attempts
-    after which a failed job is dead; None: by the job. `job_parameter`: the parameter that gets the job.
+    after which a failed job is dead; None: by the job. `job_parameter`: the parameter that gets the job;
+    `failure_parameter`: the one that gets why a part of a flow has failed.
     `models`: the parameters and the result that are models, if there are any. `expectations`: those of a payload, if
     there are any.
     """
@@ -49,6 +50,8 @@ class Work(Protocol):
     def signature(self) -> inspect.Signature: ...
     @property
     def job_parameter(self) -> str | None: ...
+    @property
+    def failure_parameter(self) -> str | None: ...
     @property
     def models(self) -> Models | None: ...
     @property

@@ -13,6 +13,7 @@ from stanchion.core.checks import checked_id, whole
 from stanchion.core.graph.draw import GraphForm, checked_form
 from stanchion.core.graph.draw import drawn as graph_drawn
 from stanchion.errors import FlowCancelled, FlowFailed, FlowNotFound, InvalidInput, ResultTimeout
+from stanchion.flows.failure import FlowFailure, failure_for, failure_of_flow
 from stanchion.flows.graph import graph_of
 from stanchion.flows.plan import after_of
 from stanchion.flows.results import Values
@@ -21,7 +22,8 @@ from stanchion.jobs.batches import batches
 from stanchion.jobs.job import Job, JobState
 from stanchion.jobs.search import MAX_PAGE
 from stanchion.stores.protocol import pages
-from stanchion.stores.records.flows import CloseFlow, FlowNode, MemberEnd, NodeState, StopFlow
+from stanchion.stores.records.flows import CloseFlow, FlowNode, NodeState, StopFlow
+from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.rules.jobs import state_of
 
@@ -81,11 +83,15 @@ class FlowHandle:
 
         For jobs of plain payloads: a call of a task gets the value as its first argument.
         """
-        row = self._context.store.fetch([job.id]).get(job.id)
-        if row is None or row.flow_root != self.id:
-            raise InvalidInput(f"job {job.id} is not in flow {self.id}; its flow is job.flow")
-        after = after_of(row)
+        after = after_of(self._own(job))
         return Values(self._context, self.id).behind(after) if after.node else None
+
+    def failure_for(self, job: Job) -> FlowFailure | None:
+        """Return why the part has failed whose `on_failure` a job of this flow is; None for its other jobs.
+
+        For jobs of plain payloads: a call of a task gets it by a parameter annotated FlowFailure.
+        """
+        return failure_for(self._context, self._own(job))
 
     def cancel(self) -> FlowState:
         """End the flow: cancel jobs that have not started, ask running ones to stop. Return its state."""
@@ -113,6 +119,13 @@ class FlowHandle:
 
     acancel = off_loop(cancel)
     avalue_for = off_loop(value_for)
+    afailure_for = off_loop(failure_for)
+
+    def _own(self, job: Job) -> JobRow:
+        row = self._context.store.fetch([job.id]).get(job.id)
+        if row is None or row.flow_root != self.id:
+            raise InvalidInput(f"job {job.id} is not in flow {self.id}; its flow is job.flow")
+        return row
 
     def _nodes(self) -> list[FlowNode]:
         nodes = self._context.store.flow_nodes(self.id)
@@ -132,30 +145,8 @@ class FlowHandle:
             return Values(self._context, self.id, nodes, as_models=True).of(self.id)
         if state == FlowState.CANCELLED:
             raise FlowCancelled(self.id)
-        culprit = self._culprit(nodes)
-        if culprit is None or culprit.job is None:
-            raise FlowFailed(self.id, None, "its members are no longer in history")
-        row = self._context.store.fetch([culprit.job]).get(culprit.job)
-        if row is None:
-            raise FlowFailed(self.id, culprit.job, f"{culprit.state}; its error was not kept")
-        errors = Job(self._context, row, JobState.DEAD).errors
-        said = errors[-1]["error"] if errors else culprit.state
-        raise FlowFailed(self.id, culprit.job, said, row.task)
-
-    def _culprit(self, nodes: list[FlowNode]) -> MemberEnd | None:
-        """Return the end of the member that failed first, as far as known."""
-        failed = sorted(
-            (node for node in nodes if node.state == FlowState.FAILED), key=lambda node: node.finished_at or 0
-        )
-        values = Values(self._context, self.id, nodes)
-        cancelled = None
-        for node in failed:
-            for end in values.ends(node.id):
-                if end.job is not None and end.state == JobState.DEAD:
-                    return end
-                if end.job is not None and end.state == JobState.CANCELLED and cancelled is None:
-                    cancelled = end
-        return cancelled
+        failure = failure_of_flow(self._context, self.id, nodes)
+        raise FlowFailed(self.id, failure.job, failure.error, failure.task)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}>"

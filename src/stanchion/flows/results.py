@@ -49,12 +49,8 @@ class Values:
             return None
         return self._of_one(node_id) if kind == "one" else self._of_all(node_id)
 
-    def ends(self, node_id: str) -> Iterator[MemberEnd]:
-        """Yield how the members of a node ended, by index."""
-        for page in self._pages(node_id):
-            yield from page
-
-    def _pages(self, node_id: str) -> Iterator[list[MemberEnd]]:
+    def pages(self, node_id: str) -> Iterator[list[MemberEnd]]:
+        """Yield how the members of a node ended, by index, page by page."""
         after = -1
         while page := self._context.store.flow_ends(node_id, after, PAGE):
             yield page
@@ -72,7 +68,7 @@ class Values:
         return self._of_ends(ends)[0]
 
     def _of_all(self, node_id: str) -> list[Any]:
-        values = [value for page in self._pages(node_id) for value in self._of_ends(page)]
+        values = [value for page in self.pages(node_id) for value in self._of_ends(page)]
         node = self._node(node_id)
         if not node.closed or len(values) < node.size:
             raise self._not_yet(node_id)

@@ -17,6 +17,7 @@ from stanchion.context.context import Context
 from stanchion.core.callables import is_async, refuse_generator
 from stanchion.core.ids import new_ids
 from stanchion.errors import InvalidInput, StoreUnavailable
+from stanchion.jobs.job import Job
 from stanchion.jobs.outcome import UNCHANGED
 from stanchion.pipelines.expectation import Expectations
 from stanchion.pipelines.options import Frame, StationOptions
@@ -31,7 +32,7 @@ from stanchion.stores.rules.flows import position_of
 from stanchion.stores.rules.outcomes import commit_of
 from stanchion.stores.rules.trail import split_trail
 from stanchion.tasks.execution import Attempted, Superseded, attempted
-from stanchion.tasks.task import job_parameter, signature_of
+from stanchion.tasks.task import parameter_of, signature_of
 
 
 class Station:
@@ -62,8 +63,8 @@ class Station:
         self.function: Callable[..., Any] = function or _on_spark_only
         self.is_async = is_async(function)
         self.signature = signature_of(self.function)
-        self.job_parameter = None if function is None else job_parameter(function)
-        self.models, self.expectations = None, expectations
+        self.job_parameter = None if function is None else parameter_of(function, Job)
+        self.models, self.failure_parameter, self.expectations = None, None, expectations
         refuse_generator(self.function, f"station {name!r}")
         self._check_function()
 

@@ -9,7 +9,7 @@ treated in the same way, if the function says what it returns.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from inspect import Parameter, Signature
 from types import SimpleNamespace
 from typing import Any, NamedTuple, get_type_hints
@@ -149,11 +149,14 @@ def _models_in(value: Any) -> Iterator[Any]:
 
 
 def task_models(
-    task: str, function: Callable[..., Any], signature: Signature, job_parameter: str | None
+    task: str, function: Callable[..., Any], signature: Signature, given: Collection[str]
 ) -> TaskModels | None:
-    """Return what a task's models are; None if neither its parameters nor its result are annotated with any."""
+    """Return what a task's models are; None if neither its parameters nor its result are annotated with any.
+
+    `given`: the parameters that no call gives, as each attempt fills them.
+    """
     hints = _hints(function)
-    taken = [one for one in signature.parameters.values() if one.name != job_parameter]
+    taken = [one for one in signature.parameters.values() if one.name not in given]
     typed = {one.name: found for one in taken if one.name in hints and (found := _typed(hints[one.name])) is not None}
     result = _typed(hints["return"]) if takes_models(hints.get("return")) else None
     return TaskModels(task, taken, typed, result) if typed or result is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import copy_context
 from decimal import getcontext, setcontext
 from inspect import Parameter
@@ -15,6 +15,7 @@ from stanchion.context.context import Context
 from stanchion.context.unknown_work import Unknown
 from stanchion.core.child import end_child
 from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable
+from stanchion.flows.failure import failure_for
 from stanchion.flows.plan import after_of
 from stanchion.flows.results import Values
 from stanchion.jobs.failures import Failure, described, failure_of, with_cause
@@ -61,12 +62,15 @@ class Execution:
                 self.args.insert(0, Values(context, row.flow_root).behind(after))
             if self.work.models is not None:
                 self.args, self.kwargs = self.work.models.given(self.args, self.kwargs)
+            failed = self.work.failure_parameter
+            given: dict[str, Any] = {} if failed is None else {failed: failure_for(context, row)}
         except (StoreUnavailable, Unrunnable, Unknown):
             raise
         except (ValueError, RecursionError, StanchionError) as error:
             raise Unrunnable(f"job {row.id} can't be read: {error}") from None
-        if self.work.job_parameter is not None:
-            self._give_job(self.work.job_parameter)
+        if (name := self.work.job_parameter) is not None:
+            given[name] = self.job
+        self._give(given)
 
     @property
     def job(self) -> Reservation:
@@ -93,14 +97,17 @@ class Execution:
         """Whether the task has the job, or a listener hears of its success."""
         return self._job is not None or self._context.events.hears("success")
 
-    def _give_job(self, name: str) -> None:
-        """Pass the job to the parameter annotated with it, at its position among the stored arguments."""
-        parameters = self.work.signature.parameters
-        place = list(parameters).index(name)
-        if parameters[name].kind is Parameter.KEYWORD_ONLY or place > len(self.args):
-            self.kwargs[name] = self.job
-        else:
-            self.args.insert(place, self.job)
+    def _give(self, given: Mapping[str, Any]) -> None:
+        """Pass values that no call gives to their parameters, at their positions among the stored arguments."""
+        if not given:
+            return
+        for place, (name, parameter) in enumerate(self.work.signature.parameters.items()):
+            if name not in given:
+                continue
+            if parameter.kind is Parameter.KEYWORD_ONLY or place > len(self.args):
+                self.kwargs[name] = given[name]
+            else:
+                self.args.insert(place, given[name])
 
     def call(self) -> Any:
         """Run the function; for an async one, return the coroutine."""

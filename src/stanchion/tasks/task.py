@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from inspect import Parameter
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Generic, ParamSpec, TypeVar, Union, Unpack, cast, get_args, get_origin, get_type_hints
 
 from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
@@ -17,6 +18,7 @@ from stanchion.core.redaction import named_secret
 from stanchion.core.retry import Retry
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.flows.continuation import continued
+from stanchion.flows.failure import FlowFailure
 from stanchion.flows.insert import ready_nodes
 from stanchion.flows.parts import Part, Signature, checked_part
 from stanchion.jobs.call import called_with, encoded_result
@@ -57,9 +59,10 @@ class Task(Generic[P, R]):
         self.timeout = None if timeout is None else seconds_of(timeout, "timeout")
         self.is_async = is_async(function)
         self.signature = signature_of(function)
-        self.job_parameter = job_parameter(function)
+        self.job_parameter, self.failure_parameter = parameter_of(function, Job), parameter_of(function, FlowFailure)
+        self._given = {name for name in (self.job_parameter, self.failure_parameter) if name is not None}
         self.expectations = None
-        self.models = task_models(self.name, function, self.signature, self.job_parameter)
+        self.models = task_models(self.name, function, self.signature, self._given)
         self._enqueuer: Enqueuer[P] = self.using()
         self.__name__ = getattr(function, "__name__", name)
         self.__doc__ = function.__doc__
@@ -121,10 +124,7 @@ class Task(Generic[P, R]):
     def fits(self, args: list[Any], kwargs: dict[str, Any]) -> str | None:
         """Return why stored arguments do not fit the function's current signature, or None."""
         try:
-            given = dict(kwargs)
-            if self.job_parameter is not None:
-                given[self.job_parameter] = None
-            self.signature.bind(*args, **given)
+            self.signature.bind(*args, **{**kwargs, **dict.fromkeys(self._given)})
         except TypeError as error:
             return str(error)
         return None
@@ -135,7 +135,7 @@ class Task(Generic[P, R]):
             raise InvalidInput(f"hide takes several places, such as hide=[{places!r}]")
         by_position = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
         names = [one.name for one in self.signature.parameters.values() if one.kind in by_position]
-        return Hidden(tuple(map(place_of, places)), tuple(name for name in names if name != self.job_parameter))
+        return Hidden(tuple(map(place_of, places)), tuple(name for name in names if name not in self._given))
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
@@ -186,10 +186,12 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
         return {}
 
 
-def job_parameter(function: Callable[..., Any]) -> str | None:
-    """Return the name of the parameter annotated with Job (or a kind of it)."""
+def parameter_of(function: Callable[..., Any], kind: type) -> str | None:
+    """Return the name of the parameter annotated with a class, a kind of it, or it and None."""
     for name, hint in hints_of(function).items():
-        if name != "return" and isinstance(hint, type) and issubclass(hint, Job):
+        optional = get_origin(hint) in (Union, UnionType)
+        hints = [one for one in get_args(hint) if one is not NoneType] if optional else [hint]
+        if name != "return" and len(hints) == 1 and isinstance(hints[0], type) and issubclass(hints[0], kind):
             return name
     return None
 

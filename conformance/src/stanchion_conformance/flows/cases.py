@@ -3,7 +3,7 @@
 from stanchion_conformance.flows.added_once import TestAddedOnce, TestAddedOnceInTransactions, TestExtendedOnce
 from stanchion_conformance.flows.fan_out import TestFanOut, TestFanOutInTransactions, TestHeadersOfAMove, parent
 from stanchion_conformance.flows.flow_ends import TestAFailedMember, TestAStoppedFlow, TestContinuing
-from stanchion_conformance.flows.flow_failures import TestCancelAFlow, TestFailure
+from stanchion_conformance.flows.flow_failures import TestCancelAFlow, TestFailure, TestFailureOfAPart
 from stanchion_conformance.flows.flow_growth import TestEventGroups, TestTailCalls
 from stanchion_conformance.flows.flow_nodes import (
     TestAnOpenNode,
@@ -33,6 +33,7 @@ __all__ = [
     "TestExtendedOnce",
     "TestFailingPayloads",
     "TestFailure",
+    "TestFailureOfAPart",
     "TestFanOut",
     "TestFanOutInTransactions",
     "TestFlowsAtTheDoor",
