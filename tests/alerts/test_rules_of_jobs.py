@@ -25,7 +25,7 @@ def dead(priority: int = 0, seconds: float = 5, name: str = "d") -> DeadJob:
 
 
 def test_run_time_by_band() -> None:
-    for priority, limit in ((80, 30), (40, 90), (0, 300), (-60, 600)):
+    for priority, limit in ((80, 30), (40, 90), (0, 5400), (-60, 14_400)):
         assert told(seen(running=(running(priority, limit),))) == [("soon", "run-time", "mail")]
         assert told(seen(running=(running(priority, limit - 0.1),))) == []
 
@@ -40,7 +40,10 @@ def test_a_job_may_run_as_long_as_its_time_out() -> None:
     alert = [("soon", "run-time", "mail")]
     assert at(300) == ([], [12.5])  # one attempt of eight
     assert at(3600) == (alert, [100.0])
-    assert at(300, None) == (alert, [100.0])
+    assert at(300, None) == ([], [12.5]), "nothing says how long it takes"
+    assert at(5400, None) == (alert, [100.0])
+    assert at(60, None, **{"eventual.max_run": 60}) == (alert, [100.0])
+    assert at(60, None, **{"queue.mail.max_run": 60}) == (alert, [100.0])
     assert at(300, 60) == (alert, [100.0])
     assert at(300, None, 600) == ([], [50.0])
     assert at(300, **{"queue.mail.max_run": 300}) == (alert, [100.0])
@@ -56,7 +59,7 @@ def test_bands_count_live_jobs_and_those_that_died() -> None:
 
 
 def test_the_worst_of_the_slow_jobs_is_named() -> None:
-    jobs = running(0, 310, name="x"), running(80, 90, name="y"), running(0, 1, name="z")
+    jobs = running(0, 5410, name="x"), running(80, 90, name="y"), running(0, 1, name="z")
     (alert,) = alerts(seen(running=jobs))
     assert alert.summary == "2 jobs of mail run for too long: greet for 1 min 30 s, the limit is 30 s."
     assert alert.actions[0].command == "stanchion show y"
@@ -139,7 +142,7 @@ def test_an_alert_about_dead_jobs_names_the_error_that_killed_most() -> None:
 
 
 def test_a_merged_alert_keeps_the_error_of_another_rule() -> None:
-    jobs = {"running": (running(0, 400),), "live": (live(0, 8),)}
+    jobs = {"running": (running(0, 6000),), "live": (live(0, 8),)}
     (alert,) = alerts(seen(queue("mail"), errors={"mail": (SLOW,)}, **jobs))
     assert (alert.rule, alert.merged, alert.error) == ("run-time", ("attempts",), "9f2c41d0")
 

@@ -26,6 +26,10 @@ class Levels(NamedTuple):
     max_attempts: float
 
 
+_DEFAULTS = {one.name: Levels(one.max_age, one.max_run, one.max_attempts) for one in BANDS}
+_WITHOUT_TIMEOUT = {one.name: one.max_age if one.name in ("eventual", "reporting") else one.max_run for one in BANDS}
+
+
 @dataclass(frozen=True, slots=True)
 class Thresholds:
     """All limits; times in seconds, shares from 0 to 1.
@@ -40,9 +44,7 @@ class Thresholds:
     tick, of deleting history, of a manager, and of an answer of the store. `runbooks`: the page that alerts name.
     """
 
-    levels: Mapping[BandName, Levels] = field(
-        default_factory=lambda: {one.name: Levels(one.max_age, one.max_run, one.max_attempts) for one in BANDS}
-    )
+    levels: Mapping[BandName, Levels] = field(default_factory=lambda: dict(_DEFAULTS))
     queues: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     no_worker: float = 60.0
     age_now: float = 2.0
@@ -68,9 +70,17 @@ class Thresholds:
         return self.levels[band]._replace(**self.queues.get(queue, {}))
 
     def run_limit(self, queue: str, band: BandName, timeout: float | None) -> float:
-        """Return how long an attempt may run, in seconds, of a job with this time-out."""
+        """Return how long an attempt may run, in seconds, of a job with this time-out.
+
+        Nothing says how long a job without one takes: in an eventual or reporting band it may run as long as it may be
+        late, unless another limit was set.
+        """
         limit = self.of(queue, band).max_run
-        return limit if timeout is None or "max_run" in self.queues.get(queue, {}) else max(limit, timeout)
+        if "max_run" in self.queues.get(queue, {}):
+            return limit
+        if timeout is not None:
+            return max(limit, timeout)
+        return _WITHOUT_TIMEOUT[band] if self.levels[band].max_run == _DEFAULTS[band].max_run else limit
 
     def changed(self, changes: Mapping[str, Any]) -> Self:
         """Return the limits with some changed, by name. Raises InvalidInput."""
