@@ -37,7 +37,7 @@ class Queries:
         """Return those of the jobs that are live or in history, by id."""
         wanted = {"_id": {"$in": list(dict.fromkeys(ids))}, **KEPT}
         found = self._server.call(lambda on, _again: list(on.jobs.find(wanted))) if ids else []
-        return {one["_id"]: as_reserved(row_of(one)) for one in found}
+        return {one["_id"]: as_reserved(row_of(one, whole=True)) for one in found}
 
     def select(self, query: Query) -> Page:
         """Return a page of the jobs that meet the conditions."""
@@ -55,7 +55,7 @@ class Queries:
 
         walks = query.order == "id" and value_of(query, "token") is None
         found = self._server.call(work, BULK_SECONDS if walks else calls.CALL_SECONDS)
-        return cut_off([as_reserved(row_of(one)) for one in found], query)._replace(horizon=horizon)
+        return cut_off([as_reserved(row_of(one, whole=whole)) for one in found], query)._replace(horizon=horizon)
 
     def partition(self, query: Query, parts: int) -> list[Query]:
         """Split a query into up to `parts` disjoint queries of about equal size."""

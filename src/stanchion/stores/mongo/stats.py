@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from stanchion.stores.mongo.claims.lanes import Lanes
-from stanchion.stores.mongo.client.documents import Document, queued
+from stanchion.stores.mongo.client.documents import NUMBER, Document, queued
 from stanchion.stores.mongo.client.server import Access, across
 from stanchion.stores.mongo.queues import Counters
 from stanchion.stores.records.claims import LOWEST_RANK
@@ -43,7 +43,8 @@ class Stats:
         )
         found: dict[str, dict[str, tuple[int, int]]] = {}
         for one in self._server.call(lambda on, _again: on.documents(on.jobs, *stages)):
-            found.setdefault(one["_id"]["queue"], {})[one["_id"]["state"]] = one["count"], one["due"]
+            if isinstance(state := one["_id"].get("state"), str):  # another program may have stored something else
+                found.setdefault(one["_id"]["queue"], {})[state] = one["count"], one["due"]
         return {queue: sizes_in(states) for queue, states in found.items()}
 
     def _heads(self, queues: Collection[str]) -> dict[str, tuple[Head, ...]]:
@@ -69,7 +70,7 @@ class Stats:
                 head = Head(one["lane"], one["rank"], one["run_at"], one["run_at"] - self._server.at(one["now"]))
                 found[one["queue"]] = (*found.get(one["queue"], ()), head)
             below = [one for one in documents if one["rank"] > lowest.get(one["queue"], LOWEST_RANK)]
-            arms = [_head(one["queue"], one["lane"], {"rank": {"$lt": one["rank"]}}) for one in below]
+            arms = [_head(one["queue"], one["lane"], {"$lt": one["rank"]}) for one in below]
             documents = list(across(self._server, arms))
         return found
 
@@ -92,7 +93,7 @@ def _ends(queue: str) -> Iterator[list[Document]]:
     """Yield the aggregations that find the first job in the order of the index, and the last one."""
     for end, sort in _END_SORTS.items():
         yield [
-            {"$match": queued(queue)},
+            {"$match": {**queued(queue), **_NUMBERS}},
             {"$sort": sort},
             {"$limit": 1},
             {"$project": _HEAD},
@@ -103,7 +104,7 @@ def _ends(queue: str) -> Iterator[list[Document]]:
 def _head(queue: str, lane: int, below: Document) -> list[Document]:
     """Return the aggregation that finds the first job of the highest rank in a lane."""
     return [
-        {"$match": {**_in_lane(queue, lane)["$match"], **below}},
+        {"$match": {**_in_lane(queue, lane)["$match"], "run_at": NUMBER, "rank": {**NUMBER, **below}}},
         {"$sort": {"rank": -1, "run_at": 1}},
         {"$limit": 1},
         {"$project": _HEAD},
@@ -111,4 +112,5 @@ def _head(queue: str, lane: int, below: Document) -> list[Document]:
     ]
 
 
+_NUMBERS = dict.fromkeys(("lane", "rank", "run_at"), NUMBER)
 _HEAD = {"queue": 1, "lane": 1, "rank": 1, "run_at": 1}

@@ -6,6 +6,7 @@ a program may have written to the database by itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from operator import attrgetter
 
 from stanchion.stores.records.claims import Claimed
@@ -18,6 +19,18 @@ class NotUtf8(str):
     """A stored text that is not UTF-8, with replacement characters for the bytes that can't be decoded."""
 
     __slots__ = ()
+
+
+class OfWrongTypes(str):
+    """The payload, or what was found in its place, of a job that has values of wrong types in some fields."""
+
+    def __new__(cls, payload: str, fields: Iterable[str]) -> OfWrongTypes:
+        """Take the payload of a job, and the names of the fields."""
+        self = super().__new__(cls, payload)
+        self.fields = tuple(fields)
+        return self
+
+    fields: tuple[str, ...]
 
 
 _TEXTS = ("payload", "task", "headers", "tenant", "key", "order_key", "limits")
@@ -38,6 +51,11 @@ def _fault(row: JobRow) -> str | None:
     """Return why a job must not run; None: it may."""
     if fault := not_utf8(row):
         return fault
+    if isinstance(row.payload, OfWrongTypes):
+        return (
+            f"the job has values of wrong types, in {' and '.join(row.payload.fields)}: push it again by Stanchion, or "
+            f"as the page on other languages says"
+        )
     if row.limits is not None and (fault := limits_in(row.limits).fault):
         return f"the job has limits that can't be read, and can't run without: {fault}"
     return None

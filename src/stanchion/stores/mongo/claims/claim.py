@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from bson import ObjectId
 from pymongo import UpdateMany
+from pymongo.errors import OperationFailure
 
 from stanchion.stores.cas.claim import Parked
 from stanchion.stores.cas.settle import Outcomes
@@ -26,12 +27,14 @@ from stanchion.stores.cas.slot_keys import key_of
 from stanchion.stores.cas.workers import LostJobs
 from stanchion.stores.mongo.claims.expired import AT_ONCE, ExpiredLeases
 from stanchion.stores.mongo.claims.lanes import ClaimLocks, Lanes, QueueState, rotated
+from stanchion.stores.mongo.claims.mending import is_misfit, mend, named
 from stanchion.stores.mongo.claims.parking import PARKED_AT_ONCE, PARKED_FEW, Parking, passing
 from stanchion.stores.mongo.client.documents import (
     Document,
     claim_order,
     event,
     queued,
+    rank_in,
     row_of,
 )
 from stanchion.stores.mongo.client.place import Place
@@ -101,7 +104,8 @@ class DueJobs:
     def _held(self, claim: Claim) -> list[JobRow]:
         """Return the jobs that an earlier try of this claim has reserved."""
         held = {"live": True, "queue": claim.queue, "state": JobState.RUNNING.value, "token": claim.token}
-        rows = [row_of(one) for one in self._server.call(lambda on, _again: list(on.jobs.find(held, _CLAIMED)))]
+        found = self._server.call(lambda on, _again: list(on.jobs.find(held, _CLAIMED)))
+        rows = [row_of(one, whole=True) for one in found]
         return in_claim_order(rows, claim)
 
     def _obtain(self, claim: Claim) -> Obtained:
@@ -151,7 +155,7 @@ class DueJobs:
                 if ids and _names(claim, ids[0]):
                     self._locks.set_head(lock, ids[0])
                     rows = self._take_once(claim, state, ids)
-            elif head["rank"] < claim.min_rank:
+            elif rank_in(head) < claim.min_rank:
                 rows = []
             elif head["state"] == QUEUED and head["run_at"] > state.now:
                 retry_in = (head["run_at"] - state.now) / SECOND
@@ -252,20 +256,32 @@ class DueJobs:
         return rows
 
     def _take_once(self, claim: Claim, state: QueueState, ids: list[str]) -> list[JobRow]:
+        if {str} != set(map(type, ids)):
+            ids = self._server.call(lambda on, _again: named(on, ids))
         due = {"queue": claim.queue, "state": QUEUED, "run_at": {"$lte": state.now}}
         mine = {"_id": {"$in": ids}, "token": claim.token, "started_at": state.now}
         places = {job: place for place, job in enumerate(ids)}
         updates = [({"_id": {"$in": some}, **due}, _reserving(one, state)) for one, some in _by_worker(claim, ids)]
 
         def work(on: Place, again: bool) -> list[JobRow]:
-            if len(updates) == 1:
-                taken = on.jobs.update_many(*updates[0]).matched_count
-            else:
-                taken = on.jobs.bulk_write([UpdateMany(*one) for one in updates], ordered=False).matched_count
+            try:
+                taken = _updated(on, updates)
+            except OperationFailure as error:
+                if not is_misfit(error):
+                    raise
+                mend(on, ids)  # jobs updated before that one have the token already
+                taken = _updated(on, updates) or 1
             found = on.jobs.find(mine, _CLAIMED) if taken or again else ()
-            return sorted(map(row_of, found), key=lambda row: places[row.id])
+            return sorted((row_of(one, whole=True) for one in found), key=lambda row: places[row.id])
 
         return self._server.call(work)
+
+
+def _updated(on: Place, updates: list[tuple[Document, Document]]) -> int:
+    """Carry updates out; return the number of jobs that they matched."""
+    if len(updates) == 1:
+        return on.jobs.update_many(*updates[0]).matched_count
+    return on.jobs.bulk_write([UpdateMany(*one) for one in updates], ordered=False).matched_count
 
 
 def _by_worker(claim: Claim, ids: list[str]) -> list[tuple[Claim, list[str]]]:

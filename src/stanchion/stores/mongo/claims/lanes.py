@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from bson import ObjectId
 
-from stanchion.stores.mongo.client.documents import Document, claim_order, queued
+from stanchion.stores.mongo.client.documents import NUMBER, Document, claim_order, queued
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.queues import settings_in
 from stanchion.stores.mongo.client.server import ARMS, Access, across
@@ -47,7 +47,8 @@ class Lanes:
 
     def used(self, queue: str) -> list[int]:
         """Return the lanes with queued jobs, sorted."""
-        return sorted(self._server.call(lambda on, _again: on.jobs.distinct("lane", queued(queue))))
+        found = self._server.call(lambda on, _again: on.jobs.distinct("lane", {**queued(queue), "lane": NUMBER}))
+        return sorted(found)
 
     def due_round_robin(self, queue: str, now: int, lanes: Sequence[int], limit: int, such: Document) -> list[str]:
         """Return the ids of the next due jobs that meet `such`, one of each lane in turn, in the order of `lanes`."""
@@ -78,7 +79,8 @@ class Lanes:
 
         found: dict[int, list[str]] = {}
         for one in sorted(across(self._server, [arm(lane) for lane in lanes]), key=claim_order):
-            found.setdefault(one["lane"], []).append(one["_id"])
+            if not isinstance(one["lane"], list):  # which another program has stored
+                found.setdefault(one["lane"], []).append(one["_id"])
         return found
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from stanchion.stores.cas.claim import Parked
 from stanchion.stores.cas.slot_keys import key_of
 from stanchion.stores.mongo.claims.lanes import ClaimLocks, QueueState
-from stanchion.stores.mongo.client.documents import Document, claim_order, queued
+from stanchion.stores.mongo.client.documents import NUMBER, Document, claim_order, queued
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import Access
 from stanchion.stores.records.claims import Claim
@@ -85,7 +85,13 @@ class Parking:
         slot, order_key, limits = as_read
         hold = "order_hold" if slot.kind == ORDER else "slots_hold"
         unchanged = {"order_key": order_key, "limits": limits, **_UNHELD}
-        due = {"_id": {"$in": ids}, **queued(claim.queue), "run_at": {"$lte": state.now}, **unchanged}
+        due = {
+            "_id": {"$in": ids},
+            **queued(claim.queue),
+            "run_at": {"$lte": state.now},
+            "version": NUMBER,
+            **unchanged,
+        }
         parked = {"state": JobState.WAITING.value, "waits_for": key_of(slot), "waits_since": began, hold: claim.token}
         update = {"$set": parked, "$inc": {"version": 1}}
         self._server.call(lambda on, _again: on.jobs.update_many(due, update))
@@ -114,6 +120,8 @@ def _first_slot(queue: str, job: Document) -> Slot | None:
     """Return the first slot that a queued job takes; None if it needs none, or holds some."""
     if job.get("slots_held") or "order_hold" in job or "slots_hold" in job:
         return None
+    if not all(isinstance(job.get(name, ""), str) for name in ("order_key", "limits")):
+        return None  # from another program: a claim ends it
     if "order_key" in job:
         return order_slot(queue, job["order_key"])
     semaphores = limits_in(job.get("limits")).semaphores

@@ -13,6 +13,7 @@ are one, `waits_for`, the text of `cas.slot_keys`. Further fields:
     once        when it was stored, if another process may store it again after its end to complete a dead one's work
     gone        true if the job has finished in a queue without history, or was deleted: only its events and
                 outbox entries are still needed, or its id, for an hour from `once` on
+    misfit      names of fields whose values of wrong types were written anew: see `misfits.py`
     expires_at  when the TTL index deletes the job, as a date: a day after its retention ends. Maintenance, which
                 counts its events first, normally deletes it earlier. A job that uses slots, belongs to a flow node, or
                 has continued as others has none: its outbox entries would be lost with it
@@ -20,15 +21,17 @@ are one, `waits_for`, the text of `cas.slot_keys`. Further fields:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from bson import ObjectId
+from bson import Int64, ObjectId
 from bson.datetime_ms import DatetimeMS
 
 from stanchion.errors import InvalidInput
 from stanchion.stores.cas.jobs import Change, Seen
 from stanchion.stores.cas.slot_keys import key_of, slot_of
+from stanchion.stores.mongo.client.misfits import fitted
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.rules.dead_letters import is_marked
 from stanchion.stores.rules.set_back import AHEAD
@@ -51,6 +54,9 @@ FREE: Document = {"outbox.key": {"$exists": False}}
 """Filter for jobs without outbox entries."""
 PLAIN: Document = {"order_key": None, "limits": None, "flow_node": None}
 """Filter for jobs whose steps have no consequences for others."""
+
+NUMBER: Document = {"$type": "number", "$not": {"$type": "array"}}
+"""Condition on a field that another program may have stored as something else."""
 
 _WAITS = frozenset({"waits_kind", "waits_queue", "waits_name"})
 FIELDS = frozenset({*JobRow._fields[1:], "waits_for", "live", "unique", "letter", "held_by", "expires_at", "gone"})
@@ -91,9 +97,10 @@ def refuse_large(row: JobRow) -> None:
         )
 
 
-def row_of(document: Mapping[str, Any]) -> JobRow:
-    """Return the job of a document."""
-    row = JobRow(document["_id"], *(document.get(name, _DEFAULTS.get(name)) for name in JobRow._fields[1:]))
+def row_of(document: Mapping[str, Any], *, whole: bool = False) -> JobRow:
+    """Return the job of a document. `whole`: all fields that a job must have were read."""
+    found = JobRow(document["_id"], *(document.get(name, _DEFAULTS.get(name)) for name in JobRow._fields[1:]))
+    row = fitted(found, mended if isinstance(mended := document.get("misfit"), list) else (), whole=whole)
     return row._replace(**waits_at(slot_of(document["waits_for"]))) if "waits_for" in document else row
 
 
@@ -102,14 +109,21 @@ def queued(queue: str) -> Document:
     return {"live": True, "queue": queue, "state": QUEUED}
 
 
-def claim_order(job: Document) -> tuple[int, int, str]:
+def claim_order(job: Document) -> tuple[float, float, str]:
     """Return the sort key of claims, because the order of the parts of $unionWith is undefined."""
-    return -job["rank"], job["run_at"], job["_id"]
+    run_at = job["run_at"]
+    return -rank_in(job), run_at if isinstance(run_at, (int, float)) else 0, str(job["_id"])
+
+
+def rank_in(job: Document) -> float:
+    """Return the rank of a document; the server sorts values of another program before all ranks."""
+    rank = job.get("rank")
+    return rank if isinstance(rank, (int, float)) and not isinstance(rank, bool) else math.inf
 
 
 def seen_in(document: Document, at: int) -> Seen:
     """Return the job of a document, and its version; `at`: the server's clock."""
-    return Seen(row_of(document), document["version"], at)
+    return Seen(row_of(document, whole=True), document.get("version"), at)
 
 
 def entailing(row: JobRow) -> bool:
@@ -158,6 +172,8 @@ def difference(change: Change, stamp: ObjectId, history_ttl: float) -> Document:
     elif before.finished_at is not None:
         gone["expires_at"] = ""
     update: Document = {"$set": {**changed, "stamp": stamp}, "$inc": {"version": 1}}
+    if type(change.seen.version) not in (int, Int64):  # another program has stored the job
+        update = {"$set": {**changed, "stamp": stamp, "version": 1}}
     if gone:
         update["$unset"] = gone
     pushes: Document = {}
