@@ -54,6 +54,28 @@ BEGIN
             CASE WHEN json_valid(NEW.headers) THEN json_type(NEW.headers) = 'object' END
             AND length(NEW.headers) <= <max_headers>, 0
         ) THEN RAISE(ABORT, 'stanchion_push: headers must be a JSON object of at most <max_headers> characters')
+        -- SQLite takes any bytes as text. The first <different_max> different characters beyond ASCII are looked at, each once: the
+        -- rest begins with one, which is replaced everywhere. A claim finds what is behind them.
+        WHEN EXISTS (
+            WITH RECURSIVE part (rest) AS (
+                SELECT ltrim(texts, char(<ascii>)) FROM (
+                    SELECT NEW.queue || ' ' || coalesce(NEW.task, '') || ' ' || coalesce(NEW.tenant, '') || ' '
+                        || coalesce(NEW."key", '') || ' ' || coalesce(NEW.order_key, '') || ' '
+                        || coalesce(NEW.headers, '') || ' ' || coalesce(NEW.limits, '') || ' '
+                        || CAST(coalesce(NEW.payload, NEW.args, '') AS TEXT) AS texts
+                ) WHERE texts GLOB '*[^' || char(1, 45, 127) || ']*'
+                UNION ALL
+                SELECT ltrim(replace(rest, substr(rest, 1, 1), ' '), char(<ascii>)) FROM part WHERE rest <> ''
+                LIMIT <different_max>
+            )
+            SELECT 1 FROM (SELECT hex(substr(rest, 1, 1)) AS bytes FROM part WHERE rest <> '')
+            WHERE NOT (
+                bytes GLOB 'C[2-9A-F][89AB]?' OR bytes GLOB 'D?[89AB]?' OR bytes GLOB 'E0[AB]?[89AB]?'
+                OR bytes GLOB 'E[1-9A-CEF][89AB]?[89AB]?' OR bytes GLOB 'ED[89]?[89AB]?'
+                OR bytes GLOB 'F0[9AB]?[89AB]?[89AB]?' OR bytes GLOB 'F[1-3][89AB]?[89AB]?[89AB]?'
+                OR bytes GLOB 'F48?[89AB]?[89AB]?'
+            )
+        ) THEN RAISE(ABORT, 'stanchion_push: the text is not UTF-8: let the program that pushes it send UTF-8')
         WHEN NEW.priority IS NOT NULL
             AND (typeof(NEW.priority) <> 'integer' OR NEW.priority NOT BETWEEN <min_priority> AND <max_priority>)
             THEN RAISE(ABORT, 'stanchion_push: priority must be a whole number from <min_priority> to <max_priority>')
