@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import threading
 from collections.abc import Callable
 
@@ -76,7 +77,7 @@ class Heartbeat:
     def _run(self) -> None:
         backoff = Backoff(longest=min(5.0, self._every))
         due = boot_clock()
-        pause = 0.0
+        pause, spread = 0.0, random.uniform(0.5, 1.0)  # noqa: S311 - workers that start together beat apart
         while True:
             asked = self._sign.wait(pause)
             if self._stopping.is_set():
@@ -92,7 +93,8 @@ class Heartbeat:
                     log.warning("the heartbeat failed, next try in %.1f s: %s: %s", pause, type(error).__name__, error)
                     continue
                 backoff.succeeded()
-                due = now + self._every
+                due = now + self._every * spread
+                spread = 1.0
             pause = min(QUICK, max(0.0, due - now))
         if self._leaving:
             self._told_to_leave()

@@ -43,6 +43,7 @@ from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, Dialect, Fault
 from stanchion.stores.sql.engine.migrations import VERSION
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.jobs.plain_push import statements
+from stanchion.stores.sql.reading.stats import first_due
 from stanchion.stores.sqlite.file import StoreFile
 from stanchion.stores.sqlite.store import SqliteStore
 from stanchion.stores.sqlite.wakeup import FileWatch
@@ -112,7 +113,7 @@ class SqliteDialect(Dialect):
 
     def __init__(self, file: StoreFile, synchronous: str) -> None:
         self._file, self._synchronous = file, synchronous
-        self.signals = FileWatch(file)
+        self.signals = FileWatch(file, first_due(self))
         self._writers = WriterQueue(file.path)
 
     def engine_options(self) -> dict[str, Any]:

@@ -6,9 +6,11 @@ import sqlite3
 import threading
 import time
 from collections.abc import Collection, Iterable
+from contextlib import closing
 
 from stanchion.core.forks import reset_after_fork
 from stanchion.stores.sqlite.file import Place, StoreFile
+from stanchion.stores.sqlite.looks import Board, SharedLooks
 from stanchion.stores.wakeup.listeners import READY_SECONDS, EventListener, Listeners
 
 _EAGER_SECONDS, _IDLE_SECONDS = 0.001, 0.004
@@ -19,11 +21,13 @@ class FileWatch:
     """One thread that reads `PRAGMA data_version` while there are listeners.
 
     The pragma reads a counter in shared memory that each commit of another connection increments. A read takes a few
-    microseconds, so one every 4 ms costs well under 1 % of a core.
+    microseconds, so one every 4 ms costs well under 1 % of a core. Claimers that wait are woken if a look, which the
+    processes share, finds something for them; all other listeners by each change.
     """
 
-    def __init__(self, file: StoreFile) -> None:
-        self._file = file
+    def __init__(self, file: StoreFile, first_due: str) -> None:
+        """`first_due`: the query for when the next job of `queues` is due."""
+        self._file, self._first_due = file, first_due
         self.listeners = Listeners(connected=lambda _listener: self._reads)
         reset_after_fork(self)
 
@@ -57,16 +61,23 @@ class FileWatch:
         self.listeners.close()
 
     def _watch(self) -> None:
+        with closing(Board(self._file.path)) as board:
+            self._watch_until_unwanted(board)
+
+    def _watch_until_unwanted(self, board: Board) -> None:
         connection: sqlite3.Connection | None = None
         place: Place | None = None
+        looks = SharedLooks(board, self._first_due, place)
         seen: tuple[Place | None, int] | None = None
-        changed_at = 0.0
+        changed_at = read_at = 0.0
         while self._wanted():
             found = self._file.place()
-            if connection is not None and found != place:
-                connection.close()
-                connection = None
-            version, place = seen, found
+            if found != place:
+                looks = SharedLooks(board, self._first_due, found)
+                if connection is not None:
+                    connection.close()
+                    connection = None
+            version, place, previous, read_at = seen, found, read_at, time.monotonic()
             try:
                 connection = connection or self._file.open(isolation_level=None)
                 version = place, int(connection.execute("PRAGMA data_version").fetchone()[0])
@@ -74,16 +85,34 @@ class FileWatch:
             except sqlite3.Error:  # the file does not exist yet, or is being removed; polling is the fallback
                 connection = None
                 self._reads = False
-            now = time.monotonic()
-            if version != seen:
-                if seen is not None:
-                    changed_at = now
-                    self.listeners.wake(None, None)
-                seen = version
+            changed, seen = seen is not None and version != seen, version
+            if changed:
+                changed_at = time.monotonic()
+            if connection is not None:
+                self._look(looks, connection, previous, read_at, changed=changed)
             self._watching.set()
-            time.sleep(_EAGER_SECONDS if now - changed_at < _EAGER_FOR else _IDLE_SECONDS)
+            time.sleep(_EAGER_SECONDS if time.monotonic() - changed_at < _EAGER_FOR else _IDLE_SECONDS)
         if connection is not None:
             connection.close()
+
+    def _look(
+        self, looks: SharedLooks, connection: sqlite3.Connection, previous: float, read_at: float, *, changed: bool
+    ) -> None:
+        """Wake listeners after a change; waiting claimers if it concerns them, which may be known a little later.
+
+        The counter was read between `read_at` and now, and before that at `previous`.
+        """
+        try:
+            if changed:
+                now = time.monotonic()
+                concerned = looks.changed(self.listeners.wake_unless_asleep(), connection, previous, now)
+            else:
+                looks.unchanged(read_at)
+                concerned = looks.concerned(connection)
+        except sqlite3.Error:  # no answer: each finds out by itself
+            concerned = True
+        if concerned:
+            self.listeners.wake_interchangeable()
 
     def _wanted(self) -> bool:
         """Return whether there are listeners; if not, the thread ends, and the next listener starts another."""

@@ -8,7 +8,7 @@ from itertools import count
 from weakref import WeakSet
 
 from stanchion.core.forks import reset_after_fork
-from stanchion.stores.wakeup.signs import NO_SIGNS, Signs
+from stanchion.stores.wakeup.signs import ANY, NO_SIGNS, Signs
 
 READY_SECONDS = 1.0
 """Seconds that a call waits for the thread that wakes its listener; after that, polling must do."""
@@ -117,15 +117,31 @@ class Listeners:
     def wake(self, queues: Collection[str] | None = None, finished: Collection[str] | None = ()) -> None:
         """Wake the listeners for work in these queues, and for ends of these jobs; None: any."""
         signs = Signs(None if queues is None else frozenset(queues), None if finished is None else frozenset(finished))
-        me = threading.get_ident()
         with self.lock:
-            listeners = list(self._listeners)
-            if not listeners:
+            if not self._listeners:
                 return
-            self._wake_one_of([one for one in listeners if one.interchangeable], signs.queues)
-            for listener in listeners:
-                if not listener.interchangeable and listener.skips != me:
-                    _wake(listener, signs)
+            self._wake_one_of([one for one in self._listeners if one.interchangeable], signs.queues)
+            self._wake_others(signs)
+
+    def wake_unless_asleep(self) -> frozenset[str]:
+        """Wake listeners for anything, but let interchangeable ones sleep if one waits for each of their queues.
+
+        Return these queues; none if all were woken. A look at the store may tell that there is nothing for them.
+        """
+        with self.lock:
+            alike = [one for one in self._listeners if one.interchangeable]
+            queues = frozenset(queue for one in alike for queue in one.queues)
+            asleep = frozenset(queue for one in alike if one.waits_since is not None for queue in one.queues)
+            self._wake_others(ANY)
+            if queues <= asleep:
+                return queues
+            self._wake_one_of(alike, None)
+            return frozenset()
+
+    def wake_interchangeable(self) -> None:
+        """Wake an interchangeable listener for each of their queues."""
+        with self.lock:
+            self._wake_one_of([one for one in self._listeners if one.interchangeable], None)
 
     def want(self, *, ends: bool) -> bool:
         """Return True if a listener waits for ends of jobs, or, with `ends` False, for work."""
@@ -160,6 +176,13 @@ class Listeners:
         """Stop waking this listener."""
         with self.lock:
             self._listeners.discard(listener)
+
+    def _wake_others(self, signs: Signs) -> None:
+        """Wake the listeners of which each is woken; the lock must be held."""
+        me = threading.get_ident()
+        for listener in list(self._listeners):
+            if not listener.interchangeable and listener.skips != me:
+                _wake(listener, signs)
 
     def _wake_one_of(self, listeners: list[EventListener], queues: frozenset[str] | None) -> None:
         """Wake, for each queue, the listener that has waited longest.

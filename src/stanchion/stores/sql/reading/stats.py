@@ -146,6 +146,11 @@ def _heads_of(dialect: Dialect) -> str:
     """
 
 
+def first_due(dialect: Dialect) -> str:
+    """Return the query for when the first queued job of some queues is due."""
+    return f"{_heads_of(dialect)} SELECT min(run_at) FROM firsts"
+
+
 def _next_due(dialect: Dialect) -> TextClause:
     """Return when the first queued job of each queue is due."""
     return text(f"{_heads_of(dialect)} SELECT queue, min(run_at) FROM firsts GROUP BY queue")
