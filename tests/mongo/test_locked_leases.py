@@ -10,7 +10,10 @@ from pymongo import MongoClient
 from pymongo.client_session import ClientSession
 
 from stanchion import Stanchion
+from stanchion.stores.mongo import past_locks
 from stanchion.stores.mongo.claims import expired
+from stanchion.stores.records.workers import WorkerRow
+from stanchion_conformance.harness import claim
 from tests.crash.scene import until
 
 
@@ -57,3 +60,40 @@ def test_the_locked_job_comes_back_after_a_moment(mongo_url: str) -> None:
             assert other.reserve(1) == []
             transaction.abort_transaction()
         assert until(lambda: queue.reserve(lease=30), 60, "the job")[0].id == held.id
+
+
+def test_recovery_goes_past_a_locked_job(mongo_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(past_locks, "SECONDS", 4.0)
+    with closing(Stanchion(mongo_url)) as app:
+        app.setup()
+        queue = app.queue("orders")
+        queue.push_many(range(9))
+        jobs = queue.reserve(9, lease=30)
+        held, lost = jobs[4], {job.id for job in jobs if job is not jobs[4]}
+        with transaction_of_another(mongo_url) as transaction:
+            held.commit(tx=transaction)
+            app.store.clock_offset += 31
+            freed: set[str] = set()
+            for _ in range(2):
+                freed |= {row.id for row in app.store.recover()}
+            assert freed == lost
+            # It is known by now, and tried alone; others come back beside it.
+            queue.push(9)
+            other = next(job for job in queue.reserve(9, lease=30) if job.id not in lost)
+            app.store.clock_offset += 31
+            assert other.id in {row.id for row in app.store.recover()}
+            transaction.abort_transaction()
+        assert until(lambda: app.store.recover(), 60, "the job")[0].id == held.id
+
+
+def test_recovery_of_a_dead_worker_goes_past_a_locked_job(mongo_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(past_locks, "SECONDS", 4.0)
+    with closing(Stanchion(mongo_url)) as app:
+        app.setup()
+        app.store.beat([WorkerRow("w", "host", 1, ("orders",), 2, heartbeat=10.0)])
+        app.queue("orders").push_many(range(2))
+        held, lost = claim(app.store, 2, worker="w", queue="orders")
+        with transaction_of_another(mongo_url) as transaction:
+            app.reservation(held.id, held.token or "").commit(tx=transaction)
+            app.store.clock_offset += 31
+            assert [row.id for row in app.store.recover()] == [lost.id]

@@ -32,11 +32,22 @@ class WorkerRows(Protocol):
         """Return the ids of running jobs whose holder may be gone; false positives are harmless."""
 
 
+PastLocks = Callable[[Sequence[str], Callable[[Sequence[str]], list[JobRow]]], list[JobRow]]
+
+
 class LostJobs:
     """Gives back jobs whose lease ran out or whose worker is dead."""
 
-    def __init__(self, loop: JobLoop, rows: WorkerRows, recover_outbox: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        loop: JobLoop,
+        rows: WorkerRows,
+        recover_outbox: Callable[[], None],
+        past_locks: PastLocks = lambda ids, free: free(ids),
+    ) -> None:
+        """`past_locks`: frees jobs by a function, and leaves out those that a transaction has locked."""
         self._loop, self._rows, self._recover_outbox = loop, rows, recover_outbox
+        self._past_locks = past_locks
         self.delay: LostLeaseDelay = default_delay
         self._watch = set_back.Watch()
 
@@ -55,7 +66,8 @@ class LostJobs:
         workers = self._rows.known_workers()
         if self._watch.set_back(as_of) or set_back.seen_now(workers.values(), as_of):
             self._bring_back(workers)
-        return self.free(list(self._rows.suspects(workers, as_of, limit))[:limit], workers, as_of)
+        suspects = list(self._rows.suspects(workers, as_of, limit))[:limit]
+        return self._past_locks(suspects, lambda ids: self.free(ids, workers, as_of)) if suspects else []
 
     def _bring_back(self, workers: dict[str, WorkerRow]) -> None:
         """Rewrite what is from the future: heartbeats and leases from before the clock was set back."""

@@ -33,6 +33,7 @@ from stanchion.stores.mongo.flows.ends import FlowEnds
 from stanchion.stores.mongo.flows.flows import FlowNodes
 from stanchion.stores.mongo.jobs import Jobs
 from stanchion.stores.mongo.operate import Adoption, Purges, Upkeep
+from stanchion.stores.mongo.past_locks import PastLocks
 from stanchion.stores.mongo.prepared import PreparedPushes
 from stanchion.stores.mongo.push import Push
 from stanchion.stores.mongo.query import Queries
@@ -71,7 +72,7 @@ class MongoStore:
         self._push = Push(server, self._jobs, documents, signals, follow_up)
         loop = JobLoop(self._jobs, follow_up)
         self._outcomes, self._operator = Outcomes(loop), Operator(loop)
-        self._lost = LostJobs(loop, workers, self._recover_outbox)
+        self._lost = LostJobs(loop, workers, self._recover_outbox, PastLocks(server, self._jobs).free)
 
         slot_documents = SlotDocuments(server)
         slots = Slots(self._jobs, slot_documents)

@@ -1,0 +1,60 @@
+"""Lost jobs taken back past those that somebody's transaction has locked: a write waits while it is open."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+
+from stanchion.errors import StoreUnavailable
+from stanchion.stores.mongo.client.server import Access
+from stanchion.stores.mongo.jobs import Jobs
+from stanchion.stores.records import calls
+from stanchion.stores.records.jobs import JobRow, JobState
+from stanchion.stores.rules.lost_leases import lost_leases
+
+SECONDS = 0.5
+"""Seconds that a write of some jobs may take before they are tried in halves."""
+_LOCKED_TRIED_MAX = 2
+"""Jobs found locked before that one call tries again."""
+
+Free = Callable[[Sequence[str]], list[JobRow]]
+
+
+class PastLocks:
+    """Frees what nobody has locked, and remembers what is locked, so that it costs the next calls little."""
+
+    def __init__(self, server: Access, jobs: Jobs) -> None:
+        self._server, self._jobs = server, jobs
+        self._locked: frozenset[str] = frozenset()
+
+    def free(self, ids: Sequence[str], free: Free) -> list[JobRow]:
+        """Free jobs by `free`, at first all together, and return them as they are now; leave out those locked.
+
+        It begins nothing after the time of a call: the next round goes on.
+        """
+        self._locked = self._locked.intersection(ids)  # replaced, not changed: several threads may call
+        known = random.sample(sorted(self._locked), min(_LOCKED_TRIED_MAX, len(self._locked)))
+        groups = [[one] for one in known] + [[one for one in ids if one not in self._locked]]
+        rows, end = list[JobRow](), time.monotonic() + calls.CALL_SECONDS
+        while groups and time.monotonic() < end:
+            group = groups.pop()
+            freed, left = self._tried(group, free) if group else ([], [])
+            rows += freed
+            if len(left) == 1:
+                self._locked = self._locked.union(left)
+            elif left:
+                groups += [left[len(left) // 2 :], left[: len(left) // 2]]
+            self._locked = self._locked.difference(row.id for row in freed)
+        return rows
+
+    def _tried(self, group: Sequence[str], free: Free) -> tuple[list[JobRow], list[str]]:
+        """Free jobs; return those freed, and the ids of those that still run if it took too long."""
+        try:
+            with self._server.outside.hurried(SECONDS):
+                return free(group), []
+        except StoreUnavailable:
+            rows = [one.row for one in self._jobs.read(group)[1].values()]  # fails, too, without a server
+        # The write may have freed some of them before it met the first one locked.
+        left = [row.id for row in rows if row.state == JobState.RUNNING]
+        return [row for row in rows if row.id not in left and (row.state == JobState.DEAD or lost_leases(row))], left
