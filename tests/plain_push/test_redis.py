@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -70,24 +73,55 @@ def test_another_prefix(way: Way, url: str) -> None:
         assert store.fetch([job])[job].queue == "q}"
 
 
-@on_redis
-def test_the_rights_that_it_needs(way: Way, app: Stanchion, url: str, redis_server: RedisServer) -> None:
-    commands = (
-        "+fcall +time +select +exists +hget +hmget +hset +hsetnx +hincrby +sadd +set +sismember +zadd +zmscore +xadd"
-    )
+def rights() -> list[str]:
+    """Return the rights that the page names."""
+    page = (Path(__file__).parents[2] / "docs/sql.md").read_text()
+    found = re.search(r"needs these rights, on the keys `~stanchion:\*`: `([^`]*)`", page)
+    assert found is not None
+    return found[1].split()
+
+
+@pytest.fixture
+def site(way: Way, app: Stanchion, url: str, redis_server: RedisServer) -> Iterator[Callable[[Sequence[str]], Way]]:
+    """A function that gives a program exactly these rights, in a store with all that a push may look at."""
     app.store.set_semaphore("smtp", 1)
+    app.queue("gone").push(1)
+    for job in app.queue("gone").reserve():
+        job.move("elsewhere")  # its id is remembered
     with redis_server.client() as admin:
-        admin.execute_command(
-            "ACL", "SETUSER", "site", "on", ">secret", "resetkeys", "~stanchion:*", "-@all", *commands.split()
-        )
+
+        def granted(commands: Sequence[str]) -> Way:
+            user = ("ACL", "SETUSER", "site", "reset", "on", ">secret", "resetkeys", "~stanchion:*", "-@all")
+            admin.execute_command(*user, *commands)
+            return type(way)(url.replace("redis://", "redis://site:secret@"))
+
         try:
-            site = type(way)(url.replace("redis://", "redis://site:secret@"))
-            first = site.push("q", "1", key="k", order_key="o", limits=["smtp"], tenant="t")
-            assert site.push("q", "1", key="k") == first
-            with pytest.raises(Refused, match="NOPERM"):
-                site.run(["HVALS stanchion:{q}:body"])
+            yield granted
         finally:
             admin.execute_command("ACL", "DELUSER", "site")
+
+
+def push_in_each_way(site: Way, queue: str) -> None:
+    first = site.push(queue, "1", key="k", order_key="o", limits=["smtp"], tenant="t")
+    assert site.push(queue, "1", key="k") == first
+    site.push("gone", "1", headers={"a": "b"}, delay=5)
+
+
+@on_redis
+def test_the_rights_that_the_page_names_are_enough(site: Callable[[Sequence[str]], Way]) -> None:
+    program = site(rights())
+    push_in_each_way(program, "q")
+    for refused in ("HVALS stanchion:{q}:body", "SET stanchion:{q}:live 1", "DEL stanchion:{q}:live"):
+        with pytest.raises(Refused, match="NOPERM"):
+            program.run([refused])
+
+
+@on_redis
+@pytest.mark.parametrize("right", rights())
+def test_it_needs_each_right_that_the_page_names(site: Callable[[Sequence[str]], Way], right: str) -> None:
+    program = site([one for one in rights() if one != right])
+    with pytest.raises(Refused):
+        push_in_each_way(program, "q")
 
 
 @pytest.mark.slow

@@ -138,7 +138,7 @@ class Upkeep:
         remove_expired(self._queues, self._queues.purge)
         now, server = self._jobs.now(), self._jobs.server
         new = [name for name in names if name not in self._known]
-        busy = {*self._jobs.places.with_any(names, "live", "orders", "shaped", "arrived", "gone", "batches"), *new}
+        busy = {*self._jobs.places.with_any(names, "live", "orders", "shapes", "arrived", "gone", "batches"), *new}
         self._known = {*names}
         for queue in sorted(busy):
             for marks in ("arrived", "gone"):

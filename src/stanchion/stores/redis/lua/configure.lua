@@ -3,7 +3,7 @@
 begin_always()
 if #ARGV > 1 then
     redis.call('HSET', P .. 'settings', unpack(ARGV, 2))
-    redis.call('SET', P .. 'shaped', '1') -- with other lanes, the shape may be another
+    redis.call('SADD', P .. 'shapes', '1') -- with other lanes, the shape may be another
 end
 redis.call('HSETNX', P .. 'settings', 'made_at', whole(now))
 signal(P)

@@ -22,7 +22,7 @@
 --   gone      zset    jobs that left for another queue, by time
 --   batch:T   set     jobs reserved as a batch under the token T, including those that are done
 --   batches   zset    tokens of batches, by time
---   shaped    string  there while upkeep may have to reset the shape
+--   shapes    set     there while upkeep may have to reset the shape
 --
 -- Other scripts work on the keys of a semaphore or an order key, {slot}:, of a flow node, {node}:, of a write,
 -- {write}:, or of the values of a kind, or on one key; they say which.
@@ -221,7 +221,7 @@ local function shape(prefix, in_lanes, use_slots)
         redis.call('HSET', prefix .. 'settings', 'uses_slots', '1')
     end
     if in_lanes or use_slots then
-        redis.call('SET', prefix .. 'shaped', '1')
+        redis.call('SADD', prefix .. 'shapes', '1') -- not SET: a plain push needs no right to replace keys
     end
 end
 
@@ -318,7 +318,7 @@ local function delete_queue()
         redis.call('UNLINK', P .. 'batch:' .. token)
     end
     for _, name in ipairs({
-        'live', 'body', 'past_waits', 'past', 'shaped', 'ended', 'ids', 'keys', 'ready', 'running', 'leases', 'stopping', 'counts',
+        'live', 'body', 'past_waits', 'past', 'shapes', 'ended', 'ids', 'keys', 'ready', 'running', 'leases', 'stopping', 'counts',
         'settings', 'signals', 'ends', 'leaving', 'arrived', 'gone', 'orders', 'waits', 'outbox', 'batches',
         'ended_keys',
     }) do

@@ -20,7 +20,7 @@ if (use_slots or (in_lanes and not several_lanes)) and redis.call('HLEN', P .. '
 end
 
 if not use_slots and (several_lanes or not in_lanes) then
-    redis.call('UNLINK', P .. 'shaped')
+    redis.call('UNLINK', P .. 'shapes')
 end
 
 -- The last ready list belongs to the highest lane.
