@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from stanchion.core import tracebacks
+from stanchion.core.error_texts import MAX_TRACEBACK, bounded_trace
 from stanchion.core.tracebacks import FRAMES, KNOWN_MAX, trace_of
 
 
@@ -52,6 +53,28 @@ def hidden() -> None:
         deep(2)
     except TimeoutError:
         raise ValueError("two") from None
+
+
+def loud() -> None:
+    deep(2, "x" * 1_000_000)
+
+
+def loudly_caused() -> None:
+    try:
+        loud()
+    except TimeoutError as error:
+        raise ValueError("y\n" * 1_000_000) from error
+
+
+@pytest.mark.parametrize("call", [loud, loudly_caused])
+def test_a_huge_message_leaves_room_for_the_frames(call: Callable[[], None]) -> None:
+    kept = bounded_trace(trace_of(raised(call)))
+    assert kept is not None
+    assert kept.startswith("Traceback (most recent call last):")
+    assert len(kept) <= MAX_TRACEBACK
+    assert kept.count("in deep") >= 2
+    assert f"in {call.__name__}" in kept
+    assert "TimeoutError: xxx" in kept
 
 
 def noted() -> None:

@@ -105,6 +105,39 @@ def test_a_queue_whose_claims_fail_holds_up_no_other(app, store, caplog, monkeyp
     assert "claiming from queue 'bad' failed" in caplog.text
 
 
+@pytest.mark.parametrize("error", [TypeError, StoreUnavailable])
+def test_a_drain_runs_the_jobs_of_other_queues_than_one_whose_claims_fail(app, store, monkeypatch, error):
+    @app.task
+    def task(n: int) -> int:
+        return n
+
+    good = [task.using(queue=queue).enqueue(n) for n, queue in enumerate(["a", "z", "a", "z"])]
+    bad, claims = task.using(queue="bad").enqueue(4), store.claim
+
+    def claim(wish):
+        if wish.queue == "bad":
+            raise error("not now")
+        return claims(wish)
+
+    monkeypatch.setattr(store, "claim", claim, raising=False)
+    with pytest.raises(error, match="not now"):
+        app.drain(["a", "bad", "z"])
+    assert [handle.state for handle in good] == [JobState.DONE] * 4
+    monkeypatch.undo()
+    assert app.drain(["a", "bad", "z"]) == 1
+    assert bad.state is JobState.DONE
+
+
+def test_a_drain_asks_a_store_that_is_away_for_no_further_queue(app, store):
+    @app.task
+    def task() -> None: ...
+
+    store._verbs, store.broken, store.error = ("claim", "now"), True, StoreUnavailable("away")
+    with pytest.raises(StoreUnavailable, match="away"):
+        app.drain([f"q{n}" for n in range(50)])
+    assert store.calls["claim"] == 1
+
+
 def test_outcomes_wait_for_the_store(app, store):
     store._verbs = ("settle",)
     ran = []

@@ -6,6 +6,8 @@ import traceback
 from types import CodeType, TracebackType
 from typing import Final
 
+from stanchion.core.error_texts import MAX_ERROR
+
 FRAMES: Final = 20
 """Frames of a traceback that are kept, the innermost."""
 
@@ -27,9 +29,14 @@ def trace_of(error: BaseException) -> str | None:
         return None
     chained = error.__cause__ is not None or (error.__context__ is not None and not error.__suppress_context__)
     if chained or isinstance(error, _LOOKING):
-        return "".join(traceback.format_exception(error, limit=-FRAMES))
-    last = "".join(traceback.format_exception_only(error))
+        return "".join(map(_cut, traceback.format_exception(error, limit=-FRAMES)))
+    last = "".join(map(_cut, traceback.format_exception_only(error)))
     return f"Traceback (most recent call last):\n{_frames(trace)}{last}"
+
+
+def _cut(part: str) -> str:
+    """Return a frame or message of bounded length, so that a huge message leaves room for the frames."""
+    return part if len(part) <= MAX_ERROR else f"{part[: MAX_ERROR - 4]}...\n"
 
 
 def _frames(trace: TracebackType) -> str:
@@ -47,5 +54,5 @@ def _frames(trace: TracebackType) -> str:
     if found is None:
         if len(_known) >= KNOWN_MAX:
             _known.clear()
-        found = _known[key] = codes[-FRAMES:], "".join(traceback.format_tb(trace, limit=-FRAMES))
+        found = _known[key] = codes[-FRAMES:], "".join(map(_cut, traceback.format_tb(trace, limit=-FRAMES)))
     return found[1]

@@ -9,10 +9,11 @@ from typing import Any
 from stanchion.context.context import Context
 from stanchion.core.checks import checked_name
 from stanchion.core.ids import new_token
+from stanchion.errors import StoreUnavailable
 from stanchion.jobs.call import encoded_call
 from stanchion.jobs.job import Job
 from stanchion.jobs.lookup import find
-from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.tasks.execution import attempted, report, settled
 from stanchion.tasks.task import Task
@@ -44,14 +45,35 @@ def run_here(context: Context, row: JobRow) -> bool:
 
 
 def drained(context: Context, queues: Sequence[str]) -> int:
-    """Run all due jobs of these queues in this thread; return the number of attempts."""
+    """Run all due jobs of these queues in this thread; return the number of attempts.
+
+    If claims of a queue fail, those of the others are run all the same; then the first error is raised.
+    """
     context.registry.check_worked(queues)
     for name in queues:
         context.declare(name)
     ran = 0
     while True:
-        claims = [context.store.claim(Claim(name, 1, new_token())) for name in queues]
+        claims, failures = list[Claimed](), list[Exception]()
+        for name in queues:
+            try:
+                claims.append(context.store.claim(Claim(name, 1, new_token())))
+            except Exception as error:
+                failures.append(error)
+                if not _answers(context):
+                    break
         for row in (row for claimed in claims for row in claimed.rows):
             ran += run_here(context, row)
         if not any(claimed.rows or claimed.retry_in == 0 for claimed in claims):
+            if failures:
+                raise failures[0]
             return ran
+
+
+def _answers(context: Context) -> bool:
+    """Return whether the store answers at all: each call to one that is away takes as long as a call may."""
+    try:
+        context.store.now()
+    except StoreUnavailable:
+        return False
+    return True

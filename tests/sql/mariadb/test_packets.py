@@ -15,11 +15,13 @@ from tests.worker.conftest import until, working
 from stanchion import Bury, Cancel, JobState, Stanchion
 from stanchion.core.ids import new_id, new_ids
 from stanchion.errors import InvalidInput
+from stanchion.stores.mariadb.dialect import MariaDBDialect
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.outcomes import Commit, Move
 from stanchion.stores.registry import open_store
+from stanchion.stores.sql.engine.telling import told
 
 pytestmark = pytest.mark.slow
 
@@ -131,3 +133,13 @@ def test_outcomes_too_large_stop_no_worker(store: Store, caplog: pytest.LogCaptu
     assert large.state is JobState.DEAD
     assert LIMIT in large.job().errors[-1]["error"]
     assert "password" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [(1153, "raise max_allowed_packet"), (1301, "raise max_allowed_packet"), (2003, "the server runs"), (2013, "URL")],
+)
+def test_only_what_is_too_large_is_told_of_the_limit_of_packets(number: int, advice: str) -> None:
+    said = told(MariaDBDialect(), make_url("mysql://me@h/x"), pymysql.err.OperationalError(number, "the cause"))
+    assert advice in said
+    assert ("max_allowed_packet" in said) == (number in (1153, 1301))

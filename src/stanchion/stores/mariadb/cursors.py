@@ -10,6 +10,7 @@ import pymysql
 from pymysql.cursors import RE_INSERT_VALUES, Cursor
 
 from stanchion.errors import InvalidInput
+from stanchion.stores.mariadb.errors import SMALLER_PACKET
 from stanchion.stores.mariadb.packets import PACKET, packets, size_of
 
 _CUT = frozenset({1264, 1265, 1366, 1406})  # out of range, truncated, not in the character set, too long
@@ -54,8 +55,8 @@ class StrictCursor(Cursor):
                 limit = _limits[self.connection] = int(second.fetchall()[0][0])
         if size + 1 >= limit:  # a byte says what kind of packet it is
             raise InvalidInput(
-                f"this takes a packet of {size:,} bytes, and the server's max_allowed_packet is {limit:,}; store large "
-                f"values elsewhere and pass a reference, or raise max_allowed_packet"
+                f"this takes a packet of {size:,} bytes, and the server's max_allowed_packet is {limit:,}; "
+                f"{SMALLER_PACKET}"
             )
 
     def _refuse_cut(self) -> None:

@@ -46,7 +46,7 @@ try:
     from pymysql.constants import CLIENT, SERVER_STATUS
 
     from stanchion.stores.mariadb.cursors import Batch, StrictCursor
-    from stanchion.stores.mariadb.errors import fault, is_forbidden, is_read_only, worth_retrying
+    from stanchion.stores.mariadb.errors import advice, fault, is_forbidden, is_read_only, worth_retrying
 except ImportError:  # pragma: no cover - said by open_store
     pymysql = None  # type: ignore[assignment]
 
@@ -99,10 +99,7 @@ class MariaDBDialect(Dialect):
     or_lock = "ON DUPLICATE KEY UPDATE name = stanchion_slots.name"
     rank = "`rank`"
     reading = "LOCK IN SHARE MODE"
-    way_out = (
-        "check host, port, user, password and database name in the URL, that the server runs, and that its "
-        "max_allowed_packet is above the largest payload"
-    )
+    way_out = "check host, port, user, password and database name in the URL, and that the server runs"
     now = literal_column(CLOCK, BigInteger) + CLOCK_OFFSET
     new_identity = "UUID()"
     identity = "CONCAT(identity, ' ', LOWER(DATABASE()))"
@@ -206,6 +203,9 @@ class MariaDBDialect(Dialect):
 
     def is_read_only(self, error: BaseException) -> bool:
         return is_read_only(error)
+
+    def advice(self, error: BaseException) -> str:
+        return advice(error) or self.way_out
 
     def worth_retrying(self, error: BaseException) -> bool:
         return worth_retrying(error)

@@ -26,6 +26,7 @@ _DATA = {
     1366: "not in the character set",
     1406: "too long",
 }
+SMALLER_PACKET = "store large values elsewhere and pass a reference, or raise max_allowed_packet"
 _READ_ONLY = {
     1290: "read only, as after a failover",
     1836: "read only",
@@ -91,6 +92,11 @@ def fault(error: BaseException) -> Fault:
     if number in _LOST or number in _READ_ONLY or number in _HOPELESS or isinstance(error, pymysql.err.InterfaceError):
         return Fault.LOST
     return Fault.OTHER
+
+
+def advice(error: BaseException) -> str | None:
+    """Return what to do about an error; None: nothing more than its message says."""
+    return SMALLER_PACKET if _number(error) in (1153, 1301) else None
 
 
 def is_forbidden(error: BaseException) -> bool:
