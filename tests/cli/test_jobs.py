@@ -210,7 +210,7 @@ def test_dead_jobs_show_their_errors_on_80_columns(app: Stanchion) -> None:
     queue = app.queue("payments.europe")
     queue.push({"args": [1]}, max_attempts=1)
     queue.reserve()[0].bury(error)
-    rows = [_row(job, datetime.now(UTC)) for job in app.find()]
+    rows = [_row(job, job.task or "", datetime.now(UTC)) for job in app.find()]
     head, line = fitted(_columns(["dead"], None), rows, 80).plain.splitlines()
     assert head.split() == ["ID", "QUEUE", "AGE", "ERROR"]  # no job has a task
     assert error[:35] in line

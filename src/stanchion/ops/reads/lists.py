@@ -127,4 +127,5 @@ def count(store: Store, query: Query, places: Collection[str] | None = None) -> 
 
 
 def _row(values: Sequence[Any]) -> JobRow:
-    return JobRow(**{**dict(zip(COLUMNS, values, strict=False)), "payload": ""})
+    """Return a row of what a list reads; only a search for text reads payloads too."""
+    return JobRow(**{"payload": "", **dict(zip((*COLUMNS, "payload"), values, strict=False))})

@@ -59,7 +59,7 @@ def frame(samples: Samples, width: int, height: int | None, trouble: str = "", l
     for columns, rows in (
         (_QUEUES, [_queue_row(queue, samples) for queue in latest.queues]),
         (workers.COLUMNS, [workers.row(one, latest.at) for one in latest.workers]),
-        (_RUNNING, [_running_row(job, latest.at) for job in latest.running]),
+        (_RUNNING, [_running_row(job, latest.names[job.id], latest.at) for job in latest.running]),
         (_DEAD, [_dead_row(job, latest.at) for job in latest.dead]),
     ):
         if not rows:
@@ -139,12 +139,12 @@ def _rate_cell(per_second: float | None, style: str) -> Text:
     return Text(rate(per_second), style if per_second else "bright_black")
 
 
-def _running_row(job: Job, now: int) -> list[Cell]:
+def _running_row(job: Job, name: str, now: int) -> list[Cell]:
     started = job.started_at
     return [
         job.id,
         job.queue,
-        job.task or "",
+        name,
         "" if started is None else age((moment(now) - started).total_seconds()),
         f"{job.progress:.0%}" if job.progress else "",
         job.worker or "",

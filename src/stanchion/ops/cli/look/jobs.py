@@ -42,6 +42,7 @@ from stanchion.ops.cli.console.selection import (
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.cli.look.flows import show_flow
 from stanchion.ops.job_json import job_json, last_error, moment_of, past_waits_json, readable, run_time
+from stanchion.ops.naming import job_name, job_names
 from stanchion.ops.reads.lists import page_of
 from stanchion.ops.words import waited
 from stanchion.pipelines.route import FORKED, ROUTE, Stop, route_of
@@ -102,8 +103,9 @@ def jobs(
         hidden = app.context.hidden.of(app.store, [job.task for job in found])
         out.json_list(job_json(job, hidden.get(job.task or "")) for job in found)
     elif found:
-        now = moment(app.store.now())
-        out.table(_columns(wanted["state"], queue), [_row(job, now) for job in found])
+        stored = app.store.now()
+        now, names = moment(stored), job_names(app.context, app.context.fresh_store, found, stored)
+        out.table(_columns(wanted["state"], queue), [_row(job, names[job.id], now) for job in found])
         if len(found) == limit:
             out.say(f"the newest {limit}; --limit shows more")
     else:
@@ -137,11 +139,11 @@ def show(
     if session.out.as_json:
         session.out.json({**values, "waits_for": awaited, **past_waits_json(job, over)})
     else:
-        session.out.show(story(job, moment(app.store.now()), awaited, values, over))
+        session.out.show(story(job, job_name(app.context, job), moment(app.store.now()), awaited, values, over))
 
 
 def story(
-    job: Job, now: datetime, awaited: str | None, values: Mapping[str, Any], over: Sequence[PastWait] = ()
+    job: Job, name: str, now: datetime, awaited: str | None, values: Mapping[str, Any], over: Sequence[PastWait] = ()
 ) -> Text:
     """Return a job as text. `awaited`: what it waits for; `over`: its past waits; `values`: what is shown, as JSON."""
     text = Text()
@@ -154,6 +156,7 @@ def story(
         return None if at is None else f"{at:%Y-%m-%d %H:%M:%S} UTC  ({until((at - now).total_seconds())})"
 
     line("job", Text(job.id, "bold"))
+    line("name", None if job.task or job.key else safe(name))
     line("state", _state(job))
     line("waits for", safe(awaited or ""))
     line("queue", safe(job.queue))
@@ -236,12 +239,12 @@ def _columns(states: list[str] | None, queue: str | None) -> list[Column]:
     return [replace(one, from_width=100) if one.title in same else one for one in _COLUMNS]
 
 
-def _row(job: Job, now: datetime) -> list[Cell]:
+def _row(job: Job, name: str, now: datetime) -> list[Cell]:
     due = (job.run_at - now).total_seconds()
     return [
         job.id,
         job.queue,
-        job.task or "",
+        name,
         state_cell(job.state),
         f"{job.attempts}",
         age((now - job.enqueued_at).total_seconds()),

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from stanchion.alerts.reading.parts import read_streams
 from stanchion.app import Stanchion
 from stanchion.jobs.job import Job, JobState
+from stanchion.ops.naming import job_names
 from stanchion.ops.reads.filters import JobFilter
 from stanchion.ops.reads.lists import page_of
 from stanchion.ops.reads.queues import QueueFigures, figures
@@ -28,6 +29,8 @@ class Sample(NamedTuple):
     workers: list[Item]
     running: list[Job]
     dead: list[Job]
+    names: dict[str, str]
+    """Of the running jobs, by id."""
 
 
 class Samples:
@@ -70,11 +73,13 @@ def sample(app: Stanchion) -> Sample:
     def jobs(state: JobState) -> list[Job]:
         return page_of(context, store, JobFilter((state,)).query(now), now, None, _SHOWN_JOBS).jobs
 
+    running = jobs(JobState.RUNNING)
     return Sample(
         at=now,
         store=store.capabilities.name,
         queues=figures(store, settings, workers, now, read_streams(store, workers, now)),
         workers=items_of(workers, now),
-        running=jobs(JobState.RUNNING),
+        running=running,
         dead=jobs(JobState.DEAD),
+        names=job_names(context, store, running, now),
     )

@@ -18,6 +18,7 @@ from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_c
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.selection import ROWS, Rows
 from stanchion.ops.cli.console.session import Exit, Session, command
+from stanchion.ops.naming import job_names
 from stanchion.ops.reads.semaphores import read_line, read_semaphores
 from stanchion.queues.semaphore import Semaphore
 from stanchion.stores.records.queues import SemaphoreRow
@@ -81,8 +82,9 @@ def show(
         return
     out.line(f"{name}: {usage.held:,} of {usage.capacity:,} held, {usage.waiting:,} waiting")
     if holders or waiting:
-        rows = [_job_row("holds", job, moment(now)) for job in holders]
-        rows += [_job_row(str(position), job, moment(now)) for position, job in enumerate(waiting, 1)]
+        names = job_names(session.app.context, store, [*holders, *waiting], now)
+        rows = [_job_row("holds", job, names[job.id], moment(now)) for job in holders]
+        rows += [_job_row(str(position), job, names[job.id], moment(now)) for position, job in enumerate(waiting, 1)]
         out.table(_JOB_COLUMNS, rows)
 
 
@@ -132,9 +134,9 @@ def _row(row: SemaphoreRow) -> list[Cell]:
     ]
 
 
-def _job_row(position: str, job: Job, now: Any) -> list[Cell]:
+def _job_row(position: str, job: Job, name: str, now: Any) -> list[Cell]:
     enqueued = age((now - job.enqueued_at).total_seconds())
-    return [position, job.id, job.queue, job.task or "", state_cell(job.state), enqueued]
+    return [position, job.id, job.queue, name, state_cell(job.state), enqueued]
 
 
 def _brief(job: Job) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from stanchion.core.redaction import JobRedaction
 from stanchion.errors import StanchionError
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.job_json import last_error
+from stanchion.ops.naming import job_names
 from stanchion.ops.reads.flows import NEWEST, Flow, FlowSeen, flows_seen, read_flow
 from stanchion.ops.web.pages import flowparts
 from stanchion.ops.web.show.foreign import HIDDEN, one_line
@@ -27,9 +28,10 @@ _ORDER = ("dead", "running", "ready", "scheduled", "waiting", "cancelled", "done
 
 
 class Member(NamedTuple):
-    """A member in the list. `said`: its result or its last error, redacted; `took`: its last attempt."""
+    """A member in the list, by its name. `said`: its result or its last error, redacted; `took`: its last attempt."""
 
     job: Job
+    name: str
     said: str
     failed: bool
     took: str
@@ -98,16 +100,18 @@ def _members(visit: Visit, flow: Flow) -> list[Member]:
     results = {job.id: job for job in flow.results}
     jobs = sorted((results.get(job.id, job) for job in flow.jobs), key=lambda job: _ORDER.index(job.state.value))
     hidden = visit.site.app.context.hidden.of(visit.store, [job.task for job in flow.results])
-    return [_member(job, hidden.get(job.task or ""), has_result=job.id in results) for job in jobs[:MEMBERS_SHOWN]]
+    shown = jobs[:MEMBERS_SHOWN]
+    names = job_names(visit.site.app.context, visit.store, shown, visit.now)
+    return [_member(job, names[job.id], hidden.get(job.task or ""), has_result=job.id in results) for job in shown]
 
 
-def _member(job: Job, hidden: Hidden | None, *, has_result: bool) -> Member:
+def _member(job: Job, name: str, hidden: Hidden | None, *, has_result: bool) -> Member:
     started, ended = job.started_at, job.finished_at
     took = spelled((ended - started).total_seconds()) if started and ended and ended >= started else ""
     if job.state is JobState.DONE:
-        return Member(job, _result(job, hidden) if has_result else "", False, took)
+        return Member(job, name, _result(job, hidden) if has_result else "", False, took)
     said = last_error(job)
-    return Member(job, said, bool(said), took)
+    return Member(job, name, said, bool(said), took)
 
 
 def _result(job: Job, hidden: Hidden | None) -> str:

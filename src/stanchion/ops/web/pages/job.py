@@ -16,6 +16,7 @@ from stanchion.errors import InvalidInput, JobNotFound, StanchionError
 from stanchion.jobs import lookup
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.job_json import last_error, readable
+from stanchion.ops.naming import job_name
 from stanchion.ops.reads.filters import CANCELLED, RETRIED
 from stanchion.ops.web.acts.moves import move
 from stanchion.ops.web.show import story
@@ -41,7 +42,7 @@ def ask(visit: Visit) -> Response:
     job, act = _job(visit), visit.request.path_params["act"]
     if act not in _acts(job):
         raise InvalidInput(f"job {job.id} {story.sentence(job, None)}: {act} is not for it")
-    name = job.key or job.task or job.id
+    name = job_name(visit.site.app.context, job)
     title = {
         "retry": f"Retry {name}?",
         "cancel": f"Cancel {name}?",
@@ -122,7 +123,7 @@ def _page(visit: Visit, job: Job, *, hidden: bool) -> Response:
     waits = visit.part("waits", lambda: waits_for(context, job.id)) if job.state is JobState.WAITING else None
     over = visit.part("past_waits", lambda: past_waits(context, job)) or ()
     length, pieces = story.life(job, visit.now, over)
-    name = job.key or job.task or f"job {job.id[-6:]}"
+    name = job_name(context, job)
     redaction = JobRedaction(visit.site.hidden_of(job), readable(job, "payload")[0], HIDDEN)
     return visit.page(
         "job.html",

@@ -13,6 +13,7 @@ from stanchion.core.checks import checked_name
 from stanchion.core.service_levels import BANDS
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.job_json import last_error
+from stanchion.ops.naming import NAMELESS, job_name, job_names
 from stanchion.ops.reads.filters import ACTS, SPANS, JobFilter
 from stanchion.ops.reads.lists import COUNTED, SEARCH_SECONDS, SHOWN, count, jobs_of, page_of, page_of_error
 from stanchion.ops.redriving import left_out
@@ -28,6 +29,7 @@ class Item(NamedTuple):
     """A job in the list. `error`: the first line of its last one, redacted; `time`: by its state, see `_TIMES`."""
 
     job: Job
+    name: str
     error: str
     time: Any
 
@@ -53,10 +55,14 @@ def every(visit: Visit) -> Response:
         found = page_of(context, store, wanted_jobs, visit.now, after, places=places)
         more = found.next or after
         matching = visit.part("matching", lambda: count(store, wanted_jobs, places)) if more else len(found.jobs)
+    if wanted.text:  # it has read their payloads
+        names = {job.id: job_name(context, job) for job in found.jobs}
+    else:
+        names = visit.part("names", lambda: job_names(context, store, found.jobs, visit.now)) or {}
     return visit.page(
         "jobs.html",
         headline(wanted, matching, len(found.jobs)),
-        items=[_item(job) for job in found.jobs],
+        items=[_item(job, names.get(job.id, NAMELESS)) for job in found.jobs],
         tenants=not wanted.tenant and any(job.tenant for job in found.jobs),
         wanted=wanted,
         matching=matching,
@@ -130,7 +136,7 @@ def _of_work(visit: Visit, work_id: str) -> Response:
     behind = first + SHOWN
     jobs = jobs_of(visit.site.app.context, visit.store, work.changed[first:behind], visit.now)
     following = f"/jobs{query(work=work.id, after=behind)}" if behind < len(work.changed) else ""
-    items = [_item(job) for job in jobs]
+    items = [_item(job, job_name(visit.site.app.context, job)) for job in jobs]
     return visit.page("changed.html", told(work), work=work, items=items, total=len(work.changed), next=following)
 
 
@@ -138,10 +144,9 @@ def _fits(wanted: JobFilter, act: str) -> bool:
     return bool(set(wanted.states) & set(ACTS[act])) if wanted.states else act == "cancel"
 
 
-def _item(job: Job) -> Item:
-    error = last_error(job)
+def _item(job: Job, name: str) -> Item:
     times = {"Ended": job.finished_at, "Started": job.started_at, "Due": job.run_at}
-    return Item(job, error, times[_TIMES[job.state]])
+    return Item(job, name, last_error(job), times[_TIMES[job.state]])
 
 
 def _time_of(states: Sequence[JobState]) -> str:

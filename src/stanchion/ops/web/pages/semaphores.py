@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from stanchion.errors import InvalidInput
+from stanchion.ops.naming import job_names
 from stanchion.ops.reads.lists import SHOWN as SHOWN_JOBS
 from stanchion.ops.reads.semaphores import read_line, read_semaphores
 from stanchion.ops.web.visit import Missing, Visit
@@ -26,7 +27,9 @@ def show(visit: Visit) -> Response:
     row = _row(visit)
     title = f"{row.name}: {row.held:,} of {row.capacity:,} held, {row.waiting or 'no job'} waiting"
     line = read_line(visit.site.app.context, visit.store, row.name, visit.now)
-    return visit.page("semaphore.html", title, row=row, **line._asdict(), most=SHOWN_JOBS)
+    jobs = [*line.holders, *line.waiting]
+    names = job_names(visit.site.app.context, visit.store, jobs, visit.now)
+    return visit.page("semaphore.html", title, row=row, **line._asdict(), names=names, most=SHOWN_JOBS)
 
 
 def resize(visit: Visit) -> Response:
