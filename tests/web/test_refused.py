@@ -6,6 +6,7 @@ import re
 
 from stanchion import Stanchion, group
 from stanchion.alerts.alerts import store_limits
+from stanchion.ops.web.show.plots import WIDTH, spark
 from tests.web.conftest import Browser, site_of
 
 
@@ -48,6 +49,28 @@ def test_a_young_plot_does_not_fill_its_hour() -> None:
     drawn = re.findall(r'<polyline class="line[^"]*" points="(\d+)', browser.get("/queues/mail").text)
     assert drawn
     assert min(map(int, drawn)) > 500, drawn
+    app.close()
+
+
+def test_a_small_plot_is_empty_before_its_first_value() -> None:
+    values = [(minute * 60, 1.0) for minute in range(45, 61)]
+    drawn = re.search(r'<polyline class="line[^"]*" points="(\d+)', spark(values, "ready", 0))
+    assert drawn is not None
+    assert int(drawn[1]) == WIDTH * 3 // 4
+
+
+def test_a_young_pipeline_has_a_gap_in_its_table() -> None:
+    app = Stanchion("memory://")
+    app.setup()
+    app.pipeline("etl").station("load")(print)
+    site = site_of(app)
+    for _ in range(3):
+        app.queue("etl.load").push({})
+        app.store.clock_offset += 60
+        site.sampler.take()
+    found = re.search(r'class="spark".*?points="(\d+)', Browser(site).get("/pipelines/etl").text, re.DOTALL)
+    assert found is not None
+    assert int(found[1]) > WIDTH * 3 // 4
     app.close()
 
 

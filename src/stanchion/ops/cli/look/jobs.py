@@ -155,8 +155,7 @@ def story(
     def when(at: datetime | None) -> str | None:
         return None if at is None else f"{at:%Y-%m-%d %H:%M:%S} UTC  ({until((at - now).total_seconds())})"
 
-    line("job", Text(job.id, "bold"))
-    line("name", None if job.task or job.key else safe(name))
+    line("job", Text.assemble((job.id, "bold"), "" if job.task or job.key else f"  {safe(name)}"))
     line("state", _state(job))
     line("waits for", safe(awaited or ""))
     line("queue", safe(job.queue))

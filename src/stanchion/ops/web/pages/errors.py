@@ -8,6 +8,7 @@ from starlette.responses import Response
 from stanchion.core.error_kinds import KEY, type_of
 from stanchion.ops.reads.errors import Errors, Group, hidden, read_errors, source_of
 from stanchion.ops.reads.filters import JobFilter
+from stanchion.ops.reads.track import HOUR
 from stanchion.ops.web.show.plots import Line, Plot, spark
 from stanchion.ops.web.visit import Missing, Visit
 from stanchion.ops.words import number, plural, rate
@@ -86,4 +87,4 @@ def _read(visit: Visit) -> Errors:
 
 
 def _trend(group: Group, now: int) -> Markup:
-    return spark(group.minutes(now), "risk")
+    return spark(group.minutes(now), "risk", now - HOUR)

@@ -12,6 +12,7 @@ from stanchion.ops.job_json import last_error
 from stanchion.ops.reads.expectations import read_expectations
 from stanchion.ops.reads.pipelines import Dead, Known, Station, known_pipelines, read_dead, stations
 from stanchion.ops.reads.streams import stream_figures
+from stanchion.ops.reads.track import HOUR
 from stanchion.ops.web.acts.pauses import set_paused
 from stanchion.ops.web.pages import stations as words
 from stanchion.ops.web.show.plots import spark
@@ -83,7 +84,7 @@ def show(visit: Visit) -> Response:
         lede=words.lede(found),
         stations=found,
         marks={one.name: words.state_of(one)[0] for one in found},
-        sparks={one.name: spark(one.ready, "dead" if one.stopped else "ready") for one in found},
+        sparks={one.name: spark(one.ready, "dead" if one.stopped else "ready", visit.now - HOUR) for one in found},
         drawing=words.drawing(known, found) if known.source != "names" else None,
         whole=dead.whole,
         dead=sum(dead.counts.values()),

@@ -16,6 +16,7 @@ from stanchion.ops.reads.filters import JobFilter
 from stanchion.ops.reads.queue_parts import partitions_of, tenants_of
 from stanchion.ops.reads.queues import QueueFigures, figures_seen
 from stanchion.ops.reads.schemas import schemas_of
+from stanchion.ops.reads.track import HOUR
 from stanchion.ops.web.acts.pauses import pause_of, set_paused
 from stanchion.ops.web.acts.settings import HELP, changes_of
 from stanchion.ops.web.pages import past
@@ -74,7 +75,7 @@ def show(visit: Visit) -> Response:
         errors=visit.part("errors", lambda: _errors(visit, found)),
         errors_shown=ERRORS_SHOWN,
         source_of=source_of,
-        trend=lambda group: spark(group.minutes(visit.now), "risk"),
+        trend=lambda group: spark(group.minutes(visit.now), "risk", visit.now - HOUR),
         now=visit.now,
         schema=visit.part("schema", lambda: schemas_of(store, [queue]).get(queue.name)),
         partitions=visit.part("partitions", lambda: _of_partitions(visit, partitions)) or []

@@ -99,13 +99,18 @@ class Plot(NamedTuple):
         )
 
 
-def spark(values: Sequence[tuple[int, float]], colour: str) -> Markup:
-    """Return a small plot without axes, to stand in a table whose figures tell the same; empty without two values."""
+def spark(values: Sequence[tuple[int, float]], colour: str, since: int) -> Markup:
+    """Return a small plot without axes, to stand in a table whose figures tell the same; empty without two values.
+
+    It begins `since` that time: what lies before the first value stays empty.
+    """
     if len(values) < 2:
         return Markup("")
     highest = max(value for _, value in values) or 1.0
     line = Line("", colour, values, filled=True)
-    drawn = _line(line, values[0][0], values[-1][0], lambda value: SPARK - 1 - (SPARK - 3) * value / highest, SPARK)
+    drawn = _line(
+        line, min(since, values[0][0]), values[-1][0], lambda value: SPARK - 1 - (SPARK - 3) * value / highest, SPARK
+    )
     return Markup(
         '<svg class="spark" viewBox="0 0 {} {}" preserveAspectRatio="none" aria-hidden="true">{}</svg>'
     ).format(WIDTH, SPARK, drawn)
