@@ -162,7 +162,7 @@ class Claimer:
         """Claim from every queue as many jobs as there is room for, then wait if there were fewer."""
         self._revive()
         self._take_lost_replies()
-        if self._served.refresh():
+        if self._served.refresh(self.live):
             self._close_listener()
             self.due.served_changed()
             self._failing.served_changed(self._served.names)

@@ -6,6 +6,7 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Callable
 
 from stanchion.context.context import Context
 from stanchion.core.backoff import Backoff
@@ -14,8 +15,9 @@ from stanchion.stores.records.jobs import SECOND
 
 log = logging.getLogger("stanchion.worker")
 
-PAUSE_SECONDS_MAX = 30.0
-"""Maximum seconds between two checks, as the store's clock may be set or a schedule resumed."""
+PAUSE_SECONDS_MAX, PAUSE_WORKERS_MAX = 30.0, 3
+"""Maximum seconds between two checks by one worker, as the store's clock may be set or a schedule resumed; and the
+number of workers up to which they share these checks. A schedule that nobody checks for three minutes is orphaned."""
 
 JITTER = 0.2
 """Seconds over which the workers spread after a tick: the first one fires it, the others find it fired."""
@@ -24,11 +26,13 @@ JITTER = 0.2
 class Scheduler:
     """One thread that sleeps from tick to tick, by the store's clock.
 
-    Every worker has one and there is no leader: compare-and-set in the store decides which worker fires a tick.
+    Every worker has one and there is no leader: compare-and-set in the store decides which worker fires a tick. Each
+    checks the schedules at each tick; between ticks that are far apart, a fleet takes turns.
     """
 
-    def __init__(self, context: Context) -> None:
-        self._ticker = Ticker(context)
+    def __init__(self, context: Context, fleet: Callable[[], int] = lambda: 1) -> None:
+        """`fleet`: the number of live workers."""
+        self._ticker, self._fleet = Ticker(context), fleet
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stanchion-scheduler", daemon=True)
 
@@ -57,5 +61,9 @@ class Scheduler:
         """Fire what is due; return the seconds until the next check."""
         began = time.monotonic()
         _, now, next_tick = self._ticker.tick()
-        left = PAUSE_SECONDS_MAX if next_tick is None else (next_tick - now) / SECOND - (time.monotonic() - began)
-        return max(0.0, min(left, PAUSE_SECONDS_MAX)) + random.uniform(0, JITTER)  # noqa: S311 - spreading load
+        sharing = min(self._fleet(), PAUSE_WORKERS_MAX)
+        longest = PAUSE_SECONDS_MAX
+        if sharing > 1:
+            longest *= random.uniform(1.0, 2 * sharing - 1)  # noqa: S311 - spreading load
+        left = longest if next_tick is None else (next_tick - now) / SECOND - (time.monotonic() - began)
+        return max(0.0, min(left, longest)) + random.uniform(0, JITTER)  # noqa: S311 - spreading load

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -15,8 +16,14 @@ from stanchion.errors import InvalidInput
 from stanchion.jobs.options import named_queues
 from stanchion.stores.records.workers import LaneRange
 
-REFRESH_SECONDS = 2.0
-"""Seconds between two looks for new queues that match a pattern; more if a look takes long."""
+REFRESH_SECONDS, REFRESH_SECONDS_MAX = 2.0, 10.0
+"""Seconds between two looks for new queues that match a pattern, by all workers together; maximum for one of them.
+
+More if a look takes long.
+"""
+
+_JITTER = 0.2
+"""Share by which the looks of a fleet vary up and down, so that workers do not look in step."""
 
 _SPACING = 50
 """Looks for new queues take at most one part in so many of the time."""
@@ -56,8 +63,8 @@ class ServedQueues:
         """Seconds until the next look for new queues; None: there is none."""
         return max(0.0, self._look_at - time.monotonic()) if self.open else None
 
-    def refresh(self) -> bool:
-        """Look for new queues if it is time; return True if the queues have changed."""
+    def refresh(self, fleet: int) -> bool:
+        """Look for new queues if it is time; return True if the queues have changed. `fleet`: live workers."""
         began = time.monotonic()
         if not self.open or began < self._look_at:
             return False
@@ -67,7 +74,9 @@ class ServedQueues:
         names = self._matched({*queues_in_code(self._context), *(settings.name for settings in known)} - letters)
         changed, self.names = names != self.names, names
         now = time.monotonic()
-        self._look_at = now + max(REFRESH_SECONDS, _SPACING * (now - began))
+        pause = min(REFRESH_SECONDS * max(1, fleet), REFRESH_SECONDS_MAX)
+        pause *= 1 if fleet < 2 else random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - spreading load
+        self._look_at = now + max(pause, _SPACING * (now - began))
         return changed
 
     def _matched(self, known: Collection[str]) -> list[str]:

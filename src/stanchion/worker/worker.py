@@ -176,7 +176,8 @@ class Worker:
             )
             named = ", ".join(self.queues) or "no queue yet"
             self._remarks.info("worker %s runs %s with %d threads", self.id, named, self._threads)
-            self._scheduler = Scheduler(self.context) if self.context.registry.crons else None
+            crons = self.context.registry.crons
+            self._scheduler = Scheduler(self.context, lambda: self._claimer.live) if crons else None
             for role in (self._reporter, self._finisher, self._heartbeat, self._claimer, self._reaper):
                 role.start()
             if self.pulse is not None:
