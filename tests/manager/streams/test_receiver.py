@@ -91,6 +91,33 @@ class TestReceiver:
         assert list(link.outgoing) == [Refused(rows[0].lease)]
         assert list(one.holding()) == [rows[1].lease]
 
+    @pytest.mark.parametrize("first", ["claim", "stamp"])
+    def test_what_waits_goes_back_after_a_standstill(
+        self, one: Receiver, link: Link, first: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asleep = 0
+        monkeypatch.setattr(receiver, "stamp", lambda: stamp() + asleep)
+        steady, held, buffered, fresh = Link(), reserved(), reserved(), reserved()
+        steady.up = True
+        for each in (link, steady):
+            one.speaks(each, 5.0)
+        one.take_in(link, [held], [False])
+        assert self.claim(one) == [held]
+        one.take_in(link, [buffered], [False])
+        one.take_in(steady, [fresh], [False])
+        asleep = 4_000_000
+        one.speaks(steady, 5.0)
+        asleep += 1_000_000
+        if first == "stamp":
+            one.speaks(link, 5.0)
+        assert self.claim(one) == [fresh]
+        assert list(link.outgoing) == [Refused(buffered.lease)]
+        assert list(steady.outgoing) == []
+        assert set(one.holding()) == {held.lease, fresh.lease}
+        one.speaks(link, 5.0)
+        one.take_in(link, [again := reserved()], [False])
+        assert self.claim(one) == [again]
+
     def test_a_stop_gives_back_what_is_not_begun(self, one: Receiver, link: Link) -> None:
         begun, buffered, late = reserved(), reserved(), reserved()
         one.take_in(link, [begun], [False])

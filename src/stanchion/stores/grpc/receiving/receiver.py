@@ -8,6 +8,7 @@ back what the next hello does not name.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -16,10 +17,10 @@ from typing import NamedTuple
 
 from stanchion.core.ids import new_id
 from stanchion.stores.grpc.receiving.capacity import Capacity
-from stanchion.stores.grpc.receiving.guard import Epochs
+from stanchion.stores.grpc.receiving.guard import Epochs, stamp
 from stanchion.stores.grpc.receiving.settling import Answer, Settling
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.workers import WorkerRow
@@ -33,6 +34,10 @@ PASSED_OVER_SECONDS = 1.0
 """Time for which jobs of other queues go before a job in the buffer; then it is given back."""
 
 
+LEASE_SHARE = 5 / 6
+"""Share of a manager's lease after which a receiver that said nothing has lost its jobs: one stamp less than all."""
+
+
 class Link:
     """What a receiver keeps of its stream to one manager. `up`: jobs and outcomes pass; look under the lock."""
 
@@ -42,6 +47,8 @@ class Link:
         """Jobs that the receiver has by it, in its buffer or held."""
         self.outgoing: deque[Reported] = deque()
         self.unconfirmed: set[Lease] = set()
+        self.silent_at = math.inf
+        """When its manager may take the receiver for gone and its jobs for lost, in microseconds as `stamp`."""
 
     def send(self, outcome: Reported) -> None:
         """Send an outcome with the next message. Nothing is lost if the stream ends before."""
@@ -119,6 +126,25 @@ class Receiver:
         if queues:
             self._arrived(queues)
 
+    def speaks(self, link: Link, lease: float) -> None:
+        """Take in that a message goes up now to a manager that waits for `lease` seconds for the next one."""
+        if link.silent_at < stamp():
+            self._drop_lost(list(self._buffer))
+        link.silent_at = stamp() + LEASE_SHARE * lease * SECOND
+
+    def _drop_lost(self, queues: Sequence[str]) -> None:
+        """Give back jobs of these queues in the buffer that others may have run, as this process stood still.
+
+        Threads go on in any order: a claim may come before the next message goes up, or after it.
+        """
+        now = stamp()
+        for queue in queues:
+            rows = self._buffer.get(queue, [])
+            for one in rows:
+                if one.link.silent_at < now:
+                    self._give_back(one)
+            self._buffer[queue] = [one for one in rows if one.link.silent_at >= now]
+
     def confirmed(self, link: Link, settled: Sequence[Lease], lost: Sequence[Lease]) -> None:
         """Take in which outcomes are stored, and which can't be."""
         for lease in (*settled, *lost):
@@ -147,6 +173,7 @@ class Receiver:
     def claim(self, claim: Claim) -> list[JobRow]:
         """Take jobs from the buffer, those of the highest rank first; remember how many are asked for."""
         with self.changed:
+            self._drop_lost([claim.queue])
             before = self.capacity.jobs
             self.capacity.asked(len(self._held) + claim.limit)
             if self.capacity.jobs > before:

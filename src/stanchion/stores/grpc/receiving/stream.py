@@ -74,6 +74,7 @@ class _Ups:
 
     def _next(self) -> Any:
         receiver = self._receiver
+        receiver.speaks(self._link, self._stream.lease)
         up = pb.Up(stamp_us=stamp())
         size = 0
         while self._link.outgoing and size < LARGEST:
