@@ -20,7 +20,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.registry import open_store
 from stanchion.stores.sqlite import looks
-from stanchion.stores.sqlite.looks import GRACE_SECONDS, Board, SharedLooks
+from stanchion.stores.sqlite.looks import GRACE_SECONDS, NEVER, Board, Look, SharedLooks
 from stanchion.stores.wakeup.listeners import EventListener
 
 LATE = 2 * GRACE_SECONDS
@@ -157,6 +157,22 @@ def test_a_look_that_its_process_does_not_survive_is_repeated(
     assert second.reads(changed=False)
 
 
+def test_processes_that_begin_to_look_one_after_the_other_and_die_delay_a_push_by_little(
+    fleet: list[Process], path: Path, clock: SimpleNamespace
+) -> None:
+    first, *others, last = fleet
+    first.reads(changed=True)
+    push(path, time.time() - 1)
+    assert not last.reads(changed=True)
+    waited = []
+    for one in others:
+        clock.now += GRACE_SECONDS / 2
+        one.board.write(last.shared._key, Look(one.board.me, clock.now, 0.0, NEVER))
+        waited.append(last.reads(changed=False))
+    assert waited[0] is False  # while another one may still answer
+    assert (waited.count(True), last.looks) == (1, 1)
+
+
 def test_an_old_answer_is_not_published_after_a_change(fleet: list[Process], path: Path) -> None:
     first, second, *_ = fleet
     second.reads(changed=False)
@@ -219,7 +235,7 @@ def store(url: str) -> Iterator[Store]:
 
 
 def test_idle_workers_do_not_claim_after_heartbeats(url: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looks, "GRACE_SECONDS", 60.0)  # so that a slow machine makes no difference
+    monkeypatch.setattr(looks, "GRACE_SECONDS", 120.0)  # so that a slow machine makes no difference
     counted, workers = Counter[str](), list[Worker]()
     look = SharedLooks._look
 

@@ -11,14 +11,15 @@ job of its queues is due, and publishes the answer in a file next to the store's
                       └─ neither within GRACE_SECONDS ──► look
 
 So each change is followed by a look that begins later, or by a look and an unchanged counter. A process that dies or
-stands still delays others by GRACE_SECONDS, once. Without that file (as in a folder that can't be written) each process
-looks by itself.
+stands still delays others by about GRACE_SECONDS, once. Without that file (as in a folder that can't be written) each
+process looks by itself.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import sqlite3
 import struct
 import time
@@ -31,7 +32,10 @@ from zlib import crc32
 from stanchion.stores.records.jobs import SECOND
 
 GRACE_SECONDS = 0.02
-"""Seconds that a process waits for the answer of another one."""
+"""Mean seconds that a process waits for the answer of another one."""
+
+PATIENCE_SECONDS = 0.1
+"""Maximum seconds, if meanwhile others begin to look in place of the first."""
 
 PUBLISHED_SECONDS = 0.05
 """Seconds after a look for which its process publishes that nothing has changed since: others notice within that."""
@@ -116,7 +120,7 @@ class SharedLooks:
         """When the next job was due at the last answer: the claimers know it."""
         self._noticed: float | None = None
         """The last change for which there is no answer yet."""
-        self._previous = self._decide_at = self._publish_until = self._look_at = 0.0
+        self._previous = self._decide_at = self._give_up_at = self._publish_until = self._look_at = 0.0
 
     def changed(self, queues: Collection[str], connection: sqlite3.Connection, previous: float, noticed: float) -> bool:
         """Take in a change that the counter showed at `noticed`, but not at `previous`; see `concerned`.
@@ -132,7 +136,9 @@ class SharedLooks:
             self._asked, self._known = asked, None
             self._key = blake2b(f"{self._store}{asked}".encode(), digest_size=16).digest()
         if self._noticed is None:
-            self._previous, self._decide_at = previous, noticed + GRACE_SECONDS
+            # Not all at once: the first one looks, and the others go by its answer.
+            self._decide_at = noticed + GRACE_SECONDS * random.uniform(0.5, 1.5)  # noqa: S311 - spreading load
+            self._previous, self._give_up_at = previous, noticed + PATIENCE_SECONDS
         self._noticed = noticed
         return self.concerned(connection)
 
@@ -151,7 +157,7 @@ class SharedLooks:
         if other is not None and other.owner != self._board.me and self._previous < other.began <= now:
             if other.until >= self._noticed or (other.until and self._concerns(other.due)):
                 return self._answered(other.due)
-            if now < self._decide_at:
+            if now < max(self._decide_at, min(other.began + GRACE_SECONDS, self._give_up_at)):
                 return False
         return self._look(connection)
 
