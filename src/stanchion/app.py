@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from stanchion.alerts.alerts import monitor
 from stanchion.alerts.records import Alert, Monitor
 from stanchion.context.context import Context
-from stanchion.context.testing import Clock, url_of_test
+from stanchion.context.testing import START, Clock, url_of_test
 from stanchion.context.unknown_work import A_DAY, UnknownWork
 from stanchion.context.upkeep import Maintained
 from stanchion.core.aio import off_loop
@@ -376,8 +376,8 @@ class Stanchion:
     # -- testing
 
     @contextmanager
-    def testing(self, start: datetime | None = None) -> Iterator[Clock]:
-        """Use a fresh store in memory within the block; its clock begins at `start`, or now, and the test moves it."""
+    def testing(self, start: datetime = START) -> Iterator[Clock]:
+        """Use a fresh store in memory within the block; its clock begins at `start`, and the test moves it."""
         with self.on_store(store := open_store(url_of_test(start))):
             yield Clock(store)
 

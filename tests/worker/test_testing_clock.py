@@ -48,7 +48,25 @@ def test_a_start_without_a_zone_is_refused() -> None:
         pass
 
 
-def test_without_a_start_it_is_the_present() -> None:
-    before = datetime.now(UTC)
-    with Stanchion("memory://").testing() as clock:
-        assert before <= clock.now() <= datetime.now(UTC)
+def test_without_a_start_each_run_has_the_same_ticks() -> None:
+    app, told = Stanchion("memory://"), []
+
+    @app.cron("30 8 * * 1")
+    @app.task(name="mondays", queue="q")
+    def mondays() -> None:
+        pass
+
+    for _ in range(2):
+        with app.testing() as clock:
+            assert clock.now() == datetime(2024, 1, 1, tzinfo=UTC)
+            clock.advance(8.5 * 3600 - 1)
+            assert app.tick() == 0
+            clock.advance(1)
+            assert app.tick() == 1
+            told.append([job.run_at for job in app.queue("q").find()])
+    assert told == [[datetime(2024, 1, 1, 8, 30, tzinfo=UTC)]] * 2
+
+
+def test_a_test_may_start_at_the_present() -> None:
+    with Stanchion("memory://").testing(start=datetime.now(UTC)) as clock:
+        assert abs(datetime.now(UTC) - clock.now()) < timedelta(hours=1)

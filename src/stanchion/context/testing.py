@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Final
 
 from stanchion.core.checks import aware
 from stanchion.core.times import micros, moment
@@ -24,6 +25,10 @@ class Clock:
         return moment(self._store.now())
 
 
-def url_of_test(start: datetime | None = None) -> str:
-    """Return the URL of a store in memory whose clock begins at `start`, or now, and stands still."""
-    return f"memory://?clock={'frozen' if start is None else micros(aware(start, 'start'))}"
+START: Final = datetime(2024, 1, 1, tzinfo=UTC)
+"""Where the clock of a test begins unless told otherwise: a Monday at midnight, so that each run has the same ticks."""
+
+
+def url_of_test(start: datetime = START) -> str:
+    """Return the URL of a store in memory whose clock begins at `start`, and stands still."""
+    return f"memory://?clock={micros(aware(start, 'start'))}"
