@@ -178,7 +178,7 @@ class Idle(NamedTuple):
 
 def beat_cost(store: Store, count: Count, workers: int) -> float:
     """Return what one heartbeat costs."""
-    rows = [WorkerRow(f"test {n}", "host", 1, ("mail",), 4, HEARTBEAT) for n in range(workers)]
+    rows = [WorkerRow(f"test {n}", "host", 1, ("mail",), 4, HEARTBEAT, began=()) for n in range(workers)]
     for row in rows:
         store.beat([row])
     before = count()
