@@ -78,6 +78,15 @@ def test_each_command_hides_them(
     _refuse_secrets(said.out + said.err + (page.read_text() if page.exists() else ""), " ".join(args))
 
 
+@pytest.mark.parametrize("args", [["errors"], ["errors", "--json"]], ids=["text", "json"])
+def test_groups_of_errors_that_no_worker_has_tallied_hide_them(run: Run, app: Stanchion, args: list[str]) -> None:
+    app.queue("pay").push(1)
+    app.queue("pay").reserve()[0].bury("no answer, password=hunter2")
+    said = run(*args).out
+    assert "no answer" in said
+    _refuse_secrets(said, " ".join(args))
+
+
 def test_reveal_shows_them(run: Run, ids: dict[str, str]) -> None:
     shown = run("show", ids["pay"], "--reveal", "--json").out
     assert [secret for secret in SECRETS[:4] if secret not in shown] == []

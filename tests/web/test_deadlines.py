@@ -170,6 +170,7 @@ def test_an_act_is_not_left_in_its_middle(late: Late, site: Site) -> None:
     acting.start()
     while not late.calls["configure"]:
         pass
+    acting.join(1)  # a read that is as late would be answered
     late.let_go()
     acting.join(60)
     assert answers[0].status_code == 303

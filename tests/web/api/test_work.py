@@ -10,6 +10,7 @@ import pytest
 
 from stanchion import Push, Stanchion
 from stanchion.ops.web.api import repeats
+from stanchion.stores.records.outcomes import Progress
 from tests.web.api.conftest import Client
 
 PUSH, RESERVE = "queues/mail/jobs", "queues/mail/reserve"
@@ -277,6 +278,27 @@ class TestOutcomes:
         found = client.asks("progressJob", f"{at}/progress", {"token": job["token"], "progress": 0.5})
         assert found == {**held, "cancelled": True}
         assert client.asks("getJob", at)["progress"] == 0.5
+
+    def test_progress_is_written_rarely_and_its_last_value_with_the_outcome(
+        self, client: Client, fresh: Stanchion, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pushed(client, 1)
+        job, store = reserved(client), fresh.context.store
+        monkeypatch.setattr("stanchion.context.progress.EVERY", 3600.0)
+        written: list[float] = []
+        settle = store.settle
+
+        def counted(outcomes: Any, *args: Any, **options: Any) -> Any:
+            written.extend(one.value for one in outcomes if isinstance(one, Progress))
+            return settle(outcomes, *args, **options)
+
+        monkeypatch.setattr(store, "settle", counted)
+        at, token = f"jobs/{job['id']}", job["token"]
+        for number in range(50):
+            client.asks("progressJob", f"{at}/progress", {"token": token, "progress": number / 100})
+        assert written == [0.0]
+        client.asks("commitJob", f"{at}/commit", {"token": token})
+        assert written == [0.0, 0.49]
 
     def test_an_unknown_job_is_not_found(self, client: Client) -> None:
         client.refused(404, "not-found", "POST", "jobs/01a21718-c74f-706c-8238-6e01079f6aef/commit", {"token": "x"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from stanchion.alerts.records import Action, Alert
 from stanchion.alerts.rules.found import Found, of_queue
@@ -38,21 +39,13 @@ def _never_started(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
             continue
         age = _oldest_age(seen, queue)
         if age >= limits.no_worker:
-            yield Found(
-                of_queue(station.queue),
-                Alert(
-                    *("now", "stream", "queue", station.queue),
-                    f"{station.queue} has no driver: {number(queue.stats.states.ready, 'item')} can run, the oldest "
-                    f"for {spelled(age)}, and no query has read it yet.",
-                    value=age,
-                    limit=limits.no_worker,
-                    unit="seconds",
-                    since=moment(seen.at - int(age * SECOND)),
-                    actions=(
-                        Action("Run the pipeline on Spark", "stanchion pipeline run MODULE:PIPELINE --engine spark"),
-                    ),
-                ),
+            said = (
+                f"{station.queue} has no driver: {number(queue.stats.states.ready, 'item')} can run, the oldest "
+                f"for {spelled(age)}, and no query has read it yet."
             )
+            alert = Alert("now", "stream", "queue", station.queue, said, age, limits.no_worker, "seconds")
+            run = Action("Run the pipeline on Spark", "stanchion pipeline run MODULE:PIPELINE --engine spark")
+            yield _found(seen, station.queue, alert, run)
 
 
 def _failing(one: StreamSample, limits: Thresholds) -> Alert:
@@ -98,19 +91,18 @@ def idle_station(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
                 continue
             age = _oldest_age(seen, before)
             if age >= limits.idle:
-                yield Found(
-                    of_queue(name),
-                    Alert(
-                        *("soon", "idle-station", "pipeline", station.pipeline),
-                        f"{station.station} of {station.pipeline} is idle: {name} before it has "
-                        f"{number(before.stats.states.ready, 'item')}, the oldest for {spelled(age)}, and none runs.",
-                        value=age,
-                        limit=limits.idle,
-                        unit="seconds",
-                        since=moment(seen.at - int(age * SECOND)),
-                        actions=(Action("See its stations", "stanchion pipeline status MODULE:PIPELINE"),),
-                    ),
+                said = (
+                    f"{station.station} of {station.pipeline} is idle: {name} before it has "
+                    f"{number(before.stats.states.ready, 'item')}, the oldest for {spelled(age)}, and none runs."
                 )
+                alert = Alert("soon", "idle-station", "pipeline", station.pipeline, said, age, limits.idle, "seconds")
+                yield _found(seen, name, alert, Action("See its stations", "stanchion pipeline status MODULE:PIPELINE"))
+
+
+def _found(seen: Snapshot, queue: str, alert: Alert, action: Action) -> Found:
+    """Return an alert of a queue whose oldest item waits for `alert.value` seconds."""
+    since = moment(seen.at - int(alert.value * SECOND))
+    return Found(of_queue(queue), replace(alert, since=since, actions=(action,)))
 
 
 def _oldest_age(seen: Snapshot, queue: QueueSample) -> float:
