@@ -2,12 +2,14 @@
 
 import random
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from stanchion import Stanchion
 from stanchion.cron.ticker import Round, Ticker
-from stanchion.worker import scheduler, served_queues
+from stanchion.worker import heartbeat, scheduler, served_queues
+from stanchion.worker.heartbeat import Heartbeat
 from stanchion.worker.scheduler import Scheduler
 from stanchion.worker.served_queues import ServedQueues
 
@@ -92,3 +94,31 @@ def test_a_scheduler_is_on_time_for_a_tick_however_large_the_fleet(
 ) -> None:
     monkeypatch.setattr(Ticker, "tick", lambda _self: Round(0, 0, 5_000_000))
     assert all(4.0 < Scheduler(app.context, lambda: 100)._tick() <= 5.0 + scheduler.JITTER for _ in range(20))
+
+
+def test_workers_that_start_together_beat_apart(app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(heartbeat, "boot_clock", lambda: clock.now)
+
+    def beats() -> list[float]:
+        """Play a worker; return when it beats."""
+        clock.now, at = 0.0, list[float]()
+        unused: Any = None
+        one = Heartbeat(app.context, 10.0, unused, unused, lambda: 0.0, unused, lambda: None)
+
+        def wait(seconds: float) -> bool:
+            clock.now += seconds
+            if len(at) == 4:
+                one._stopping.set()
+            return False
+
+        monkeypatch.setattr(one, "beat", lambda: at.append(clock.now))
+        monkeypatch.setattr(one, "_sign", SimpleNamespace(wait=wait, clear=lambda: None))
+        one._run()
+        return at
+
+    fleet = [beats() for _ in range(16)]
+    assert {at[0] for at in fleet} == {0.0}
+    assert len({round(at[1], 3) for at in fleet}) > 10
+    assert all(5.0 <= at[1] <= 10.1 for at in fleet)
+    assert all(at[number + 1] - at[number] == pytest.approx(10.0) for at in fleet for number in (1, 2))
