@@ -81,10 +81,10 @@ def test_each_command_hides_them(
 @pytest.mark.parametrize("args", [["errors"], ["errors", "--json"]], ids=["text", "json"])
 def test_groups_of_errors_that_no_worker_has_tallied_hide_them(run: Run, app: Stanchion, args: list[str]) -> None:
     app.queue("pay").push(1)
-    app.queue("pay").reserve()[0].bury("no answer, password=hunter2")
+    app.queue("pay").reserve()[0].bury("no answer, password=sesame")  # groups mask what has digits
     said = run(*args).out
     assert "no answer" in said
-    _refuse_secrets(said, " ".join(args))
+    assert "sesame" not in said
 
 
 def test_reveal_shows_them(run: Run, ids: dict[str, str]) -> None:
