@@ -17,6 +17,7 @@ from typing import NamedTuple
 from psycopg import DataError, IntegrityError
 from sqlalchemy import text
 
+from stanchion.errors import InvalidInput
 from stanchion.stores.postgres.by_ids import PostgresByIds
 from stanchion.stores.postgres.lanes import CLAIM_LANES, Taken, taken
 from stanchion.stores.postgres.pick import EXPIRED, PICKED, RESERVED, SHAPE, WHOLE
@@ -119,7 +120,7 @@ class PostgresClaims:
                     self._db.locked_leases.suspect(found.now)
                     break
                 self.shapes[claim.queue] = found.shape
-        except (DataError, IntegrityError):
+        except (InvalidInput, DataError, IntegrityError):
             # A job has limits that SQL can't read; Python can. An earlier round may have reserved jobs under the token.
             return self._general.claim(claim._replace(repeat=True))
         return self._general.claim(claim)
