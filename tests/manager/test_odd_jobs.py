@@ -170,6 +170,15 @@ def test_settings_that_no_queue_can_have(store: Store, changes: dict[str, Any]) 
     assert store.queues() == []
 
 
+def test_waits_kind_of_a_node_that_does_not_come_along(store: Store) -> None:
+    """Nothing would end the wait."""
+    job = new_job(waits_kind=NODE, waits_name=new_id())
+    for call in (lambda: store.push([job]), lambda: store.stage("write", "attempt", [job])):
+        with pytest.raises(InvalidInput, match="comes without it"):
+            call()
+    assert store.fetch([job.id]) == {}
+
+
 class TestGhosts:
     """A queue named like a partition, though the queue has none."""
 
