@@ -3,12 +3,14 @@
 import hashlib
 import logging
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 
-from stanchion import Stanchion
+from stanchion import JobState, Stanchion
 from stanchion.context.upkeep_lease import KIND, NAME, UpkeepLease, holding_in
 from stanchion.core.ids import new_id
 from stanchion.errors import InvalidInput, NotPermitted, PayloadMisfit, StoreUnavailable
@@ -30,6 +32,7 @@ from stanchion.stores.rules.flows import failure_text
 from stanchion.worker.reaper import Reaper
 from stanchion_conformance.harness import claim, new_job, worker
 from tests.manager.conftest import Start, ask, limited, secret, token
+from tests.worker.conftest import until, working
 
 Client = Callable[[str], Store]
 
@@ -209,6 +212,25 @@ def failing_into(queue: str) -> FlowNode:
     """Return a node of a flow whose failure stores a job in this queue."""
     node = new_id()
     return FlowNode(node, node, on_failure=failure_text(new_job(queue=queue)))
+
+
+def test_a_job_that_its_worker_may_not_let_go_on_elsewhere_is_dead(start: Start) -> None:
+    """A retry would be refused in the same way; outcomes of other jobs are stored."""
+    manager = start(limited(token("root"), token("mail", "receive", ("mail",))))
+    with closing(Stanchion(url_of(manager, "root"))) as root, closing(Stanchion(url_of(manager, "mail"))) as mail:
+        order = mail.task(name="order", queue="orders")(len)
+
+        @mail.task(name="sort", queue="mail")
+        def sort(text: str) -> Any:
+            return order.s(text) if text else None
+
+        refused, *others = [root.enqueue("sort", text, queue="mail") for text in ("order", "", "")]
+        with working(mail, ["mail"]):
+            until(lambda: {handle.state for handle in others} == {JobState.DONE})
+            until(lambda: refused.state is JobState.DEAD)
+        job = refused.job()
+        assert job.attempts == 1
+        assert "the outcome can't be stored: the token of mail" in job.errors[-1]["error"]
 
 
 class TestQueues:

@@ -7,9 +7,9 @@ import pytest
 
 from stanchion import JobState, Stanchion, Worker
 from stanchion.context.context import Context
-from stanchion.errors import InvalidInput, SchemaMismatch, StanchionError, StoreUnavailable
+from stanchion.errors import InvalidInput, NotPermitted, SchemaMismatch, StanchionError, StoreUnavailable
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.outcomes import Commit, Rollback
+from stanchion.stores.records.outcomes import Bury, Commit, Rollback
 from stanchion.worker.served_queues import served_by
 from tests.worker.conftest import Faulty, ended, health, until, working
 
@@ -205,7 +205,10 @@ def test_one_outcome_that_fails_by_no_fault_of_its_data_is_kept_and_stops_nobody
     assert (poison.job().attempts, poison.job().errors) == (1, [])
 
 
-@pytest.mark.parametrize("kind", ["limit", "encoding"])
+REASONS = {"limit": "the limit is 16 bytes", "encoding": "latin-1", "token": "the token may not move jobs there"}
+
+
+@pytest.mark.parametrize("kind", ["limit", "encoding", "token"])
 def test_an_outcome_that_the_store_cannot_hold_ends_its_job_at_once(app, store, caplog, kind):
     settle = store._store.settle
     refused = []
@@ -215,7 +218,7 @@ def test_an_outcome_that_the_store_cannot_hold_ends_its_job_at_once(app, store, 
             refused.append(len(outcomes))
             if kind == "encoding":
                 "\u20ac".encode("latin1")
-            raise InvalidInput("the limit is 16 bytes")
+            raise (NotPermitted if kind == "token" else InvalidInput)(REASONS[kind])
         return settle(outcomes, tx, repeat=repeat)
 
     store._store.settle = limited
@@ -230,9 +233,33 @@ def test_an_outcome_that_the_store_cannot_hold_ends_its_job_at_once(app, store, 
         until(lambda: large.state is JobState.DEAD)
     job = large.job()
     assert job.attempts == 1
-    assert ("the limit is 16 bytes" if kind == "limit" else "latin-1") in job.errors[-1]["error"]
+    assert REASONS[kind] in job.errors[-1]["error"]
     assert len(refused) <= 6, "with the others, and with ever fewer of them"
     assert "Traceback" not in caplog.text
+
+
+def test_outcomes_wait_while_the_token_has_no_right_at_all(app, store):
+    """Such as after a change of the file of tokens: the jobs are done, so none of them may run again, or be dead."""
+    settle = store._store.settle
+    forbidden = True
+
+    def limited(outcomes, tx=None, *, repeat=False):
+        if forbidden and any(not isinstance(outcome, Bury) for outcome in outcomes):
+            raise NotPermitted("the token takes no role")
+        return settle(outcomes, tx, repeat=repeat)
+
+    store._store.settle = limited
+
+    @app.task
+    def task() -> None: ...
+
+    with working(app) as worker:
+        handles = task.enqueue_many([()] * 5)
+        until(lambda: "takes no role" in (worker._finisher._last_error or ""))
+        until(lambda: worker._finisher.backlog == 5)
+        assert {handle.state for handle in handles} == {JobState.RUNNING}
+        forbidden = False
+        assert [handle.result(timeout=60) for handle in handles] == [None] * 5
 
 
 class Refusing:

@@ -9,7 +9,7 @@ from threading import Event
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from stanchion.core.ids import new_id, new_token
-from stanchion.errors import InvalidInput
+from stanchion.errors import InvalidInput, NotPermitted
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Commit, Outcome, Rollback
@@ -54,8 +54,9 @@ class OneByOne(Generic[T]):
     def store(self, group: Sequence[T], error: Exception) -> Left[T]:
         """Store what can be stored; `error`: that of a call with the whole group.
 
-        Only an outcome that the store can't hold is refused. One that fails by any other error, whatever it is, is left
-        as it is: the job would run again although it is done.
+        Only an outcome that the store can't hold is refused, or one that a token may not report though it may report
+        others, such as a move to a queue of others. One that fails by any other error, whatever it is, is left as it
+        is: the job would run again although it is done.
         """
         missed: list[T] = []
         away: set[str] = set()
@@ -72,7 +73,7 @@ class OneByOne(Generic[T]):
                 at_fault, misses = True, 0
             elif len(part) > 1:
                 parts.extendleft(reversed(_split(part, failure)))
-            elif isinstance(failure, DATA):
+            elif isinstance(failure, DATA) or self._forbids(outcome, failure):
                 at_fault, misses = True, 0
                 if not self._refused(item, failure):
                     missed.append(item)
@@ -83,6 +84,9 @@ class OneByOne(Generic[T]):
                 away.add(outcome.lease.queue)
                 missed.append(item)
         return Left(missed, at_fault)
+
+    def _forbids(self, outcome: Outcome | None, failure: Exception) -> bool:
+        return outcome is not None and isinstance(failure, NotPermitted) and self._takes(outcome)
 
     def _failed(self, part: Sequence[T]) -> Exception | None:
         try:

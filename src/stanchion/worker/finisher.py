@@ -16,7 +16,7 @@ from stanchion.core.backoff import Backoff
 from stanchion.core.error_kinds import group_of
 from stanchion.core.partition_names import logical_name
 from stanchion.core.redaction import redacted
-from stanchion.errors import StoreUnavailable
+from stanchion.errors import NotPermitted, StoreUnavailable
 from stanchion.jobs.failures import failure_of
 from stanchion.jobs.outcome import Outcome
 from stanchion.jobs.reservation import Reservation
@@ -192,7 +192,7 @@ class Finisher:
         try:
             states = self._settle(group, tries > 0)
         except Exception as error:  # it may be a single outcome that the store can't take now, or can't hold
-            if isinstance(error, StoreUnavailable):
+            if isinstance(error, (StoreUnavailable, NotPermitted)):
                 log.warning("%d outcomes wait for the store: %s", len(group), error)
             elif not isinstance(error, DATA):
                 log.warning("%d outcomes wait, as storing them failed", len(group), exc_info=True)
