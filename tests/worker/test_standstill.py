@@ -70,7 +70,9 @@ class Scene:
 
     def full(self, worker: Worker) -> bool:
         """Whether jobs wait in the buffer, and the worker claims no more."""
-        return self.long.state is JobState.RUNNING and worker._runners.low_water > 0
+        waiting = worker._runners._buffer.qsize()
+        idle = worker._runners.low_water >= 0 or waiting == len(self.buffered)
+        return self.long.state is JobState.RUNNING and waiting > 0 and idle
 
 
 @pytest.mark.parametrize("beats_first", [True, False])

@@ -18,6 +18,7 @@ from stanchion.stores.protocol import BehindManagers, Listener, PreparedJobs, St
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.flows import FlowChange
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed
+from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Outcome
 from stanchion.stores.records.prepared import PlainColumns, Prepared
 from stanchion.stores.records.query import Page, Query
@@ -148,6 +149,9 @@ class PartitionedStore:
     def on_stop(self, worker: str, told: Callable[[], None]) -> None:
         if hasattr(self.within, "on_stop"):
             cast("BehindManagers", self.within).on_stop(worker, told)
+
+    def holds(self, lease: Lease) -> bool:
+        return not hasattr(self.within, "holds") or cast("BehindManagers", self.within).holds(lease)
 
     def claim(self, claim: Claim) -> Claimed:
         return self._claims.claim(claim) if claim.queue in self.layouts.known else self.within.claim(claim)

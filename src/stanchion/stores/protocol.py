@@ -15,6 +15,7 @@ from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRef, JobRow, JobState, NewJob, Pushed, Redriven
+from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.managers import ManagerStatus
 from stanchion.stores.records.outcomes import Outcome
 from stanchion.stores.records.prepared import PlainColumns, Prepared
@@ -319,6 +320,12 @@ class BehindManagers(Protocol):
     def on_stop(self, worker: str, told: Callable[[], None]) -> None:
         """Call `told`, from any thread, once a job of a worker should stop; its next heartbeat says which. Until it
         leaves.
+        """
+
+    def holds(self, lease: Lease) -> bool:
+        """Return False for a claimed job that managers may have given to others, as this process was silent too long.
+
+        Then it must not begin. It reads no store, takes no lock, and says True of a job that no stream has brought.
         """
 
 

@@ -1,4 +1,7 @@
-"""Whether a worker still holds the jobs that it has claimed, judged by the age of its last answered heartbeat."""
+"""Whether a worker still holds the jobs that it has claimed, judged by the age of its last answered heartbeat.
+
+Managers wait for less than three heartbeats. How long they have heard nothing, only the receiver of their jobs knows.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import logging
 import math
 
 from stanchion.core.boot_clock import boot_clock
+from stanchion.stores.protocol import BehindManagers
+from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.rules.liveness import MISSED_BEATS
 
 log = logging.getLogger("stanchion.worker")
@@ -23,6 +28,8 @@ class Holding:
         self._limit = MISSED_BEATS * every
         self._sent_at = -math.inf
         self._since = math.inf
+        self.managers: BehindManagers | None = None
+        """The store, if managers serve it."""
 
     def answered(self, sent_at: float) -> None:
         """Take in that the store has answered a heartbeat that was sent at that time of the boot clock."""
@@ -45,3 +52,7 @@ class Holding:
     def holds(self, claimed_at: float) -> bool:
         """Return whether a job is still held; `claimed_at`: when its claim was sent, by the boot clock."""
         return not self.stale and claimed_at >= self._since
+
+    def may_begin(self, row: JobRow, claimed_at: float) -> bool:
+        """Return whether a claimed job may begin, as no one else can have it: neither other workers nor managers."""
+        return self.holds(claimed_at) and (self.managers is None or self.managers.holds(row.lease))

@@ -39,7 +39,7 @@ class Runners:
 
     `finish` gets the end of every added job, exactly once; before that, `ends` that of every attempt, and `ran` its
     queue, its priority and the seconds that it ran. `room` is called when a job has ended and at most `low_water` jobs
-    are left in the buffer. `holds` returns whether a job is still held that was claimed at that time; one that is not
+    are left in the buffer. `holds` returns whether a job that was claimed at that time is still held; one that is not
     goes back instead of beginning. `begins` gets the time-out of each attempt, before it begins.
     `stuck` is called after an attempt was given up whose thread can't be stopped.
     """
@@ -54,7 +54,7 @@ class Runners:
         defaults: DefaultTimeouts,
         ends: Sequence[Ended] = (),
         ran: Callable[[tuple[str, int, float]], None] = lambda _: None,
-        holds: Callable[[float], bool] = lambda _: True,
+        holds: Callable[[JobRow, float], bool] = lambda _row, _claimed_at: True,
         begins: Callable[[float | None], None] | None = None,
     ) -> None:
         self._context, self._most, self._ran, self._ends = context, threads, ran, ends
@@ -197,7 +197,7 @@ class Runners:
             self._unwanted.discard(row.id)  # a later retry of the job may run
             self._finish((Abandon(row.lease), attempt.job, None))
             return None
-        if not self._holds(claimed_at):
+        if not self._holds(row, claimed_at):
             self._finish(not_started(row))
             return None
         attempt.limit = None

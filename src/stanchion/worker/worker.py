@@ -136,7 +136,6 @@ class Worker:
         self._remarks = Remarks()
         self._started = False
         self._state = "running"
-        self._hears_of_stops = False
         self._lifecycle = threading.Lock()
 
     # -- life
@@ -193,7 +192,7 @@ class Worker:
         )
         self._runners: Runners = Runners(
             *(self.context, self._threads, self._finisher.put, self._room, self._stuck, self._defaults),
-            *(ends, self._times.ended, lambda claimed_at: self._heartbeat.holding.holds(claimed_at)),
+            *(ends, self._times.ended, lambda row, claimed_at: self._heartbeat.holding.may_begin(row, claimed_at)),
             None if self.pulse is None else self.pulse.begins,
         )
 
@@ -290,8 +289,8 @@ class Worker:
 
     def _answered(self, beat: Beat) -> None:
         self._claimer.live, self._claimer.due.sharing = beat.live, beat.sharing
+        self._meet_managers()
         self._claimer.registered()
-        self._hear_of_stops()
         self._runners.cancel(beat.cancelled)
         self._defaults.refresh()
         self._tell_failures(self._every)
@@ -306,11 +305,11 @@ class Worker:
         except StanchionError as error:
             log.debug("the tally of failures waits: %s", error)
 
-    def _hear_of_stops(self) -> None:
-        """Beat at once when the store says that a job should stop, if it can."""
-        if not self._hears_of_stops and hasattr(store := self.context.store, "on_stop"):
-            cast("BehindManagers", store).on_stop(self.id, self._heartbeat.soon)
-            self._hears_of_stops = True
+    def _meet_managers(self) -> None:
+        """Beat at once when managers of the store, if it has any, say that a job should stop."""
+        if (holding := self._heartbeat.holding).managers is None and hasattr(store := self.context.store, "on_stop"):
+            holding.managers = cast("BehindManagers", store)
+            holding.managers.on_stop(self.id, self._heartbeat.soon)
 
     def _give_back_buffered(self) -> None:
         for row in self._runners.take_back():

@@ -105,9 +105,8 @@ class TestReceiver:
         assert self.claim(one) == [held]
         one.take_in(link, [buffered], [False])
         one.take_in(steady, [fresh], [False])
-        asleep = 4_000_000
-        one.speaks(steady, 5.0)
-        asleep += 1_000_000
+        for asleep in (3_000_000, 4_000_000, 5_000_000):  # noqa: B007 - moves the clock
+            one.speaks(steady, 5.0)
         if first == "stamp":
             one.speaks(link, 5.0)
         assert self.claim(one) == [fresh]
@@ -117,6 +116,47 @@ class TestReceiver:
         one.speaks(link, 5.0)
         one.take_in(link, [again := reserved()], [False])
         assert self.claim(one) == [again]
+
+    @pytest.mark.parametrize("first", ["begin", "stamp"])
+    def test_what_was_claimed_does_not_begin_after_a_standstill(
+        self, one: Receiver, link: Link, first: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asleep = 0
+        monkeypatch.setattr(receiver, "stamp", lambda: stamp() + asleep)
+        steady, claimed, kept = Link(), reserved(), reserved()
+        for by, row in ((link, claimed), (steady, kept)):
+            one.speaks(by, 5.0)
+            one.take_in(by, [row], [False])
+        assert self.claim(one) == [claimed, kept]
+        assert one.holds(claimed.lease)
+        for asleep in (3_000_000, 4_000_000, 5_000_000):  # noqa: B007 - moves the clock
+            one.speaks(steady, 5.0)
+        if first == "stamp":
+            one.speaks(link, 5.0)
+        assert not one.holds(claimed.lease)
+        assert one.holds(kept.lease)
+        assert one.holds(reserved().lease), "it came by a call"
+        assert set(one.holding()) == {claimed.lease, kept.lease}, "those that had begun go on"
+        one.speaks(link, 5.0)
+        one.take_in(link, [again := reserved()], [False])
+        assert self.claim(one) == [again]
+        assert one.holds(again.lease)
+        assert not one.holds(claimed.lease)
+
+    def test_a_message_that_may_not_have_left_is_no_sign_of_life(
+        self, one: Receiver, link: Link, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now = 10_000_000
+        monkeypatch.setattr(receiver, "stamp", lambda: now)
+        one.speaks(link, 5.0)
+        one.take_in(link, [row := reserved()], [False])
+        assert self.claim(one) == [row]
+        now += 3_000_000
+        one.speaks(link, 5.0)
+        now += 1_900_000
+        assert one.holds(row.lease)
+        now += 200_000
+        assert not one.holds(row.lease)
 
     def test_a_stop_gives_back_what_is_not_begun(self, one: Receiver, link: Link) -> None:
         begun, buffered, late = reserved(), reserved(), reserved()

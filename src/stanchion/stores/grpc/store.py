@@ -51,7 +51,7 @@ class GrpcStore:
         self._signals.listeners.fed, self._signals.listeners.came = self._receivers.fed, self._receivers.came
         statuses = Statuses(channels, calls)
         self.manager_status = statuses.manager_status
-        self.on_stop = self._receivers.on_stop
+        self.on_stop, self.holds = self._receivers.on_stop, self._receivers.holds
         self._database = ManagersDatabase(database, statuses.sessions, channels.address.shown)
         self._commits = Commits(self._receivers.held, self._receivers.settled_elsewhere)
         self.transaction = self._database.transaction

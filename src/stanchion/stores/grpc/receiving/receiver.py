@@ -49,6 +49,8 @@ class Link:
         self.unconfirmed: set[Lease] = set()
         self.silent_at = math.inf
         """When its manager may take the receiver for gone and its jobs for lost, in microseconds as `stamp`."""
+        self.spoke_at = math.inf
+        """When the last message went up, in microseconds as `stamp`; infinite before the first one of a series."""
 
     def send(self, outcome: Reported) -> None:
         """Send an outcome with the next message. Nothing is lost if the stream ends before."""
@@ -84,6 +86,8 @@ class Receiver:
         self._served: dict[str, float] = {}
         """When a claim got jobs of a queue, on the monotonic clock."""
         self._held: dict[Lease, Link] = {}
+        self._lost: set[Lease] = set()
+        """Held jobs that others may run, as this process stood still: of these, none must begin."""
         self._jobs = 0
         self._settling: list[Settling] = []
 
@@ -109,6 +113,7 @@ class Receiver:
     def _ended(self, lease: Lease) -> Link | None:
         """Forget a job that was held; return its link, None if it was not."""
         link = self._held.pop(lease, None)
+        self._lost.discard(lease)
         if link is not None:
             self._count(link, -1)
         return link
@@ -128,9 +133,14 @@ class Receiver:
 
     def speaks(self, link: Link, lease: float) -> None:
         """Take in that a message goes up now to a manager that waits for `lease` seconds for the next one."""
-        if link.silent_at < stamp():
+        now = stamp()
+        if link.silent_at < now:
             self._drop_lost(list(self._buffer))
-        link.silent_at = stamp() + LEASE_SHARE * lease * SECOND
+            self._lost.update(held for held, by in self._held.items() if by is link)
+            link.spoke_at = math.inf
+        # The message before this one has left the process; this one has not, and it may stand still now.
+        silent_at = min(now + LEASE_SHARE * lease * SECOND, link.spoke_at + lease * SECOND)
+        link.silent_at, link.spoke_at = silent_at, now  # after `_lost`, which `holds` reads last, without the lock
 
     def _drop_lost(self, queues: Sequence[str]) -> None:
         """Give back jobs of these queues in the buffer that others may have run, as this process stood still.
@@ -242,6 +252,11 @@ class Receiver:
         """Return those of the leases under which it holds a job."""
         with self.changed:
             return [lease for lease in leases if lease in self._held]
+
+    def holds(self, lease: Lease) -> bool:
+        """Return False if others may run a claimed job, as this process stood still; then it must not begin."""
+        link = self._held.get(lease)
+        return link is None or (link.silent_at >= stamp() and lease not in self._lost)
 
     def settled_elsewhere(self, leases: Collection[Lease]) -> None:
         """Take in that jobs have ended by other calls: their managers only free their room."""

@@ -203,6 +203,10 @@ class Receivers:
         """Return those of the leases under which a worker holds a job."""
         return [lease for worker in list(self._workers.values()) for lease in worker.receiver.held(leases)]
 
+    def holds(self, lease: Lease) -> bool:
+        """Return False for a claimed job that others may run, as its manager has heard nothing for too long."""
+        return all(worker.receiver.holds(lease) for worker in list(self._workers.values()))
+
     def settled_elsewhere(self, leases: Collection[Lease]) -> None:
         """Take in that the ends of jobs are stored: their managers only free their room."""
         for worker in list(self._workers.values()):
