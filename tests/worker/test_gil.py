@@ -137,7 +137,7 @@ def looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, silent: float, pro
     writer.begins(timeout)
     writer._stopping.set()
     monkeypatch.setattr("stanchion.service.stand_in.boot_clock", lambda: boot_clock.boot_clock() + silent)
-    stand_in: Any = StandIn(list, 10.0, store)  # type: ignore[arg-type]
+    stand_in: Any = StandIn(list, 10.0, lambda: store)  # type: ignore[arg-type, return-value]
     stand_in._look(process, file)
     return store.of
 

@@ -44,11 +44,13 @@ Process = tuple[int, Path]
 class StandIn:
     """Beats, from a thread of the caller, for the processes of `living()` whose own threads don't run.
 
-    `every`: seconds between their heartbeats.
+    `every`: seconds between their heartbeats. `opened()`: the store, asked for at the first need: most processes never
+    have any, and its driver takes memory and time.
     """
 
-    def __init__(self, living: Callable[[], Sequence[Process]], every: float, store: Store) -> None:
-        self._living, self._every, self._store = living, every, store
+    def __init__(self, living: Callable[[], Sequence[Process]], every: float, opened: Callable[[], Store]) -> None:
+        self._living, self._every, self._opened = living, every, opened
+        self._store: Store | None = None
         self._pause = min(every / LOOKS, LOOK_SECONDS_MAX)
         self._beaten: dict[int, float] = {}
         self._told: dict[int, str] = {}
@@ -61,7 +63,8 @@ class StandIn:
                     self._look(process, file)
                 except Exception as error:
                     log.warning("the heartbeat for process %d failed: %s: %s", process, type(error).__name__, error)
-        self._store.close()
+        if self._store is not None:
+            self._store.close()
 
     def _look(self, process: int, file: Path) -> None:
         pulse, now = pulse_in(file), boot_clock()
@@ -78,6 +81,8 @@ class StandIn:
             self._beaten[process] = now
 
     def _beat(self, worker: str) -> None:
+        if self._store is None:
+            self._store = self._opened()
         rows = [row for row in self._store.workers() if row.id == worker]
         if rows:  # what it has said of itself last
             self._store.beat(rows)
@@ -163,7 +168,7 @@ def main(parent: str, file: str, every: str, level: str, form: str) -> None:
             return []
         return [(int(parent), Path(file))]
 
-    StandIn(living, float(every), open_store(url)).run(stopping)
+    StandIn(living, float(every), lambda: open_store(url)).run(stopping)
 
 
 if __name__ == "__main__":

@@ -180,7 +180,7 @@ class Supervisor:
             self._remarks.warning("no heartbeats can be sent for processes whose threads don't run: %s", error)
             return
         if store is not None:
-            StandIn(self._living, self._settings.heartbeat, store).run(stopping)
+            StandIn(self._living, self._settings.heartbeat, lambda: store).run(stopping)
 
     def _living(self) -> list[tuple[int, Path]]:
         return [process for child in self._children if (process := child.process) is not None]
