@@ -127,12 +127,17 @@ def test_the_first_signal_stops_within_the_grace(app, number):
         time.sleep(0.2)
         ran.append(1)
 
-    before = signal.getsignal(number)
-    task.enqueue()
-    Worker(app, grace=5).run()
-    assert ran == [1]
-    assert app.queue("default").counts().committed == 1
-    assert signal.getsignal(number) is before
+    found = signal.getsignal(number)
+    before = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+    signal.signal(number, before)  # the tests themselves may run under nohup
+    try:
+        task.enqueue()
+        Worker(app, grace=5).run()
+        assert ran == [1]
+        assert app.queue("default").counts().committed == 1
+        assert signal.getsignal(number) is before
+    finally:
+        signal.signal(number, found)
 
 
 def test_under_nohup_the_end_of_the_terminal_stops_nothing():

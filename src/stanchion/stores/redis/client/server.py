@@ -41,7 +41,7 @@ from stanchion.stores.redis.client.clients import client_of, sentinels_of
 from stanchion.stores.redis.client.failovers import Failovers
 from stanchion.stores.redis.client.keys import Keys
 from stanchion.stores.redis.client.scripts import Script, script
-from stanchion.stores.rules.set_back import is_overdue
+from stanchion.stores.rules.set_back import AHEAD
 
 T = TypeVar("T")
 
@@ -174,8 +174,14 @@ class Server:
 
     def overdue(self, name: str, now: int, micros: int) -> dict[bytes, int]:
         """Return the names, with their times, in a sorted set of steps that their processes have not ended in time."""
-        listed = self.command("ZRANGE", self.keys.own(name), 0, -1, "WITHSCORES")
-        return {one: int(at) for one, at in listed if is_overdue(int(at), now, micros)}
+        key, ahead = self.keys.own(name), f"({now + AHEAD}"
+        ranges = self.all(
+            [
+                Call(("ZRANGEBYSCORE", key, "-inf", f"({now - micros}", "WITHSCORES")),
+                Call(("ZRANGEBYSCORE", key, ahead, "+inf", "WITHSCORES")),
+            ]
+        )
+        return {one: int(at) for listed in ranges for one, at in listed}
 
     def now(self) -> int:
         """Return the clock in microseconds; of any node in a cluster."""
