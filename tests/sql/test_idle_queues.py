@@ -12,7 +12,7 @@ from sqlalchemy import text
 from stanchion import Stanchion
 from stanchion.core.ids import new_ids
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.registry import open_store
 from stanchion.stores.sql.engine.runner import CursorRunner
 from stanchion.stores.sql.store import SqlStore
@@ -75,6 +75,7 @@ def test_upkeep_beside_many_idle_queues_runs_as_many_statements_as_beside_few(
             works[what]()
             return len(statements)
 
+        store.clock_offset += 3600 - store.now() / SECOND % 3600  # each hour begins with the figures of all queues
         few = idle_queues(store, 0, FEW)
         beside_few = cost(few)
         beside_many = cost(few + idle_queues(store, FEW, MANY))
