@@ -12,6 +12,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Commit
 from stanchion.worker import claimer, heartbeat, holding
 from stanchion.worker.holding import Holding
+from stanchion.worker.pace import Prefetch
 from tests.worker.conftest import ended, until, working
 
 AWAY = 3600.0
@@ -35,7 +36,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
-    monkeypatch.setattr(claimer.Prefetch, "jobs", lambda *_: 100)  # however slow this machine is
+    monkeypatch.setattr(Prefetch, "jobs", lambda *_: 100)  # however slow this machine is
     return Clock(monkeypatch)
 
 
