@@ -14,7 +14,7 @@ from stanchion.manager.server.shared import uses_rate
 from stanchion.manager.server.tokens import Caller, Role, token_of, tokens_in
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, OpenFlow, StopFlow
-from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.workers import CONSUMER, LaneRange, QueueTimes
@@ -253,3 +253,61 @@ class TestWorkersOfOthers:
         part = seen["both"]
         assert (part.queues, part.lanes, part.times, part.began) == (("mail",), lanes[:1], times[:1], None)
         assert {row.id for row in root.workers()} == {"mine", "both", "early", "theirs"}
+
+    def test_are_neither_kept_alive_nor_ended(self, as_: Callable[[str], Store], root: Store) -> None:
+        mail, mine = as_("mail"), replace(worker("mine"), queues=("mail", "mail.fast"))
+        theirs = [replace(worker("theirs"), queues=("orders",)), replace(worker("both"), queues=("mail", "orders"))]
+        root.beat(theirs)
+        for row in theirs:
+            for queues in (row.queues, ("mail",), ()):
+                with pytest.raises(NotPermitted):
+                    mail.beat([mine, replace(row, queues=queues)])
+            with pytest.raises(NotPermitted, match="may not call leave"):
+                mail.leave(row.id)
+        assert {row.id: row.queues for row in root.workers()} == {row.id: row.queues for row in theirs}
+
+    def test_are_not_named_by_its_own(self, as_: Callable[[str], Store], root: Store) -> None:
+        mail, mine = as_("mail"), replace(worker("mine"), queues=("mail",))
+        for row in (
+            replace(mine, queues=("mail", "orders")),
+            replace(mine, lanes=(LaneRange("orders", 0, 3),)),
+            replace(mine, times=(QueueTimes("orders", "eventual", (1,), (1,)),)),
+        ):
+            with pytest.raises(NotPermitted, match="may not use queue 'orders'"):
+                mail.beat([row])
+        assert root.workers() == []
+
+    def test_its_own_beat_and_leave(self, as_: Callable[[str], Store], root: Store) -> None:
+        mail = as_("mail")
+        mine, early = replace(worker("mine"), queues=("mail", "mail.fast")), replace(worker("early"), queues=())
+        for _ in range(2):
+            mail.beat([mine, early])
+        assert {row.id for row in root.workers()} == {"mine", "early"}
+        for one in ("mine", "early", "mine"):
+            mail.leave(one)
+        assert root.workers() == []
+
+    def test_a_row_that_is_new_is_seen(self, as_: Callable[[str], Store], root: Store) -> None:
+        mail = as_("mail")
+        mail.beat([replace(worker("mine"), queues=("mail",))])
+        root.beat([replace(worker("theirs"), queues=("orders",))])
+        with pytest.raises(NotPermitted):
+            mail.leave("theirs")
+
+    def test_do_not_lose_their_jobs_to_a_time_to_come(self, as_: Callable[[str], Store], root: Store) -> None:
+        root.beat([replace(worker("theirs"), queues=("orders",))])
+        root.push([new_job(queue="orders")])
+        (row,) = claim(root, queue="orders", worker="theirs")
+        assert as_("mail").recover(as_of=root.now() + 3600 * SECOND) == []
+        assert root.settle([Commit(row.lease)]) == ["done"]
+
+    def test_a_consumer_goes_on_after_a_queue_of_others(self, as_: Callable[[str], Store], root: Store) -> None:
+        app = Stanchion(store=as_("mail"))
+        root.push([new_job(queue="mail")])
+        with app.consumer("billing") as consumer:
+            with pytest.raises(NotPermitted):
+                app.queue("orders").reserve(holder=consumer)
+            (job,) = app.queue("mail").reserve(holder=consumer)
+            consumer.beat()
+            assert [row.queues for row in root.workers()] == [("mail",)]
+            job.commit()

@@ -71,11 +71,15 @@ class Consumer:
     def claiming(self, claim: Claim) -> Claim:
         """Return this claim as one of this consumer. Raises InvalidInput outside of the block."""
         self._beating()
-        self._queues |= {claim.queue}
         if boot_clock() - self._beaten > _LATE_BEATS * self._every:
             with suppress(StoreUnavailable):  # which the claim meets too, and handles
                 self.beat()
+        self._queues |= {claim.queue}
         return claim._replace(worker=self.id) if claim.lease is None else claim._replace(holder=self.id)
+
+    def refused(self, queue: str) -> None:
+        """Take in that it may not claim from a queue: a heartbeat that names it would be refused, too."""
+        self._queues -= {queue}
 
     def __enter__(self) -> Self:
         if self._store is not None:

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 from stanchion.context.context import Context
 from stanchion.core.ids import new_token
-from stanchion.errors import StoreUnavailable
+from stanchion.errors import NotPermitted, StoreUnavailable
 from stanchion.queues.consumer import Consumer, claim_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
@@ -82,7 +82,9 @@ class Receive:
                 self._lose()
                 raise
             return None
-        except BaseException:
+        except BaseException as error:
+            if self._consumer is not None and isinstance(error, NotPermitted):
+                self._consumer.refused(self._wanted.queue)
             self._lose()
             raise
         self._claim = None

@@ -3,6 +3,7 @@
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Self
 
 import grpc
@@ -15,8 +16,10 @@ from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.wire.messages import pb
 from stanchion.stores.wire.methods import METHODS
+from stanchion.stores.wire.receive import WORKER_ROW
 from stanchion_conformance.harness import new_job, worker
 from tests.manager.conftest import Start, ask, limited, secret, token
 from tests.servers.manager import LOOPBACK, ManagerThread
@@ -39,8 +42,11 @@ class Stream:
         self._ups.put(pb.Up(stamp_us=self.stamp, **fields).SerializeToString())
         return self
 
-    def hello(self, *queues: str, receiver: str = "", capacity: int = 10, holding: Any = ()) -> Self:
-        hello = pb.Hello(receiver=receiver or new_id(), queues=queues or ("orders",), holding=holding)
+    def hello(
+        self, *queues: str, receiver: str = "", capacity: int = 10, holding: Any = (), worker: WorkerRow | None = None
+    ) -> Self:
+        row = None if worker is None else WORKER_ROW.carry(worker)
+        hello = pb.Hello(receiver=receiver or new_id(), queues=queues or ("orders",), holding=holding, worker=row)
         return self.up(hello=hello, capacity=capacity)
 
     def down(self, wanted: Callable[[Any], Any]) -> Any:
@@ -241,6 +247,27 @@ class TestRefused:
         with grpc.insecure_channel(manager.address) as channel:
             one = Stream(channel, metadata=(("authorization", f"Bearer {secret('shop')}"),)).hello()
             assert one.code() is code
+            one.end()
+
+    def test_a_worker_of_others_is_not_replaced(self, start: Start) -> None:
+        manager = start(limited(token("shop", "receive", ("mail",))))
+        manager.store.beat([replace(worker("theirs"), queues=("orders",))])
+        mail = new_job(queue="mail")
+        manager.store.push([mail])
+        mine = replace(worker("mine"), queues=("mail",))
+        with grpc.insecure_channel(manager.address) as channel:
+
+            def opened(row: WorkerRow) -> Stream:
+                return Stream(channel, metadata=(("authorization", f"Bearer {secret('shop')}"),)).hello(
+                    "mail", worker=row
+                )
+
+            for row in (replace(mine, id="theirs"), replace(mine, queues=("mail", "orders"))):
+                one = opened(row)
+                assert one.code() is grpc.StatusCode.PERMISSION_DENIED
+                one.end()
+            one = opened(mine)
+            assert [job.id for job in one.jobs(1)] == [mail.id]
             one.end()
 
     def test_outcomes_of_queues_out_of_reach_change_nothing(self, start: Start) -> None:

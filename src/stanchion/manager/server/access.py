@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 from stanchion.errors import NotPermitted
 from stanchion.manager.server.named import made_queues
+from stanchion.manager.server.own_workers import queues_of
 from stanchion.manager.server.shared import check_limits
 from stanchion.manager.server.tokens import Caller, Role
 from stanchion.stores.protocol import Store
@@ -171,11 +173,12 @@ _TOUCHED: Final[Mapping[str, Callable[[Args], Iterable[str]]]] = {
     "stats": lambda args: args["queues"],
     "listen": lambda args: [*args["queues"], *(args["finished"] or ())],
     "receive": lambda args: args["queues"],
+    "beat": lambda args: chain.from_iterable(map(queues_of, args["workers"])),
 }
 
 _BY_ID: Final = frozenset({"cancel", "retry", "delete"})
-_FOR_ALL: Final = frozenset({"now", "check", "maintain", "beat", "leave", "semaphores", "unstage"})
-"""Calls about no queue, or about all, that do a limited caller no favour."""
+_FOR_ALL: Final = frozenset({"now", "check", "maintain", "leave", "semaphores", "unstage"})
+"""Calls about no queue, or about all, that do a limited caller no favour; `leave` is checked by `OwnWorkers`."""
 
 
 # -- what a limited caller sees

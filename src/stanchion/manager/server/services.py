@@ -21,6 +21,7 @@ from stanchion.manager.server import access, door
 from stanchion.manager.server.guard import STOPPING, Guard, Refused
 from stanchion.manager.server.hub import Hub
 from stanchion.manager.server.known import Known
+from stanchion.manager.server.own_workers import OwnWorkers
 from stanchion.manager.server.pool import StoreCalls
 from stanchion.manager.server.settings import Limits
 from stanchion.manager.server.shared import check_flows, with_own_write
@@ -54,9 +55,9 @@ class Services(grpc.GenericRpcHandler):
     ) -> None:
         self._store, self._calls, self._guard, self._hub, self._engine = store, calls, guard, hub, engine
         self._reads, self._read_seconds = asyncio.Semaphore(limits.reads), limits.read_seconds
-        self._known = known = Known(store)
+        self._known, self._workers = known, workers = Known(store), OwnWorkers(store)
         self.producers = Producers(store, calls, guard, engine, known)
-        self.receivers = Receivers(store, calls, guard, engine, known, lease, limits.read_seconds)
+        self.receivers = Receivers(store, calls, guard, engine, known, workers, lease, limits.read_seconds)
         self.topology = Topology()
         # A request is read as a stream of one: only then the caller is looked at before it is received.
         self._handlers: dict[str, Any] = {
@@ -116,6 +117,7 @@ class Services(grpc.GenericRpcHandler):
         access.check(self._store, caller, served.verb, args)
         check_flows(self._store, caller, served.verb, args)
         self._known.check(served.verb, args)
+        self._workers.check(caller, served.verb, args)
         stored = carry_out(self._store, served.verb, with_own_write(caller, served.verb, args))
         found = access.answer(caller, served.verb, args, stored)
         reply = written(served.reply(found))

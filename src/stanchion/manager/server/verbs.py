@@ -92,6 +92,8 @@ def _claim(store: Store, args: Args) -> Claimed:
 
 
 def _recover(store: Store, args: Args) -> list[JobRow]:
+    if (as_of := args.get("as_of")) is not None:  # by a time to come, live workers would count as dead
+        args = {**args, "as_of": min(as_of, store.now())}
     rows: list[JobRow] = _call(store, "recover", args)
     return rows[: _fitting(rows)]  # given back they are in any case
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import grpc
@@ -24,6 +25,7 @@ from stanchion.manager.leadership.owner import Owned
 from stanchion.manager.server import access, door
 from stanchion.manager.server.guard import STOPPING, Guard, Refused
 from stanchion.manager.server.known import Known
+from stanchion.manager.server.own_workers import OwnWorkers
 from stanchion.manager.server.pool import StoreCalls
 from stanchion.manager.server.shared import asks_store, check_flows
 from stanchion.manager.server.streams.outgoing import Outgoing
@@ -52,11 +54,12 @@ class Receivers:
         guard: Guard,
         engine: Engine,
         known: Known,
+        workers: OwnWorkers,
         lease: float,
         read_seconds: float,
     ) -> None:
         self._store, self._calls, self._guard, self.engine, self._known = store, calls, guard, engine, known
-        self._lease, self._read_seconds = lease, read_seconds
+        self._workers, self._lease, self._read_seconds = workers, lease, read_seconds
         self._open: set[ReceiverStream] = set()
         self._beginning: set[asyncio.Task[Any]] = set()
 
@@ -82,6 +85,7 @@ class Receivers:
             self._open.add(stream)
             stream.outgoing.say(lease_us=round(self._lease * SECOND))
             try:
+                await self._check_worker(caller, first.hello)
                 await self._take(caller, stream, first)
                 await self._serve(caller, stream)
             finally:
@@ -153,12 +157,20 @@ class Receivers:
 
     def _checked_hello(self, caller: Caller, hello: Any) -> Any:
         check_id(hello.receiver, "a receiver")
-        if hello.HasField("worker"):
-            door.check("beat", {"workers": [WORKER_ROW.take(hello.worker)]})
         for queue in hello.queues:
             door.check("listen", {"queue": queue})
         access.check(self._store, caller, "receive", {"queues": list(hello.queues)})
+        if hello.HasField("worker"):
+            args = {"workers": [WORKER_ROW.take(hello.worker)]}
+            door.check("beat", args)
+            access.check(self._store, caller, "beat", args)
         return hello
+
+    async def _check_worker(self, caller: Caller, hello: Any) -> None:
+        """Raise NotPermitted if the worker of a receiver is one of others: its jobs would go to this receiver."""
+        if caller.queues is not None and hello.HasField("worker"):
+            args = {"workers": [WORKER_ROW.take(hello.worker)]}
+            await self._calls.run(partial(self._workers.check, caller, "beat", args))
 
     def _acceptable(self, caller: Caller, messages: Sequence[pb.Outcome], *, texts: bool) -> list[Reported]:
         """Return the outcomes that the caller may report."""
