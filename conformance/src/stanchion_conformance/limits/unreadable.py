@@ -116,6 +116,16 @@ class TestUnreadableLimits:
                     assert [row.id for row in store.claim(wish._replace(repeat=repeat)).rows] == [fine.id]
             assert is_dead(store, odd.id)
 
+    def test_a_batch_has_the_jobs_behind_them(self, store: Store) -> None:
+        odd = [new_job(limits=limits) for limits in ("smtp", '{"rate": 5}', '{"hold": "smtp"}')]
+        dead = [job.id for job in odd if stored(store, job)]
+        store.push([fine := new_job()])
+        wish = Claim(QUEUE, 1, new_id(), lease=LONG_LEASE, repeat=True, rows=False)
+        assert store.claim(wish).reserved == 1
+        assert reserved_ids(store, QUEUE, wish.token) == [fine.id]
+        assert all(is_dead(store, job) for job in dead)
+        assert store.claim(wish._replace(token=new_id())).reserved == 0
+
     @pytest.mark.parametrize("limits", ['{"rate": 5}', '{"hold": "smtp"}', '["smtp"]', "smtp"])
     def test_the_dead_job_can_be_operated(self, app: Stanchion, store: Store, limits: str) -> None:
         odd = new_job(limits=limits, order_key="k")

@@ -70,6 +70,8 @@ class Claims:
         self._due, self._admission, self._outcomes = due, admission, outcomes
         self._park_seconds: dict[str, float] = {}
         """Seconds that the next claim of a queue spends on parking jobs that earlier claims skipped."""
+        self._unchecked: set[str] = set()
+        """Tokens of batches whose claims failed before all their jobs were checked: repeats must check them."""
 
     def claim(self, claim: Claim) -> Claimed:
         """Reserve due jobs that have their slots; park or defer the others."""
@@ -82,12 +84,21 @@ class Claims:
 
     def _reserve_batch(self, claim: Claim) -> int:
         """Reserve due jobs, in portions that do not delay other claims for long; return how many are reserved."""
-        held = self._due.batch_size(claim.queue, claim.token) if claim.repeat else 0
-        if held:
-            return held
+        if claim.repeat:
+            if claim.token in self._unchecked:
+                self._readable(self._hand_out(claim))
+            if held := self._due.batch_size(claim.queue, claim.token):
+                self._unchecked.discard(claim.token)
+                return held
+        self._unchecked.add(claim.token)
+        self._reserve_readable(claim)
+        self._unchecked.discard(claim.token)
+        return self._due.batch_size(claim.queue, claim.token)
+
+    def _reserve_readable(self, claim: Claim) -> None:
         if claim.ids:
             self._readable(self._hand_out_named(claim))
-            return self._due.batch_size(claim.queue, claim.token)
+            return
         missing = claim.limit
         while missing > 0:
             wish = claim._replace(limit=min(missing, _RESERVE_JOBS_MAX), repeat=False)
@@ -95,7 +106,6 @@ class Claims:
             missing -= len(claimed.rows)
             if len(claimed.rows) < wish.limit and claimed.retry_in != 0:
                 break
-        return self._due.batch_size(claim.queue, claim.token)
 
     def _readable(self, claimed: Claimed) -> Claimed:
         """Bury what can't be read; return the rest."""

@@ -31,11 +31,17 @@ class Claims:
         """Reserve due jobs; a job that must run alone is handed out alone, unless the claim asks for no rows."""
         reserved = self._reserve(claim)
         if not claim.rows:
-            self._outcomes.settle(readable(reserved)[1])
-            return Claimed([], reserved=len(self._jobs.reserved(claim.queue, claim.token)))
+            return Claimed([], reserved=self._checked(claim, reserved))
         claimed, others = apart(reserved)
         self._outcomes.settle(others)
         return claimed
+
+    def _checked(self, claim: Claim, reserved: Claimed) -> int:
+        """Bury jobs of a batch that can't be read; return how many the token holds."""
+        while dead := readable(reserved)[1]:
+            self._outcomes.settle(dead)
+            reserved = self._reserve(claim) if len(dead) == len(reserved.rows) else Claimed([])
+        return len(self._jobs.reserved(claim.queue, claim.token))
 
     def _reserve(self, claim: Claim) -> Claimed:
         if claim.repeat and (rows := self._under_token(claim)):

@@ -33,8 +33,10 @@ class OfWrongTypes(str):
     fields: tuple[str, ...]
 
 
-_TEXTS = ("payload", "task", "headers", "tenant", "key", "order_key", "limits")
-_texts_of = attrgetter(*_TEXTS)
+TEXTS = ("payload", "task", "headers", "tenant", "key", "order_key", "limits")
+"""Texts of a job that a claim returns, and that other programs give: those with a set form are left out."""
+
+_texts_of = attrgetter(*TEXTS)
 
 
 def readable(claimed: Claimed) -> tuple[Claimed, list[Bury]]:
@@ -66,5 +68,5 @@ def not_utf8(row: JobRow) -> str | None:
     texts = _texts_of(row)
     if NotUtf8 not in map(type, texts):
         return None
-    names = [name for name, value in zip(_TEXTS, texts, strict=True) if isinstance(value, NotUtf8)]
+    names = [name for name, value in zip(TEXTS, texts, strict=True) if isinstance(value, NotUtf8)]
     return f"the job has text that is not UTF-8, in {' and '.join(names)}: push it again by a client that sends UTF-8"

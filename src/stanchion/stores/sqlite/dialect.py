@@ -6,7 +6,7 @@ import os
 import random
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,11 +14,16 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
+    ColumnElement,
     Executable,
+    Function,
+    LargeBinary,
     Select,
     String,
     Table,
     bindparam,
+    cast,
     event,
     func,
     literal_column,
@@ -89,6 +94,8 @@ _FREQUENT = ' etaoinsrhldcumfpgwybvkxjqz0123456789",:{}[]._-/'
 """ASCII characters that JSON has most, the first ones to be compared with."""
 _DIFFERENT_MAX = 64
 """Different characters beyond ASCII that a plain push looks at: each may cost 10 ms in a payload of a megabyte."""
+_ARE_UTF8 = "stanchion_are_utf8"
+"""The name of a function that each connection of this store has."""
 _SYNCHRONOUS = ("full", "normal", "off", "extra")
 
 
@@ -136,6 +143,7 @@ class SqliteDialect(Dialect):
     ) -> sqlite3.Connection:
         connection, record.info["place"] = self._file.connect(**options)
         connection.text_factory = _decoded
+        connection.create_function(_ARE_UTF8, -1, _are_utf8, deterministic=True)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA synchronous={self._synchronous}")
         connection.execute(f"PRAGMA journal_size_limit={_WAL_BYTES}")
@@ -258,6 +266,10 @@ class SqliteDialect(Dialect):
         pair = "json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS worker"
         return f"(SELECT {pair} FROM json_each(:{name})) AS given"
 
+    def are_utf8(self, columns: Iterable[ColumnElement[str]]) -> list[ColumnElement[bool]]:
+        # One call of Python for each row; a text would be decoded on the way, and fail the statement.
+        return [Function(_ARE_UTF8, *(cast(column, LargeBinary) for column in columns), type_=Boolean)]
+
     def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
         return insert(table).values(values).on_conflict_do_nothing()
 
@@ -271,6 +283,17 @@ def _decoded(stored: bytes) -> str:
         return stored.decode()
     except UnicodeDecodeError:
         return NotUtf8(stored.decode(errors="replace"))
+
+
+def _are_utf8(*stored: bytes | None) -> bool:
+    """Return whether all of these texts are UTF-8."""
+    try:
+        for one in stored:
+            if one is not None:
+                one.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _code_of(error: BaseException) -> int:

@@ -92,6 +92,8 @@ class Claims:
     ) -> None:
         self._db, self._ways, self._unseen = db, routes, unseen
         self._reservations, self._outcomes = reservations, outcomes
+        self._unchecked: set[str] = set()
+        """Tokens of batches whose claims failed before all their jobs were checked: repeats must check them."""
 
     def claim(self, claim: Claim) -> Claimed:
         if not claim.rows:
@@ -102,9 +104,15 @@ class Claims:
         return claimed
 
     def _reserved(self, claim: Claim) -> int:
-        elsewhere = claim.ids or claim.not_after is not None
+        """Reserve jobs, and bury those that can't be read; return how many the token holds."""
+        elsewhere = claim.ids or claim.not_after is not None or claim.token in self._unchecked
         if not elsewhere and (reserved := self._unseen.reserve(claim)) is not None:
             return reserved
-        if dead := readable(self._ways.claim(claim))[1]:
-            self._outcomes.settle(dead)
-        return self._db.read(lambda run: self._reservations.count_held(run, claim.queue, claim.token))
+        self._unchecked.add(claim.token)
+        while True:
+            if dead := readable(self._ways.claim(claim))[1]:
+                self._outcomes.settle(dead)
+            held = self._db.read(lambda run: self._reservations.count_held(run, claim.queue, claim.token))
+            if held or not dead:  # a stream takes 0 to mean that nothing is due
+                self._unchecked.discard(claim.token)
+                return held

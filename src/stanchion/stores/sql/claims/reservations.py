@@ -11,6 +11,7 @@ from sqlalchemy import BigInteger, Executable, String, func, null, select, text,
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow, row_from
 from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.rules.unreadable import TEXTS
 from stanchion.stores.sql.engine.columns import RUNNING, claimed_row, in_time, param, under_token
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
@@ -44,7 +45,7 @@ class ReservationStatements:
     def __init__(self, dialect: Dialect) -> None:
         now, ids = dialect.now, dialect.values("ids", jobs.c.id.type)
         queue, token = param("queue", String), param("token", String)
-        unseen = (
+        plain = (
             update(jobs)
             .where(jobs.c.queue == queue, jobs.c.id.in_(ids), jobs.c.order_key.is_(None), jobs.c.limits.is_(None))
             .values(
@@ -57,8 +58,8 @@ class ReservationStatements:
                 progress=null(),
             )
         )
-        self.plain_unseen: Executable = unseen
-        self.plain = unseen.returning(*claimed_row())
+        self.plain_unseen: Executable = plain.where(*dialect.are_utf8(jobs.c[name] for name in TEXTS))
+        self.plain = plain.returning(*claimed_row())
         self.admitted = text(f"""
             UPDATE stanchion_jobs {dialect.by("PRIMARY")}
             SET state = 'running', attempts = attempts + 1, token = :token, worker = :worker, progress = NULL,
@@ -88,7 +89,7 @@ class Reservations:
         return [row_from(row) for row in run.rows(self._statements.plain, given)]
 
     def plain_unseen(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> int:
-        """Reserve those of these jobs that need no slot, without reading them; return how many."""
+        """Reserve those of these jobs that need no slot and can be read, without reading them; return how many."""
         return run.change(self._statements.plain_unseen, {"ids": json.dumps(ids), **reservation(claim, settings)})
 
     def with_slots(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> list[JobRow]:

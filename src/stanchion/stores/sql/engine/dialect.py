@@ -328,6 +328,10 @@ class Dialect(ABC):
         """Return the case-sensitive position of a text in a column, from 1; 0 if it does not occur."""
         return func.instr(column, text)
 
+    def are_utf8(self, columns: Iterable[ColumnElement[str]]) -> list[ColumnElement[bool]]:
+        """Return the conditions that texts are UTF-8; none if the database stores no others."""
+        return []
+
     @abstractmethod
     def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
         """Return an insert that skips a row which would violate a unique index."""
