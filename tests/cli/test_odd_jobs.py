@@ -46,21 +46,24 @@ def spoil(app: Stanchion, column: str, value: str | bytes, *jobs: str) -> None:
 
 @pytest.mark.parametrize("column", COLUMNS)
 def test_jobs_are_listed_and_shown(run: Run, app: Stanchion, column: str) -> None:
-    queue = app.queue("mail")
-    dead, done, live, fine = queue.push_many(range(4))
-    for held in queue.reserve(2):
-        held.bury("broken") if held.id == dead.id else held.commit({"sent": 1})
-    odd = [dead.id, done.id, live.id]
-    for number, value in enumerate(ODD):
-        spoil(app, column, value, *odd)
-        listed = run("jobs", "--json")
-        assert listed.code == 0, (value, listed.error)
-        assert {job["id"] for job in listed.json} == {fine.id, *odd}, value
-        job = odd[number % 3]
-        for answer in (run("jobs"), run("show", job), run("show", job, "--json"), run("alerts", "--json")):
-            assert answer.code in (0, 1), (value, answer.error)
-            assert answer.out, (value, answer.error)
-            assert "\x1b" not in answer.out
+    queue, each = app.queue("mail"), len(ODD)
+    dead, done, live = (queue.push_many([kind] * each) for kind in ("dead", "done", "live"))
+    fine = queue.push("fine")
+    for held in queue.reserve(2 * each):
+        held.bury("broken") if held.payload == "dead" else held.commit({"sent": 1})
+    for value, *alike in zip(ODD, dead, done, live, strict=True):
+        spoil(app, column, value, *(job.id for job in alike))
+    listed = run("jobs", "--json", "--limit", "100")
+    assert listed.code == 0, listed.error
+    assert {job["id"] for job in listed.json} == {fine.id, *(job.id for job in (*dead, *done, *live))}
+    answers = [(None, run("jobs", "--limit", "100")), (None, run("alerts", "--json"))]
+    for number, (value, *alike) in enumerate(zip(ODD, dead, done, live, strict=True)):
+        job = alike[number % 3].id
+        answers.append((value, run("show", job, *["--json"][: number % 2])))
+    for shown, answer in answers:
+        assert answer.code in (0, 1), (shown, answer.error)
+        assert answer.out, (shown, answer.error)
+        assert "\x1b" not in answer.out
 
 
 def test_a_payload_that_is_no_json_is_named(run: Run, app: Stanchion) -> None:

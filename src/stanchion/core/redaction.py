@@ -17,8 +17,9 @@ PATTERN: Final = (
 """Keys whose values are hidden, wherever they stand in a payload, a result, headers or an error; in any case."""
 
 _KEYS: Final = re.compile(PATTERN, re.IGNORECASE)
+# A match may begin within a name. The look at its first letter spares most characters of a large text all the rest.
 _TEXTS: Final = re.compile(
-    rf"""(?P<key>["']?[\w.-]{{0,40}}?(?:{PATTERN})[\w.-]{{0,40}}["']?\s{{0,3}}[:=]\s{{0,3}})"""
+    rf"""(?P<key>(?=[pstaci])(?:{PATTERN})[\w.-]{{0,40}}["']?\s{{0,3}}[:=]\s{{0,3}})"""
     r"""(?:(?:bearer|basic)\s+\S+|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s,;&)}\]]+)""",
     re.IGNORECASE,
 )
