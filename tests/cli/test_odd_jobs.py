@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from stanchion import Stanchion
-from tests.cli.conftest import Run
+from tests.cli.conftest import Answer, Run
 
 COLUMNS = (
     *("payload", "arrival_payload", "entry_payload", "result", "headers", "limits", "errors", "trail", "past_waits"),
@@ -56,7 +56,10 @@ def test_jobs_are_listed_and_shown(run: Run, app: Stanchion, column: str) -> Non
     listed = run("jobs", "--json", "--limit", "100")
     assert listed.code == 0, listed.error
     assert {job["id"] for job in listed.json} == {fine.id, *(job.id for job in (*dead, *done, *live))}
-    answers = [(None, run("jobs", "--limit", "100")), (None, run("alerts", "--json"))]
+    answers: list[tuple[str | bytes, Answer]] = [
+        ("all", run("jobs", "--limit", "100")),
+        ("all", run("alerts", "--json")),
+    ]
     for number, (value, *alike) in enumerate(zip(ODD, dead, done, live, strict=True)):
         job = alike[number % 3].id
         answers.append((value, run("show", job, *["--json"][: number % 2])))
