@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from stanchion.alerts.alerts import monitor
 from stanchion.errors import MissingExtra, StoreUnavailable
 from stanchion.ops.web import probes
-from stanchion.ops.web.site import Site
+from stanchion.ops.web.live.deadlines import Missed
+from stanchion.ops.web.site import FIRST_SECONDS, Site
+from stanchion.telemetry.prometheus import exposed
 from tests.web.conftest import READ, Browser
 
 
@@ -74,3 +78,34 @@ def test_without_the_library_they_say_so(site: Site, monkeypatch: pytest.MonkeyP
     answer = Browser(site).get("/metrics")
     assert answer.status_code == 501
     assert "stanchion[metrics]" in answer.text
+
+
+def test_the_deadline_is_of_the_reading_and_not_of_the_text(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text of thousands of queues takes seconds, and no store is slow because of it."""
+    threads: list[str] = []
+    more: list[float] = []
+
+    def noted(what: Any) -> Any:
+        def call(*args: Any) -> Any:
+            threads.append(threading.current_thread().name)
+            return what(*args)
+
+        return call
+
+    monkeypatch.setattr(probes, "exposed", lambda registry: noted(exposed(registry)))
+    monkeypatch.setattr(probes, "monitor", noted(monitor))
+    monkeypatch.setattr(site.deadlines, "allow", more.append)
+    assert Browser(site).get("/metrics").status_code == 200
+    text, reading = threads
+    assert reading == "stanchion-web-read" != text
+    assert more == [FIRST_SECONDS]
+
+
+def test_a_late_reading_is_named(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(*_: object) -> None:
+        raise Missed("The metrics could not be read within 2 s: the store is slow")
+
+    monkeypatch.setattr(site.deadlines, "read", late)
+    answer = Browser(site).get("/metrics")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert "the store is slow" in answer.text

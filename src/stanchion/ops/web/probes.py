@@ -25,7 +25,7 @@ from stanchion.alerts.records import Monitor
 from stanchion.errors import MissingExtra, SchemaMismatch, StanchionError
 from stanchion.ops.web.access.bearer import UnknownToken
 from stanchion.ops.web.door import Door
-from stanchion.ops.web.site import Site
+from stanchion.ops.web.site import FIRST_SECONDS, Site
 from stanchion.telemetry.prometheus import exposed, metric_families, new_registry
 from stanchion.telemetry.server import Answer, verdict
 from stanchion.telemetry.server import Route as Expose
@@ -76,7 +76,7 @@ class Probes:
 
     def _metrics(self, accept: str) -> Response:
         try:
-            return _answer(self._site.deadlines.read("metrics", "The metrics", lambda: self._exposed(accept)))
+            return _answer(self._exposed(accept))
         except MissingExtra as error:
             return PlainTextResponse(f"{error}\n", 501)
         except StanchionError as error:
@@ -103,9 +103,15 @@ class Probes:
         return exposed(registry)
 
     def _seen(self) -> Monitor:
-        """Return what pages have read, while some are open; else read the store."""
+        """Return what pages have read, while some are open; else read the store, within a deadline."""
         sampler = self._site.sampler
-        return sampler.sample.monitor if sampler.awake and sampler.sample else monitor(self._site.app.context)
+        if sampler.awake and sampler.sample:
+            return sampler.sample.monitor
+        return self._site.deadlines.read("metrics", "The metrics", self._monitor)
+
+    def _monitor(self) -> Monitor:
+        self._site.deadlines.allow(FIRST_SECONDS)  # it counts all live jobs
+        return monitor(self._site.app.context)
 
 
 class WebCollector:

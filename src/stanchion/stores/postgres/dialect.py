@@ -219,6 +219,11 @@ class PostgresDialect(Dialect):
         # As an array, which no planner can turn into a join with the whole table.
         return f"{column} = ANY (ARRAY(SELECT CAST(value AS {kind}) FROM {self.elements(name)}))"
 
+    def among_many(self, column: str, name: str) -> str:
+        # Each row is compared with all elements of an array that is no constant. IS TRUE keeps the subquery from
+        # becoming a join, which could be a nested loop: so it is a hash table.
+        return f"({column} IN (SELECT value FROM {self.elements(name)})) IS TRUE"
+
     def among_slots(self, name: str) -> str:
         return slots_at(self.slots(name))
 

@@ -257,6 +257,10 @@ class Dialect(ABC):
     def among(self, column: str, name: str, kind: str = "text") -> str:
         """Return the condition that a column equals an element of parameter `name`, in the form of `listed`."""
 
+    def among_many(self, column: str, name: str) -> str:
+        """Return the same condition for statements that scan the table anyway; it may have thousands of elements."""
+        return self.among(column, name)
+
     @abstractmethod
     def among_slots(self, name: str) -> str:
         """Return the condition that a locked slot is in parameter `name`, in the form of `listed_slots`."""

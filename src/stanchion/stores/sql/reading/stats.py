@@ -96,16 +96,16 @@ class Stats:
 def _states(dialect: Dialect) -> Select[Any]:
     """Count live jobs by state, and how many of them are due."""
     due = func.coalesce(func.sum(case((jobs.c.run_at <= dialect.now, 1), else_=0)), 0)
-    of_these = text(dialect.among("queue", "queues"))
+    of_these = text(dialect.among_many("queue", "queues"))
     return select(jobs.c.queue, jobs.c.state, func.count(), due).where(of_these).group_by(jobs.c.queue, jobs.c.state)
 
 
 def _totals(dialect: Dialect) -> CompoundSelect[Any]:
     """Return the folded counts of queues, and the counter events since."""
-    of_these = text(dialect.among("queue", "queues"))
+    of_these, all_of_these = (text(among("queue", "queues")) for among in (dialect.among, dialect.among_many))
     what = counter_events.c.queue, counter_events.c.what
     events = select(*what, func.sum(counter_events.c.n)).group_by(*what)
-    return union_all(select(counts.c.queue, counts.c.what, counts.c.n).where(of_these), events.where(of_these))
+    return union_all(select(counts.c.queue, counts.c.what, counts.c.n).where(of_these), events.where(all_of_these))
 
 
 _QUEUED = "stanchion_jobs AS job WHERE job.state = 'queued'"
