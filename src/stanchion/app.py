@@ -31,7 +31,7 @@ from stanchion.jobs import lookup
 from stanchion.jobs.call import COLLECT, collected
 from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.job import Job, JobState
-from stanchion.jobs.options import EnqueueOptions, Push, checked_timeout, named_queues
+from stanchion.jobs.options import EnqueueOptions, Push, checked_timeout, keyed_rate, named_queues
 from stanchion.jobs.reservation import Reservation, Settlement
 from stanchion.jobs.search import Search
 from stanchion.jobs.settling import reservation, reservations, settle
@@ -125,7 +125,7 @@ class Stanchion:
         """Release connections and threads; a later call reopens them. Pending waits end with an error."""
         self.context.close()
 
-    # -- queues and semaphores
+    # -- queues and limits
 
     def queue(self, name: str, **settings: Any) -> Queue:
         """Return a queue. Settings given here are stored when this process first uses it, or by `setup`.
@@ -153,6 +153,10 @@ class Stanchion:
     def semaphores(self) -> list[Semaphore]:
         """Return all semaphores in the store, by name."""
         return [Semaphore(self.context, row.name) for row in self.context.store_semaphores().semaphores()]
+
+    def rate(self, key: str, rate: str | float) -> None:
+        """Declare the rate of all jobs with this `rate_key`, such as "20/s"; stored as settings of a queue are."""
+        self.context.rates.declare(keyed_rate(key, rate))
 
     # -- tasks
 
@@ -215,7 +219,7 @@ class Stanchion:
         """The stations of all pipelines, by the names of their queues."""
         return cast("dict[str, Station]", self.context.registry.stations)
 
-    # -- topics
+    # -- topics and schedules
 
     def topic(self, name: str) -> Topic:
         """Return a topic: each event pushed to it becomes a job for each of its subscriptions."""
@@ -224,8 +228,6 @@ class Stanchion:
     def topics(self) -> list[Topic]:
         """Return the topics that have subscriptions, by name."""
         return topics_of(self.context)
-
-    # -- schedules
 
     def cron(
         self,
@@ -359,7 +361,7 @@ class Stanchion:
         """
         return opened(self.context, name, then, on_failure)
 
-    # -- running
+    # -- running and testing
 
     def run(self, queues: Sequence[str] | None = None, threads: int = 8, **options: Any) -> None:
         """Run a worker in this process until SIGTERM, SIGINT or an exception; see `stanchion.Worker`."""
@@ -372,8 +374,6 @@ class Stanchion:
     def on(self, event: Event) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register middleware for an event: enqueue, start, success, failure, retry or dead."""
         return self.context.events.on(event)
-
-    # -- testing
 
     @contextmanager
     def testing(self, start: datetime = START) -> Iterator[Clock]:

@@ -18,6 +18,7 @@ from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.workers import CONSUMER, LaneRange, QueueTimes
+from stanchion.stores.rules.declared_rates import KIND
 from stanchion.stores.rules.flows import failure_text
 from stanchion.stores.rules.jobs import created
 from stanchion.stores.rules.limits import Rate
@@ -119,6 +120,52 @@ def test_options_of_python(root: Store, as_: Callable[[str], Store]) -> None:
         with pytest.raises(NotPermitted):
             q.push({}, **options)
     assert root.stats(["mail"], ["states"])["mail"].states.total == 2
+
+
+class TestDeclaredRates:
+    def test_only_an_unlimited_admin_declares(self, root: Store, as_: Callable[[str], Store]) -> None:
+        for name in ("own", "mail", "reader"):
+            for rate in ("key:provider", "queue:mail"):
+                with pytest.raises(NotPermitted):
+                    as_(name).compare_and_set(KIND, rate, "1000.0", 0)
+        assert root.values(KIND) == []
+        assert root.compare_and_set(KIND, "key:provider", "0.001", 0)
+
+    def test_an_app_with_a_limited_token_works_without_declaring(
+        self, root: Store, as_: Callable[[str], Store]
+    ) -> None:
+        app = Stanchion(store=as_("own"))
+        app.rate("provider", SLOWEST)
+        task = app.task(name="mail.send", queue="mail", rate=SLOWEST)(lambda: None)
+        task.enqueue()
+        app.queue("mail").push(1, rate_key="provider")
+        assert len(app.queue("mail").reserve(5)) == 2
+        assert root.values(KIND) == []
+
+    def test_a_limited_token_reads_the_rates_that_it_may_use(self, root: Store, as_: Callable[[str], Store]) -> None:
+        operator = Stanchion(store=root)
+        for key in ("provider", "orders"):
+            operator.rate(key, SLOWEST)
+        operator.queue("orders").push(1)
+        assert [value.name for value in root.values(KIND)] == ["key:orders", "key:provider"]
+        assert [value.name for value in as_("own").values(KIND)] == ["key:provider"]
+        assert as_("mail").values(KIND) == []
+        q = Stanchion(store=as_("own")).queue("mail")
+        q.push(1, rate_key="provider")
+        with pytest.raises(InvalidInput, match="no rate is declared"):
+            q.push(1, rate_key="orders")
+
+    def test_a_job_of_a_limited_token_starts_at_the_declared_rate(
+        self, root: Store, as_: Callable[[str], Store]
+    ) -> None:
+        operator = Stanchion(store=root)
+        operator.rate("provider", 1000)
+        operator.queue("orders").push(1)
+        claim(root, queue="orders")
+        as_("own").push([needing(rate=Rate("key:provider", SLOWEST), queue="mail")])
+        assert len(claim(root, queue="mail")) == 1
+        root.push([needing(rate=Rate("key:provider", 1000.0), queue="orders") for _ in range(2)])
+        assert len(claim(root, 2, queue="orders")) == 2, "they are not slowed down"
 
 
 class TestFlows:

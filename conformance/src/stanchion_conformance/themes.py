@@ -55,6 +55,7 @@ THEMES = (
     "lanes.lanes_beside",
     "lanes.lanes_model",
     "lanes.lanes_of_tenants",
+    "limits.declared_rates",
     "limits.many_waiting",
     "limits.order",
     "limits.order_races",

@@ -15,6 +15,7 @@ from stanchion.context.hiding import DeclaredHidden
 from stanchion.context.lanes import LaneChooser
 from stanchion.context.progress import ProgressWriter
 from stanchion.context.queue_schemas import QueueSchemas
+from stanchion.context.rates import DeclaredRates
 from stanchion.context.registry import Registry
 from stanchion.context.semaphores import DeclaredSemaphores
 from stanchion.context.unknown_work import UnknownWork
@@ -33,7 +34,7 @@ from stanchion.stores.registry import absolute_url, open_store, shown_url
 from stanchion.telemetry.traces import traces_if
 from stanchion.waits import Waits
 
-_KEPT = ("retry", "timeout", "traces", "events", "registry", "declared", "schemas", "hidden", "_partitions")
+_KEPT = ("retry", "timeout", "traces", "events", "registry", "declared", "schemas", "hidden", "rates", "_partitions")
 """The attributes that a pickled context keeps, besides what it was made with."""
 
 JobOf = Callable[["Context", JobRow], Any]
@@ -88,7 +89,7 @@ class Context:
         self.registry = Registry()
         self.declared = DeclaredQueues()
         self.semaphores = DeclaredSemaphores()
-        self.hidden = DeclaredHidden()
+        self.hidden, self.rates = DeclaredHidden(), DeclaredRates()
         self.settings = CachedSettings()
         self.lanes = LaneChooser(self.settings)
         self.schemas = QueueSchemas()
@@ -175,7 +176,7 @@ class Context:
         return retry.delay_or_default(number, LeaseLost(row.id), row.task)
 
     def setup(self) -> None:
-        """Create or migrate the tables, and store what the code declares: settings, semaphores, subscriptions."""
+        """Create or migrate the tables, and store what the code declares: settings, limits, subscriptions."""
         store = self._store or self._given or open_store(self.place, self._database)
         try:
             store.setup()
@@ -183,6 +184,7 @@ class Context:
             self.semaphores.store(store)
             self.declared.store(store, self.declared)
             self.schemas.store(store, self.schemas.declared)
+            self.rates.store(store)
             self.store_subscriptions(store)
             self.store_pipelines(store)
         finally:
@@ -222,7 +224,7 @@ class Context:
     # -- what the code declares
 
     def declare(self, queue: str, tx: Any = None) -> None:
-        """Store new declared settings of a queue, and new declared semaphores and subscriptions.
+        """Store new declared settings of a queue, and new declared semaphores, rates and subscriptions.
 
         For the queue of a station, include those of the other stations, as its items go on to them.
         """
@@ -243,6 +245,8 @@ class Context:
             self.store_pipelines(store)
         if self.hidden.declared:
             self.hidden.store(store)
+        if self.rates.declared and tx is None:
+            self.rates.store(store)
 
     def store_pipelines(self, store: Store) -> None:
         """Store the stations of declared pipelines, where they are new."""
@@ -264,6 +268,10 @@ class Context:
         """Raise PayloadMisfit for a job that is to go on to a queue whose schema it does not fit."""
         if concerned := self.settings.of(self.store, {job.queue}):
             self.schemas.check(self.store, self.codec, [job], concerned)
+
+    def declared_rate(self, name: str) -> float | None:
+        """Return the starts per second that are declared for a rate, in this code or in the store."""
+        return self.rates.of(name, lambda: self.store)
 
     def store_semaphores(self, tx: Any = None) -> Store:
         """Store new declared semaphores; return the store."""

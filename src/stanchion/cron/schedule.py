@@ -116,7 +116,7 @@ def _job(context: Context, task: Task[..., Any], call: tuple[Any, Any], options:
         queue,
         task.using().payload(tuple(args), dict(kwargs)),
         task.name,
-        **checked(rest, context.codec, queue=queue, task=task.name),
+        **checked(rest, context.codec, queue=queue, task=task.name, declared=context.declared_rate),
     )
 
 

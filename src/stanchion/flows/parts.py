@@ -191,7 +191,7 @@ class Payload(Single):
         self, context: Context, job_id: str, position: FlowPosition | None, waits_for: Slot | None = None
     ) -> NewJob:
         """Return the job with this payload. A duplicate key is an error, as the member would be missing."""
-        fields = checked(self._push.options, context.codec, queue=self.queue)
+        fields = checked(self._push.options, context.codec, queue=self.queue, declared=context.declared_rate)
         job = NewJob(job_id, self.queue, context.codec.encode(self._push.payload), **fields)
         return placed(member(job), position, waits_for)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
@@ -46,7 +46,8 @@ class PushOptions(TypedDict, total=False):
     `order_key`: jobs of one key run one at a time, in the order in which they were enqueued; `limits`: names of
     semaphores that the job holds while it runs; `rate`: starts per second, a number or text such as "100/m", of all
     jobs that share the rate. These are the jobs of the task (of the queue, for a bare payload), or by `rate_by` those
-    of the task and tenant or of the queue, or all jobs with the same `rate_key`.
+    of the task and tenant or of the queue, or all jobs with the same `rate_key`, for
+    which `app.rate` declares a rate.
     """
 
     run_at: datetime | None
@@ -77,10 +78,22 @@ ENQUEUE_OPTIONS = EnqueueOptions.__optional_keys__
 """The names of all options of an enqueue."""
 
 
+DeclaredRate = Callable[[str], float | None]
+"""Returns the starts per second that are declared for a rate; None for an undeclared one."""
+
+
 def checked(
-    options: Mapping[str, Any], codec: Codec, *, queue: str = "default", task: str | None = None
+    options: Mapping[str, Any],
+    codec: Codec,
+    *,
+    queue: str = "default",
+    task: str | None = None,
+    declared: DeclaredRate | None = None,
 ) -> dict[str, Any]:
-    """Return the fields of a NewJob for PushOptions. Raises InvalidInput for options that are wrong."""
+    """Return the fields of a NewJob for PushOptions. Raises InvalidInput for options that are wrong.
+
+    `declared`: the rates of a `rate_key` without `rate`; None: such options are wrong.
+    """
     refuse_unknown(options, _CHECKS)
     fields = {name: _CHECKS[name](value) for name, value in options.items() if value is not None}
     if "run_at" in fields and "delay" in fields:
@@ -93,7 +106,7 @@ def checked(
             raise InvalidInput(f"the headers take {len(text):,} bytes, more than the limit of {MAX_HEADERS:,}")
         fields["headers"] = text
     if "limits" in options or not _RATES.isdisjoint(options):
-        limits = Limits(fields.pop("limits", ()), _rate(fields, queue, task, lifted="rate" in options))
+        limits = Limits(fields.pop("limits", ()), _rate(fields, queue, task, declared, lifted="rate" in options))
         if limits != Limits():
             fields["limits"] = limits_text(limits)
     return fields
@@ -102,18 +115,41 @@ def checked(
 _RATES = frozenset({"rate", "rate_by", "rate_key"})
 
 
-def _rate(fields: dict[str, Any], queue: str, task: str | None, lifted: bool) -> Rate | None:
+def keyed_rate(key: Any, rate: Any) -> Rate:
+    """Return the rate that jobs with this `rate_key` share."""
+    return Rate(_of_key(checked_name(key, "rate_key")), _per_second(rate))
+
+
+def _of_key(key: str) -> str:
+    return f"key:{key}"
+
+
+def undeclared(key: str) -> InvalidInput:
+    """Return the error for a `rate_key` without a rate that nobody has declared."""
+    return InvalidInput(
+        f"no rate is declared for rate_key={key!r}: declare it with app.rate({key!r}, '20/s') in the code, or give the "
+        f"rate too, such as rate='20/s'"
+    )
+
+
+def _rate(
+    fields: dict[str, Any], queue: str, task: str | None, declared: DeclaredRate | None, *, lifted: bool
+) -> Rate | None:
     """Remove the options about the rate from the fields; return the rate they describe."""
     per_second, by, key = (fields.pop(name, None) for name in ("rate", "rate_by", "rate_key"))
-    if per_second is None:
-        if (by or key) and not lifted:
-            raise InvalidInput("rate_by and rate_key select who shares a rate; give the rate too, such as rate='20/s'")
-        return None
-    if by and key:
+    if by and key and not (per_second is None and lifted):
         raise InvalidInput("give rate_by or rate_key, not both")
+    if per_second is None:
+        if lifted or not (by or key):
+            return None
+        if by or declared is None:
+            raise InvalidInput("rate_by and rate_key select who shares a rate; give the rate too, such as rate='20/s'")
+        per_second = declared(_of_key(key))
+        if per_second is None:
+            raise undeclared(key)
     owner = f"queue:{queue}" if task is None or by == "queue" else f"task:{task}"
     if key is not None:
-        name = f"key:{key}"
+        name = _of_key(key)
     elif by == "tenant":
         name = f"{len(owner)}:{owner}/{fields.get('tenant', '')}"  # the length makes the name unambiguous
     else:

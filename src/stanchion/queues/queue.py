@@ -66,7 +66,7 @@ class Queue:
     def push(self, payload: Any, *, tx: Any = None, **options: Unpack[PushOptions]) -> Job:
         """Store one job; with `tx`, in that transaction. For a duplicate `key`, return the live job that has it."""
         codec = self.context.codec
-        fields = checked(options, codec, queue=self.name) if options else {}
+        fields = checked(options, codec, queue=self.name, declared=self.context.declared_rate) if options else {}
         jobs = [NewJob(new_id(), self.name, codec.encode(payload), **fields)]
         (pushed,) = insert(self.context, jobs, tx)
         if pushed.duplicate:
@@ -90,9 +90,14 @@ class Queue:
         return sum(not one.duplicate for _, pushed in stored for one in pushed)
 
     def _new(self, items: Sequence[Any]) -> list[NewJob]:
-        encode, codec = self.context.codec.encode, self.context.codec
+        encode, codec, declared = self.context.codec.encode, self.context.codec, self.context.declared_rate
         return [
-            NewJob(job_id, self._own(item), encode(item.payload), **checked(item.options, codec, queue=self.name))
+            NewJob(
+                job_id,
+                self._own(item),
+                encode(item.payload),
+                **checked(item.options, codec, queue=self.name, declared=declared),
+            )
             if isinstance(item, Push)
             else NewJob(job_id, self.name, encode(item))
             for job_id, item in zip(new_ids(len(items)), items, strict=True)

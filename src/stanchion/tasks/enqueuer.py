@@ -18,6 +18,7 @@ from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.insert import insert
 from stanchion.jobs.options import ENQUEUE_OPTIONS, EnqueueOptions, checked, member
 from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.rules.limits import Rate, limits_in
 from stanchion.tasks.arguments import TaskModels
 
 P = ParamSpec("P")
@@ -33,7 +34,12 @@ class Enqueuer(Generic[P]):
         rest = dict(options)
         self._queue = checked_queue(rest.pop("queue", "default"))
         self._tx = rest.pop("tx", None)
-        self._fields = checked(rest, context.codec, queue=self._queue, task=task)
+        self._fields = checked(rest, context.codec, queue=self._queue, task=task, declared=context.declared_rate)
+
+    @property
+    def rate(self) -> Rate | None:
+        """The rate of its jobs."""
+        return limits_in(self._fields.get("limits")).rate
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Store one call. For a duplicate `key`, return the handle of the live job that has it."""

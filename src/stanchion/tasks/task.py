@@ -25,7 +25,7 @@ from stanchion.jobs.call import called_with, encoded_result
 from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.insert import make_ready
 from stanchion.jobs.job import Job
-from stanchion.jobs.options import EnqueueOptions, Push
+from stanchion.jobs.options import EnqueueOptions, Push, undeclared
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Commit, Continue
 from stanchion.stores.rules.outcomes import commit_of
@@ -153,10 +153,15 @@ def registered(
     given = dict(options)
     hide = cast("Iterable[str | Sequence[str]] | None", given.pop("hide", None))
     policy, rest = task_options({"retry": retry, **given})
+    key = rest.get("rate_key")
+    if key is not None and "rate" not in rest and f"key:{key}" not in context.rates.declared:
+        raise undeclared(key)  # a module is imported without a look at the store
     task = Task(context, function, name or f"{function.__module__}.{function.__qualname__}", policy, rest)
     other = context.registry.tasks.setdefault(task.name, task)
     if other is not task and _code(other.function) is not _code(function):
         raise InvalidInput(f"two tasks are named {task.name!r}; give one of them name=...")
+    if (rate := task.using().rate) is not None and rest.get("rate_by") != "tenant":
+        context.rates.declare(rate)
     if hide is None:  # so that positional arguments are hidden by the names of their parameters, too
         hide = [(one,) for one in task.signature.parameters if named_secret(one)] or None
     if hide is not None:

@@ -55,8 +55,8 @@ class FanOut:
 
     def copies(self, event: str, push: Push) -> Iterator[Copy]:
         """Yield the copies of an event. Raises InvalidInput for a payload or options that are wrong."""
-        codec = self._context.codec
-        fields = checked(push.options, codec)  # also for an event without subscribers
+        codec, declared = self._context.codec, self._context.declared_rate
+        fields = checked(push.options, codec, declared=declared)  # also for an event without subscribers
         headers = dict(push.options.get("headers") or {})
         if reserved := {EVENT, TOPIC} & headers.keys():
             raise InvalidInput(f"the header {min(reserved)} is set by the topic; choose another name")
@@ -64,14 +64,16 @@ class FanOut:
         options = {**push.options, "headers": {**headers, EVENT: event, TOPIC: self._topic}}
         payload = codec.encode(push.payload)
         call = None
-        shared = None if "rate" in options else checked(options, codec)
+        shared = None if "rate" in options else checked(options, codec, declared=declared)
         for name, its in self.terms.subscriptions.items():
             if not meets(seen, its.filter):
                 continue
             if its.task is not None and call is None:
                 call = encoded_call(codec, (push.payload,), {})
             text = payload if its.task is None or call is None else call
-            own = checked(options, codec, queue=its.queue, task=its.task) if shared is None else shared
+            own = shared
+            if own is None:
+                own = checked(options, codec, queue=its.queue, task=its.task, declared=declared)
             job_id = copy_id(event, self._topic, name)
             yield Copy(event, name, NewJob(job_id, its.queue, text, its.task, **_with_defaults(its, own)))
 

@@ -276,8 +276,9 @@ class Topic:
         if task is not None:
             of_task = {one: its for one, its in task.options.items() if one in PushOptions.__optional_keys__ - _OF_EACH}
             options = {"max_attempts": task.retry.max_attempts, **of_task, **options}
-        fields = checked(options, self.context.codec, queue=own, task=None if task is None else task.name)
-        return Terms(own, None if task is None else task.name, checked_filter(wanted), fields)
+        name_of_task = None if task is None else task.name
+        fields = checked(options, self.context.codec, queue=own, task=name_of_task, declared=self.context.declared_rate)
+        return Terms(own, name_of_task, checked_filter(wanted), fields)
 
     def _refuse_shared(self, name: str, terms: Terms, *, named: bool) -> None:
         """Raise InvalidInput if a default queue is that of another topic, as dots in names allow."""

@@ -1,5 +1,6 @@
 """Cases of semaphores, order keys and rates."""
 
+from stanchion_conformance.limits.declared_rates import TestDeclaredRates, TestDeclaringRates
 from stanchion_conformance.limits.many_waiting import TestManyWaiting
 from stanchion_conformance.limits.order import TestOrder, TestScheduledJobsStandAside
 from stanchion_conformance.limits.order_races import TestOrderAndSlots, TestOrderInRaces, TestWaitingForAnOrderKey
@@ -26,6 +27,8 @@ from stanchion_conformance.limits.slots_freed import (
 from stanchion_conformance.limits.unreadable import TestUnreadableLimits
 
 __all__ = [
+    "TestDeclaredRates",
+    "TestDeclaringRates",
     "TestEveryHolderLetsGo",
     "TestEverySlotIsFreed",
     "TestInASecondLife",

@@ -15,7 +15,7 @@ from typing import Any, Final
 from stanchion.errors import NotPermitted
 from stanchion.manager.server.named import made_queues
 from stanchion.manager.server.own_workers import queues_of
-from stanchion.manager.server.shared import check_limits
+from stanchion.manager.server.shared import check_limits, uses_rate
 from stanchion.manager.server.tokens import Caller, Role
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRef
@@ -23,6 +23,7 @@ from stanchion.stores.records.query import Query
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.records.workers import HOLDER, WorkerRow
+from stanchion.stores.rules.declared_rates import KIND as RATE
 
 Args = Mapping[str, Any]
 """The arguments of a verb, by the names in the port."""
@@ -191,6 +192,8 @@ def _settings(caller: Caller, _args: Args, found: list[QueueSettings]) -> list[Q
 def _values(caller: Caller, args: Args, found: list[VersionedValue]) -> list[VersionedValue]:
     if args["kind"] in SHARED:
         return found
+    if args["kind"] == RATE:
+        return [one for one in found if uses_rate(caller, one.name)]
     return [one for one in found if args["kind"] in _OF_QUEUES and caller.reaches(_queue_of(args["kind"], one.name))]
 
 

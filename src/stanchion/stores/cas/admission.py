@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from stanchion.stores.cas.entries import hold_of
 from stanchion.stores.cas.jobs import Decision, Facts, JobLoop
@@ -17,9 +17,16 @@ from stanchion.stores.rules.slots import Asking, Verdict, held_between, promise_
 class Admission:
     """Admits reserved jobs, parks those without a slot, and defers those without a start."""
 
-    def __init__(self, loop: JobLoop, slots: Slots, cancel: Callable[[Sequence[str]], list[JobState | None]]) -> None:
+    def __init__(
+        self,
+        loop: JobLoop,
+        slots: Slots,
+        cancel: Callable[[Sequence[str]], list[JobState | None]],
+        declared_rates: Callable[[Iterable[str]], dict[str, float]],
+    ) -> None:
+        """`declared_rates`: returns the starts per second declared for any of these rates."""
         self.slots = slots
-        self._loop, self._cancel = loop, cancel
+        self._loop, self._cancel, self._declared_rates = loop, cancel, declared_rates
 
     def admit(
         self, rows: Sequence[JobRow], most: int, uncounted: str | None, began: int
@@ -36,10 +43,11 @@ class Admission:
             part, left = left[:missing], left[missing:]
             deferred = self._spend_starts(part)
             # Once a job is deferred, later jobs of the same rate are deferred too, unless they were promised more.
-            empty: dict[Rate | None, int] = {}
+            empty: dict[str | None, int] = {}
             for verdict in deferred.values():
-                empty[_rate(verdict.row)] = max(_promised(verdict.row), empty.get(_rate(verdict.row), 0))
-            asked = [row for row in left if _promised(row) <= empty.get(limits_in(row.limits).rate, -1)]
+                name = _rate_name(verdict.row)
+                empty[name] = max(_promised(verdict.row), empty.get(name, 0))
+            asked = [row for row in left if _promised(row) <= empty.get(_rate_name(row), -1)]
             deferred |= self._spend_starts(asked)
             admitted += [row for row in part if row.id not in deferred]
             left = [row for row in left if row.id not in deferred]
@@ -67,11 +75,16 @@ class Admission:
 
     def _spend_starts(self, rows: Sequence[JobRow]) -> dict[str, Verdict]:
         """Take the starts of jobs that have a rate; return the verdicts on those that get none."""
-        rated = [row for row in rows if limits_in(row.limits).rate is not None]
-        dues = self.slots.rows.spend([Asking(_rate(row), promise_of(row)) for row in rated]) if rated else []
+        rated = [(row, rate) for row in rows if (rate := limits_in(row.limits).rate) is not None]
+        if not rated:
+            return {}
+        declared = self._declared_rates({rate.name for _, rate in rated})
+        asking = [
+            Asking(Rate(rate.name, declared.get(rate.name, rate.per_second)), promise_of(row)) for row, rate in rated
+        ]
         return {
             row.id: Verdict(row, held_between(row), run_at=due)
-            for row, due in zip(rated, dues, strict=True)
+            for (row, _), due in zip(rated, self.slots.rows.spend(asking), strict=True)
             if due is not None
         }
 
@@ -137,7 +150,6 @@ def _promised(row: JobRow) -> int:
     return 0 if promise is None else 1 + promise.again
 
 
-def _rate(row: JobRow) -> Rate:
+def _rate_name(row: JobRow) -> str | None:
     rate = limits_in(row.limits).rate
-    assert rate is not None  # noqa: S101 - only rows with one come here
-    return rate
+    return None if rate is None else rate.name

@@ -30,6 +30,7 @@ from stanchion.stores.sql.jobs.flow_ends import FlowEnds
 from stanchion.stores.sql.jobs.flows import Flows
 from stanchion.stores.sql.jobs.push import Inserts, Push
 from stanchion.stores.sql.jobs.settle import HeldJobs, Outcomes, TransactionCommits
+from stanchion.stores.sql.limits.rates import Rates
 from stanchion.stores.sql.limits.repair import SlotRepair
 from stanchion.stores.sql.queues.purge import Purges
 from stanchion.stores.sql.reading.query import Queries
@@ -61,7 +62,8 @@ class MariaDBStore(SqlStore):
         due = MariaDBDue(general_due)
         reservations = Reservations(db, sql.MariaDBReservationStatements)
         reserves = MariaDBReservations(reservations)
-        admissions = Admissions(db, slots, Decisions(db, jobs, slots, reserves))
+        rates = Rates(values)
+        admissions = Admissions(db, slots, Decisions(db, jobs, slots, reserves), rates)
         general_next = NextJobs(due, reserves, admissions)
         next_jobs = MariaDBNextJobs(general_next)
         lanes = NextInLanes(Lanes(db, MariaDBLanePicks(db), sql.MariaDBLaneStatements), general_next)
@@ -91,5 +93,6 @@ class MariaDBStore(SqlStore):
             purges=Purges(db, sql.MariaDBPurgeStatements),
             live_drop=MariaDBLiveDrop(),
             deletion=Deletion(db, transactions, jobs, sql.MariaDBDeletionStatements),
+            rates=rates,
         )
         super().__init__(db, rows, verbs, values, Setup(db))

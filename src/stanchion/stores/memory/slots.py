@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from stanchion.stores.memory.jobs import Jobs
+from stanchion.stores.memory.values import Values
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.queues import SemaphoreRow
 from stanchion.stores.records.slots import NODE, SEMAPHORE, Slot
 from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules import slots as slot_rules
+from stanchion.stores.rules.declared_rates import declared_rates
 from stanchion.stores.rules.rate_limit import Bucket
 from stanchion.stores.rules.slots import Verdict
 
@@ -19,9 +21,9 @@ from stanchion.stores.rules.slots import Verdict
 class Slots:
     """Counts slots, free and held; a free slot is granted at once to the waiter entitled to it next."""
 
-    def __init__(self, jobs: Jobs) -> None:
+    def __init__(self, jobs: Jobs, values: Values) -> None:
         self.held: Counter[Slot] = Counter()
-        self._jobs = jobs
+        self._jobs, self._values = jobs, values
         self._capacity: dict[str, int] = {}
         self._declared: dict[str, int] = {}
         self._buckets: dict[str, Bucket] = {}
@@ -60,13 +62,14 @@ class Slots:
 
     def admit(self, row: JobRow, now: int) -> Verdict:
         """Let a due job take its slots and its start, as far as there are any."""
-        wanted = slot_rules.wanted_slots([row])
+        wanted, rates = slot_rules.wanted_slots([row]), slot_rules.wanted_rates([row])
+        declared = declared_rates(rates, self._values.values)
         slots = slot_rules.Slots(
             free={slot: self._free(slot) for slot in wanted},
             heads={slot: head for slot in wanted if (head := self._jobs.head_of_key(slot)) is not None},
             buckets={
-                name: replace(self._buckets.get(name, Bucket(1.0, 0.0, 0)), rate=rate.per_second)
-                for name, rate in slot_rules.wanted_rates([row]).items()
+                name: replace(self._buckets.get(name, Bucket(1.0, 0.0, 0)), rate=declared.get(name, rate.per_second))
+                for name, rate in rates.items()
             },
         )
         (verdict,) = slot_rules.admit([row], slots, now)

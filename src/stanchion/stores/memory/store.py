@@ -63,7 +63,7 @@ class MemoryStore:
         self._clock = SteadyClock() if clock is None else clock
         values = Values()
         jobs = Jobs(self._clock, listeners)
-        self._slots = slots = Slots(jobs)
+        self._slots = slots = Slots(jobs, values)
         pushes = Pushes(jobs, slots)
         self._flows = flows = Flows(jobs, slots, pushes)
         self._workers = workers = Workers(jobs, flows, slots)

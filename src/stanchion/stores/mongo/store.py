@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from stanchion.errors import StoreUnavailable
@@ -50,6 +51,7 @@ from stanchion.stores.records.flows import FlowChange
 from stanchion.stores.records.jobs import JobState, NewJob, Pushed
 from stanchion.stores.records.outcomes import Outcome
 from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.rules.declared_rates import CachedRates
 from stanchion.stores.rules.lost_leases import LostLeaseDelay
 from stanchion.stores.wakeup.values import with_signs
 
@@ -65,9 +67,8 @@ class MongoStore:
         self._tail = tail or Signals(server.outside)
         signals: Announcer = after or self._tail
         follow_up = after.follow_up if after else self._follow_up
-        documents, lanes, locks = QueueDocuments(server), Lanes(server), ClaimLocks(server)
+        documents, lanes, locks, workers = QueueDocuments(server), Lanes(server), ClaimLocks(server), Workers(server)
 
-        workers = Workers(server)
         self._jobs = Jobs(server, documents, signals)
         self._push = Push(server, self._jobs, documents, signals, follow_up)
         loop = JobLoop(self._jobs, follow_up)
@@ -85,10 +86,11 @@ class MongoStore:
         self._outbox = Outbox(self._jobs, slots, flows, self._nodes, self._push)
 
         due = DueJobs(server, locks, lanes, Parking(server, locks, slots.wake), self._lost, self._outcomes)
-        claims = Claims(due, Admission(loop, slots, self._operator.cancel), self._outcomes)
+        values, rates = Values(server), CachedRates()
+        admission = Admission(loop, slots, self._operator.cancel, partial(rates.of, read=values.values))
+        claims = Claims(due, admission, self._outcomes)
         self._starts = Starts(self._jobs, self._push, claims.claim)
 
-        values = Values(server)
         stage = Stage(server, values, due.ids_reserved, self._push.refuse_duplicates)
         staging = self._staging(stage, PreparedPushes(server, documents, signals), values)
         publications = Publications(server, values, stage, staging)
@@ -117,7 +119,8 @@ class MongoStore:
         self.delete, self.adopt = deletion.delete, Adoption(server, documents, signals).adopt
         self.maintain, self.semaphores = upkeep.maintain, self._semaphores.semaphores
         self.flow_nodes, self.flow_ends = self._nodes.flow_nodes, ends.flow_ends
-        self.values, self.compare_and_set = values.values, with_signs(publications.compare_and_set, signals.announce)
+        self.values = values.values
+        self.compare_and_set = with_signs(rates.noticing(publications.compare_and_set), signals.announce)
 
     def _staging(self, stage: Stage, prepared: PreparedPushes, values: Values) -> Staging:
         """Return what publishes staged jobs; its verbs, and those of the stage, become those of the store."""

@@ -41,6 +41,7 @@ from stanchion.stores.sql.jobs.flow_ends import FlowEnds
 from stanchion.stores.sql.jobs.flows import Flows
 from stanchion.stores.sql.jobs.push import Inserts, Push
 from stanchion.stores.sql.jobs.settle import HeldJobs, Outcomes, TransactionCommits
+from stanchion.stores.sql.limits.rates import Rates
 from stanchion.stores.sql.limits.repair import SlotRepair
 from stanchion.stores.sql.queues.drop import LiveDrop
 from stanchion.stores.sql.queues.purge import Purges
@@ -73,7 +74,8 @@ class PostgresStore(SqlStore):
 
         general_due, reservations = DueJobs(db), Reservations(db)
         due = PostgresDue(db, general_due)
-        admissions = Admissions(db, slots, PostgresDecisions(db))
+        rates = Rates(values)
+        admissions = Admissions(db, slots, PostgresDecisions(db), rates)
         next_jobs = NextJobs(due, reservations, admissions)
         lanes = NextInLanes(Lanes(db, LanePicks(db)), next_jobs)
         rounds = ClaimRounds(Parking(db, transactions, slots, due))
@@ -105,6 +107,7 @@ class PostgresStore(SqlStore):
             purges=Purges(db, PostgresPurgeStatements),
             live_drop=LiveDrop(),
             deletion=Deletion(db, transactions, jobs),
+            rates=rates,
         )
         super().__init__(db, rows, verbs, values, Setup(db))
         self._db, self._arrow_connections = db, ArrowConnections()

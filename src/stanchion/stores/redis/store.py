@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from stanchion.errors import CannotJoin
@@ -42,6 +43,7 @@ from stanchion.stores.redis.stats import Stats
 from stanchion.stores.redis.values import Values
 from stanchion.stores.redis.wakeup import StreamSignals
 from stanchion.stores.redis.workers import Workers
+from stanchion.stores.rules.declared_rates import CachedRates
 from stanchion.stores.rules.lost_leases import LostLeaseDelay
 from stanchion.stores.wakeup.values import with_signs
 
@@ -68,7 +70,9 @@ class RedisStore:
         self._lost = LostJobs(loop, workers, lambda: upkeep.recover_outbox())
         self._outcomes = Outcomes(jobs, settled)
         self._due = due = DueJobs(jobs, slots, self._lost)
-        claims = Claims(due, Admission(loop, slots, operator.cancel), settled)
+        rates = CachedRates()
+        admission = Admission(loop, slots, operator.cancel, partial(rates.of, read=values.values))
+        claims = Claims(due, admission, settled)
         self._starts = Starts(jobs, pushes, claims.claim)
         self._semaphores = Semaphores(jobs, self._slot_rows, slots)
         self._flows = Flows(server, self._nodes, pushes, ends, assembly, operator)
@@ -96,7 +100,7 @@ class RedisStore:
         self.maintain, self.semaphores = upkeep.maintain, self._semaphores.semaphores
         self.flow_nodes, self.flow_ends = self._nodes.flow_nodes, self._nodes.flow_ends
         self.values = values.values
-        self.compare_and_set = with_signs(values.compare_and_set, self._signals.announce)
+        self.compare_and_set = with_signs(rates.noticing(values.compare_and_set), self._signals.announce)
 
     @property
     def clock_offset(self) -> float:

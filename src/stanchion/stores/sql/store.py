@@ -17,6 +17,7 @@ from stanchion.stores.sql.jobs.flows import Flows
 from stanchion.stores.sql.jobs.operate import Operations
 from stanchion.stores.sql.jobs.push import InsertsRows, Pushes
 from stanchion.stores.sql.jobs.settle import Settles
+from stanchion.stores.sql.limits.rates import Rates
 from stanchion.stores.sql.limits.semaphores import Semaphores
 from stanchion.stores.sql.queues.drop import DropsLive, QueueDrop
 from stanchion.stores.sql.queues.expiry import ExpiringQueues
@@ -68,6 +69,7 @@ class Verbs(NamedTuple):
     purges: Purges
     live_drop: DropsLive
     deletion: Deletion
+    rates: Rates
 
 
 class SqlStore:
@@ -106,7 +108,7 @@ class SqlStore:
         self.set_semaphore, self.semaphores = semaphores.set_semaphore, semaphores.semaphores
         self.change_flows, self.flow_nodes, self.flow_ends = flows.change_flows, flows.flow_nodes, flows.flow_ends
         self.values = values.values
-        self.compare_and_set = with_signs(values.compare_and_set, db.dialect.announce)
+        self.compare_and_set = with_signs(verbs.rates.cached.noticing(values.compare_and_set), db.dialect.announce)
 
     @property
     def clock_offset(self) -> float:

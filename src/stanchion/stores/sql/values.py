@@ -40,12 +40,16 @@ class Values:
 
     def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
         """Return the values of a kind, sorted by name; with `names`, only those that exist among them."""
+        return self._db.read(lambda run: self.read(run, kind, names))
+
+    def read(self, run: Runner, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
+        """Return values as `values` does, within a transaction."""
         statement, given = self._statements.of_kind, {"of_kind": kind}
         if names is not None:
             if not (wanted := set(names)):
                 return []
             statement, given = self._statements.named, {**given, "names": self._db.dialect.listed(wanted)}
-        found = self._db.read(lambda run: run.rows(statement, given))
+        found = run.rows(statement, given)
         return sorted(VersionedValue(*row) for row in found)  # by code point, regardless of the database's collation
 
     def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:

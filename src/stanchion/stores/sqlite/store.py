@@ -25,6 +25,7 @@ from stanchion.stores.sql.jobs.flow_ends import FlowEnds
 from stanchion.stores.sql.jobs.flows import Flows
 from stanchion.stores.sql.jobs.push import Inserts, Push
 from stanchion.stores.sql.jobs.settle import HeldJobs, Outcomes, TransactionCommits
+from stanchion.stores.sql.limits.rates import Rates
 from stanchion.stores.sql.limits.repair import SlotRepair
 from stanchion.stores.sql.queues.drop import LiveDrop
 from stanchion.stores.sql.queues.purge import Purges
@@ -62,7 +63,8 @@ class SqliteStore(SqlStore):
 
         due, reservations = DueJobs(db), Reservations(db)
         reserves = SqliteReservations(db, reservations)
-        admissions = Admissions(db, slots, Decisions(db, jobs, slots, reserves))
+        rates = Rates(values)
+        admissions = Admissions(db, slots, Decisions(db, jobs, slots, reserves), rates)
         next_jobs = NextJobs(due, reserves, admissions)
         lanes = NextInLanes(Lanes(db, SqliteLanePicks(db)), next_jobs)
         rounds = ClaimRounds(Parking(db, transactions, slots, due))
@@ -89,6 +91,7 @@ class SqliteStore(SqlStore):
             purges=Purges(db),
             live_drop=LiveDrop(),
             deletion=Deletion(db, transactions, jobs),
+            rates=rates,
         )
         super().__init__(db, rows, verbs, values, Setup(db, before=file.accept))
         self._arrow = Arrow(db, from_sqlite)

@@ -33,6 +33,7 @@ from stanchion.stores.sql.claims.search import Search
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Asked, Row, Runner
+from stanchion.stores.sql.limits.rates import Rates
 from stanchion.stores.sql.rows.jobs import Jobs, Step
 from stanchion.stores.sql.rows.past_waits import with_line
 from stanchion.stores.sql.rows.slots import SlotRow, SlotRows, record_freed
@@ -158,8 +159,8 @@ class Decisions:
 class Admissions:
     """Reserves jobs as far as there are free slots."""
 
-    def __init__(self, db: Database, slots: SlotRows, decisions: CarriesOut) -> None:
-        self._db, self._slots, self._decisions = db, slots, decisions
+    def __init__(self, db: Database, slots: SlotRows, decisions: CarriesOut, rates: Rates) -> None:
+        self._db, self._slots, self._decisions, self._rates = db, slots, decisions, rates
         self._statements = db.dialect.once(AdmissionStatements)
 
     def admit(
@@ -215,10 +216,14 @@ class Admissions:
             return Admission([])
         search.at = search.at or found.now
         rates = wanted_rates(found.rows)
+        declared = self._rates.declared(run, rates) if rates else {}
         slots = Slots(
             free={slot: row.free for slot, row in found.slots.items()},
             heads=found.heads,
-            buckets={name: found.slots[rate_slot(name)].bucket(rate.per_second) for name, rate in rates.items()},
+            buckets={
+                name: found.slots[rate_slot(name)].bucket(declared.get(name, rate.per_second))
+                for name, rate in rates.items()
+            },
         )
         admitted: list[Verdict] = []
         not_admitted: list[Step] = []

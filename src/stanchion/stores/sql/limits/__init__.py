@@ -1,1 +1,1 @@
-"""Semaphores, and slot repair."""
+"""Semaphores, declared rates, and slot repair."""

@@ -77,7 +77,7 @@ def _new(context: Context, queue: str, given: Mapping[str, Any], at: str) -> New
     try:
         if task is None:
             return NewJob("", queue, context.codec.encode(given["payload"]),
-                          **checked(options, context.codec, queue=queue))  # fmt: skip
+                          **checked(options, context.codec, queue=queue, declared=context.declared_rate))  # fmt: skip
         return _call(context, queue, task, given, options)
     except InvalidInput as error:
         raise refuse(str(error), at) from None
@@ -92,7 +92,8 @@ def _call(context: Context, queue: str, task: str, given: Mapping[str, Any], opt
         usual = {name: value for name, value in known.options.items() if name not in ("queue", "tx")}
         options = {"max_attempts": known.retry.max_attempts, **usual, **options}
     payload = encoded_call(context.codec, tuple(args), kwargs)
-    return NewJob("", queue, payload, task, **checked(options, context.codec, queue=queue, task=task))
+    fields = checked(options, context.codec, queue=queue, task=task, declared=context.declared_rate)
+    return NewJob("", queue, payload, task, **fields)
 
 
 def _time(value: str, at: str) -> datetime:

@@ -1,0 +1,21 @@
+"""Declared rates, read within the transaction of a claim."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from stanchion.stores.rules.declared_rates import CachedRates
+from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.values import Values
+
+
+class Rates:
+    """The declared rates of a store, cached."""
+
+    def __init__(self, values: Values) -> None:
+        self._values, self.cached = values, CachedRates()
+
+    def declared(self, run: Runner, names: Iterable[str]) -> dict[str, float]:
+        """Return the starts per second that are declared for any of these rates."""
+        return self.cached.of(names, partial(self._values.read, run))
