@@ -345,7 +345,7 @@ class Fake:
             operator.retry,
             lost.recover,
         )
-        self.claim = Claims(rows, self.Admission(loop, self.slots, operator.cancel), outcomes).claim
+        self.claim = Claims(rows, self.Admission(loop, self.slots, operator.cancel, lambda _: {}), outcomes).claim
 
     @property
     def world(self) -> World:
