@@ -306,6 +306,9 @@ class TestAwaiting:
         async def main() -> None:
             waits = [asyncio.create_task(JobHandle(app, job.id).aresult()) for job in jobs]
             waits += [asyncio.create_task(app.queue("empty").areserve(wait=LONG))]
+            async with asyncio.timeout(SOON):
+                while not {"claim", "fetch"} <= counting.calls.keys():
+                    await asyncio.sleep(0.02)
             await asyncio.sleep(0.2)
             for wait in waits:
                 wait.cancel()
