@@ -115,6 +115,18 @@ def test_all_learn_once_of_a_job_that_is_due_later(fleet: list[Process], path: P
     assert read_all(fleet, changed=True) == {True}
 
 
+def test_a_look_from_before_delays_no_push(fleet: list[Process], path: Path, clock: SimpleNamespace) -> None:
+    """A process that has seen the counter unchanged since that look knows that a change is a later one."""
+    first, second = fleet[:2]
+    read_all([first, second], changed=True)
+    for _ in range(2):
+        read_all([first, second], changed=False)
+        clock.now += 60
+    push(path, time.time() - 1)
+    assert second.reads(changed=True)
+    assert (first.looks, second.looks) == (1, 1)
+
+
 def test_a_push_after_the_look_of_another_is_not_missed(fleet: list[Process], path: Path) -> None:
     first, *others = fleet
     assert not first.reads(changed=True)
