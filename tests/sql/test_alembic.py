@@ -6,12 +6,13 @@ import re
 import subprocess
 import sys
 from contextlib import closing
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import create_engine, inspect, make_url, text
 
 from stanchion import Stanchion
 from stanchion.alembic import include_name
@@ -26,12 +27,18 @@ from stanchion.alembic import include_name
 shop = MetaData()
 Table("orders", shop, Column("id", Integer, primary_key=True), Column("note", String(20), index=True))
 attributes = context.config.attributes
-engine = create_engine(attributes["address"])
-with engine.connect() as connection:
-    context.configure(connection=connection, target_metadata=shop, **attributes["options"](include_name))
+options = {"target_metadata": shop, **attributes["options"](include_name)}
+if context.is_offline_mode():
+    context.configure(url=attributes["address"], literal_binds=True, **options)
     with context.begin_transaction():
         context.run_migrations()
-engine.dispose()
+else:
+    engine = create_engine(attributes["address"])
+    with engine.connect() as connection:
+        context.configure(connection=connection, **options)
+        with context.begin_transaction():
+            context.run_migrations()
+    engine.dispose()
 """
 
 MAKO = """\
@@ -47,6 +54,7 @@ def downgrade():
 
 STEP = """\
 from contextlib import closing
+import sqlalchemy as sa
 from alembic import op
 from stanchion import Stanchion
 revision = {name!r}
@@ -58,6 +66,7 @@ def downgrade():
 """
 
 MAKE_ORDERS = 'op.execute("CREATE TABLE orders (id INTEGER NOT NULL PRIMARY KEY, note VARCHAR(20))")'
+ONLINE = "if op.get_context().as_sql: return"
 SET_UP = "with op.get_context().autocommit_block(), closing(Stanchion({url!r})) as app: app.setup()"
 PUSH = "with closing(Stanchion({url!r})) as app: app.queue('backfill').push_many([1, 2, 3], tx=op.get_bind())"
 
@@ -171,6 +180,35 @@ def test_a_migration_that_fails_enqueues_nothing(tmp_path: Path, url: str) -> No
         command.upgrade(shop.config, "head")
     with closing(Stanchion(url)) as app:
         assert app.queue("backfill").size().total == 0
+
+
+@pytest.mark.parametrize("filtered", [True, False])
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "mariadb"])
+def test_a_script_for_later_has_the_steps_of_the_shop_alone(
+    request: pytest.FixtureRequest, kind: str, filtered: bool, tmp_path: Path
+) -> None:
+    """And making it leaves the database alone: `alembic upgrade --sql` has no connection."""
+    url = empty_database(request, kind, tmp_path)
+    shop = Shop(tmp_path / "migrations", url)
+    shop.with_options(filtered=filtered, transaction_per_migration=True)
+    shop.step("a1", None, MAKE_ORDERS)
+    shop.step("b2", "a1", f"{ONLINE}\n    {SET_UP}\n    {PUSH}")
+    shop.step("c3", "b2", "op.add_column('orders', sa.Column('paid', sa.Integer))")
+    script = StringIO()
+    shop.config.output_buffer = script
+    command.upgrade(shop.config, "head", sql=True)
+    assert "CREATE TABLE orders" in script.getvalue()
+    assert "ALTER TABLE orders ADD COLUMN paid INTEGER" in script.getvalue()
+    assert script.getvalue().count("alembic_version SET version_num=") == 2
+    assert "stanchion" not in script.getvalue()
+    with closing(create_engine(shop.address).connect()) as connection:
+        assert inspect(connection).get_table_names() == []
+    command.upgrade(shop.config, "head")  # the same steps, now with a connection
+    with closing(Stanchion(url)) as app:
+        assert app.queue("backfill").size().ready == 3
+    shop.config.output_buffer = script = StringIO()
+    command.downgrade(shop.config, "head:a1", sql=True)
+    assert "stanchion" not in script.getvalue()
 
 
 def test_the_filter_loads_neither_alembic_nor_a_driver() -> None:
