@@ -10,6 +10,8 @@ from urllib.parse import quote
 import pytest
 
 from stanchion import Push, Stanchion
+from stanchion.core.ids import new_id
+from stanchion.ops import redriving
 from stanchion.ops.web.api.asgi import OPERATIONS
 from stanchion.ops.web.api.operation import time_text
 from stanchion.ops.web.site import Site
@@ -17,6 +19,7 @@ from stanchion.telemetry import rollups
 from tests.web.api.conftest import Client
 from tests.web.attacks import SECRET
 from tests.web.conftest import OPERATE, READ
+from tests.worker.conftest import until
 
 ODD = ("a/b", "..", "jobs", "a/jobs", "?x=1#y", "b/pause", "ü 1", ".")
 
@@ -248,6 +251,26 @@ class TestBulk:
     def test_copies_are_made_too(self, shop_client: Client) -> None:
         work = shop_client.asks("beginBulkWork", "bulk", {"act": "replay", "where": {"queue": "payments"}})
         assert shop_client.asks("getBulkWork", f"bulk/{work['id']}")["act"] == "replay"
+
+    @pytest.mark.parametrize("act", ["retry", "cancel", "replay"])
+    def test_what_it_leaves_out_is_counted_by_reason(self, shop_client: Client, app: Stanchion, act: str) -> None:
+        queue = app.queue("unfitting")
+        queue.push_many([1, 2])
+        done, running = queue.reserve(2)
+        done.commit()
+        ids = [done.id, running.id, "00000000-0000-7000-8000-000000000000"]
+        verdicts = {
+            "retry": lambda: redriving.retried(app.store, ids),
+            "cancel": lambda: redriving.cancelled(app.store, ids),
+            "replay": lambda: redriving.copied(app.store, ids, [new_id() for _ in ids]),
+        }[act]()
+        work = shop_client.asks("beginBulkWork", "bulk", {"act": act, "ids": ids})
+        assert (work["left_out"], work["reasons"]) == (0, {})
+        until(lambda: shop_client.asks("getBulkWork", f"bulk/{work['id']}")["state"] == "finished")
+        work = shop_client.asks("getBulkWork", f"bulk/{work['id']}")
+        assert work["left_out"] == sum(work["reasons"].values()) >= 1
+        assert work["reasons"] == redriving.refusals(verdicts)
+        assert shop_client.asks("listBulkWork", "bulk")["items"][0]["reasons"] == work["reasons"]
 
     def test_wrong_wishes_are_refused(self, shop_client: Client) -> None:
         for body in (

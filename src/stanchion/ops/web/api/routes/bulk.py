@@ -73,7 +73,7 @@ def _work(call: Call) -> BulkWork:
 
 
 def _shape(work: BulkWork) -> dict[str, object]:
-    same = ("id", "act", "where", "who", "state", "total", "done", "left_out", "rate")
+    same = ("id", "act", "where", "who", "state", "total", "done", "left_out", "reasons", "rate")
     return {
         **{name: getattr(work, name) for name in same},
         "at": time_text(work.at),

@@ -194,6 +194,7 @@ PARTS: Final[dict[str, Schema]] = {
         total=whole("Jobs that matched at first, counted up to 10,001."),
         done=_COUNT,
         left_out=whole("Jobs that were in no fitting state any more."),
+        reasons=table(whole(), "Numbers of jobs left out by reason: `running`, `done already`, `gone`."),
         rate=decimal("Jobs a second; 0: no limit."),
         ended_at=maybe(time()),
         error=maybe(text()),
