@@ -7,9 +7,12 @@ import sys
 import uuid
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
+from functools import cache
 from typing import Any, Protocol
 
 import pytest
+import typer.main
+import typer.testing
 
 from stanchion.stores.records import calls
 from stanchion.stores.registry import open_store
@@ -26,6 +29,9 @@ from tests.servers.redis_cluster import RedisCluster
 # The tests start hundreds of processes; where compiled modules may not be kept, each compiles all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# Typer makes all commands anew for each that is run, which takes four times as long as most commands.
+typer.testing._get_command = cache(typer.main.get_command)  # type: ignore[attr-defined]
 
 # A shell that runs the tests in its background has them ignore Ctrl-C, and all processes that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -67,11 +73,12 @@ SERVERS = frozenset(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None]:
-    """Collect without the garbage collector: it looks at all that is collected again and again."""
+    """Collect without the garbage collector, and hide from it what is collected, which it would look at again and again."""
     gc.disable()
     try:
         return (yield)
     finally:
+        gc.freeze()
         gc.enable()
 
 

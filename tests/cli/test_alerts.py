@@ -2,6 +2,8 @@ import json
 import re
 import threading
 
+import pytest
+
 from stanchion import Stanchion
 from stanchion.context.pauses import pauses_of
 from tests.alerts.test_webhook import Receiver
@@ -82,6 +84,7 @@ def test_watching_with_a_webhook(run: Run, app: Stanchion) -> None:
     assert [body["alert"]["subject"] for body in receiver.got] == ["mail"]
 
 
+@pytest.mark.usefixtures("short_calls")
 def test_a_store_that_is_not_there(run: Run) -> None:
     answer = run("alerts", "--url", "postgresql://nobody@127.0.0.1:1/none?connect_timeout=1")
     assert answer.code == 1

@@ -22,6 +22,7 @@ def test_no_store(run: Run) -> None:
     assert "STANCHION_URL" in answer.error
 
 
+@pytest.mark.usefixtures("short_calls")
 @pytest.mark.parametrize(
     ("url", "code", "message"),
     [

@@ -177,7 +177,10 @@ class TestMistakes:
             ({"partition": "3"}, "the data source has no option 'partition' for read; did you mean partitions?"),
             ({"partitions": "0"}, "the option partitions must be a whole number from 1 to 10,000, not '0'"),
             ({"url": "nosql://x"}, "no store understands the URL"),
-            ({"url": "postgresql://me:geheim@127.0.0.1:1/x"}, "can't reach the store postgresql"),
+            pytest.param(
+                *({"url": "postgresql://me:geheim@127.0.0.1:1/x"}, "can't reach the store postgresql"),
+                marks=pytest.mark.nightly,  # it takes as long as a call may
+            ),
         ],
     )
     def test_each_is_one_sentence(

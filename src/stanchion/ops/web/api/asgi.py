@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Final
 
 from starlette.applications import Starlette
@@ -51,7 +52,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
 
 def api(site: Site) -> Undecoded:
     """Return the API of a site."""
-    entry = Entry(site, Checks(OPERATIONS, COMPONENTS), Shared(Cursors(lambda: site.store)))
+    entry = Entry(site, _checks(), Shared(Cursors(lambda: site.store)))
     by_path: dict[str, dict[str, Operation]] = {}
     for one in OPERATIONS:
         by_path.setdefault(one.path, {})[one.method] = one
@@ -62,6 +63,12 @@ def api(site: Site) -> Undecoded:
     starlette = Starlette(routes=routes, exception_handlers={HTTPException: _missing})
     starlette.router.redirect_slashes = False
     return Undecoded(starlette, routes)
+
+
+@cache
+def _checks() -> Checks:
+    """Return the checks, which are the same for all sites of a process."""
+    return Checks(OPERATIONS, COMPONENTS)
 
 
 def _missing(request: Request, error: Exception) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -21,8 +22,9 @@ def _finalized(value: Any) -> Any:
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
+@cache
 def environment() -> Environment:
-    """Return the environment of all templates."""
+    """Return the environment of all templates, which the sites of a process share."""
     made = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,
