@@ -318,15 +318,16 @@ class BehindManagers(Protocol):
         """Return the figures of all managers alive, by address. Raises StoreUnavailable if none answers."""
 
     def on_stop(self, worker: str, told: Callable[[], None]) -> None:
-        """Call `told`, from any thread, once a job of a worker should stop; its next heartbeat says which. Until it
-        leaves.
-        """
+        """Call `told`, from any thread, once a job of a worker should stop, until it leaves; a heartbeat says which."""
+
+    def spread(self, physical: Callable[[str], Iterable[str]]) -> None:
+        """Feed workers by streams from all physical queues of theirs; `physical` returns those of one queue."""
+
+    def feeds(self, worker_id: str, queues: Iterable[str]) -> bool:
+        """Return True if streams bring the jobs of all these queues to a worker: claims of it make no call."""
 
     def holds(self, lease: Lease) -> bool:
-        """Return False for a claimed job that managers may have given to others, as this process was silent too long.
-
-        Then it must not begin. It reads no store, takes no lock, and says True of a job that no stream has brought.
-        """
+        """Return False for a job of a stream that managers may have given to others; it may wait for their answer."""
 
 
 class OverShards(Protocol):

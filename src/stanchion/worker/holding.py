@@ -1,6 +1,6 @@
 """Whether a worker still holds the jobs that it has claimed, judged by the age of its last answered heartbeat.
 
-Managers wait for less than three heartbeats. How long they have heard nothing, only the receiver of their jobs knows.
+Managers wait for less than three heartbeats. How long they have not answered, only the receiver of their jobs knows.
 """
 
 from __future__ import annotations

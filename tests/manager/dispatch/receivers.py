@@ -29,6 +29,7 @@ class Stream:
         self.settled: list[Lease] = []
         self.lost: list[Lease] = []
         self.newly = 0
+        self.answers: list[Guard] = []
         self.stopped: list[Lease] = []
         self.reports: list[Sequence[Owned]] = []
         self.messages: list[list[str]] = []
@@ -47,6 +48,9 @@ class Stream:
     def send(self, jobs: Sequence[Sent], guard: Guard) -> None:
         self.messages.append([job.row.id for job in jobs])
         self._deliver(self.process.take, jobs, guard)
+
+    def answer(self, guard: Guard) -> None:
+        self.answers.append(guard)
 
     def confirm(self, settled: Sequence[Lease], lost: Sequence[Lease], newly: int) -> None:
         self.settled += settled

@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from stanchion.manager.dispatch.delays import Delays
+from stanchion.manager.dispatch.delays import Delays, jittered
 from stanchion.manager.dispatch.engine import Engine
+from stanchion.stores.grpc.receiving.receiver import SURE_SECONDS
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.records.outcomes import Commit, Move, Progress, Rollback
 from stanchion.stores.wire.outcomes import Elsewhere
@@ -395,6 +396,32 @@ class TestGuard:
                 assert scene.store.calls["claim"] == 1
 
         run(go())
+
+    def test_stamps_are_answered_while_a_receiver_has_jobs(self) -> None:
+        """It may begin a job only if the manager is sure to keep it for this receiver."""
+
+        async def go() -> None:
+            scene = Scene()
+            scene.store.inner.push(jobs(1))
+            async with scene.engine() as engine:
+                process = Process(1, work=2 * LEASE)
+                stream = process.connect(engine)
+                idle = Process(1, queues=["others"]).connect(engine)
+                await until(lambda: len(process.began) == 1)
+                await asyncio.sleep(LEASE)
+                assert len(stream.answers) >= 4
+                heard = [answer.heard or 0 for answer in stream.answers]
+                assert heard == sorted(set(heard))
+                assert all(0 < answer.lease_left <= LEASE * SECOND for answer in stream.answers)
+                await until(lambda: scene.done(1), 100)
+                stream.answers.clear()
+                await asyncio.sleep(LEASE)
+                assert stream.answers == idle.answers == []
+
+        run(go())
+
+    def test_a_manager_waits_longer_for_a_new_stream_than_an_answered_stamp_lets_jobs_begin(self) -> None:
+        assert min(jittered(Delays().grace) for _ in range(10_000)) > SURE_SECONDS
 
     def test_a_refused_job_goes_back_uncounted(self) -> None:
         async def go() -> None:

@@ -7,7 +7,7 @@ import pytest
 from stanchion.stores.grpc.receiving import guard, receiver
 from stanchion.stores.grpc.receiving.capacity import Capacity
 from stanchion.stores.grpc.receiving.guard import Epochs, stamp
-from stanchion.stores.grpc.receiving.receiver import Link, Receiver
+from stanchion.stores.grpc.receiving.receiver import Feeding, Link, Receiver
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.outcomes import Commit
@@ -58,7 +58,7 @@ class TestReceiver:
 
     @pytest.fixture
     def one(self, arrived: list[Any]) -> Receiver:
-        return Receiver(worker("w"), arrived.append)
+        return Receiver(worker("w"), Feeding(("orders",)), arrived.append)
 
     @pytest.fixture
     def link(self) -> Link:
@@ -91,72 +91,69 @@ class TestReceiver:
         assert list(link.outgoing) == [Refused(rows[0].lease)]
         assert list(one.holding()) == [rows[1].lease]
 
-    @pytest.mark.parametrize("first", ["claim", "stamp"])
-    def test_what_waits_goes_back_after_a_standstill(
-        self, one: Receiver, link: Link, first: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        asleep = 0
-        monkeypatch.setattr(receiver, "stamp", lambda: stamp() + asleep)
-        steady, held, buffered, fresh = Link(), reserved(), reserved(), reserved()
-        steady.up = True
-        for each in (link, steady):
-            one.speaks(each, 5.0)
-        one.take_in(link, [held], [False])
-        assert self.claim(one) == [held]
-        one.take_in(link, [buffered], [False])
-        one.take_in(steady, [fresh], [False])
-        for asleep in (3_000_000, 4_000_000, 5_000_000):  # noqa: B007 - moves the clock
-            one.speaks(steady, 5.0)
-        if first == "stamp":
-            one.speaks(link, 5.0)
-        assert self.claim(one) == [fresh]
-        assert list(link.outgoing) == [Refused(buffered.lease)]
-        assert list(steady.outgoing) == []
-        assert set(one.holding()) == {held.lease, fresh.lease}
-        one.speaks(link, 5.0)
-        one.take_in(link, [again := reserved()], [False])
-        assert self.claim(one) == [again]
+    def claimed(self, one: Receiver, link: Link, **fields: Any) -> JobRow:
+        one.take_in(link, [row := reserved(**fields)], [False])
+        assert self.claim(one) == [row]
+        return row
 
-    @pytest.mark.parametrize("first", ["begin", "stamp"])
-    def test_what_was_claimed_does_not_begin_after_a_standstill(
-        self, one: Receiver, link: Link, first: str, monkeypatch: pytest.MonkeyPatch
+    def answered(self, one: Receiver, link: Link, at: int | None = None, left: int = 5_000_000) -> None:
+        with one.changed:
+            one.answered(link, stamp() if at is None else at, left, 5.0)
+
+    @pytest.mark.parametrize(("old", "left"), [(1_300_000, 5_000_000), (500_000, 400_000)])
+    def test_a_job_begins_once_its_manager_has_answered_lately(
+        self, one: Receiver, link: Link, old: int, left: int
     ) -> None:
-        asleep = 0
-        monkeypatch.setattr(receiver, "stamp", lambda: stamp() + asleep)
-        steady, claimed, kept = Link(), reserved(), reserved()
-        for by, row in ((link, claimed), (steady, kept)):
-            one.speaks(by, 5.0)
-            one.take_in(by, [row], [False])
-        assert self.claim(one) == [claimed, kept]
-        assert one.holds(claimed.lease)
-        for asleep in (3_000_000, 4_000_000, 5_000_000):  # noqa: B007 - moves the clock
-            one.speaks(steady, 5.0)
-        if first == "stamp":
-            one.speaks(link, 5.0)
-        assert not one.holds(claimed.lease)
+        """Lately: before the manager, whose session lasts, may give it to others after a stream that has ended."""
+        row = self.claimed(one, link)
+        self.answered(one, link, stamp() - old, left)
+        begins: list[bool] = []
+        with in_threads([lambda: begins.append(one.holds(row.lease))]):
+            until(lambda: link.asks)
+            assert begins == []
+            self.answered(one, link)
+        assert begins == [True]
+        assert one.holds(row.lease)
+
+    def test_no_job_begins_without_an_answer(self, one: Receiver, link: Link, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(receiver, "ANSWER_SECONDS", 0.01)
+        row, kept = self.claimed(one, link), self.claimed(one, steady := Link())
+        self.answered(one, steady)
+        assert not one.holds(row.lease)
         assert one.holds(kept.lease)
         assert one.holds(reserved().lease), "it came by a call"
-        assert set(one.holding()) == {claimed.lease, kept.lease}, "those that had begun go on"
-        one.speaks(link, 5.0)
-        one.take_in(link, [again := reserved()], [False])
-        assert self.claim(one) == [again]
-        assert one.holds(again.lease)
-        assert not one.holds(claimed.lease)
+        monkeypatch.setattr(one._answered, "wait", pytest.fail)
+        next_one = self.claimed(one, link)
+        assert not one.holds(next_one.lease), "one has waited for the answer"
+        assert link.asks
+        self.answered(one, link)
+        assert one.holds(next_one.lease)
 
-    def test_a_message_that_may_not_have_left_is_no_sign_of_life(
-        self, one: Receiver, link: Link, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        now = 10_000_000
-        monkeypatch.setattr(receiver, "stamp", lambda: now)
-        one.speaks(link, 5.0)
-        one.take_in(link, [row := reserved()], [False])
-        assert self.claim(one) == [row]
-        now += 3_000_000
-        one.speaks(link, 5.0)
-        now += 1_900_000
-        assert one.holds(row.lease)
-        now += 200_000
+    def test_no_job_of_a_stream_that_has_ended_begins(self, one: Receiver, link: Link) -> None:
+        row = self.claimed(one, link)
+        self.answered(one, link)
+        with one.changed:
+            one.cut(link)
+        link.up = True
+        self.answered(one, link)
         assert not one.holds(row.lease)
+        assert list(one.holding()) == [row.lease], "one that had begun goes on"
+        assert one.holds(self.claimed(one, link).lease)
+
+    def test_a_job_belongs_to_the_new_owner_of_its_slice(self, one: Receiver, link: Link) -> None:
+        new = Link()
+        new.up = True
+        mine, others = self.claimed(one, link, lane=3), self.claimed(one, link, lane=8)
+        buffered = reserved(lane=2)
+        one.take_in(link, [buffered], [False])
+        with one.changed:
+            one.owned(new, "orders", 0, 7)
+            assert (new.jobs, link.jobs) == (2, 1)
+            one.cut(link)
+        self.answered(one, new)
+        assert one.holds(mine.lease)
+        assert not one.holds(others.lease)
+        assert self.claim(one) == [buffered]
 
     def test_a_stop_gives_back_what_is_not_begun(self, one: Receiver, link: Link) -> None:
         begun, buffered, late = reserved(), reserved(), reserved()

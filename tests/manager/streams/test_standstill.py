@@ -4,21 +4,28 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stanchion import JobState, Stanchion
 from stanchion.core.ids import new_token
+from stanchion.manager.server.address import Listen
+from stanchion.manager.server.settings import ServerSettings
 from stanchion.partitions.store import PartitionedStore
-from stanchion.stores.grpc.receiving.guard import stamp
+from stanchion.stores.grpc.receiving import stream
+from stanchion.stores.grpc.receiving.receiver import Link
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Commit
 from tests.servers.manager import ManagerThread
+from tests.servers.process import free_port
+from tests.servers.proxy import TcpProxy
 from tests.worker.conftest import ended, until, working
 from tests.worker.test_standstill import Scene
 
@@ -49,7 +56,9 @@ def elsewhere() -> Iterator[Elsewhere]:
 
 
 @pytest.mark.parametrize("speaks_first", [True, False])
-def test_jobs_that_others_have_run_do_not_begin(elsewhere: Elsewhere, speaks_first: bool) -> None:
+def test_jobs_that_others_have_run_do_not_begin(
+    elsewhere: Elsewhere, speaks_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ExitStack() as stack:
         manager = stack.enter_context(ManagerThread(elsewhere.app.store, lease=LEASE))
         app = stack.enter_context(closing(Stanchion(manager.url)))
@@ -61,18 +70,89 @@ def test_jobs_that_others_have_run_do_not_begin(elsewhere: Elsewhere, speaks_fir
         stack.callback(scene.hold.set)
         until(lambda: scene.full(worker))
         (one,) = app.store._receivers._workers.values()  # type: ignore[attr-defined]
-        with one.receiver.changed:  # no message goes up meanwhile
-            until(elsewhere.run_all)
-            if not speaks_first:
-                scene.hold.set()
-                until(lambda: worker._claimer.reserved == 0)
-        until(lambda: all(stream.link.silent_at > stamp() for stream in one.streams.values()))
+        speaks, speak = threading.Event(), stream._Ups.__next__
+        stack.callback(speaks.set)
+
+        def wait_to_speak(ups: Any) -> bytes:
+            speaks.wait(120)
+            return speak(ups)
+
+        monkeypatch.setattr(stream._Ups, "__next__", wait_to_speak)  # no message goes up meanwhile
+        until(elsewhere.run_all)
+        if not speaks_first:
+            scene.hold.set()
+            until(lambda: worker._claimer.reserved == 0)
+        speaks.set()
+        until(lambda: all(each.link.up for each in one.streams.values()))
         scene.hold.set()
         last = app.enqueue("quick", "last")
         assert ended(app, last.id).state is JobState.DONE
         assert scene.later == 0
         assert scene.ran["last"] == 1
         assert {handle.state for handle in scene.buffered} == {JobState.DONE}
+
+
+class Cut:
+    """A worker whose connection to its manager is cut while jobs wait in it, until others have run them."""
+
+    def __init__(self, elsewhere: Elsewhere, stack: ExitStack) -> None:
+        port = free_port()
+        self.proxy = stack.enter_context(TcpProxy("127.0.0.1", port))
+        seen = Listen("127.0.0.1", self.proxy.port)
+        settings = ServerSettings(Listen("127.0.0.1", port), advertise=seen)
+        stack.enter_context(ManagerThread(elsewhere.app.store, settings, lease=LEASE))
+        self.app = stack.enter_context(closing(Stanchion(f"grpc://127.0.0.1:{self.proxy.port}")))
+        self.app.task(name="first")(lambda: None)
+        self.worker = stack.enter_context(working(self.app, threads=1))
+        self.app.enqueue("first")
+        until(lambda: self.worker._claimer.due.fed)
+        self.scene = Scene(self.app)
+        stack.callback(self.scene.hold.set)
+        until(lambda: self.scene.full(self.worker))
+
+    @property
+    def link(self) -> Link:
+        """The link to the manager."""
+        (one,) = self.app.store._receivers._workers.values()  # type: ignore[attr-defined]
+        (opened,) = one.streams.values()
+        found: Link = opened.link
+        return found
+
+    def restored(self) -> None:
+        """Let the worker's messages through again, and wait for a job that it runs then."""
+        self.proxy.pass_through()
+        self.scene.hold.set()
+        last = self.app.enqueue("quick", "last")
+        assert ended(self.app, last.id).state is JobState.DONE
+
+
+@pytest.mark.parametrize("began", [pytest.param("at once", marks=pytest.mark.nightly), "with the next stream"])
+def test_jobs_given_back_after_a_cut_do_not_begin(elsewhere: Elsewhere, began: str) -> None:
+    with ExitStack() as stack:
+        cut = Cut(elsewhere, stack)
+        cut.proxy.drop()
+        if began == "at once":
+            until(lambda: not cut.link.up)
+            cut.scene.hold.set()
+            until(lambda: cut.worker._claimer.reserved == 0)
+        until(elsewhere.run_all)
+        cut.restored()
+        assert cut.scene.later == 0
+        assert cut.scene.ran["last"] == 1
+
+
+def test_jobs_given_back_by_a_manager_that_hears_nothing_do_not_begin(elsewhere: Elsewhere) -> None:
+    """The connection looks whole to the worker: its messages wait in the kernel or on their way."""
+    with ExitStack() as stack:
+        cut = Cut(elsewhere, stack)
+        cut.proxy.black_hole()
+        until(elsewhere.run_all)
+        assert cut.link.up
+        cut.scene.hold.set()
+        until(lambda: cut.worker._claimer.reserved == 0)
+        assert cut.scene.later == 0
+        cut.restored()
+        assert cut.scene.later == 0
 
 
 @pytest.mark.parametrize("behind_managers", [True, False])

@@ -90,6 +90,7 @@ class Engine:
         self._inbox.precedence = self._claims.precedence
         self._inbox.look, self._inbox.unheard = self._refill.signed, self._watcher.unheard
         self._refill.read, self._presence.changed = self._claims.rounds.kick, self._claims.rounds.kick
+        self._presence.answer = self._sender.answer
         self._settles.changed, self._stops.freed = self._settled, self._claims.rounds.kick
 
     # -- life

@@ -50,6 +50,8 @@ class Presence:
         self._slices, self._peers, self._flights, self._settles = slices, peers, flights, settles
         self._inheritance, self._delays, self._clock = inheritance, delays, clock
         self.changed: Callable[[], None] = lambda: None
+        self.answer: Callable[[Peer], None] = lambda _peer: None
+        """Called for each stamp of a receiver."""
 
     # -- hello
 
@@ -109,6 +111,7 @@ class Presence:
         if peer is not None:
             first = peer.heard is None
             peer.heard, peer.heard_at = stamp, self._clock()
+            self.answer(peer)
             if first:
                 self.changed()
 

@@ -55,6 +55,9 @@ class Receiver(Protocol):
     def send(self, jobs: Sequence[Sent], guard: Guard) -> None:
         """Send jobs."""
 
+    def answer(self, guard: Guard) -> None:
+        """Say which stamp was heard last, and how long the session is sure to last."""
+
     def confirm(self, settled: Sequence[Lease], lost: Sequence[Lease], newly: int) -> None:
         """Say which outcomes are stored, and which can't be. `newly`: those stored by this, and no earlier try."""
 

@@ -44,6 +44,12 @@ class Sender:
         """Return True if jobs may be handed out now."""
         return not self.stopped and self.session is not None and self.session.seconds_left() > 0
 
+    def answer(self, peer: Peer) -> None:
+        """Answer the stamp of a receiver that has jobs: one that is about to begin must not be given to others soon."""
+        left = 0.0 if self.session is None else self.session.seconds_left()
+        if left > 0 and self._flights.count(peer.id):
+            tell(peer.receiver, partial(peer.receiver.answer, Guard(peer.heard, int(left * SECOND))))
+
     def send(self, stored: Iterable[Stored]) -> None:
         """Send jobs to their receivers, one message each; give back those that can't be sent."""
         left = 0.0 if self.session is None else self.session.seconds_left()

@@ -52,6 +52,7 @@ class GrpcStore:
         statuses = Statuses(channels, calls)
         self.manager_status = statuses.manager_status
         self.on_stop, self.holds = self._receivers.on_stop, self._receivers.holds
+        self.spread, self.feeds = self._receivers.spread, self._receivers.feeds
         self._database = ManagersDatabase(database, statuses.sessions, channels.address.shown)
         self._commits = Commits(self._receivers.held, self._receivers.settled_elsewhere)
         self.transaction = self._database.transaction

@@ -26,6 +26,7 @@ class Outgoing:
         self._jobs: deque[bytes] = deque()
         """Messages with nothing but jobs."""
         self._guard: Guard | None = None
+        self._answer: Guard | None = None
         self._settled: list[Lease] = []
         self._lost: list[Lease] = []
         self._cancel: list[Lease] = []
@@ -49,6 +50,11 @@ class Outgoing:
         self._jobs += pieces
         if self._guard is None or _end(guard) < _end(self._guard):
             self._guard = guard
+        self._some.set()
+
+    def answer(self, guard: Guard) -> None:
+        """Say which stamp was heard last; a later answer replaces one that is unsent."""
+        self._answer = guard
         self._some.set()
 
     def confirm(self, settled: Sequence[Lease], lost: Sequence[Lease], newly: int) -> None:
@@ -102,7 +108,13 @@ class Outgoing:
         was_full, pieces = self.full, list[bytes]()
         if self._jobs and self._guard is not None:
             pieces = self._taken()
-            down.heard_us, down.lease_left_us = self._guard.heard or 0, max(0, self._guard.lease_left)
+            # Both say the same of the session; the jobs are good until it ends for the first one of them.
+            self._answer = self._answer and self._answer._replace(
+                lease_left=_end(self._guard) - (self._answer.heard or 0)
+            )
+        if (guard := self._answer or (self._guard if pieces else None)) is not None:
+            down.heard_us, down.lease_left_us = guard.heard or 0, max(0, guard.lease_left)
+        self._answer = None
         self.freed = was_full and not self.full
         if not self._jobs:
             self._guard = None

@@ -241,6 +241,10 @@ class ReceiverStream:
         """See `Receiver`."""
         self.outgoing.send(jobs, guard)
 
+    def answer(self, guard: Bound) -> None:
+        """See `Receiver`."""
+        self.outgoing.answer(guard)
+
     def confirm(self, settled: Sequence[Lease], lost: Sequence[Lease], newly: int) -> None:
         """See `Receiver`."""
         self.outgoing.confirm(settled, lost, newly)

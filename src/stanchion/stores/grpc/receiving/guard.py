@@ -35,4 +35,8 @@ class Epochs:
         self.learn(down)
         if stamp() > down.heard_us + down.lease_left_us:
             return [True] * len(down.jobs)
-        return [job.epoch < self._known[job.queue, job.slice] for job in down.jobs]
+        return [self.is_old(job) for job in down.jobs]
+
+    def is_old(self, one: Any) -> bool:
+        """Return whether a slice, or the slice of a job, has had another owner since."""
+        return bool(one.epoch < self._known[one.queue, one.slice])

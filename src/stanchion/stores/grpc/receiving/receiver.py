@@ -3,7 +3,8 @@
     stream ──► buffer ──claim──► held ──settle──► up the stream ──► confirmed, or stored by a call after a second
 
 A job is held until its outcome is confirmed. When a stream ends, its jobs in the buffer are dropped: the manager gives
-back what the next hello does not name.
+back what the next hello does not name. Those that a claim has taken don't begin any more: the manager gives them back
+soon, unless a new stream comes first, and only a manager knows which came first.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from stanchion.core.ids import new_id
+from stanchion.core.partition_names import logical_name
 from stanchion.stores.grpc.receiving.capacity import Capacity
 from stanchion.stores.grpc.receiving.guard import Epochs, stamp
 from stanchion.stores.grpc.receiving.settling import Answer, Settling
@@ -23,7 +25,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Commit
-from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.records.workers import LaneRange, WorkerRow
 from stanchion.stores.rules.lost_leases import is_alone
 from stanchion.stores.wire.outcomes import Elsewhere, Refused, Reported
 
@@ -34,8 +36,10 @@ PASSED_OVER_SECONDS = 1.0
 """Time for which jobs of other queues go before a job in the buffer; then it is given back."""
 
 
-LEASE_SHARE = 5 / 6
-"""Share of a manager's lease after which a receiver that said nothing has lost its jobs: one stamp less than all."""
+SURE_SECONDS = 1.25
+SURE_SHARE = 1 / 4
+"""Time, and share of a manager's lease, for which an answered stamp keeps jobs from others: the shorter one. After the
+end of a stream, which this process may not have seen, a manager waits longer than that, and in silence for a lease."""
 
 
 class Link:
@@ -47,15 +51,32 @@ class Link:
         """Jobs that the receiver has by it, in its buffer or held."""
         self.outgoing: deque[Reported] = deque()
         self.unconfirmed: set[Lease] = set()
-        self.silent_at = math.inf
-        """When its manager may take the receiver for gone and its jobs for lost, in microseconds as `stamp`."""
-        self.spoke_at = math.inf
-        """When the last message went up, in microseconds as `stamp`; infinite before the first one of a series."""
+        self.sure_until = -math.inf
+        """Until when its manager gives no job of this receiver to others, in microseconds as `stamp`."""
+        self.asks = False
+        """A stamp should go up at once, as a job is to begin."""
+        self.silent = False
+        """The manager has not answered in time: no other job waits for that."""
+
+    @property
+    def sure(self) -> bool:
+        """True while its manager gives no job of this receiver to others."""
+        return stamp() < self.sure_until
 
     def send(self, outcome: Reported) -> None:
         """Send an outcome with the next message. Nothing is lost if the stream ends before."""
         if self.up:
             self.outgoing.append(outcome)
+
+
+class Feeding(NamedTuple):
+    """What streams bring to a worker: jobs of these physical queues, of some only those in these lanes.
+
+    Partitions of a queue stand side by side.
+    """
+
+    queues: tuple[str, ...]
+    lanes: tuple[LaneRange, ...] = ()
 
 
 class _Waiting(NamedTuple):
@@ -66,6 +87,13 @@ class _Waiting(NamedTuple):
     since: float
 
 
+class _Held(NamedTuple):
+    """A claimed job: the link to its manager, and its lane."""
+
+    link: Link
+    lane: int
+
+
 class Receiver:
     """The jobs of one worker.
 
@@ -73,9 +101,13 @@ class Receiver:
     """
 
     def __init__(
-        self, row: WorkerRow, arrived: Callable[[Collection[str]], None], stop: Callable[[], None] = lambda: None
+        self,
+        row: WorkerRow,
+        feeding: Feeding,
+        arrived: Callable[[Collection[str]], None],
+        stop: Callable[[], None] = lambda: None,
     ) -> None:
-        self.id, self.row, self._arrived, self.stop_jobs = new_id(), row, arrived, stop
+        self.id, self.row, self.feeding, self._arrived, self.stop_jobs = new_id(), row, feeding, arrived, stop
         lock = threading.RLock()
         self.changed, self._answered = threading.Condition(lock), threading.Condition(lock)
         """For the streams, which then have something to say; for those that wait for the answers to outcomes."""
@@ -84,10 +116,10 @@ class Receiver:
         """It takes no more jobs; it has none left and ends its streams."""
         self._buffer: dict[str, list[_Waiting]] = {}
         self._served: dict[str, float] = {}
-        """When a claim got jobs of a queue, on the monotonic clock."""
-        self._held: dict[Lease, Link] = {}
+        """When a claim got jobs of a queue or of any of its partitions, on the monotonic clock."""
+        self._held: dict[Lease, _Held] = {}
         self._lost: set[Lease] = set()
-        """Held jobs that others may run, as this process stood still: of these, none must begin."""
+        """Held jobs whose stream has ended: of these, none must begin."""
         self._jobs = 0
         self._settling: list[Settling] = []
 
@@ -112,11 +144,12 @@ class Receiver:
 
     def _ended(self, lease: Lease) -> Link | None:
         """Forget a job that was held; return its link, None if it was not."""
-        link = self._held.pop(lease, None)
+        held = self._held.pop(lease, None)
         self._lost.discard(lease)
-        if link is not None:
-            self._count(link, -1)
-        return link
+        if held is None:
+            return None
+        self._count(held.link, -1)
+        return held.link
 
     def take_in(self, link: Link, rows: Sequence[JobRow], late: Sequence[bool]) -> None:
         """Buffer the jobs of a message; refuse those that are late."""
@@ -131,29 +164,26 @@ class Receiver:
         if queues:
             self._arrived(queues)
 
-    def speaks(self, link: Link, lease: float) -> None:
-        """Take in that a message goes up now to a manager that waits for `lease` seconds for the next one."""
-        now = stamp()
-        if link.silent_at < now:
-            self._drop_lost(list(self._buffer))
-            self._lost.update(held for held, by in self._held.items() if by is link)
-            link.spoke_at = math.inf
-        # The message before this one has left the process; this one has not, and it may stand still now.
-        silent_at = min(now + LEASE_SHARE * lease * SECOND, link.spoke_at + lease * SECOND)
-        link.silent_at, link.spoke_at = silent_at, now  # after `_lost`, which `holds` reads last, without the lock
+    def answered(self, link: Link, heard: int, lease_left: int, lease: float) -> None:
+        """Take in that a manager has heard a stamp, when its session is sure to last so much longer, in microseconds.
 
-    def _drop_lost(self, queues: Sequence[str]) -> None:
-        """Give back jobs of these queues in the buffer that others may have run, as this process stood still.
-
-        Threads go on in any order: a claim may come before the next message goes up, or after it.
+        `lease`: seconds of silence after which it takes the receiver for gone.
         """
-        now = stamp()
-        for queue in queues:
-            rows = self._buffer.get(queue, [])
-            for one in rows:
-                if one.link.silent_at < now:
-                    self._give_back(one)
-            self._buffer[queue] = [one for one in rows if one.link.silent_at >= now]
+        sure = min(SURE_SHARE * lease, SURE_SECONDS) * SECOND
+        link.sure_until, link.silent = max(link.sure_until, heard + min(sure, lease_left)), False
+        self._answered.notify_all()
+
+    def owned(self, link: Link, queue: str, first: int, last: int) -> None:
+        """Take in that the manager of a link has the jobs of these lanes from now on, those sent by others too."""
+        for lease, held in self._held.items():
+            by = held.link
+            if by is not link and lease.queue == queue and first <= held.lane <= last and lease not in by.unconfirmed:
+                self._held[lease] = held._replace(link=link)
+                by.jobs, link.jobs = by.jobs - 1, link.jobs + 1
+        for place, one in enumerate(waiting := self._buffer.get(queue, [])):
+            if one.link is not link and first <= one.row.lane <= last:
+                waiting[place] = one._replace(link=link)
+                one.link.jobs, link.jobs = one.link.jobs - 1, link.jobs + 1
 
     def confirmed(self, link: Link, settled: Sequence[Lease], lost: Sequence[Lease]) -> None:
         """Take in which outcomes are stored, and which can't be."""
@@ -167,7 +197,8 @@ class Receiver:
 
     def cut(self, link: Link) -> None:
         """Take in that a stream has ended: its outcomes are stored by calls, its jobs not begun are dropped."""
-        link.up = False
+        link.up, link.asks, link.sure_until = False, False, -math.inf
+        self._lost.update(lease for lease, held in self._held.items() if held.link is link)
         for one in self._settling:
             one.give_up(link.unconfirmed)
         link.unconfirmed.clear()
@@ -183,7 +214,6 @@ class Receiver:
     def claim(self, claim: Claim) -> list[JobRow]:
         """Take jobs from the buffer, those of the highest rank first; remember how many are asked for."""
         with self.changed:
-            self._drop_lost([claim.queue])
             before = self.capacity.jobs
             self.capacity.asked(len(self._held) + claim.limit)
             if self.capacity.jobs > before:
@@ -197,7 +227,7 @@ class Receiver:
             for one in taken:
                 waiting.remove(one)
                 self._ended(one.row.lease)  # not held, unless it came twice
-                self._held[one.row.lease] = one.link
+                self._held[one.row.lease] = _Held(one.link, one.row.lane)
             if taken:
                 self._give_back_passed_over(claim.queue)
             return [one.row for one in taken]
@@ -210,9 +240,10 @@ class Receiver:
     def _give_back_passed_over(self, queue: str) -> None:
         """Give back jobs of queues before which this one goes for long: another worker may have no such jobs."""
         now = time.monotonic()
-        since, self._served[queue] = now - PASSED_OVER_SECONDS, now
+        name = logical_name(queue)  # claims from its partitions go in turn
+        since, self._served[name] = now - PASSED_OVER_SECONDS, now
         for other, rows in self._buffer.items():
-            if not rows or self._served.get(other, 0.0) > since:
+            if not rows or self._served.get(logical_name(other), 0.0) > since:
                 continue
             for one in rows:
                 if one.since < since:
@@ -228,8 +259,8 @@ class Receiver:
         with self.changed:
             mine: dict[Lease, Link] = {}
             for one in commits:
-                link = self._held.get(one.lease)
-                if link is not None and link.up:
+                held = self._held.get(one.lease)
+                if held is not None and (link := held.link).up:
                     mine[one.lease] = link
                     link.outgoing.append(one)
                     link.unconfirmed.add(one.lease)
@@ -254,9 +285,22 @@ class Receiver:
             return [lease for lease in leases if lease in self._held]
 
     def holds(self, lease: Lease) -> bool:
-        """Return False if others may run a claimed job, as this process stood still; then it must not begin."""
-        link = self._held.get(lease)
-        return link is None or (link.silent_at >= stamp() and lease not in self._lost)
+        """Return False if others may run a claimed job; then it must not begin. It may ask the manager of the job."""
+        held = self._held.get(lease)
+        if held is None or (held.link.sure and lease not in self._lost):  # in this order, as no lock is taken
+            return True
+        with self.changed:
+            deadline = time.monotonic() + ANSWER_SECONDS
+            while (held := self._held.get(lease)) is not None and lease not in self._lost:
+                if held.link.sure:
+                    return True
+                held.link.asks = True
+                self.changed.notify_all()
+                if held.link.silent or (left := deadline - time.monotonic()) <= 0:
+                    held.link.silent = True
+                    return False
+                self._answered.wait(left)
+            return False
 
     def settled_elsewhere(self, leases: Collection[Lease]) -> None:
         """Take in that jobs have ended by other calls: their managers only free their room."""

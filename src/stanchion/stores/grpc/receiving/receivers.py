@@ -10,7 +10,7 @@ from stanchion.core.forks import reset_after_fork
 from stanchion.stores.grpc.client.calls import Calls
 from stanchion.stores.grpc.client.channels import Channels
 from stanchion.stores.grpc.pieces import Pieces
-from stanchion.stores.grpc.receiving.receiver import Receiver
+from stanchion.stores.grpc.receiving.receiver import Feeding, Receiver
 from stanchion.stores.grpc.receiving.settling import Answer
 from stanchion.stores.grpc.receiving.stream import ReceiveStream, wait_for_end
 from stanchion.stores.grpc.receiving.topology import Topology
@@ -43,6 +43,7 @@ class Receivers:
         self._channels, self._calls, self._pieces, self._listeners = channels, calls, pieces, listeners
         self._workers: dict[str, _Worker] = {}
         self._topology: Topology | None = None
+        self._physical: Callable[[str], Iterable[str]] = lambda queue: (queue,)
         reset_after_fork(self)
 
     def begin(self) -> None:
@@ -55,6 +56,16 @@ class Receivers:
 
     # -- workers
 
+    def spread(self, physical: Callable[[str], Iterable[str]]) -> None:
+        """Feed workers from all physical queues of theirs, which this returns."""
+        self._physical = physical
+
+    def _fed_by(self, row: WorkerRow) -> Feeding:
+        """Return the physical queues of a worker."""
+        queues = {queue: tuple(self._physical(queue)) for queue in row.queues}
+        lanes = [one._replace(queue=name) for one in row.lanes for name in queues.get(one.queue, (one.queue,))]
+        return Feeding(tuple(name for names in queues.values() for name in names), tuple(lanes))
+
     def beat(self, rows: Iterable[WorkerRow]) -> None:
         """Take in how workers describe themselves."""
         changed: list[ReceiveStream] = []
@@ -64,10 +75,12 @@ class Receivers:
                 worker = self._workers.get(row.id)
                 if worker is None:
                     continue
-                before, worker.receiver.row = worker.receiver.row, row
+                receiver, feeding = worker.receiver, self._fed_by(row)
+                changes = (feeding, row.order) != (receiver.feeding, receiver.row.order)
+                receiver.row, receiver.feeding = row, feeding
                 if not _streams_to(row):
-                    worker.receiver.stop()
-                elif (row.queues, row.lanes, row.order) != (before.queues, before.lanes, before.order):
+                    receiver.stop()
+                elif changes:
                     changed += worker.streams.values()
         for stream in changed:
             stream.begin_again()
@@ -118,10 +131,12 @@ class Receivers:
 
     def fed(self, queues: Collection[str]) -> bool:
         """Return True if the jobs of all these queues come by streams."""
-        return any(
-            all(self._feeds(worker, queue) for queue in queues) and set(queues) <= set(worker.receiver.row.queues)
-            for worker in list(self._workers.values())
-        )
+        return any(self.feeds(worker, queues) for worker in list(self._workers))
+
+    def feeds(self, worker_id: str, queues: Iterable[str]) -> bool:
+        """Return True if the jobs of all these queues come to a worker by streams."""
+        worker = self._workers.get(worker_id)
+        return worker is not None and all(self._feeds(worker, queue) for queue in queues)
 
     def came(self, queues: Collection[str]) -> Mapping[str, Collection[int]]:
         """Return the ranks of the jobs of these queues that have come to workers, and that no claim has got yet."""
@@ -138,7 +153,7 @@ class Receivers:
         links = [worker.streams.get(address) for address in managers]
         up = bool(links) and all(one is not None and one.link.up for one in links)
         owned = any(queue in queues for queues in managers.values())
-        return up and owned and queue in worker.receiver.row.queues and not worker.receiver.stopping
+        return up and owned and queue in worker.receiver.feeding.queues and not worker.receiver.stopping
 
     def _opened(self, worker_id: str) -> _Worker | None:
         with self._lock:
@@ -147,7 +162,7 @@ class Receivers:
                 return None
             found = self._workers.get(worker_id)
             if found is None:
-                receiver = Receiver(row, self._listeners.announce, lambda: self._stop(worker_id))
+                receiver = Receiver(row, self._fed_by(row), self._listeners.announce, lambda: self._stop(worker_id))
                 found = self._workers[worker_id] = _Worker(receiver)
                 if self._topology is None:
                     self._topology = Topology(self._channels, self._calls, self._follow)
@@ -204,7 +219,7 @@ class Receivers:
         return [lease for worker in list(self._workers.values()) for lease in worker.receiver.held(leases)]
 
     def holds(self, lease: Lease) -> bool:
-        """Return False for a claimed job that others may run, as its manager has heard nothing for too long."""
+        """Return False for a claimed job that others may run, as its manager has not answered for too long."""
         return all(worker.receiver.holds(lease) for worker in list(self._workers.values()))
 
     def settled_elsewhere(self, leases: Collection[Lease]) -> None:

@@ -70,11 +70,12 @@ class _Ups:
         """Return True if there is something to say before the next stamp."""
         receiver, capacity = self._receiver, self._stream.capacity()
         wanted = capacity > (self._capacity or 0) or (receiver.stopping and capacity != self._capacity)
-        return bool(self._ended or self.report or self._link.outgoing or receiver.leaving or wanted)
+        news = self.report or self._link.asks or self._link.outgoing
+        return bool(self._ended or news or receiver.leaving or wanted)
 
     def _next(self) -> Any:
         receiver = self._receiver
-        receiver.speaks(self._link, self._stream.lease)
+        self._link.asks = False
         up = pb.Up(stamp_us=stamp())
         size = 0
         while self._link.outgoing and size < LARGEST:
@@ -90,11 +91,11 @@ class _Ups:
         return up
 
     def _hello(self, *, answer: bool) -> Any:
-        row = self._receiver.row
+        row, feeding = self._receiver.row, self._receiver.feeding
         return pb.Hello(
             receiver=self._receiver.id,
-            queues=row.queues,
-            lanes=LANES.carry(row.lanes),
+            queues=feeding.queues,
+            lanes=LANES.carry(feeding.lanes),
             holding=HELD.carry(self._receiver.holding()),
             answer=answer,
             worker=WORKER_ROW.carry(row),
@@ -167,9 +168,14 @@ class ReceiveStream:
                 self.lease, link.up = down.lease_us / SECOND, True
             if down.settled or down.lost:
                 receiver.confirmed(link, HELD.take(down.settled), HELD.take(down.lost))
+            if down.heard_us:
+                receiver.answered(link, down.heard_us, down.lease_left_us, self.lease)
             late = receiver.epochs.late(down)
             if any(late):
                 log.warning("refused %d jobs that the manager %s has sent too late", sum(late), self._host)
+            for one in down.slices:
+                if not receiver.epochs.is_old(one):
+                    receiver.owned(link, one.queue, one.lanes.first, one.lanes.last)
             receiver.take_in(link, rows, late)
             ups.report |= down.report
             if down.draining:
