@@ -2,7 +2,8 @@
 
 A claim asks one of them, the next in turn, and is done if that has enough jobs. Else one look at all tells which others
 have due jobs. If there are none, it asks all from time to time, for jobs whose lease has run out. All claims of one
-call have the same token: so a repeat after a lost reply finds what they reserved.
+call have the same token: so a repeat after a lost reply finds what they reserved. A worker that gets the jobs of all by
+streams needs no look.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import random
 import time
 from collections.abc import Sequence
 from itertools import count
+from typing import cast
 
 from stanchion.errors import StoreUnavailable
 from stanchion.partitions.layouts import Layouts
-from stanchion.stores.protocol import Store, pages
+from stanchion.stores.protocol import BehindManagers, Store, pages
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.rules.claims import in_claim_order
@@ -47,6 +49,8 @@ class PartitionClaims:
             claimed = self._from(claim, in_turn, Claimed([]))
             rows = in_claim_order(claimed.rows, claim) if claim.ids else claimed.rows
             return self._apart(claimed._replace(rows=rows))
+        if self._come_by_streams(claim, names):
+            return self._apart(self._from(claim, in_turn, Claimed([])))
         claimed = self._store.claim(claim._replace(queue=in_turn[0]))
         if len(claimed.rows) >= claim.limit or (claimed.rows and is_alone(claimed.rows[0])):
             return claimed
@@ -60,6 +64,12 @@ class PartitionClaims:
         if not claimed.rows and self._is_time_for_all(claim.queue):
             claimed = self._from(claim, [name for name in in_turn[1:] if name not in others], claimed)
         return self._apart(claimed)
+
+    def _come_by_streams(self, claim: Claim, names: Sequence[str]) -> bool:
+        """Return True if the jobs of all physical queues come to the claiming worker, so that no look is needed."""
+        if claim.worker is None or not hasattr(self._store, "feeds"):
+            return False
+        return cast("BehindManagers", self._store).feeds(claim.worker, names)
 
     def _is_time_for_all(self, queue: str) -> bool:
         """Return True if no claim has asked all physical queues of a queue for EXPIRED_SECONDS."""

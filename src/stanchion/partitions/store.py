@@ -42,6 +42,8 @@ class PartitionedStore:
         self._placing, self._reading = Placing(store, layouts), Reading(store, layouts)
         self._claims, self._settings = PartitionClaims(store, layouts), PartitionSettings(store, layouts)
         layouts.read()
+        if hasattr(store, "spread"):
+            cast("BehindManagers", store).spread(layouts.names)
         # Verbs that name no queue, or are about physical ones.
         self.setup, self.check, self.close, self.now = store.setup, store.check, store.close, store.now
         self.recover, self.unstage = store.recover, store.unstage

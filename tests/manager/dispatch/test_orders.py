@@ -186,3 +186,25 @@ class TestOthers:
                 assert (strict, priority) == (["a 1"] * 10, ["b 2"] * 10)
 
         run(go())
+
+
+def test_partitions_of_a_queue_go_in_turn_before_the_next_queue() -> None:
+    """`strict` puts queues in order, not the partitions of one."""
+
+    async def go() -> None:
+        scene = Scene()
+        async with scene.engine(owns=False) as engine:
+            queues = ("orders#0", "orders#1", "mail")
+            await engine.take([slice_of(1, queue) for queue in queues])
+            one = Orders(scene, engine)
+            one.store("mail", 0, 0)
+            for queue in queues[:2]:
+                one.store(queue, 0, 0, 0)
+            await asyncio.sleep(0.1)
+            process = receiver("strict", queues)
+            process.connect(engine)
+            ran = [name.split()[0] for name in await one.ran(process, 8)]
+            assert set(ran[:2]) == {"orders#0", "orders#1"}
+            assert ran[6:] == ["mail", "mail"]
+
+    run(go())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from stanchion.core.partition_names import logical_name
 from stanchion.manager.dispatch.receiver import Receiver
 from stanchion.manager.window.window import Window
 from stanchion.stores.records.claims import LOWEST_RANK
@@ -31,11 +32,11 @@ class Precedence:
         """Return the lowest rank that jobs of a queue must have, as other queues of a receiver come before the rest."""
         if receiver.order == "fair" or len(receiver.queues) == 1:
             return LOWEST_RANK
-        lowest = LOWEST_RANK
+        lowest, name = LOWEST_RANK, logical_name(queue)
         for other in receiver.queues:
+            if receiver.order == "strict" and logical_name(other) == name:
+                break  # partitions of a queue, which stand side by side, go in turn
             if other == queue:
-                if receiver.order == "strict":
-                    break
                 continue
             best = self._best_of(other, receiver.lanes.get(other))
             if best is not None:
