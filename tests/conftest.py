@@ -73,7 +73,7 @@ SERVERS = frozenset(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None]:
-    """Collect without the garbage collector, and hide from it what is collected, which it would look at again and again."""
+    """Collect without the garbage collector, and hide from it what is collected."""
     gc.disable()
     try:
         return (yield)
