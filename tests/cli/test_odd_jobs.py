@@ -12,9 +12,11 @@ from tests.cli.conftest import Answer, Run
 
 COLUMNS = (
     *("payload", "arrival_payload", "entry_payload", "result", "headers", "limits", "errors", "trail", "past_waits"),
-    *("task", "tenant", "worker"),
+    *("task", "tenant", "worker", "priority", "attempts", "run_at"),
 )
-ODD: tuple[str | bytes, ...] = (
+Odd = str | bytes | bytearray
+
+ODD: tuple[Odd, ...] = (
     "",
     "no json",
     "{",
@@ -31,17 +33,20 @@ ODD: tuple[str | bytes, ...] = (
     "[" * 5000,
     "\x1b[31m",
     '{"a": "München"}'.encode("latin-1"),
+    bytearray(b'{"a": 1}'),
 )
+"""Values of a column; bytes are stored as text, and a bytearray as it is, in a column of texts or of numbers."""
 
 
-def spoil(app: Stanchion, column: str, value: str | bytes, *jobs: str) -> None:
+def spoil(app: Stanchion, column: str, value: Odd, *jobs: str) -> None:
     """Write a value into a column of jobs, live or finished."""
     with closing(sqlite3.connect(app.url.removeprefix("sqlite:///"))) as connection, connection:
         for table in ("stanchion_jobs", "stanchion_history"):
             if table == "stanchion_jobs" and column == "result":
                 continue
             for job in jobs:
-                connection.execute(f"UPDATE {table} SET {column} = CAST(? AS TEXT) WHERE id = ?", (value, job))
+                stored = "?" if isinstance(value, bytearray) else "CAST(? AS TEXT)"
+                connection.execute(f"UPDATE {table} SET {column} = {stored} WHERE id = ?", (value, job))
 
 
 @pytest.mark.parametrize("column", COLUMNS)
@@ -56,7 +61,7 @@ def test_jobs_are_listed_and_shown(run: Run, app: Stanchion, column: str) -> Non
     listed = run("jobs", "--json", "--limit", "100")
     assert listed.code == 0, listed.error
     assert {job["id"] for job in listed.json} == {fine.id, *(job.id for job in (*dead, *done, *live))}
-    answers: list[tuple[str | bytes, Answer]] = [
+    answers: list[tuple[Odd, Answer]] = [
         ("all", run("jobs", "--limit", "100")),
         ("all", run("alerts", "--json")),
     ]

@@ -95,6 +95,8 @@ def test_a_queue_or_an_id_of_other_bytes_stops_no_other_queue(app: Stanchion, pa
     app.maintain()
     assert app.queue("q").counts() is not None
     assert len(list(app.queue("q").find())) == 2
+    (dead,) = app.find(state="dead")
+    assert "in id: push it again" in entries_of(app.store.fetch([dead.id])[dead.id])[-1]["error"]
 
 
 WRONG = (
@@ -168,3 +170,15 @@ def test_an_older_file_gets_the_check(app: Stanchion, path: Path) -> None:
     with closing(Stanchion(f"sqlite:///{path}")) as later:
         later.queue("q").push(1)
     assert "not UTF-8" in (pushed(path, "payload", b'"M\xfcnchen"') or "")
+
+
+def test_setup_renews_an_older_view(app: Stanchion, path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        (text,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'stanchion_push_insert'").fetchone()
+        connection.execute("DROP TRIGGER stanchion_push_insert")
+        connection.execute(text.replace("CAST(NEW.headers AS TEXT)", "NEW.headers"))
+    app.setup()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT sql FROM sqlite_master WHERE name = 'stanchion_push_insert'").fetchone() == (
+            text,
+        )

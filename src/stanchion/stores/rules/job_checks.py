@@ -32,7 +32,7 @@ from stanchion.stores.records.slots import NODE, ORDER, SEMAPHORE
 from stanchion.stores.rules.dead_letters import check_story, headers_in
 from stanchion.stores.rules.limits import checked_limits
 from stanchion.stores.rules.past_waits import lines_of, wait_in
-from stanchion.stores.rules.unreadable import not_utf8
+from stanchion.stores.rules.unreadable import misfit
 
 LATEST: Final = 253_402_300_799_999_999
 """The last microsecond of the year 9999."""
@@ -78,7 +78,7 @@ def check_new(job: NewJob) -> None:
 
 def check_stored(row: JobRow) -> None:
     """Raise InvalidInput for a job of another store that can't be adopted."""
-    if fault := not_utf8(row):
+    if fault := misfit(row):
         raise InvalidInput(fault)
     check_id(row.id)
     checked_name(row.queue, "the queue of a job")

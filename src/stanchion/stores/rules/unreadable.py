@@ -51,21 +51,21 @@ def readable(claimed: Claimed) -> tuple[Claimed, list[Bury]]:
 
 def _fault(row: JobRow) -> str | None:
     """Return why a job must not run; None: it may."""
-    if fault := not_utf8(row):
+    if fault := misfit(row):
         return fault
-    if isinstance(row.payload, OfWrongTypes):
-        return (
-            f"the job has values of wrong types, in {' and '.join(row.payload.fields)}: push it again by Stanchion, or "
-            f"as the page on other languages says"
-        )
     if row.limits is not None and (fault := limits_in(row.limits).fault):
         return f"the job has limits that can't be read, and can't run without: {fault}"
     return None
 
 
-def not_utf8(row: JobRow) -> str | None:
-    """Return which texts of a job are not UTF-8, as a reason not to use them; None: all are."""
+def misfit(row: JobRow) -> str | None:
+    """Return which values of a job have wrong types, or are not UTF-8, as a reason not to use them; None: none."""
     texts = _texts_of(row)
+    if isinstance(row.payload, OfWrongTypes):
+        return (
+            f"the job has values of wrong types, in {' and '.join(row.payload.fields)}: push it again by Stanchion, or "
+            f"as the page on other languages says"
+        )
     if NotUtf8 not in map(type, texts):
         return None
     names = [name for name, value in zip(TEXTS, texts, strict=True) if isinstance(value, NotUtf8)]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from stanchion.stores.rules.lost_leases import LostLeaseDelay
-from stanchion.stores.sql.claims.batches import Claims
+from stanchion.stores.sql.claims.batches import ClaimsJobs
 from stanchion.stores.sql.claims.recovery import Recovery
 from stanchion.stores.sql.claims.starts import PushesToRun
 from stanchion.stores.sql.engine.database import Database
@@ -61,7 +61,7 @@ class Verbs(NamedTuple):
     flows: Flows
     outcomes: Settles
     recovery: Recovery
-    claims: Claims
+    claims: ClaimsJobs
     starts: PushesToRun
     staging: Staging
     queries: ReadsJobs

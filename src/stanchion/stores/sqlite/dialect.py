@@ -6,7 +6,7 @@ import os
 import random
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,15 +41,18 @@ from stanchion.stores.records import calls
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.plain_push import NAME, UNPRINTABLE
-from stanchion.stores.rules.unreadable import NotUtf8
+from stanchion.stores.rules.unreadable import TEXTS, NotUtf8
 from stanchion.stores.sql.engine import address
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, Dialect, Fault
 from stanchion.stores.sql.engine.migrations import VERSION
 from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.engine.schema import jobs
 from stanchion.stores.sql.jobs.plain_push import statements
 from stanchion.stores.sql.reading.stats import first_due
+from stanchion.stores.sqlite.cursor import ROW_TYPES, Cursor
 from stanchion.stores.sqlite.file import StoreFile
+from stanchion.stores.sqlite.misfits import RIGHT_TYPES
 from stanchion.stores.sqlite.store import SqliteStore
 from stanchion.stores.sqlite.wakeup import FileWatch
 from stanchion.stores.sqlite.writers import GIVE_WAY_SECONDS, LONG_SECONDS, WriterQueue
@@ -155,14 +158,17 @@ class SqliteDialect(Dialect):
             raise InvalidatePoolError
 
     def has_push_routine(self, connection: Connection) -> bool:
-        return bool(connection.scalar(text(f"SELECT count(*) = 2 FROM sqlite_master WHERE tbl_name = '{NAME}'")))
+        # One of an older release has another text.
+        there = connection.scalars(text(f"SELECT sql FROM sqlite_master WHERE tbl_name = '{NAME}'"))
+        return set(there) == {*self.push_routine(None)}
 
     def push_routine(self, connection: Connection | None) -> list[str]:
         unprintable = ", ".join(f"{first}, {ord('-')}, {last}" for first, last in UNPRINTABLE)
         ascii_codes = ", ".join(map(str, dict.fromkeys([*map(ord, _FREQUENT), *range(1, 128)])))
-        make = statements(
-            "stanchion.stores.sqlite", unprintable=unprintable, ascii=ascii_codes, different_max=_DIFFERENT_MAX
-        )
+        # Programs may give bytes for them, which are no text to SQLite.
+        texts = {name: f"CAST(NEW.{name} AS TEXT)" for name in ("payload", "args", "headers", "limits")}
+        values = {"unprintable": unprintable, "ascii": ascii_codes, "different_max": _DIFFERENT_MAX, **texts}
+        make = statements("stanchion.stores.sqlite", **values)
         return make if connection is None else [f"DROP VIEW IF EXISTS {NAME}", *make]
 
     def start(self, cursor: sqlite3.Cursor, *, durable: bool = True) -> None:
@@ -202,7 +208,7 @@ class SqliteDialect(Dialect):
             cursor.execute(f"PRAGMA synchronous={self._synchronous}")
 
     def cursor(self, driver: sqlite3.Connection) -> sqlite3.Cursor:
-        cursor = driver.cursor()
+        cursor = driver.cursor(Cursor)
         cursor.row_factory = None
         return cursor
 
@@ -266,9 +272,13 @@ class SqliteDialect(Dialect):
         pair = "json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS worker"
         return f"(SELECT {pair} FROM json_each(:{name})) AS given"
 
-    def are_utf8(self, columns: Iterable[ColumnElement[str]]) -> list[ColumnElement[bool]]:
+    def readable(self) -> list[ColumnElement[bool]]:
         # One call of Python for each row; a text would be decoded on the way, and fail the statement.
-        return [Function(_ARE_UTF8, *(cast(column, LargeBinary) for column in columns), type_=Boolean)]
+        are_utf8 = Function(_ARE_UTF8, *(cast(jobs.c[name], LargeBinary) for name in TEXTS), type_=Boolean)
+        return [text(RIGHT_TYPES), are_utf8]  # type: ignore[list-item]  # a text is a condition too
+
+    def fitted(self, names: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        return ROW_TYPES.fitted_columns(names, rows) if rows else rows
 
     def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
         return insert(table).values(values).on_conflict_do_nothing()

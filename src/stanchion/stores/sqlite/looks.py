@@ -168,7 +168,7 @@ class SharedLooks:
         spent = time.thread_time()
         self._board.write(self._key, Look(self._board.me, began, 0.0, NEVER))
         ((found,),) = connection.execute(self._first_due, {"queues": self._asked}).fetchall()
-        due = NEVER if found is None else int(found)
+        due = int(found) if isinstance(found, (int, float)) else NEVER  # another program may store texts
         self._board.write(self._key, Look(self._board.me, began, began, due))
         ended = time.monotonic()
         # Where looks need much time, as with very many lanes, changes soon after one wake claimers without another.

@@ -34,25 +34,25 @@ BEGIN
         WHEN NEW.args IS NOT NULL AND (NEW.task IS NULL OR NEW.payload IS NOT NULL)
             THEN RAISE(ABORT, 'stanchion_push: args are the arguments of a task: give its name as task, and no payload')
         WHEN NEW.args IS NOT NULL AND NOT (
-            json_valid(NEW.args) AND CASE WHEN json_valid(NEW.args) THEN json_type(NEW.args) IN ('array', 'object') END
+            json_valid(<args>) AND CASE WHEN json_valid(<args>) THEN json_type(<args>) IN ('array', 'object') END
         ) THEN RAISE(ABORT, 'stanchion_push: args must be a JSON array of arguments, or an object of arguments by name')
-        WHEN NEW.args IS NULL AND NEW.task IS NULL AND NOT coalesce(json_valid(NEW.payload), 0)
+        WHEN NEW.args IS NULL AND NEW.task IS NULL AND NOT coalesce(json_valid(<payload>), 0)
             THEN RAISE(ABORT, 'stanchion_push: the payload must be JSON, such as {"id": 1}')
         WHEN NEW.task IS NOT NULL AND NEW.payload IS NOT NULL AND NOT coalesce(
-            CASE WHEN json_valid(NEW.payload) THEN
-                json_type(NEW.payload) = 'object' AND json_type(NEW.payload, '$.args') = 'array'
-                AND coalesce(json_type(NEW.payload, '$.kwargs'), 'object') = 'object'
-                AND (SELECT count(*) FROM json_each(NEW.payload) WHERE "key" NOT IN ('args', 'kwargs')) = 0
+            CASE WHEN json_valid(<payload>) THEN
+                json_type(<payload>) = 'object' AND json_type(<payload>, '$.args') = 'array'
+                AND coalesce(json_type(<payload>, '$.kwargs'), 'object') = 'object'
+                AND (SELECT count(*) FROM json_each(<payload>) WHERE "key" NOT IN ('args', 'kwargs')) = 0
             END, 0
         ) THEN RAISE(
             ABORT, 'stanchion_push: the payload of a task must be {"args": [...], "kwargs": {...}}; or give args'
         )
-        WHEN length(CAST(coalesce(NEW.payload, NEW.args) AS BLOB)) > <max_payload> THEN RAISE(
+        WHEN length(CAST(coalesce(<payload>, <args>) AS BLOB)) > <max_payload> THEN RAISE(
             ABORT, 'stanchion_push: the payload takes more than <max_payload> bytes; store it elsewhere and pass a reference'
         )
         WHEN NEW.headers IS NOT NULL AND NOT coalesce(
-            CASE WHEN json_valid(NEW.headers) THEN json_type(NEW.headers) = 'object' END
-            AND length(NEW.headers) <= <max_headers>, 0
+            CASE WHEN json_valid(<headers>) THEN json_type(<headers>) = 'object' END
+            AND length(<headers>) <= <max_headers>, 0
         ) THEN RAISE(ABORT, 'stanchion_push: headers must be a JSON object of at most <max_headers> characters')
         -- SQLite takes any bytes as text. The first <different_max> different characters beyond ASCII are looked at, each once: the
         -- rest begins with one, which is replaced everywhere. A claim finds what is behind them.
@@ -61,8 +61,8 @@ BEGIN
                 SELECT ltrim(texts, char(<ascii>)) FROM (
                     SELECT NEW.queue || ' ' || coalesce(NEW.task, '') || ' ' || coalesce(NEW.tenant, '') || ' '
                         || coalesce(NEW."key", '') || ' ' || coalesce(NEW.order_key, '') || ' '
-                        || coalesce(NEW.headers, '') || ' ' || coalesce(NEW.limits, '') || ' '
-                        || CAST(coalesce(NEW.payload, NEW.args, '') AS TEXT) AS texts
+                        || coalesce(<headers>, '') || ' ' || coalesce(<limits>, '') || ' '
+                        || coalesce(<payload>, <args>, '') AS texts
                 ) WHERE texts GLOB '*[^' || char(1, 45, 127) || ']*'
                 UNION ALL
                 SELECT ltrim(replace(rest, substr(rest, 1, 1), ' '), char(<ascii>)) FROM part WHERE rest <> ''
@@ -106,12 +106,12 @@ BEGIN
             'stanchion_push: a queue with partitions takes no key and no order_key from SQL, as they decide the partition'
         )
         WHEN NEW.limits IS NOT NULL AND NOT coalesce(
-            CASE WHEN json_valid(NEW.limits) THEN
-                json_type(NEW.limits) = 'array' AND json_array_length(NEW.limits) <= <max_limits>
+            CASE WHEN json_valid(<limits>) THEN
+                json_type(<limits>) = 'array' AND json_array_length(<limits>) <= <max_limits>
             END, 0
         ) THEN RAISE(ABORT, 'stanchion_push: limits must be a JSON array of at most <max_limits> names of semaphores')
         WHEN NEW.limits IS NOT NULL AND EXISTS (
-            SELECT 1 FROM json_each(NEW.limits) AS given WHERE given.type <> 'text' OR NOT EXISTS (
+            SELECT 1 FROM json_each(<limits>) AS given WHERE given.type <> 'text' OR NOT EXISTS (
                 SELECT 1 FROM stanchion_slots AS slot
                 WHERE slot.kind = '<semaphore>' AND slot.queue = '' AND slot.name = given.value
                     AND slot.capacity IS NOT NULL
@@ -125,7 +125,7 @@ BEGIN
     WHERE NOT EXISTS (SELECT 1 FROM stanchion_queues AS known WHERE known.name = NEW.queue);
     UPDATE stanchion_queues SET uses_slots = 1
     WHERE name = NEW.queue AND NOT uses_slots AND (
-        NEW.order_key IS NOT NULL OR json_array_length(NEW.limits) > 0 OR (ordered_by = 'tenant' AND NEW.tenant IS NOT NULL)
+        NEW.order_key IS NOT NULL OR json_array_length(<limits>) > 0 OR (ordered_by = 'tenant' AND NEW.tenant IS NOT NULL)
     );
     INSERT INTO stanchion_counter_events (queue, what, n)
     SELECT NEW.queue, 'pushed', 1
@@ -153,20 +153,20 @@ BEGIN
         END,
         clock.millis * 1000,
         CASE
-            WHEN NEW.payload IS NOT NULL THEN CAST(NEW.payload AS TEXT)
+            WHEN NEW.payload IS NOT NULL THEN <payload>
             WHEN NEW.args IS NULL THEN '{"args":[]}'
-            WHEN json_type(NEW.args) = 'array' THEN '{"args":' || NEW.args || '}'
-            ELSE '{"args":[],"kwargs":' || NEW.args || '}'
+            WHEN json_type(<args>) = 'array' THEN '{"args":' || <args> || '}'
+            ELSE '{"args":[],"kwargs":' || <args> || '}'
         END,
         NEW.task,
-        CASE WHEN EXISTS (SELECT 1 FROM json_each(NEW.headers)) THEN NEW.headers END,
+        CASE WHEN EXISTS (SELECT 1 FROM json_each(<headers>)) THEN <headers> END,
         NEW.tenant, NEW."key",
         coalesce(NEW.order_key, (
             SELECT NEW.tenant FROM stanchion_queues AS known WHERE known.name = NEW.queue AND known.ordered_by = 'tenant'
         )),
-        CASE WHEN json_array_length(NEW.limits) > 0 THEN (
+        CASE WHEN json_array_length(<limits>) > 0 THEN (
             SELECT '{"hold":' || json_group_array(name) || '}'
-            FROM (SELECT DISTINCT value AS name FROM json_each(NEW.limits) ORDER BY value)
+            FROM (SELECT DISTINCT value AS name FROM json_each(<limits>) ORDER BY value)
         ) END,
         coalesce(NEW.max_attempts, <max_attempts>), NEW.timeout
     FROM (

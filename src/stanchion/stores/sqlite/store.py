@@ -37,8 +37,9 @@ from stanchion.stores.sql.staging.prepared import PreparedJobs
 from stanchion.stores.sql.staging.staging import PlainFinish, StagedJobs, Staging
 from stanchion.stores.sql.store import Rows, SqlStore, Verbs
 from stanchion.stores.sql.values import Values
-from stanchion.stores.sqlite.claim import SqliteGrants, SqliteLanePicks, SqliteReservations
+from stanchion.stores.sqlite.claim import SqliteDueStatements, SqliteGrants, SqliteLanePicks, SqliteReservations
 from stanchion.stores.sqlite.file import StoreFile
+from stanchion.stores.sqlite.misfits import ClaimsPastMisfits, Misfits, burying_first
 from stanchion.stores.sqlite.moves import SqliteMoves
 from stanchion.stores.sqlite.settle import SqliteCommits
 
@@ -61,7 +62,7 @@ class SqliteStore(SqlStore):
         outcomes = Outcomes(db, transactions, jobs, queues, pushes, flows, held_jobs, commits, moves)
         recovery = Recovery(db, transactions, queues, flows, SlotRepair(db, transactions, slots))
 
-        due, reservations = DueJobs(db), Reservations(db)
+        due, reservations = DueJobs(db, SqliteDueStatements), Reservations(db)
         reserves = SqliteReservations(db, reservations)
         rates = Rates(values)
         admissions = Admissions(db, slots, Decisions(db, jobs, slots, reserves), rates)
@@ -75,6 +76,7 @@ class SqliteStore(SqlStore):
         )
         unseen = UnseenReservations(transactions, jobs, queues, recovery, due, reservations)
 
+        misfits = Misfits(db, transactions, queues, flows)
         staged, plain = StagedJobs(db), PlainFinish(db, jobs, queues)
         prepared = PreparedJobs(db, InsertForm(db))
         verbs = Verbs(
@@ -83,7 +85,7 @@ class SqliteStore(SqlStore):
             flows=flows,
             outcomes=outcomes,
             recovery=recovery,
-            claims=Claims(db, general, unseen, reservations, outcomes),
+            claims=ClaimsPastMisfits(Claims(db, general, unseen, reservations, outcomes), misfits),
             starts=Starts(db, transactions, jobs, queues, pushes, general, reservations, pushes),
             staging=Staging(db, transactions, jobs, queues, pushes, commits, values, staged, plain, prepared),
             queries=Queries(db, jobs),
@@ -94,6 +96,7 @@ class SqliteStore(SqlStore):
             rates=rates,
         )
         super().__init__(db, rows, verbs, values, Setup(db, before=file.accept))
+        self.maintain = burying_first(misfits, self.maintain)
         self._arrow = Arrow(db, from_sqlite)
         file.when_replaced(self._forget)
 

@@ -1,7 +1,7 @@
 """Documents of other programs that a claim could not reserve: what its update needs is written anew.
 
 With some fields the server computes when it reserves jobs. Of another type, they make the update fail. A claim that
-meets this replaces them, and stores their names in the field `misfit`, by which it ends the job: `client/misfits.py`.
+meets this replaces them, and stores their names in the field `misfit`, by which it ends the job: `rules/misfits.py`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ are one, `waits_for`, the text of `cas.slot_keys`. Further fields:
     once        when it was stored, if another process may store it again after its end to complete a dead one's work
     gone        true if the job has finished in a queue without history, or was deleted: only its events and
                 outbox entries are still needed, or its id, for an hour from `once` on
-    misfit      names of fields whose values of wrong types were written anew: see `misfits.py`
+    misfit      names of fields whose values of wrong types were written anew: see `claims/mending.py`
     expires_at  when the TTL index deletes the job, as a date: a day after its retention ends. Maintenance, which
                 counts its events first, normally deletes it earlier. A job that uses slots, belongs to a flow node, or
                 has continued as others has none: its outbox entries would be lost with it
@@ -31,9 +31,9 @@ from bson.datetime_ms import DatetimeMS
 from stanchion.errors import InvalidInput
 from stanchion.stores.cas.jobs import Change, Seen
 from stanchion.stores.cas.slot_keys import key_of, slot_of
-from stanchion.stores.mongo.client.misfits import fitted
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.rules.dead_letters import is_marked
+from stanchion.stores.rules.misfits import RowTypes
 from stanchion.stores.rules.set_back import AHEAD
 from stanchion.stores.rules.slots import uses_slots, waits_at
 
@@ -58,6 +58,7 @@ PLAIN: Document = {"order_key": None, "limits": None, "flow_node": None}
 NUMBER: Document = {"$type": "number", "$not": {"$type": "array"}}
 """Condition on a field that another program may have stored as something else."""
 
+_TYPES = RowTypes({int: (Int64,), float: (int, Int64)})
 _WAITS = frozenset({"waits_kind", "waits_queue", "waits_name"})
 FIELDS = frozenset({*JobRow._fields[1:], "waits_for", "live", "unique", "letter", "held_by", "expires_at", "gone"})
 """The fields derived from the row of a job, except its id."""
@@ -100,7 +101,7 @@ def refuse_large(row: JobRow) -> None:
 def row_of(document: Mapping[str, Any], *, whole: bool = False) -> JobRow:
     """Return the job of a document. `whole`: all fields that a job must have were read."""
     found = JobRow(document["_id"], *(document.get(name, _DEFAULTS.get(name)) for name in JobRow._fields[1:]))
-    row = fitted(found, mended if isinstance(mended := document.get("misfit"), list) else (), whole=whole)
+    row = _TYPES.fitted(found, mended if isinstance(mended := document.get("misfit"), list) else (), whole=whole)
     return row._replace(**waits_at(slot_of(document["waits_for"]))) if "waits_for" in document else row
 
 

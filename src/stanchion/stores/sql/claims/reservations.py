@@ -11,7 +11,6 @@ from sqlalchemy import BigInteger, Executable, String, func, null, select, text,
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow, row_from
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.rules.unreadable import TEXTS
 from stanchion.stores.sql.engine.columns import RUNNING, claimed_row, in_time, param, under_token
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
@@ -58,7 +57,7 @@ class ReservationStatements:
                 progress=null(),
             )
         )
-        self.plain_unseen: Executable = plain.where(*dialect.are_utf8(jobs.c[name] for name in TEXTS))
+        self.plain_unseen: Executable = plain.where(*dialect.readable())
         self.plain = plain.returning(*claimed_row())
         self.admitted = text(f"""
             UPDATE stanchion_jobs {dialect.by("PRIMARY")}

@@ -332,9 +332,13 @@ class Dialect(ABC):
         """Return the case-sensitive position of a text in a column, from 1; 0 if it does not occur."""
         return func.instr(column, text)
 
-    def are_utf8(self, columns: Iterable[ColumnElement[str]]) -> list[ColumnElement[bool]]:
-        """Return the conditions that texts are UTF-8; none if the database stores no others."""
+    def readable(self) -> list[ColumnElement[bool]]:
+        """Return the conditions that a live job has the right types, and text in UTF-8; none if all jobs have."""
         return []
+
+    def fitted(self, _names: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Return rows of these fields of jobs with the right types, which most databases guarantee."""
+        return rows
 
     @abstractmethod
     def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:

@@ -72,9 +72,19 @@ def from_sqlite(database: Database, wanted: Select[Any], params: Params) -> Iter
     with database.streaming(wanted, params) as cursor:
         while rows := cursor.fetchmany(_BATCH):
             columns = zip(*rows, strict=True)
-            yield pa.record_batch(
-                [pa.array(values, kind) for values, kind in zip(columns, schema.types, strict=True)], schema=schema
-            )
+            arrays = [_array(values, kind) for values, kind in zip(columns, schema.types, strict=True)]
+            yield pa.record_batch(arrays, schema=schema)
+
+
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return a column; a value of a wrong type, which another program has stored, is null."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        fitting = str if pa.types.is_string(kind) else (int, float) if pa.types.is_floating(kind) else int
+        return pa.array([value if isinstance(value, fitting) else None for value in values], kind)
 
 
 def _arrow_type(kind: Any) -> pa.DataType:

@@ -85,7 +85,8 @@ class Queries:
             names = shape.columns or JobRow._fields
             more = cursor([rows[-1][names.index(name)] for name in ORDERED[query.order]])
         if query.columns:
-            return Page([row[: len(query.columns)] for row in rows], more, horizon)
+            found = self._dialect.fitted(query.columns, [row[: len(query.columns)] for row in rows])
+            return Page(found, more, horizon)
         return Page(list(map(row_from, rows)), more, horizon)
 
     def _horizon(self, run: Runner) -> Horizon:

@@ -70,13 +70,13 @@ class Stats:
     def next_due(self, run: Runner, queues: Collection[str]) -> dict[str, int]:
         """Return when the first queued job of each of these queues is due; queues without queued jobs are omitted."""
         found = run.rows(self._next_due, {"queues": self._dialect.listed(set(queues))})
-        return {queue: int(due) for queue, due in found if due is not None}
+        return {queue: int(due) for queue, due in found if _is_number(due)}
 
     def heads(self, run: Runner, queues: Collection[str]) -> dict[str, list[Head]]:
         """Return the first queued job of each rank in each lane of these queues; others are omitted."""
         found: dict[str, list[Head]] = {}
         for queue, lane, rank, run_at, now in run.rows(self._heads, {"queues": self._dialect.listed(set(queues))}):
-            if run_at is not None:
+            if _is_number(run_at) and _is_number(rank) and _is_number(lane):
                 found.setdefault(queue, []).append(Head(int(lane), int(rank), int(run_at), int(run_at) - int(now)))
         return found
 
@@ -87,10 +87,15 @@ class Stats:
         """Count the queued jobs of these lanes (None: of all), each up to `at_most`."""
         given: dict[str, Any] = {"queue": queue, "most": at_most}
         if lanes is None:
-            found = run.rows(self._all_depths, given)
+            found = [one for one in run.rows(self._all_depths, given) if _is_number(one[0])]
         else:
             found = run.rows(self._depths, {**given, "lanes": self._dialect.listed(map(str, lanes))})
         return {int(lane): int(depth) for lane, depth in found if depth}
+
+
+def _is_number(value: object) -> bool:
+    """Return whether a value is there, and is no text that another program has stored in place of a number."""
+    return value is not None and not isinstance(value, str)
 
 
 def _states(dialect: Dialect) -> Select[Any]:
@@ -113,7 +118,7 @@ _QUEUED = "stanchion_jobs AS job WHERE job.state = 'queued'"
 # Loose index scans: the next lane, or the next lower rank, is the first entry behind the previous one.
 
 
-def _heads_of(dialect: Dialect) -> str:
+def heads_of(dialect: Dialect) -> str:
     """Return the query for the first queued job of each rank in each lane, by one index probe per lane and rank."""
     return f"""
         WITH RECURSIVE lanes (queue, lane) AS (
@@ -148,18 +153,18 @@ def _heads_of(dialect: Dialect) -> str:
 
 def first_due(dialect: Dialect) -> str:
     """Return the query for when the first queued job of some queues is due."""
-    return f"{_heads_of(dialect)} SELECT min(run_at) FROM firsts"
+    return f"{heads_of(dialect)} SELECT min(run_at) FROM firsts"
 
 
 def _next_due(dialect: Dialect) -> TextClause:
     """Return when the first queued job of each queue is due."""
-    return text(f"{_heads_of(dialect)} SELECT queue, min(run_at) FROM firsts GROUP BY queue")
+    return text(f"{heads_of(dialect)} SELECT queue, min(run_at) FROM firsts GROUP BY queue")
 
 
 def _heads(dialect: Dialect) -> Select[Any]:
     """Return the first queued job of each rank in each lane, and the clock."""
     columns = column("queue", String), column("lane", Integer), column("rank", Integer), column("run_at", BigInteger)
-    firsts = text(f"{_heads_of(dialect)} SELECT queue, lane, rank, run_at FROM firsts").columns(*columns)
+    firsts = text(f"{heads_of(dialect)} SELECT queue, lane, rank, run_at FROM firsts").columns(*columns)
     return select(*firsts.subquery("heads").c, dialect.now)
 
 

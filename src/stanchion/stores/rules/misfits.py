@@ -1,0 +1,100 @@
+"""Values of types that no job has: another program has stored them, in a database that takes values of any type.
+
+Its row has the types of `JobRow` all the same, and a payload that says which fields are wrong: a claim ends such a job
+for that reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
+from operator import itemgetter
+from types import NoneType
+from typing import Any, Final, get_args, get_type_hints
+
+from stanchion.stores.records.jobs import QUEUED, UNLANED, JobRow, JobState
+from stanchion.stores.rules.unreadable import OfWrongTypes
+
+_HINTS: Final = {name: get_args(hint) or (hint,) for name, hint in get_type_hints(JobRow).items()}
+_STATES: Final = frozenset({QUEUED, *JobState})
+_OTHERWISE: Final = {"lane": UNLANED, "state": QUEUED}
+_KNOWN_MAX: Final = 10_000
+_state_of = itemgetter(JobRow._fields.index("state"))
+
+
+class RowTypes:
+    """The types that the fields of a job have as a driver returns them."""
+
+    def __init__(self, also: Mapping[type, tuple[type, ...]]) -> None:
+        """`also`: further types of the driver, by the types of `JobRow`."""
+        self._types = {
+            name: {one for hint in hints for one in (hint, *also.get(hint, ()))} for name, hints in _HINTS.items()
+        }
+        self._known: set[tuple[type, ...]] = set()
+        """Types of rows that fit, or of their first columns."""
+
+    def fit(self, rows: Sequence[tuple[Any, ...]]) -> bool:
+        """Return whether these rows, or their first columns, have types that are known to fit."""
+        # Built-ins alone: a frame per row would cost as much again.
+        return self._known.issuperset(map(tuple, map(map, repeat(type), rows))) and _STATES.issuperset(
+            map(_state_of, rows)
+        )
+
+    def fitted(self, row: JobRow, mended: Iterable[str] = (), *, whole: bool, columns: int = len(_HINTS)) -> JobRow:
+        """Return a row with the right types.
+
+        `mended`: fields written anew. Unless it is `whole`, fields may be missing. `columns`: how many were read.
+        """
+        types = tuple(map(type, row[:columns]))
+        if types in self._known and not mended and row.state in _STATES:
+            return row
+        values: dict[str, Any] = {}
+        wrong = dict.fromkeys(map(str, mended))
+        for name, value in zip(JobRow._fields[:columns], row, strict=False):
+            if value is None and not whole:
+                continue
+            if type(value) in self._types[name] and (name != "state" or value in _STATES):
+                continue
+            if isinstance(value, float) and value.is_integer() and int in self._types[name]:
+                values[name] = int(value)  # a driver that knows only such numbers
+                continue
+            wrong[name] = None
+            values[name] = self._instead(name, value)
+        if wrong:
+            values["payload"] = OfWrongTypes(values.get("payload", row.payload) or "null", wrong)
+        elif not values and None not in map(_required, JobRow._fields[:columns], row):
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            self._known.add(types)
+        return row._replace(**values) if values else row
+
+    def fitted_columns(self, names: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Return rows of some fields with the right types."""
+        columns = list(zip(*rows, strict=True))
+        fit = [{*map(type, column)} <= self._types[name] for name, column in zip(names, columns, strict=False)]
+        if all(fit):
+            return rows
+        for place, name in enumerate(names):
+            if not fit[place]:
+                types = self._types[name]
+                columns[place] = tuple(
+                    one if type(one) in types else self._instead(name, one) for one in columns[place]
+                )
+        return list(zip(*columns, strict=True))
+
+    def _instead(self, name: str, value: Any) -> Any:
+        """Return what a row has in place of a value of a wrong type."""
+        if name in _OTHERWISE:
+            return _OTHERWISE[name]
+        if isinstance(value, bytes) and str in self._types[name]:
+            return value.decode(errors="replace")
+        if name == "payload":
+            return json.dumps(value, ensure_ascii=False, default=str)
+        if str in self._types[name]:
+            return None if NoneType in self._types[name] else str(value)
+        return JobRow._field_defaults.get(name, 0)
+
+
+def _required(name: str, value: Any) -> Any:
+    return value if NoneType not in _HINTS[name] else True
