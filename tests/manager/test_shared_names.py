@@ -10,12 +10,15 @@ import pytest
 from stanchion import Stanchion, chain
 from stanchion.core.ids import new_id
 from stanchion.errors import InvalidInput, NotPermitted, StagedJobsLost
+from stanchion.manager.server.own_workers import OwnWorkers
 from stanchion.manager.server.shared import uses_rate
 from stanchion.manager.server.tokens import Caller, Role, token_of, tokens_in
+from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, OpenFlow, StopFlow
 from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue
+from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.workers import CONSUMER, LaneRange, QueueTimes
 from stanchion.stores.rules.declared_rates import KIND
@@ -333,6 +336,34 @@ class TestWorkersOfOthers:
         for one in ("mine", "early", "mine"):
             mail.leave(one)
         assert root.workers() == []
+
+    def test_jobs_that_run_without_a_row_are_not_kept_from_recovery(
+        self, as_: Callable[[str], Store], root: Store
+    ) -> None:
+        """A first heartbeat makes the row of its worker; jobs without one come back, unless somebody makes theirs."""
+        mail = as_("mail")
+        root.push([new_job(queue=queue) for queue in ("orders", "mail")])
+        claim(root, queue="orders", worker="theirs")
+        claim(root, queue="mail", worker="mine")
+        with pytest.raises(NotPermitted, match="serves queues beyond"):
+            mail.beat([replace(worker("theirs"), queues=("mail",))])
+        assert root.workers() == []
+        mail.beat([replace(worker(one), queues=("mail",)) for one in ("mine", "new")])
+        assert {row.id for row in root.workers()} == {"mine", "new"}
+
+    def test_first_heartbeats_of_a_fleet_read_the_running_jobs_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        store, reads = MemoryStore(), list[Query]()
+        select = store.select
+
+        def counted(query: Query) -> Page:
+            reads.append(query)
+            return select(query)
+
+        monkeypatch.setattr(store, "select", counted)
+        own = OwnWorkers(store)
+        for number in range(50):
+            own.check(Caller("own", queues=("mail",)), "beat", {"workers": [worker(f"w{number}")]})
+        assert len(reads) == 1
 
     def test_a_row_that_is_new_is_seen(self, as_: Callable[[str], Store], root: Store) -> None:
         mail = as_("mail")
