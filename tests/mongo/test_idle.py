@@ -73,7 +73,9 @@ def cost(commands: Commands, work: Callable[[], object]) -> int:
     return commands.counted.total() - before
 
 
-@pytest.mark.parametrize("what", ["recover", "maintain", "figures", "looks"])
+@pytest.mark.parametrize(
+    "what", ["recover", *(pytest.param(one, marks=pytest.mark.nightly) for one in ("maintain", "figures", "looks"))]
+)
 def test_upkeep_beside_many_idle_queues_costs_what_it_costs_beside_few(
     beside: Callable[[int], Store], commands: Commands, clock: StoreClock, what: str
 ) -> None:

@@ -82,3 +82,4 @@ class _Faulty:
 
 
 ways = pytest.mark.parametrize("way", ["before", "lost"])
+before_by_day = pytest.mark.parametrize("way", ["before", pytest.param("lost", marks=pytest.mark.nightly)])

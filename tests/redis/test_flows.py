@@ -19,7 +19,7 @@ from stanchion.stores.rules.flows import FlowPosition
 from stanchion.stores.rules.slots import node_slot, waits_at
 from stanchion_conformance.harness import counts_of, find_jobs, sizes_of
 from tests.redis.conftest import Open
-from tests.redis.deaths import Way, at_every_call, ways
+from tests.redis.deaths import Way, at_every_call, before_by_day, ways
 from tests.redis.keys import broken_rules
 
 QUEUES = ("orders", "shipping", "handlers")
@@ -95,7 +95,7 @@ def finish(flow: Flow, store: RedisStore) -> None:
 
 
 class TestDeath:
-    @ways
+    @before_by_day
     def test_while_a_flow_is_opened(self, opened: Open, url: str, way: Way) -> None:
         ends = set()
         for scene in at_every_call(opened, url, way, lambda _store: Flow(), lambda store, flow: flow.stored(store)):
@@ -156,7 +156,7 @@ class TestDeath:
             assert [end.index for end in store.flow_ends(flow.root.id)] == [0, 1, 2]
         assert failed > 1
 
-    @ways
+    @before_by_day
     def test_while_members_are_added(self, opened: Open, url: str, way: Way) -> None:
         def act(store: RedisStore, flow: Flow) -> object:
             more = [job(flow.root, 0, queue) for queue in QUEUES[:2]]
@@ -199,7 +199,7 @@ class TestDeath:
             sizes.add(len(store.flow_ends(flow.root.id)))
         assert sizes == ({3} if way == "lost" else {2, 3})
 
-    @ways
+    @before_by_day
     def test_while_a_part_is_closed(self, opened: Open, url: str, way: Way) -> None:
         def prepare(store: RedisStore) -> Flow:
             flow = Flow(closed=False).stored(store)

@@ -33,7 +33,9 @@ def commands(client: Redis, work: Callable[[], object]) -> int:
     return int(client.info("stats")["total_commands_processed"] - before)
 
 
-@pytest.mark.parametrize("what", ["recover", "maintain", "looks"])
+@pytest.mark.parametrize(
+    "what", ["recover", *(pytest.param(one, marks=pytest.mark.nightly) for one in ("maintain", "looks"))]
+)
 def test_upkeep_beside_many_idle_queues_costs_what_it_costs_beside_few(
     stores: Callable[[int], tuple[Store, Redis]], what: str
 ) -> None:

@@ -88,7 +88,7 @@ def test_a_failover(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("replicas", ["0", "1"])
+@pytest.mark.parametrize("replicas", [pytest.param("0", marks=pytest.mark.nightly), "1"])
 def test_a_planned_failover_keeps_what_was_pushed(opened: Open, replicas: str) -> None:
     with WatchedRedis() as watched:
         for server in watched.servers:

@@ -25,7 +25,7 @@ from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.streams import SinkBatch, StreamSource
 from stanchion_conformance.harness import counts_of, ids_reserved, rows_reserved, sizes_of
 from tests.redis.conftest import Open
-from tests.redis.deaths import Way, at_every_call, ways
+from tests.redis.deaths import Way, at_every_call, before_by_day, ways
 from tests.redis.keys import broken_rules
 
 FROM, INTO, ALSO = "from", "into", "also"
@@ -133,7 +133,7 @@ class TestFanOut:
         assert scenes > 5
         assert 3 in fanned_out
 
-    @ways
+    @before_by_day
     def test_a_repeat_stores_none_twice(self, opened: Open, url: str, way: Way) -> None:
         for scene in at_every_call(
             opened, url, way, self.parents, lambda store, rows: store.settle(self.outcomes(rows))
@@ -190,7 +190,7 @@ class TestPublishing:
             stored.add(len(ran))
         assert stored == ({0, 7} if way != "lost" else {7})
 
-    @ways
+    @before_by_day
     def test_a_repeat_completes_it(self, opened: Open, url: str, way: Way) -> None:
         told = set[bool]()
         for scene in at_every_call(opened, url, way, self.staged, lambda store, made: store.publish(made)):
@@ -289,7 +289,7 @@ class TestPublishing:
 
 
 class TestStaging:
-    @ways
+    @before_by_day
     def test_a_repeat_adds_nothing(self, opened: Open, url: str, way: Way) -> None:
         jobs = new_jobs(5)
         for scene in at_every_call(
@@ -301,7 +301,7 @@ class TestStaging:
             assert store.publish(Publication(WRITE, (("a", 5),)))
             assert sorted(run_out(store)) == [job.id for job in jobs]
 
-    @ways
+    @before_by_day
     def test_what_nobody_publishes_goes(self, opened: Open, url: str, way: Way) -> None:
         for scene in at_every_call(
             opened, url, way, lambda _store: None, lambda store, _made: store.stage(WRITE, "a", new_jobs(5))
@@ -318,7 +318,7 @@ class TestFinishing:
         assert store.claim(Claim(FROM, 9, TOKEN, worker="w", rows=False)).reserved == 4
         return Publication(WRITE, (), VALUE, Finish(FROM, TOKEN, 4))
 
-    @ways
+    @before_by_day
     def test_with_the_jobs_left_it_comes_to_its_end(self, opened: Open, url: str, way: Way) -> None:
         for scene in at_every_call(opened, url, way, self.reserved, lambda store, made: store.publish(made)):
             store = scene.witness
@@ -336,7 +336,7 @@ class TestFinishing:
 
 
 class TestReserving:
-    @ways
+    @before_by_day
     def test_a_repeat_finds_them(self, opened: Open, url: str, way: Way) -> None:
         def filled(store: RedisStore) -> None:
             store.push([*new_jobs(4, FROM), *new_jobs(2, FROM, order_key="k")])

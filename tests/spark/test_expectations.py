@@ -133,8 +133,10 @@ def condition(of: random.Random, depth: int) -> str:
     return of.choice([f"({one} and {other})", f"({one} or {other})", f"not ({one})"])
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.nightly)])
-def test_conditions_mean_what_they_mean_to_spark(spark: "SparkSession", seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "many"), [(1, 40), *(pytest.param(seed, 150, marks=pytest.mark.nightly) for seed in (1, 2))]
+)
+def test_conditions_mean_what_they_mean_to_spark(spark: "SparkSession", seed: int, many: int) -> None:
     from pyspark.sql import functions as f
 
     of = random.Random(seed)
@@ -147,7 +149,7 @@ def test_conditions_mean_what_they_mean_to_spark(spark: "SparkSession", seed: in
         }
         for _ in range(60)
     ]
-    texts = [condition(of, of.randrange(4)) for _ in range(150)]
+    texts = [condition(of, of.randrange(4)) for _ in range(many)]
     spark.conf.set("spark.sql.ansi.enabled", "false")  # a division by zero is null, and no error
     try:
         frame = spark.createDataFrame(rows, SCHEMA).select(

@@ -97,7 +97,7 @@ def json_of(kind: Any) -> st.SearchStrategy[Any]:
 
 
 @given(st.data(), schemas(KINDS))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_both_ways_agree_on_random_rows(data: st.DataObject, struct: Struct) -> None:
     rows = data.draw(st.lists(json_of(struct), min_size=1, max_size=3))
     texts = [json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in rows]

@@ -53,6 +53,7 @@ def idle_queues(store: Store, first: int, end: int) -> list[str]:
     return names
 
 
+@pytest.mark.one_in_each("what", "url")
 @pytest.mark.parametrize("what", ["recover", "maintain", "looks", "figures"])
 def test_upkeep_beside_many_idle_queues_runs_as_many_statements_as_beside_few(
     url: str, statements: list[Any], what: str

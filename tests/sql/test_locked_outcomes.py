@@ -50,6 +50,7 @@ def test_outcomes_of_other_jobs_are_stored_meanwhile(
         assert handles[2].job().attempts == 1
 
 
+@pytest.mark.nightly_except("postgresql")
 @pytest.mark.parametrize("url", ["postgresql", "mariadb"], indirect=True)
 def test_a_manager_stores_outcomes_of_other_receivers_meanwhile(app: Stanchion, url: str) -> None:
     with (
@@ -90,6 +91,7 @@ def test_a_manager_stores_outcomes_of_other_receivers_meanwhile(app: Stanchion, 
         assert (handle.job().attempts, handle.job().errors) == (1, [])
 
 
+@pytest.mark.nightly_except("postgresql")
 @pytest.mark.parametrize("url", ["postgresql", "mariadb"], indirect=True)
 def test_a_finished_job_waits_for_a_lock_on_history_as_long_as_it_takes(
     app: Stanchion, url: str, caplog: pytest.LogCaptureFixture

@@ -51,7 +51,7 @@ def took(store: Store, limit: int = 10, under: str = "t") -> list[str]:
     return [row.id for row in store.claim(Claim("q", limit, under, "w")).rows]
 
 
-@pytest.mark.nightly_except("sqlite", "postgresql")
+@pytest.mark.nightly_except("postgresql")
 @pytest.mark.parametrize("given", [SLOT, KEY], ids=["semaphore", "order key"])
 def test_what_may_run_is_found_before_all_others_are_parked(store: Store, given: dict[str, Any]) -> None:
     holder = push(store, 1, **given)
@@ -73,7 +73,7 @@ def test_what_may_run_is_found_before_all_others_are_parked(store: Store, given:
     assert took(store, 2, "t2") == waiters[:1]
 
 
-@pytest.mark.nightly_except("sqlite", "postgresql")
+@pytest.mark.nightly_except("postgresql")
 def test_what_a_rate_does_not_bind_is_found_before_all_others_are_deferred(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,7 +102,7 @@ def test_what_a_rate_does_not_bind_is_found_before_all_others_are_deferred(
     assert sorted(waiters, key=lambda job: rows[job].run_at) == waiters
 
 
-@pytest.mark.nightly_except("sqlite", "postgresql")
+@pytest.mark.nightly_except("postgresql")
 def test_a_claim_that_stops_deferring_between_two_looks_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether it defers or looks past those jobs is settled once for a transaction, and not by the time amid it."""
     ticks = itertools.count()

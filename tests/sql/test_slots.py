@@ -281,6 +281,7 @@ def _semaphores(row: JobRow) -> tuple[str, ...]:
     return limits_in(row.limits).semaphores
 
 
+@pytest.mark.one_in_each("url", "kind")
 @pytest.mark.parametrize("kind", ["semaphore", "order key"])
 def test_who_parks_and_who_sets_free_never_miss_each_other(url: str, kind: str) -> None:
     with ExitStack() as stack:

@@ -110,6 +110,7 @@ def behind_nginx(folder: Path, *, strips: bool, tls: bool) -> Iterator[Proxied]:
 
 
 @pytest.mark.slow
+@pytest.mark.one_in_each("tls", "strips")
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 @pytest.mark.parametrize("strips", [False, True], ids=["passes", "strips"])
 class TestNginx:

@@ -82,7 +82,7 @@ def marks(folder: Path, name: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.nightly)])
 def test_its_jobs_and_their_neighbours_run_once(app, folder, processes):
     process = start(folder, processes, threads=4)
     try:

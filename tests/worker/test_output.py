@@ -127,7 +127,7 @@ def health(folder) -> str:
     return file.read_text() if file.exists() else ""
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.nightly)])
 def test_its_log_is_not_read(app, folder, start, processes):
     failing = [app.enqueue("fails", max_attempts=1) for _ in range(60)]
     warning = app.enqueue("warns")

@@ -55,7 +55,7 @@ def elsewhere() -> Iterator[Elsewhere]:
         yield other
 
 
-@pytest.mark.parametrize("speaks_first", [True, False])
+@pytest.mark.parametrize("speaks_first", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_jobs_that_others_have_run_do_not_begin(
     elsewhere: Elsewhere, speaks_first: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
