@@ -49,7 +49,7 @@ OF_A_PARTITIONED_QUEUE = (
     *("TestSizes", "TestCounts", "TestNextDue", "TestPause", "TestPurge", "TestMaintain"),
     *("TestStreams", "TestDeathAtEachStep", "TestTwoDrivers"),
     *("TestFeed", "TestFeedWithinATick", "TestReadersOfAFeed", "TestFeedResumed"),
-    *("TestCheckpointsOfTasks", "TestReplayOfWhatHasChanged"),
+    *("TestCheckpointsOfTasks", "TestReplayOfWhatHasChanged", "TestUnreadableLimits"),
 )
 """The cases that hold across partitions; the others are about the order of a whole queue, or about its rows."""
 

@@ -53,7 +53,7 @@ def is_dead(store: Store, job: str) -> bool:
 
 
 class TestUnreadableLimits:
-    """Neither the claim nor another job suffers from them."""
+    """Neither the claim nor another job suffers from them. No case expects an order, so partitions may run them."""
 
     @pytest.mark.parametrize("limits", ODD)
     def test_the_job_is_dead_and_others_run(self, store: Store, limits: str) -> None:
@@ -61,9 +61,9 @@ class TestUnreadableLimits:
         store.push([first])
         taken = stored(store, odd)
         store.push([last])
-        assert took(store, 10) == [first.id, last.id]
+        found = [job for _ in range(5) for job in took(store, 10)]
+        assert sorted(found) == sorted([first.id, last.id])
         assert not taken or is_dead(store, odd.id)
-        assert took(store, 10) == []
 
     def test_all_of_them_at_once(self, store: Store) -> None:
         odd = [job.id for job in (new_job(limits=limits) for limits in ODD) if stored(store, job)]
@@ -123,8 +123,8 @@ class TestUnreadableLimits:
         wish = Claim(QUEUE, 1, new_id(), lease=LONG_LEASE, repeat=True, rows=False)
         assert store.claim(wish).reserved == 1
         assert reserved_ids(store, QUEUE, wish.token) == [fine.id]
-        assert all(is_dead(store, job) for job in dead)
         assert store.claim(wish._replace(token=new_id())).reserved == 0
+        assert all(is_dead(store, job) for job in dead)
 
     @pytest.mark.parametrize("limits", ['{"rate": 5}', '{"hold": "smtp"}', '["smtp"]', "smtp"])
     def test_the_dead_job_can_be_operated(self, app: Stanchion, store: Store, limits: str) -> None:
