@@ -107,6 +107,44 @@ def test_what_claims_look_at_stops_no_other_job(store: MongoStore, field: str, s
     app.queue(QUEUE).find(limit=100)
 
 
+@pytest.mark.parametrize("settings", [{}, {"lanes": 3}])
+def test_upkeep_buries_what_no_claim_finds(store: MongoStore, settings: dict[str, Any]) -> None:
+    store.configure(QUEUE, settings)
+    fields, values = ("run_at", "lane", "state"), (NOW, "5", None, {"a": 1}, b"5")
+    inserted(store, *({field: value} for field in fields for value in values))
+    later = new_job(delay=5000.0)
+    store.push([*(fine := [new_job(), new_job(order_key="k")]), later])
+    (missing,) = inserted(store, {})
+    jobs = store.server.call(lambda on, _again: on.jobs)
+    jobs.update_one({"_id": missing}, {"$unset": {"run_at": ""}})
+    found = [job for _ in range(5) for job in took(store, 10)]
+    store.maintain()
+    assert sorted(found) == sorted(job.id for job in fine)
+    told = [reason.partition(":")[0].rpartition(" in ")[2] for reason in reasons(store)]
+    assert sorted(told) == sorted([*fields * len(values), "run_at"])
+    assert store.stats([QUEUE], ["states"])[QUEUE].states.scheduled == 1
+    assert [row.state for row in store.fetch([later.id]).values()] == ["queued"]
+    app = Stanchion(store=store)
+    dead = app.queue(QUEUE).find(state="dead", limit=1000)
+    for job in dead:
+        app.queue(QUEUE).retry(job.id)
+    took(store, 100)
+    store.clock_offset += 1000.0  # a process looks into a queue every 900 s
+    store.maintain()
+    assert not app.queue(QUEUE).find(state="ready", limit=1000)
+
+
+def test_upkeep_looks_once_in_a_while(store: MongoStore) -> None:
+    store.configure(QUEUE, {})
+    store.maintain()
+    inserted(store, {"run_at": "5"})
+    store.maintain()
+    assert reasons(store) == []
+    store.clock_offset += 1000.0
+    store.maintain()
+    assert len(reasons(store)) == 1
+
+
 def test_whole_numbers_of_another_kind_fit(store: MongoStore) -> None:
     """Drivers of some languages store each number as a double."""
     now = store.now()

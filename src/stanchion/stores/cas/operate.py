@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from stanchion.stores.cas.jobs import Decision, Facts, JobLoop
 from stanchion.stores.records.jobs import JobRow, JobState, Redriven
+from stanchion.stores.records.outcomes import Bury
 from stanchion.stores.rules import outcomes as outcome_rules
+from stanchion.stores.rules.unreadable import misfit
 
 
 class Operator:
@@ -29,6 +31,18 @@ class Operator:
             return Decision(JobState.CANCELLED, step.row, step.counted)
 
         return self._loop.decide_each(ids, decide)
+
+    def bury_misfits(self, ids: Sequence[str]) -> None:
+        """Bury those of these jobs that wait to be claimed and have values of wrong types."""
+
+        def decide(_index: int, row: JobRow | None, facts: Facts) -> Decision[None]:
+            fault = None if row is None else misfit(row)
+            if row is None or fault is None or row.finished_at is not None or row.state == JobState.RUNNING:
+                return Decision(None)
+            step = outcome_rules.settled(row, Bury(row.lease, fault), facts.settings[row.queue], facts.now)
+            return Decision(None, step.row, step.counted)
+
+        self._loop.decide_each(ids, decide)
 
     def retry(self, ids: Sequence[str]) -> list[Redriven]:
         """Make dead, cancelled and scheduled jobs ready now, with all their attempts and the same ids."""

@@ -38,6 +38,7 @@ from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.queues import QueueDocuments
 from stanchion.stores.mongo.client.server import Access, across
 from stanchion.stores.mongo.deletion import Deletion
+from stanchion.stores.mongo.misfits import Misfits
 from stanchion.stores.mongo.queues import Counters, Folded, QueueRemoval, Queues, begin_fold, end_fold, to_fold
 from stanchion.stores.mongo.rests import LONGEST, Rests
 from stanchion.stores.mongo.shapes import Shapes
@@ -165,12 +166,13 @@ class Upkeep:
         purges: Purges,
         removal: QueueRemoval,
         shapes: Shapes,
+        misfits: Misfits,
         recover: Callable[[], None],
         forget: Iterable[Callable[[], object]],
     ) -> None:
         """`recover` runs outbox recovery; each of `forget` deletes one kind of expired data."""
         self._queues, self._counters, self._purges, self._removal = queues, counters, purges, removal
-        self._shapes, self._recover, self._forget = shapes, recover, tuple(forget)
+        self._shapes, self._misfits, self._recover, self._forget = shapes, misfits, recover, tuple(forget)
 
     def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
         """Fold events into counts, delete expired data, purge history; return the queues left when time ran out.
@@ -188,6 +190,7 @@ class Upkeep:
             lambda queue: self._purges.purge(queue, limit=_PURGE_JOBS_MAX), old, _PURGE_JOBS_MAX, budget
         )
         self._shapes.keep_up(queues, active, now)
+        self._misfits.bury(queues, now)
         remove_expired(self._removal, self._purges.purge)
         return behind
 

@@ -33,6 +33,7 @@ from stanchion.stores.mongo.flows.additions import Additions
 from stanchion.stores.mongo.flows.ends import FlowEnds
 from stanchion.stores.mongo.flows.flows import FlowNodes
 from stanchion.stores.mongo.jobs import Jobs
+from stanchion.stores.mongo.misfits import Misfits
 from stanchion.stores.mongo.operate import Adoption, Purges, Upkeep
 from stanchion.stores.mongo.past_locks import PastLocks
 from stanchion.stores.mongo.prepared import PreparedPushes
@@ -106,8 +107,8 @@ class MongoStore:
         self._recovered = (self._outbox, flows, slots, staging, self._nodes)
         forget = [deletion.forget_gone, workers.forget_dead, self._nodes.forget]
         forget += [slot_documents.forget_full, publications.forget]
-        kept = (queues, counters, self._purges, removal, Shapes(server, documents))
-        upkeep = Upkeep(*kept, recover=self._recover_outbox, forget=forget)
+        others = Shapes(server, documents), Misfits(server, self._operator.bury_misfits)
+        upkeep = Upkeep(queues, counters, self._purges, removal, *others, recover=self._recover_outbox, forget=forget)
 
         self.now, self.listen = server.now, self._tail.listen
         self.queues, self.drop_queue = queues.queues, removal.drop_queue
