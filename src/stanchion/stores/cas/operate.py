@@ -8,6 +8,7 @@ from stanchion.stores.cas.jobs import Decision, Facts, JobLoop
 from stanchion.stores.records.jobs import JobRow, JobState, Redriven
 from stanchion.stores.records.outcomes import Bury
 from stanchion.stores.rules import outcomes as outcome_rules
+from stanchion.stores.rules.jobs import stored_state_of
 from stanchion.stores.rules.unreadable import misfit
 
 
@@ -24,7 +25,7 @@ class Operator:
             if row is None:
                 return Decision(None)
             if row.finished_at is not None:
-                return Decision(JobState(row.state))
+                return Decision(stored_state_of(row, facts.now))
             step = outcome_rules.cancel(row, facts.now)
             if step is None:
                 return Decision(JobState.RUNNING, row._replace(cancel_requested=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from stanchion.errors import DuplicateKey
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState, NewJob
@@ -149,10 +149,18 @@ def state_of(row: JobRow, now: int) -> JobState:
 
 
 def stored_state_of(row: JobRow, now: int) -> JobState:
-    """Return the state of a job in its queue: a dead letter can be claimed there like any other job."""
-    if row.state == QUEUED:
-        return JobState.READY if row.run_at <= now else JobState.SCHEDULED
-    return JobState(row.state)
+    """Return the state of a job in its queue: a dead letter can be claimed there like any other job.
+
+    A state that another program has made up counts as queued, or as dead in history.
+    """
+    if (known := _STATES.get(row.state)) is not None:
+        return known
+    if row.finished_at is not None:
+        return JobState.DEAD
+    return JobState.READY if row.run_at <= now else JobState.SCHEDULED
+
+
+_STATES: Final = {state.value: state for state in JobState}
 
 
 def detached(row: JobRow, now: int) -> JobRow:

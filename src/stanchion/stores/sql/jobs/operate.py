@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import update
 
 from stanchion.stores.records.jobs import JobRow, JobState, Redriven
+from stanchion.stores.rules.jobs import stored_state_of
 from stanchion.stores.rules.outcomes import cancel, redriven
 from stanchion.stores.sql.engine.columns import RUNS, param
 from stanchion.stores.sql.engine.database import Database
@@ -38,7 +39,7 @@ class Operations:
             states = {one: JobState(step.row.state) for one, step in steps.items()}
             states |= dict.fromkeys(asked, JobState.RUNNING)
             finished = self._jobs.finished(run, _distinct(ids)).values()
-            states |= {row.id: JobState(row.state) for row in finished}
+            states |= {row.id: stored_state_of(row, now) for row in finished}
             return [states.get(one) for one in ids]
 
         return self._transactions.write(work)
