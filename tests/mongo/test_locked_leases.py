@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from pymongo import MongoClient
 from pymongo.client_session import ClientSession
 
-from stanchion import Stanchion
+from stanchion import Push, Stanchion
+from stanchion.errors import StoreUnavailable
 from stanchion.stores.mongo import past_locks
 from stanchion.stores.mongo.claims import expired
+from stanchion.stores.mongo.client.place import JOBS
 from stanchion.stores.records.workers import WorkerRow
 from stanchion_conformance.harness import claim
 from tests.crash.scene import until
@@ -84,6 +88,50 @@ def test_recovery_goes_past_a_locked_job(mongo_url: str, monkeypatch: pytest.Mon
             assert other.id in {row.id for row in app.store.recover()}
             transaction.abort_transaction()
         assert until(lambda: app.store.recover(), 60, "the job")[0].id == held.id
+
+
+@pytest.mark.parametrize("place", [0, 2], ids=["outbox", "slots"])
+def test_recovery_of_slots_goes_past_a_locked_job(mongo_url: str, monkeypatch: pytest.MonkeyPatch, place: int) -> None:
+    """The process that freed these slots is gone; a waiter for one of them is locked."""
+    with closing(Stanchion(mongo_url)) as app:
+        app.setup()
+        store: Any = app.store
+        queue, names = app.queue("orders"), ["a", "b", "c", "d", "e"]
+        for name in names:
+            app.semaphore(name, capacity=1)
+            queue.push_many([Push(name, limits=[name]), Push(name, limits=[name])])
+        held = queue.reserve(10, lease=3600)
+        assert len(held) == len(names)
+        assert queue.size().waiting == len(names)
+        waiters = {job.payload: job.id for job in queue.find(state="waiting")}
+        monkeypatch.setattr(store._outbox, "follow_up", lambda _: None)
+        for one in held:
+            one.commit()
+        monkeypatch.undo()
+        monkeypatch.setattr(past_locks, "ITEM_SECONDS", 0.1)
+        part = store._recovered[place]
+        store.clock_offset += 4
+        with transaction_of_another(mongo_url) as session:
+            jobs = session.client.get_default_database()[JOBS]
+            jobs.update_one({"_id": waiters["c"]}, {"$set": {"headers": "{}"}}, session=session)
+            assert queue.size().ready == 0
+            until(lambda: part.recover() or queue.size().ready == len(names) - 1, 60, "the others")
+            assert {job.payload for job in queue.find(state="ready")} == set(names) - {"c"}
+            session.abort_transaction()
+        until(lambda: part.recover() or queue.size().ready == len(names), 60, "the job")
+
+
+def test_a_part_of_recovery_that_waits_does_not_keep_others_from_theirs(
+    mongo_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(Stanchion(mongo_url)) as app:
+        app.setup()
+        store: Any = app.store
+        waits = Mock(**{"recover.side_effect": StoreUnavailable("locked")})
+        monkeypatch.setattr(store, "_recovered", (waits, other := Mock()))
+        with pytest.raises(StoreUnavailable, match="locked"):
+            store._recover_outbox()
+        other.recover.assert_called_once_with()
 
 
 def test_recovery_of_a_dead_worker_goes_past_a_locked_job(mongo_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from typing import Protocol
 from stanchion.stores.cas.entries import STALE, Entry, Hold, entailed_in
 from stanchion.stores.cas.flows import Flows
 from stanchion.stores.cas.jobs import Jobs
-from stanchion.stores.cas.portions import portions
+from stanchion.stores.cas.portions import PastLocks, at_once, portions
 from stanchion.stores.cas.slots import Slots
 from stanchion.stores.records.flows import FlowNode, MemberEnd
 from stanchion.stores.records.jobs import NewJob
@@ -39,9 +39,17 @@ class OpenNodes(Protocol):
 class Outbox:
     """Applies entries."""
 
-    def __init__(self, jobs: Jobs, slots: Slots, flows: Flows, opens: OpenNodes, pushes: PushOnce) -> None:
+    def __init__(
+        self,
+        jobs: Jobs,
+        slots: Slots,
+        flows: Flows,
+        opens: OpenNodes,
+        pushes: PushOnce,
+        past_locks: PastLocks = at_once,
+    ) -> None:
         self.jobs, self._slots, self._flows = jobs, slots, flows
-        self._opens, self._pushes = opens, pushes
+        self._opens, self._pushes, self._past_locks = opens, pushes, past_locks
 
     def follow_up(self, entries: Sequence[Entry]) -> None:
         """Apply entries, then delete them."""
@@ -50,7 +58,7 @@ class Outbox:
     def recover(self) -> None:
         """Outbox recovery: apply the entries of dead processes."""
         for entries in portions(self.jobs.entries(self.jobs.now() - STALE)):
-            self._apply(entries, self._slots.free_forfeited)
+            self._past_locks(entries, lambda some: self._apply(some, self._slots.free_forfeited))
 
     def _apply(self, entries: Sequence[Entry], free: Callable[[Sequence[Hold]], object]) -> None:
         freed: list[Hold] = []

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 T = TypeVar("T")
+H = TypeVar("H", bound=Hashable)
 
 PORTION = 500
 
@@ -24,3 +25,14 @@ def grouped(items: Iterable[T], name_of: Callable[[T], str]) -> dict[str, list[T
     for item in items:
         groups.setdefault(name_of(item), []).append(item)
     return groups
+
+
+class PastLocks(Protocol):
+    """Works on items by a function, and leaves out those that wait for somebody's transaction."""
+
+    def __call__(self, items: Sequence[H], work: Callable[[Sequence[H]], object], /) -> None: ...
+
+
+def at_once(items: Sequence[H], work: Callable[[Sequence[H]], object], /) -> None:
+    """Work on all items together, in a store where no transaction locks a job."""
+    work(items)

@@ -23,7 +23,7 @@ from typing import Protocol
 
 from stanchion.stores.cas.entries import Hold, hold_of, holds_of
 from stanchion.stores.cas.jobs import Change, Jobs, Result, Seen
-from stanchion.stores.cas.portions import portions
+from stanchion.stores.cas.portions import PastLocks, at_once, portions
 from stanchion.stores.records.jobs import QUEUED, JobRow
 from stanchion.stores.records.slots import NODE, ORDER, Slot
 from stanchion.stores.rules import claims as claim_rules
@@ -67,8 +67,8 @@ class Taking(Enum):
 class Slots:
     """Takes, frees and grants slots."""
 
-    def __init__(self, jobs: Jobs, rows: SlotRows) -> None:
-        self.jobs, self.rows = jobs, rows
+    def __init__(self, jobs: Jobs, rows: SlotRows, past_locks: PastLocks = at_once) -> None:
+        self.jobs, self.rows, self._past_locks = jobs, rows, past_locks
 
     def take(self, wanted: Sequence[tuple[JobRow, Slot]]) -> list[Taking]:
         """Take a slot for each of these reserved jobs; an order key only for its head of line."""
@@ -142,9 +142,9 @@ class Slots:
     def recover(self) -> None:
         """Free slots held without entitlement, and grant free slots to waiters."""
         for holds in portions(self.rows.holds()):
-            self.check(holds)
+            self._past_locks(holds, self.check)
         for slots in portions(slot for slot in self.rows.slots_waited_at() if slot.kind != NODE):
-            self.wake(*slots)
+            self._past_locks(slots, lambda some: self.wake(*some))
 
     def check(self, holds: Sequence[Hold]) -> None:
         """Free slots held without entitlement, and record those held in the jobs that still wait for them."""

@@ -1,10 +1,11 @@
-"""Lost jobs taken back past those that somebody's transaction has locked: a write waits while it is open."""
+"""Recovery of lost jobs and of the outbox past locks of transactions: a write waits while the transaction is open."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
 
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.mongo.client.server import Access
@@ -17,6 +18,12 @@ SECONDS = 0.5
 """Seconds that a write of some jobs may take before they are tried in halves."""
 _LOCKED_TRIED_MAX = 2
 """Jobs found locked before that one call tries again."""
+
+ITEM_SECONDS = 2.0
+"""Seconds for an item alone that has waited, once in a call: it may have much to do."""
+_WAITED_MAX = 1000
+
+T = TypeVar("T", bound=Hashable)
 
 Free = Callable[[Sequence[str]], list[JobRow]]
 
@@ -58,3 +65,41 @@ class PastLocks:
         # The write may have freed some of them before it met the first one locked.
         left = [row.id for row in rows if row.state == JobState.RUNNING]
         return [row for row in rows if row.id not in left and (row.state == JobState.DEAD or lost_leases(row))], left
+
+
+class WorkPastLocks:
+    """Does work on items, as outbox entries and slots; those that have waited come after all others.
+
+    An item waits for a job to which it grants a slot or a result, and whose transaction may stay open for long.
+    """
+
+    def __init__(self, server: Access) -> None:
+        self._server = server
+        self._waited: frozenset[Hashable] = frozenset()
+
+    def work(self, items: Sequence[T], work: Callable[[Sequence[T]], object]) -> None:
+        """Work on items, at first on all together; leave out those that wait for a lock.
+
+        It begins nothing after the time of a call: the next round goes on.
+        """
+        waited = [one for one in items if one in self._waited]
+        groups = [[one for one in items if one not in self._waited]]
+        end = time.monotonic() + calls.CALL_SECONDS
+        while groups and time.monotonic() < end:
+            group = groups.pop()
+            if group and not self._done(group, work, SECONDS):
+                half = len(group) // 2
+                groups += [part for part in (group[half:], group[:half]) if half]
+                waited += [] if half else group
+        self._waited = self._waited.difference(items).union(waited[:_WAITED_MAX])
+        if waited:
+            self._done([random.choice(waited)], work, ITEM_SECONDS)  # noqa: S311 - each in its turn
+
+    def _done(self, group: Sequence[T], work: Callable[[Sequence[T]], object], seconds: float) -> bool:
+        try:
+            with self._server.outside.hurried(seconds):
+                work(group)
+        except StoreUnavailable:
+            self._server.now()  # fails, too, without a server
+            return False
+        return True

@@ -35,7 +35,7 @@ from stanchion.stores.mongo.flows.flows import FlowNodes
 from stanchion.stores.mongo.jobs import Jobs
 from stanchion.stores.mongo.misfits import Misfits
 from stanchion.stores.mongo.operate import Adoption, Purges, Upkeep
-from stanchion.stores.mongo.past_locks import PastLocks
+from stanchion.stores.mongo.past_locks import PastLocks, WorkPastLocks
 from stanchion.stores.mongo.prepared import PreparedPushes
 from stanchion.stores.mongo.push import Push
 from stanchion.stores.mongo.query import Queries
@@ -76,15 +76,15 @@ class MongoStore:
         self._outcomes, self._operator = Outcomes(loop), Operator(loop)
         self._lost = LostJobs(loop, workers, self._recover_outbox, PastLocks(server, self._jobs).free)
 
-        slot_documents = SlotDocuments(server)
-        slots = Slots(self._jobs, slot_documents)
+        past_locks, slot_documents = WorkPastLocks(server).work, SlotDocuments(server)
+        slots = Slots(self._jobs, slot_documents, past_locks)
         self._semaphores = Semaphores(server, slots.wake)
         ends = FlowEnds(server)
         flows = Flows(self._jobs, ends, slots, self._push.push)
         self._nodes = FlowNodes(
             server, ends, flows, self._push.push, Additions(server, self._push), self._operator.cancel
         )
-        self._outbox = Outbox(self._jobs, slots, flows, self._nodes, self._push)
+        self._outbox = Outbox(self._jobs, slots, flows, self._nodes, self._push, past_locks)
 
         due = DueJobs(server, locks, lanes, Parking(server, locks, slots.wake), self._lost, self._outcomes)
         values, rates = Values(server), CachedRates()
@@ -181,8 +181,15 @@ class MongoStore:
         self._outbox.follow_up(self._jobs.entries_of(self._tail.after(session).jobs))
 
     def _recover_outbox(self) -> None:
+        waits: StoreUnavailable | None = None
         for part in self._recovered:
-            part.recover()
+            try:
+                part.recover()
+            except StoreUnavailable as error:
+                self.now()  # fails, too, without a server; else a transaction has locked a job
+                waits = error
+        if waits is not None:
+            raise waits
 
     # -- the verbs with a transaction of the caller, which settings ignore
 
