@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from stanchion.stores.cas.jobs import Decision, Facts, JobLoop
+from stanchion.stores.cas.leases_ahead import LooksForLeases, Values
+from stanchion.stores.cas.portions import portions
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules import outcomes as outcome_rules
@@ -26,7 +28,10 @@ class WorkerRows(Protocol):
         """Record a heartbeat of these workers, in the same state."""
 
     def leased(self, now: int) -> Iterable[str]:
-        """Return the ids of running jobs whose lease ends after this time, up to LEASES_SEARCHED_MAX."""
+        """Return the ids of running jobs whose lease ends after this time, or of those of them that began later.
+
+        Up to LEASES_SEARCHED_MAX.
+        """
 
     def suspects(self, workers: Mapping[str, WorkerRow], now: int, limit: int) -> Iterable[str]:
         """Return the ids of running jobs whose holder may be gone; false positives are harmless."""
@@ -43,13 +48,17 @@ class LostJobs:
         loop: JobLoop,
         rows: WorkerRows,
         recover_outbox: Callable[[], None],
+        values: Values | None = None,
         past_locks: PastLocks = lambda ids, free: free(ids),
     ) -> None:
-        """`past_locks`: frees jobs by a function, and leaves out those that a transaction has locked."""
+        """`values`: where processes share the first look for leases from the future; None: each looks by itself.
+
+        `past_locks`: frees jobs by a function, and leaves out those that a transaction has locked.
+        """
         self._loop, self._rows, self._recover_outbox = loop, rows, recover_outbox
         self._past_locks = past_locks
         self.delay: LostLeaseDelay = default_delay
-        self._watch = set_back.Watch()
+        self._watch = set_back.Watch() if values is None else set_back.Watch(LooksForLeases(values).mine)
 
     def recover(self, limit: int = _RECOVER_JOBS_MAX, as_of: int | None = None) -> list[JobRow]:
         """Give back lost jobs, and return them as they are now; if there are none, run outbox recovery."""
@@ -80,7 +89,8 @@ class LostJobs:
         def decide(_index: int, row: JobRow | None, facts: Facts) -> Decision[None]:
             return Decision(None, None if row is None else set_back.started_now(row, facts.now))
 
-        self._loop.decide_each(list(self._rows.leased(now)), decide)
+        for ids in portions(self._rows.leased(now)):
+            self._loop.decide_each(ids, decide)
 
     def free(self, ids: Sequence[str], workers: Mapping[str, WorkerRow], as_of: int | None = None) -> list[JobRow]:
         """Take back the jobs that were lost at this time (None: now), and return them as they are now."""

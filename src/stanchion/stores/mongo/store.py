@@ -74,7 +74,8 @@ class MongoStore:
         self._push = Push(server, self._jobs, documents, signals, follow_up)
         loop = JobLoop(self._jobs, follow_up)
         self._outcomes, self._operator = Outcomes(loop), Operator(loop)
-        self._lost = LostJobs(loop, workers, self._recover_outbox, PastLocks(server, self._jobs).free)
+        values, rates = Values(server), CachedRates()
+        self._lost = LostJobs(loop, workers, self._recover_outbox, values, PastLocks(server, self._jobs).free)
 
         past_locks, slot_documents = WorkPastLocks(server).work, SlotDocuments(server)
         slots = Slots(self._jobs, slot_documents, past_locks)
@@ -87,7 +88,6 @@ class MongoStore:
         self._outbox = Outbox(self._jobs, slots, flows, self._nodes, self._push, past_locks)
 
         due = DueJobs(server, locks, lanes, Parking(server, locks, slots.wake), self._lost, self._outcomes)
-        values, rates = Values(server), CachedRates()
         admission = Admission(loop, slots, self._operator.cancel, partial(rates.of, read=values.values))
         claims = Claims(due, admission, self._outcomes)
         self._starts = Starts(self._jobs, self._push, claims.claim)

@@ -13,6 +13,7 @@ from stanchion.stores.mongo.client.server import Access
 from stanchion.stores.records.workers import LEASES_SEARCHED_MAX, Beat, WorkerRow
 from stanchion.stores.rules.liveness import Leased, alive, beat_of, holders_of, orphaned_since
 from stanchion.stores.rules.serving import lanes_in
+from stanchion.stores.rules.set_back import AHEAD
 from stanchion.stores.rules.times import times_in, times_text
 
 _FIELDS = ("host", "pid", "threads", "heartbeat", "state", "started_at", "last_seen_at")
@@ -82,8 +83,8 @@ class Workers:
             self._server.call(lambda on, _again: on.workers.update_one(seen, {"$set": {"last_seen_at": now}}))  # noqa: B023
 
     def leased(self, now: int) -> list[str]:
-        """Return the ids of running jobs whose lease ends after this time, up to LEASES_SEARCHED_MAX."""
-        wanted: Document = {"lease_until": {"$gt": now}}
+        """Return the ids of running jobs whose lease is from the future, up to LEASES_SEARCHED_MAX."""
+        wanted: Document = {"lease_until": {"$gt": now}, "started_at": {"$gt": now + AHEAD}}
         found = self._server.call(lambda on, _again: list(on.jobs.find(wanted, {"_id": 1}).limit(LEASES_SEARCHED_MAX)))
         return [one["_id"] for one in found]
 

@@ -67,7 +67,7 @@ class RedisStore:
 
         operator, settled = Operator(loop), settle.Outcomes(loop)
         self._workers = workers = Workers(jobs)
-        self._lost = LostJobs(loop, workers, lambda: upkeep.recover_outbox())
+        self._lost = LostJobs(loop, workers, lambda: upkeep.recover_outbox(), values)
         self._outcomes = Outcomes(jobs, settled)
         self._due = due = DueJobs(jobs, slots, self._lost)
         rates = CachedRates()

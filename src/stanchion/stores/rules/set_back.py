@@ -6,7 +6,7 @@ that died before would look alive until the clock has made up for it. Due times 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState
@@ -39,12 +39,17 @@ def started_now(row: JobRow, now: int) -> JobRow | None:
 
 
 class Watch:
-    """Tells one process whether the clock may have been set back since its last reading: true of the first one."""
+    """Tells one process whether the clock may have been set back since its last reading.
 
-    def __init__(self) -> None:
+    `at_first`: decides for the first one, as others may have looked for what is from the future.
+    """
+
+    def __init__(self, at_first: Callable[[int], bool] = lambda _now: True) -> None:
         self._latest: int | None = None
+        self._at_first = at_first
 
     def set_back(self, now: int) -> bool:
         """Take in a reading; return whether it is far behind the last one."""
-        latest, self._latest = self._latest, now
-        return latest is None or is_ahead(latest, now)
+        back = self._at_first(now) if self._latest is None else is_ahead(self._latest, now)
+        self._latest = now
+        return back
