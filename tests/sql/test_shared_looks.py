@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from stanchion.stores.registry import open_store
 from stanchion.stores.sqlite import looks
 from stanchion.stores.sqlite.looks import GRACE_SECONDS, NEVER, Board, Look, SharedLooks
 from stanchion.stores.wakeup.listeners import EventListener
+from stanchion_conformance.harness import new_job
 
 LATE = 2 * GRACE_SECONDS
 DUE = "SELECT min(run_at) FROM due WHERE :queues <> ''"
@@ -246,39 +247,80 @@ def store(url: str) -> Iterator[Store]:
         yield store
 
 
-def test_idle_workers_do_not_claim_after_heartbeats(url: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts the shared looks of this process."""
     monkeypatch.setattr(looks, "GRACE_SECONDS", 120.0)  # so that a slow machine makes no difference
-    counted, workers = Counter[str](), list[Worker]()
-    look = SharedLooks._look
+    counted, look = Counter[str](), SharedLooks._look
 
     def counted_look(self: SharedLooks, connection: sqlite3.Connection) -> bool:
         counted["looks"] += 1
         return look(self, connection)
 
     monkeypatch.setattr(SharedLooks, "_look", counted_look)
+    return counted
+
+
+@pytest.fixture
+def start(url: str, counted: Counter[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Worker]]:
+    """Starts a worker of the queue "mail" in a process of its own, as far as the store can tell; counts its calls."""
     with ExitStack() as stack:
-        for _ in range(6):
+
+        def begin(**options: Any) -> Worker:
             app = stack.enter_context(closing(Stanchion(url)))
             app.task(name="nothing", queue="mail")(print)
-            claim = app.store.claim
+            for verb in ("claim", "stats"):
+                call = getattr(app.store, verb)
 
-            def counted_claim(*given: Any, _claim: Any = claim) -> Any:
-                counted["claims"] += 1
-                return _claim(*given)
+                def counted_call(*given: Any, _verb: str = verb, _call: Any = call) -> Any:
+                    counted[_verb] += 1
+                    return _call(*given)
 
-            monkeypatch.setattr(app.store, "claim", counted_claim)
-            workers.append(Worker(app, threads=1, heartbeat=1000.0, poll=1000.0))
-            workers[-1].start()
-            stack.callback(workers[-1].stop, 0)
-        until(lambda: all(map(asleep, workers)))
-        counted.clear()
-        for number in range(20):
-            before = counted["looks"]
-            store.beat([WorkerRow(f"w{number}", "host", 1, ("mail",), 4, 1000.0)])
-            until(partial(more, counted, "looks", before))
-        assert (counted["claims"], counted["looks"] <= 3 * 20) == (0, True)  # two may notice a change at once
-        Stanchion(store=store).queue("mail").push({"task": "?"})
-        until(partial(more, counted, "claims", 0))
+                monkeypatch.setattr(app.store, verb, counted_call)
+            worker = Worker(app, threads=1, heartbeat=1000.0, poll=1000.0, **options)
+            worker.start()
+            stack.callback(worker.stop, 0)
+            return worker
+
+        yield begin
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_idle_workers_do_not_claim_after_heartbeats(
+    store: Store, start: Callable[..., Worker], counted: Counter[str], paused: bool
+) -> None:
+    queue = Stanchion(store=store).queue("mail")
+    if paused:
+        queue.push({"task": "?"})
+        queue.pause()
+    workers = [start() for _ in range(6)]
+    until(lambda: all(map(asleep, workers)))
+    counted.clear()
+    for number in range(20):
+        before = counted["looks"]
+        store.beat([WorkerRow(f"w{number}", "host", 1, ("mail",), 4, 1000.0)])
+        until(partial(more, counted, "looks", before))
+    assert (counted["claim"], counted["looks"] <= 3 * 20) == (0, True)  # two may notice a change at once
+    queue.resume() if paused else queue.push({"task": "?"})
+    until(partial(more, counted, "claim", 0))
+
+
+def test_a_worker_of_some_lanes_looks_before_it_claims(
+    store: Store, start: Callable[..., Worker], counted: Counter[str]
+) -> None:
+    """A commit does not name its lane; a look is one read, and a claim may write."""
+    queue = Stanchion(store=store).queue("mail")
+    queue.configure(lanes=4)
+    worker = start(lanes={"mail": range(2)})
+    until(lambda: asleep(worker))
+    counted.clear()
+    for number in range(20):
+        before = counted["stats"]
+        store.push([new_job(queue="mail", lane=3), new_job(queue=f"other {number}")])
+        until(partial(more, counted, "stats", before))
+    assert counted["claim"] == 0
+    store.push([new_job(queue="mail", lane=1)])
+    until(partial(more, counted, "claim", 0))
 
 
 def more(counted: Counter[str], what: str, than: int) -> bool:

@@ -147,7 +147,7 @@ class DueQueues:
         """
         self._seen = None
         if signs.queues is None:
-            self._named = None
+            self._named = () if self._served.lanes else None
             self._refusals.clear()
             return
         named = signs.queues.intersection(self._queues)

@@ -152,8 +152,9 @@ def heads_of(dialect: Dialect) -> str:
 
 
 def first_due(dialect: Dialect) -> str:
-    """Return the query for when the first queued job of some queues is due."""
-    return f"{heads_of(dialect)} SELECT min(run_at) FROM firsts"
+    """Return the query for when the first queued job is due in those of some queues that are not paused."""
+    paused = "SELECT 1 FROM stanchion_queues AS known WHERE known.name = firsts.queue AND known.paused"
+    return f"{heads_of(dialect)} SELECT min(run_at) FROM firsts WHERE NOT EXISTS ({paused})"
 
 
 def _next_due(dialect: Dialect) -> TextClause:
