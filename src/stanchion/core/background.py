@@ -27,15 +27,17 @@ class Background(Generic[T]):
 
     def begin(self) -> None:
         """Start without thread and items."""
-        self._items: SimpleQueue[tuple[T, int]] = SimpleQueue()
+        self._items: SimpleQueue[tuple[T, int] | None] = SimpleQueue()
         self._lock = threading.RLock()  # reentrant: a finalizer may log while this thread is in `put`
         self._thread: threading.Thread | None = None
         self._put = self._consumed = self._dropped = 0
+        self._closed = False
 
     def put(self, item: T, size: int = 1) -> bool:
-        """Hand over an item that takes `size` of the room; return False if it was dropped for want of room."""
+        """Hand over an item that takes `size` of the room; return False if it was dropped, as there is no room or
+        this is closed."""
         with self._lock:
-            if self._put - self._consumed >= self._most or not self._started():
+            if self._closed or self._put - self._consumed >= self._most or not self._started():
                 self._dropped += 1
                 return False
             self._put += size
@@ -57,6 +59,14 @@ class Background(Generic[T]):
             time.sleep(_TICK)
         return True
 
+    def close(self, seconds: float) -> bool:
+        """Take no further items, and end the thread once all are consumed; return whether they are within `seconds`."""
+        with self._lock:
+            self._closed = True
+            if self._thread is not None:
+                self._items.put(None)
+        return self.drain(seconds)
+
     def _started(self) -> bool:
         """Start the thread unless it runs; return False where no more threads can be started, as at exit."""
         if self._thread is None:
@@ -68,9 +78,9 @@ class Background(Generic[T]):
             self._thread = thread
         return True
 
-    def _run(self, items: SimpleQueue[tuple[T, int]]) -> None:
-        while True:
-            item, size = items.get()
+    def _run(self, items: SimpleQueue[tuple[T, int] | None]) -> None:
+        while given := items.get():
+            item, size = given
             self._consume(item)
-            del item  # an idle thread keeps nothing alive
+            del given, item  # an idle thread keeps nothing alive
             self._consumed += size

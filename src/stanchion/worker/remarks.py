@@ -37,8 +37,8 @@ class Remarks:
         self._calls.put(say)
 
     def close(self, seconds: float) -> None:
-        """Wait up to `seconds` until all is logged."""
-        self._calls.drain(seconds)
+        """Wait up to `seconds` until all is logged; no further calls are made."""
+        self._calls.close(seconds)
 
 
 def _call(say: Callable[[], object]) -> None:
