@@ -14,28 +14,14 @@ from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.rules.limits import limits_in
 from stanchion.stores.rules.slots import semaphore_slot
-from stanchion.stores.sql.claims.due import DueStatements
 from stanchion.stores.sql.claims.lanes import Head, Pick
 from stanchion.stores.sql.claims.reservations import Asks, Reservations, lease_until
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS
 from stanchion.stores.sql.rows.grants import Grants
 from stanchion.stores.sql.rows.slots import SlotRows
-
-_IS_ID = "typeof(id) = 'text' AND id NOT GLOB '*[^0-9a-f-]*'"
-"""The job has an id by which it can be reserved; upkeep buries others: see `misfits`."""
-
-
-class SqliteDueStatements(DueStatements):
-    """The statements that find due jobs outside of lanes."""
-
-    def __init__(self, dialect: Dialect) -> None:
-        super().__init__(dialect)
-        self.pick = self.pick.where(text(_IS_ID))
-        self.pick_past = self.pick_past.where(text(_IS_ID))
-
+from stanchion.stores.sqlite.misfits import HAS_ID
 
 # All or none: the savepoint undoes the update if a slot is missing, or a job needs more than semaphores.
 _RESERVE = text(f"""
@@ -78,7 +64,7 @@ _PICK = text(f"""
         SELECT group_concat(id) FROM (
             SELECT id FROM stanchion_jobs
             WHERE queue = :queue AND state = 'queued' AND lane = json_extract(head.value, '$[0]')
-                AND rank = json_extract(head.value, '$[1]') AND run_at <= :now AND {_IS_ID}
+                AND rank = json_extract(head.value, '$[1]') AND run_at <= :now AND {HAS_ID}
             ORDER BY run_at, id LIMIT :most
         )
     ) FROM json_each(:heads) AS head ORDER BY head.key

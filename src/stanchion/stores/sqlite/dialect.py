@@ -22,6 +22,7 @@ from sqlalchemy import (
     Select,
     String,
     Table,
+    TextClause,
     bindparam,
     cast,
     event,
@@ -52,7 +53,7 @@ from stanchion.stores.sql.jobs.plain_push import statements
 from stanchion.stores.sql.reading.stats import first_due
 from stanchion.stores.sqlite.cursor import ROW_TYPES, Cursor
 from stanchion.stores.sqlite.file import StoreFile
-from stanchion.stores.sqlite.misfits import RIGHT_TYPES
+from stanchion.stores.sqlite.misfits import HAS_ID, RIGHT_TYPES
 from stanchion.stores.sqlite.store import SqliteStore
 from stanchion.stores.sqlite.wakeup import FileWatch
 from stanchion.stores.sqlite.writers import GIVE_WAY_SECONDS, LONG_SECONDS, WriterQueue
@@ -120,6 +121,7 @@ class SqliteDialect(Dialect):
 
     new_identity = "lower(hex(randomblob(16)))"
     identity = "identity"
+    claimable = (text(HAS_ID),)
 
     def __init__(self, file: StoreFile, synchronous: str) -> None:
         self._file, self._synchronous = file, synchronous
@@ -272,10 +274,10 @@ class SqliteDialect(Dialect):
         pair = "json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS worker"
         return f"(SELECT {pair} FROM json_each(:{name})) AS given"
 
-    def readable(self) -> list[ColumnElement[bool]]:
+    def readable(self) -> list[ColumnElement[bool] | TextClause]:
         # One call of Python for each row; a text would be decoded on the way, and fail the statement.
         are_utf8 = Function(_ARE_UTF8, *(cast(jobs.c[name], LargeBinary) for name in TEXTS), type_=Boolean)
-        return [text(RIGHT_TYPES), are_utf8]  # type: ignore[list-item]  # a text is a condition too
+        return [text(RIGHT_TYPES), are_utf8]
 
     def fitted(self, names: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         return ROW_TYPES.fitted_columns(names, rows) if rows else rows

@@ -48,6 +48,9 @@ RIGHT_TYPES: Final = " AND ".join(
 )
 """The condition that a live job has values of the right types."""
 
+HAS_ID: Final = "typeof(id) = 'text' AND id NOT GLOB '*[^0-9a-f-]*'"
+"""The condition that a job has an id by which it can be reserved: one that has none would stay first in its queue."""
+
 _AT_ONCE: Final = 500
 _NOT_RUNNING: Final = "state <> 'running'"
 _ALL: Final = text(

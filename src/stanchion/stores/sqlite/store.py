@@ -37,7 +37,7 @@ from stanchion.stores.sql.staging.prepared import PreparedJobs
 from stanchion.stores.sql.staging.staging import PlainFinish, StagedJobs, Staging
 from stanchion.stores.sql.store import Rows, SqlStore, Verbs
 from stanchion.stores.sql.values import Values
-from stanchion.stores.sqlite.claim import SqliteDueStatements, SqliteGrants, SqliteLanePicks, SqliteReservations
+from stanchion.stores.sqlite.claim import SqliteGrants, SqliteLanePicks, SqliteReservations
 from stanchion.stores.sqlite.file import StoreFile
 from stanchion.stores.sqlite.misfits import ClaimsPastMisfits, Misfits, burying_first
 from stanchion.stores.sqlite.moves import SqliteMoves
@@ -62,7 +62,7 @@ class SqliteStore(SqlStore):
         outcomes = Outcomes(db, transactions, jobs, queues, pushes, flows, held_jobs, commits, moves)
         recovery = Recovery(db, transactions, queues, flows, SlotRepair(db, transactions, slots))
 
-        due, reservations = DueJobs(db, SqliteDueStatements), Reservations(db)
+        due, reservations = DueJobs(db), Reservations(db)
         reserves = SqliteReservations(db, reservations)
         rates = Rates(values)
         admissions = Admissions(db, slots, Decisions(db, jobs, slots, reserves), rates)

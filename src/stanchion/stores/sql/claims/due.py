@@ -8,9 +8,9 @@ rank.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
-from sqlalchemy import Executable, Integer, Select, String, and_, literal_column, select, text
+from sqlalchemy import Executable, Integer, String, and_, literal_column, select, text
 
 from stanchion.stores.records.jobs import UNLANED
 from stanchion.stores.sql.claims.search import FULL_MAX, Alike, Search
@@ -49,14 +49,17 @@ class DueStatements:
         queued = and_(jobs.c.queue == param("queue", String), jobs.c.lane == UNLANED, jobs.c.state == QUEUED)
         self.top_rank = select(jobs.c.rank).where(queued).order_by(jobs.c.rank.desc()).limit(1)
         self.next_rank = self.top_rank.where(jobs.c.rank < param("below", Integer))
-        self.pick: Select[Any] = (
+        self.pick = (
             select(jobs.c.id)
-            .where(queued, jobs.c.rank == param("at_rank", Integer), jobs.c.run_at <= dialect.now)
+            .where(
+                *(queued, jobs.c.rank == param("at_rank", Integer), jobs.c.run_at <= dialect.now),
+                *dialect.claimable,
+            )
             .order_by(jobs.c.run_at, jobs.c.id)
             .limit(param("most", Integer))
             .with_for_update(skip_locked=True)
         )
-        self.pick_past: Select[Any] = self.pick.where(text(skips_full(dialect)))
+        self.pick_past: Executable = self.pick.where(text(skips_full(dialect)))
         asking = and_(
             jobs.c.slots_held == literal_column("0"), jobs.c.order_hold.is_(None), jobs.c.slots_hold.is_(None)
         )

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from enum import Enum, auto
 from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import BigInteger, ColumnElement, Executable, Select, SelectBase, Table, bindparam, func
+from sqlalchemy import BigInteger, ColumnElement, Executable, Select, SelectBase, Table, TextClause, bindparam, func
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.engine import Dialect as AlchemyDialect
 from sqlalchemy.types import TypeEngine
@@ -110,6 +110,8 @@ class Dialect(ABC):
     """What an operator can do if rights are missing."""
     now: ColumnElement[int]
     """The database's clock, plus CLOCK_OFFSET."""
+    claimable: tuple[ColumnElement[bool] | TextClause, ...] = ()
+    """Conditions on due jobs, where the database may have some that can't be reserved."""
     new_identity: str
     """An SQL expression for a text that no other database has."""
     identity: str
@@ -332,7 +334,7 @@ class Dialect(ABC):
         """Return the case-sensitive position of a text in a column, from 1; 0 if it does not occur."""
         return func.instr(column, text)
 
-    def readable(self) -> list[ColumnElement[bool]]:
+    def readable(self) -> list[ColumnElement[bool] | TextClause]:
         """Return the conditions that a live job has the right types, and text in UTF-8; none if all jobs have."""
         return []
 
