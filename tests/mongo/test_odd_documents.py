@@ -23,9 +23,8 @@ NO_NUMBERS = ("5", {"n": 5}, [5], True, NOW, b"5", None)
 ODD: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("payload", "task", "headers", "tenant", "key", "order_key", "limits"), NO_TEXTS),
     **dict.fromkeys(("origin", "errors", "trail", "arrival_payload"), NO_TEXTS[:4]),
-    **dict.fromkeys(
-        ("priority", "attempts", "failures", "max_attempts", "enqueued_at", "slots_held", "rank"), NO_NUMBERS
-    ),
+    **dict.fromkeys(("priority", "attempts", "failures", "enqueued_at", "slots_held", "rank"), NO_NUMBERS),
+    "max_attempts": (*NO_NUMBERS, 2**31, -(2**40)),
     "timeout": NO_NUMBERS[:-1],
     "version": NO_NUMBERS,
     "events": ("x", 5, {"a": 1}, None),

@@ -140,6 +140,20 @@ def test_no_claim_fails(app: Stanchion, path: Path, value: object, shape: str) -
     assert told == sorted(f"the job has values of wrong types, in {column}" for column in columns)
 
 
+@pytest.mark.parametrize("rows", [True, False])
+def test_numbers_of_more_than_32_bits(app: Stanchion, path: Path, rows: bool) -> None:
+    """Managers could not send them, nor other databases store them."""
+    for column in ("priority", "failures", "max_attempts"):
+        for number in (2**31, -(2**40)):
+            queue = f"{column} {number}"
+            odd, fine = app.queue(queue).push_many([1, 2])
+            spoil(path, odd.id, column, number)
+            claim = Claim(queue, 10, new_id(), lease=600, rows=rows)
+            claimed = app.store.claim(claim)
+            assert ([row.id for row in claimed.rows] == [fine.id]) if rows else claimed.reserved == 1
+            check_dead(app, odd.id, column)
+
+
 def test_a_taken_key_as_bytes(app: Stanchion, path: Path) -> None:
     q = app.queue("q")
     q.push(1, key="k")

@@ -7,8 +7,8 @@ for that reason.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain, repeat
 from operator import itemgetter
 from types import NoneType
 from typing import Any, Final, get_args, get_type_hints
@@ -20,6 +20,10 @@ _HINTS: Final = {name: get_args(hint) or (hint,) for name, hint in get_type_hint
 _STATES: Final = frozenset({QUEUED, *JobState})
 _OTHERWISE: Final = {"lane": UNLANED, "state": QUEUED}
 _KNOWN_MAX: Final = 10_000
+SMALL: Final = ("lane", "priority", "rank", "attempts", "failures", "max_attempts", "slots_held")
+"""Fields of 32 bits: not every database limits them."""
+SMALL_MAX: Final = 2**31 - 1
+_small_of = itemgetter(*map(JobRow._fields.index, SMALL))
 _state_of = itemgetter(JobRow._fields.index("state"))
 
 
@@ -37,8 +41,10 @@ class RowTypes:
     def fit(self, rows: Sequence[tuple[Any, ...]]) -> bool:
         """Return whether these rows, or their first columns, have types that are known to fit."""
         # Built-ins alone: a frame per row would cost as much again.
-        return self._known.issuperset(map(tuple, map(map, repeat(type), rows))) and _STATES.issuperset(
-            map(_state_of, rows)
+        return (
+            self._known.issuperset(map(tuple, map(map, repeat(type), rows)))
+            and _STATES.issuperset(map(_state_of, rows))
+            and are_small({*chain.from_iterable(map(_small_of, rows))})
         )
 
     def fitted(self, row: JobRow, mended: Iterable[str] = (), *, whole: bool, columns: int = len(_HINTS)) -> JobRow:
@@ -47,14 +53,14 @@ class RowTypes:
         `mended`: fields written anew. Unless it is `whole`, fields may be missing. `columns`: how many were read.
         """
         types = tuple(map(type, row[:columns]))
-        if types in self._known and not mended and row.state in _STATES:
+        if types in self._known and not mended and row.state in _STATES and are_small(_small_of(row)):
             return row
         values: dict[str, Any] = {}
         wrong = dict.fromkeys(map(str, mended))
         for name, value in zip(JobRow._fields[:columns], row, strict=False):
             if value is None and not whole:
                 continue
-            if type(value) in self._types[name] and (name != "state" or value in _STATES):
+            if type(value) in self._types[name] and _is_possible(name, value):
                 continue
             if isinstance(value, float) and value.is_integer() and int in self._types[name]:
                 values[name] = int(value)  # a driver that knows only such numbers
@@ -94,6 +100,16 @@ class RowTypes:
         if str in self._types[name]:
             return None if NoneType in self._types[name] else str(value)
         return JobRow._field_defaults.get(name, 0)
+
+
+def _is_possible(name: str, value: Any) -> bool:
+    """Return whether a value of the right type may be in a field."""
+    return value in _STATES if name == "state" else name not in SMALL or are_small((value,))
+
+
+def are_small(numbers: Collection[float]) -> bool:
+    """Return whether all of these numbers have at most 32 bits."""
+    return max(numbers) <= SMALL_MAX and min(numbers) >= -SMALL_MAX
 
 
 def _required(name: str, value: Any) -> Any:

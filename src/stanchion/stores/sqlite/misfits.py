@@ -17,6 +17,7 @@ from stanchion.errors import StanchionError
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import row_from
 from stanchion.stores.records.outcomes import Bury
+from stanchion.stores.rules.misfits import SMALL, SMALL_MAX
 from stanchion.stores.rules.outcomes import settled
 from stanchion.stores.rules.unreadable import OfWrongTypes, misfit
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
@@ -44,7 +45,10 @@ def _none_is(kind: str, columns: Iterable[str]) -> str:
 
 # A column of texts makes texts of numbers, and a column of numbers makes numbers of texts like '5'.
 RIGHT_TYPES: Final = " AND ".join(
-    (_none_is("blob", CLAIMED_COLUMNS), _none_is("text", _REALS + _WHOLE), _none_is("real", _WHOLE))
+    (
+        *(_none_is("blob", CLAIMED_COLUMNS), _none_is("text", _REALS + _WHOLE), _none_is("real", _WHOLE)),
+        *(f"max({', '.join(SMALL)}) <= {SMALL_MAX}", f"min({', '.join(SMALL)}) >= {-SMALL_MAX}"),
+    )
 )
 """The condition that a live job has values of the right types."""
 
