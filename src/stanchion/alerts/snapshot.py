@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from stanchion.alerts.on_it import OnIt
@@ -16,6 +17,8 @@ from stanchion.stores.records.managers import ManagerStatus
 from stanchion.stores.records.queues import Counts, Head, QueueSettings, QueueStats, SemaphoreRow
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.dead_letters import letter_queues
+from stanchion.stores.rules.liveness import alive
+from stanchion.stores.rules.serving import by_served_queue, divided_queues
 from stanchion.stores.rules.slots import HOLDER_BOOST
 from stanchion.telemetry.failures import Failures
 
@@ -146,7 +149,7 @@ class Window(NamedTuple):
     totals: dict[str, Counts]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Snapshot:
     """A reading of a store.
 
@@ -189,7 +192,7 @@ class Snapshot:
         """Return the seconds since a time, 0 for one ahead."""
         return max(0.0, (self.at - then) / SECOND)
 
-    @property
+    @cached_property
     def letter_queues(self) -> frozenset[str]:
         """The dead-letter queues: nobody works on them."""
         return letter_queues(one.settings for one in self.queues)
@@ -206,7 +209,17 @@ class Snapshot:
             for one in self.running
         }
 
-    @property
+    @cached_property
+    def serving(self) -> dict[str, list[WorkerRow]]:
+        """The live workers, and consumers with heartbeats, that take jobs of each queue."""
+        return by_served_queue(one for one in self.workers if alive(one, self.at))
+
+    @cached_property
+    def divided(self) -> frozenset[str]:
+        """The queues that workers, dead ones too, divide by lanes."""
+        return divided_queues(self.workers)
+
+    @cached_property
     def streamed(self) -> frozenset[str]:
         """The queues that streams read, or are to read: they take drivers and no workers."""
         on_spark = (one.queue for one in self.stations if one.on_spark)

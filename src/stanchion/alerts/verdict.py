@@ -25,15 +25,18 @@ RULES: Sequence[RuleOf] = (
 def alerts_of(seen: Snapshot, limits: Thresholds) -> list[Alert]:
     """Return the alerts, the most urgent first."""
     found = [one for rule in RULES for one in rule(seen, limits)]
-    return sorted((replace(one, runbook=f"{limits.runbooks}#{one.rule}") for one in merged(found)), key=_urgency)
+    return sorted(merged(found, limits.runbooks), key=_urgency)
 
 
-def merged(found: Iterable[Found]) -> list[Alert]:
-    """Return one alert for each cause: the most urgent one, with the others as its evidence."""
+def merged(found: Iterable[Found], runbooks: str) -> list[Alert]:
+    """Return one alert for each cause: the most urgent one, with the others as its evidence.
+
+    `runbooks`: the page with a section on each rule.
+    """
     causes: dict[str, list[Alert]] = {}
     for cause, alert in found:
         causes.setdefault(cause, []).append(alert)
-    return [_one(alerts) for alerts in causes.values()]
+    return [_one(alerts, runbooks) for alerts in causes.values()]
 
 
 def by_queue(alerts: Iterable[Alert], seen: Snapshot) -> dict[str, Alert]:
@@ -52,7 +55,7 @@ def shown(alerts: Sequence[Alert], most: int = SHOWN) -> tuple[list[Alert], int]
     return list(alerts[:most]), max(0, len(alerts) - most)
 
 
-def _one(alerts: list[Alert]) -> Alert:
+def _one(alerts: list[Alert], runbooks: str) -> Alert:
     heaviest = min(alerts, key=lambda one: one.level != "now")
     others = [one for one in alerts if one is not heaviest]
     begins = [one.since for one in alerts if one.since is not None]
@@ -69,6 +72,7 @@ def _one(alerts: list[Alert]) -> Alert:
         actions=tuple(actions.values()),
         error=next((one.error for one in (heaviest, *others) if one.error is not None), None),
         merged=tuple(dict.fromkeys(one.rule for one in others if one.rule != heaviest.rule)),
+        runbook=f"{runbooks}#{heaviest.rule}",
     )
 
 

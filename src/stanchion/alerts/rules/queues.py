@@ -11,13 +11,11 @@ from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.words import command, number
 from stanchion.context.pauses import Pause
 from stanchion.core.durations import spelled
-from stanchion.core.partition_names import logical_name
 from stanchion.core.service_levels import BANDS, Band
 from stanchion.core.times import moment
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import Head
-from stanchion.stores.rules.liveness import alive
-from stanchion.stores.rules.serving import divided, unserved
+from stanchion.stores.rules.serving import unserved
 
 _URGENT = frozenset(band.name for band in BANDS[:2])
 
@@ -36,7 +34,7 @@ def no_worker(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
         if age < limits.no_worker:
             continue
         name, ready = queue.settings.name, queue.stats.states.ready
-        lanes = "" if serving(seen, queue) == 0 else " for some of its lanes"
+        lanes = "" if name not in seen.serving else " for some of its lanes"
         yield Found(
             of_queue(name),
             Alert(
@@ -135,16 +133,10 @@ def _worked(seen: Snapshot) -> Iterator[QueueSample]:
             yield queue
 
 
-def serving(seen: Snapshot, queue: QueueSample) -> int:
-    """Return how many live workers and consumers with heartbeats take jobs of a queue."""
-    name = queue.settings.name
-    return sum(alive(one, seen.at) and name in map(logical_name, one.queues) for one in seen.workers)
-
-
 def _is_served(seen: Snapshot, queue: QueueSample, head: Head) -> bool:
     name = queue.settings.name
-    if not divided(name, seen.workers):
-        return serving(seen, queue) > 0 or queue.stats.states.running > 0
+    if name not in seen.divided:
+        return name in seen.serving or queue.stats.states.running > 0
     lane = max(0, head.lane)
     return not any(first <= lane <= last for first, last in unserved(queue.settings, [lane], seen.workers, seen.at))
 

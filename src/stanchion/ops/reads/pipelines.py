@@ -15,7 +15,6 @@ from stanchion.alerts.records import Alert
 from stanchion.alerts.snapshot import LiveJob, QueueSample, Snapshot, StreamSample
 from stanchion.alerts.verdict import by_queue
 from stanchion.app import Stanchion
-from stanchion.core.partition_names import logical_name
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.reads.lists import page_of
 from stanchion.ops.reads.track import Track
@@ -30,6 +29,7 @@ from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, Sizes
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.dead_letters import letter_queues
+from stanchion.stores.rules.serving import by_served_queue
 from stanchion.telemetry.failures import Failures
 from stanchion.telemetry.times import Times
 from stanchion.telemetry.times import by_queue as times_by_queue
@@ -189,7 +189,8 @@ def stations(
     retrying = Counter(job.queue for job in seen.live if job.failures and job.state != JobState.RUNNING)
     samples = {one.settings.name: one for one in seen.queues}
     streams = {one.queue: one for one in seen.streams}
-    live, times = live_workers(seen.workers, seen.at), times_by_queue(seen.workers, seen.at)
+    serving = by_served_queue(one for one in live_workers(seen.workers, seen.at) if one.threads)
+    times = times_by_queue(seen.workers, seen.at)
     found = []
     for record in ordered(known.record):
         queue = known.queue(record.name)
@@ -197,7 +198,7 @@ def stations(
         settings, stats = (QueueSettings(queue), QueueStats()) if sample is None else sample
         lag = 0.0 if sample is None else max((-head.due_in / SECOND for _, head in seen.due(sample)), default=0.0)
         stream = streams.get(queue)
-        workers = [one for one in live if one.threads and queue in map(logical_name, one.queues)]
+        workers = serving.get(queue, [])
         track = tracks.get(queue)
         came, out = rates(track)
         trouble = _trouble(settings, stats.states, stream, about.get(queue))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from stanchion.alerts.snapshot import Snapshot, StreamSample
+from stanchion.alerts.snapshot import QueueSample, Snapshot, StreamSample
 from stanchion.core.durations import spelled
-from stanchion.core.partition_names import logical_name
 from stanchion.ops.reads.workers import live_workers
 from stanchion.ops.words import listed, number, plural, seconds_since
 from stanchion.stores.letters import Letters, read_letters
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import Counts, QueueSettings, QueueStats, Sizes
 from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.rules.serving import by_served_queue
 from stanchion.telemetry.times import Times, by_queue
 
 
@@ -97,9 +98,9 @@ def figures(
     """
     streamed = {one.queue for one in streams}
     stats = store.stats([one.name for one in settings], ["states", "totals", "next_due"]) if settings else {}
-    live, times = live_workers(workers, now), by_queue(workers, now)
     letters = read_letters(store, settings, stats) if letters is None else letters
-    found = [_figures(one, stats[one.name], live, times, now, letters, streamed) for one in settings]
+    known = _Known(by_served_queue(live_workers(workers, now)), by_queue(workers, now), now, letters, streamed)
+    found = [_figures(one, stats[one.name], known) for one in settings]
     return sorted(found, key=_by_trouble)
 
 
@@ -112,7 +113,8 @@ def figures_as_seen(store: Store, seen: Snapshot, settings: Sequence[QueueSettin
 
     Queues that are newer than the reading are read now.
     """
-    found = {one.name: figures_seen(seen, one, now) for one in settings}
+    known, samples = _known(seen, now), {one.settings.name: one for one in seen.queues}
+    found = {one.name: _figures_seen(samples.get(one.name), one, known) for one in settings}
     unseen = [one for one in settings if found[one.name] is None]
     new = figures(store, unseen, seen.workers, now, seen.streams, seen.letters)
     return sorted([*(one for one in found.values() if one is not None), *new], key=_by_trouble)
@@ -121,30 +123,38 @@ def figures_as_seen(store: Store, seen: Snapshot, settings: Sequence[QueueSettin
 def figures_seen(seen: Snapshot, settings: QueueSettings, now: int) -> QueueFigures | None:
     """Return the figures of a queue from the last reading, which its settings may be newer than; None without it."""
     sample = next((one for one in seen.queues if one.settings.name == settings.name), None)
+    return _figures_seen(sample, settings, _known(seen, now))
+
+
+class _Known(NamedTuple):
+    """What the figures of each queue draw on. `serving`: the live workers, by the queues that they serve."""
+
+    serving: Mapping[str, Sequence[WorkerRow]]
+    times: Mapping[str, Times]
+    now: int
+    letters: Letters
+    streamed: Container[str]
+
+
+def _known(seen: Snapshot, now: int) -> _Known:
+    serving = by_served_queue(live_workers(seen.workers, now))
+    return _Known(serving, by_queue(seen.workers, now), now, seen.letters, seen.streamed)
+
+
+def _figures_seen(sample: QueueSample | None, settings: QueueSettings, known: _Known) -> QueueFigures | None:
     if sample is None:
         return None
     due = min((head.run_at for head in sample.stats.heads), default=None)
-    live, times = live_workers(seen.workers, now), by_queue(seen.workers, now)
-    stats, streamed = sample.stats._replace(next_due=due), seen.streamed
-    return _figures(settings, stats, live, times, now, seen.letters, streamed)
+    return _figures(settings, sample.stats._replace(next_due=due), known)
 
 
-def _figures(
-    settings: QueueSettings,
-    stats: QueueStats,
-    live: Sequence[WorkerRow],
-    times: Mapping[str, Times],
-    now: int,
-    letters: Letters,
-    streamed: Container[str],
-) -> QueueFigures:
-    name, due = settings.name, stats.next_due
+def _figures(settings: QueueSettings, stats: QueueStats, known: _Known) -> QueueFigures:
+    name, due, letters = settings.name, stats.next_due, known.letters
     sizes = letters.work(name, stats.states)
     letters_alone = name in letters.lying and not sizes.ready
-    lag = None if due is None or due > now or letters_alone else seconds_since(due, now)
-    own = tuple(worker for worker in live if name in map(logical_name, worker.queues))
-    apart = name in letters.places, letters.lying.get(name, 0), times.get(name), name in streamed
-    return QueueFigures(settings, sizes, stats.totals, lag, own, due, *apart)
+    lag = None if due is None or due > known.now or letters_alone else seconds_since(due, known.now)
+    apart = name in letters.places, letters.lying.get(name, 0), known.times.get(name), name in known.streamed
+    return QueueFigures(settings, sizes, stats.totals, lag, tuple(known.serving.get(name, ())), due, *apart)
 
 
 def headline(queues: Sequence[str], alerts: Container[str]) -> str:

@@ -32,14 +32,16 @@ def least_sharing(workers: Iterable[WorkerRow], sharing: Iterable[tuple[WorkerRo
     `sharing`: workers, each with the number of those that serve the same queues and lanes. Of a queue divided by lanes,
     only workers that serve all lanes of a worker share its polling.
     """
-    polled = {lanes for worker in workers for lanes in lanes_of(worker)}
-    totals = dict.fromkeys(polled, 0)
+    totals: dict[str, dict[LaneRange, int]] = {}
+    for lanes in (lanes for worker in workers for lanes in lanes_of(worker)):
+        totals.setdefault(lanes.queue, {})[lanes] = 0
     for worker, number in sharing:
         for served in lanes_of(worker):
-            for lanes in polled:
-                if lanes.queue == served.queue and served.first <= lanes.first and lanes.last <= served.last:
-                    totals[lanes] += number
-    return max(1, min(totals.values(), default=1))
+            of_queue = totals.get(served.queue, {})
+            for lanes in of_queue:
+                if served.first <= lanes.first and lanes.last <= served.last:
+                    of_queue[lanes] += number
+    return max(1, min((least for of_queue in totals.values() for least in of_queue.values()), default=1))
 
 
 def lanes_of(worker: WorkerRow) -> list[LaneRange]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Iterable
 from typing import Any
 
+from stanchion.core.partition_names import logical_name
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.workers import CONSUMER, LaneRange, WorkerRow
 from stanchion.stores.rules.liveness import alive, lanes_of
@@ -27,9 +29,18 @@ def lanes_in(stored: Any) -> tuple[LaneRange, ...]:
     return tuple(LaneRange(*one) for one in stored or ())
 
 
-def divided(queue: str, workers: Collection[WorkerRow]) -> bool:
-    """Return True if workers, dead ones too, divide a queue by lanes."""
-    return any(lanes.queue == queue for worker in workers for lanes in worker.lanes)
+def by_served_queue(workers: Iterable[WorkerRow]) -> dict[str, list[WorkerRow]]:
+    """Return the workers of each queue that they serve; a worker of several partitions serves their queue once."""
+    found: defaultdict[str, list[WorkerRow]] = defaultdict(list)
+    for worker in workers:
+        for queue in dict.fromkeys(map(logical_name, worker.queues)):
+            found[queue].append(worker)
+    return dict(found)
+
+
+def divided_queues(workers: Iterable[WorkerRow]) -> frozenset[str]:
+    """Return the queues that workers, dead ones too, divide by lanes."""
+    return frozenset(lanes.queue for worker in workers for lanes in worker.lanes)
 
 
 def unserved(

@@ -27,7 +27,7 @@ from stanchion.queues.queue import Queue
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import Counts, QueueSettings, Sizes
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules.serving import divided, unserved
+from stanchion.stores.rules.serving import divided_queues, unserved
 
 queues_cli = typer.Typer(help="List queues with their sizes and settings; set, purge and delete them.")
 cli.add_typer(queues_cli, name="queues", rich_help_panel=LOOK)
@@ -265,7 +265,8 @@ def unserved_lanes(
     store: Store, settings: Sequence[QueueSettings], workers: Sequence[WorkerRow], now: int
 ) -> dict[str, list[tuple[int, int]]]:
     """Return, of the queues that workers divide by lanes, the ranges of lanes that no live worker serves."""
-    shared = {one.name: one for one in settings if divided(one.name, workers)}
+    divided = divided_queues(workers)
+    shared = {one.name: one for one in settings if one.name in divided}
     heads = store.stats(shared, ["heads"]) if shared else {}
     in_use = {queue: {head.lane for head in heads[queue].heads} for queue in shared}
     return {queue: unserved(one, in_use[queue], workers, now) for queue, one in shared.items()}
