@@ -14,11 +14,12 @@ import promql_parser
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from stanchion import Stanchion, Worker
 from stanchion.alerts.alerts import monitor_of_store
-from stanchion.alerts.collector import StoreCollector
+from stanchion.alerts.collector import StoreMetrics
 from stanchion.manager.dispatch.figures import EngineStatus
 from stanchion.manager.service.metrics import ManagerCollector
 from stanchion.ops.cli import cli
@@ -75,7 +76,7 @@ def exported() -> dict[str, set[str]]:
     until(lambda: "stanchion_jobs_died_total" in _samples(registry))
     of_worker = _samples(registry)
     worker.stop(0)
-    return {**of_worker, **_samples(_of_manager()), **_samples(_of_store(store)), **_samples(_of_page(app))}
+    return {**of_worker, **_samples(_of_manager()), **_of_store(store), **_samples(_of_page(app))}
 
 
 def _of_manager() -> CollectorRegistry:
@@ -85,10 +86,9 @@ def _of_manager() -> CollectorRegistry:
     return registry
 
 
-def _of_store(store: MemoryStore) -> CollectorRegistry:
-    registry = CollectorRegistry()
-    StoreCollector(lambda: monitor_of_store(store)).register(registry)
-    return registry
+def _of_store(store: MemoryStore) -> dict[str, set[str]]:
+    text = StoreMetrics.of(lambda: monitor_of_store(store)).text(openmetrics=False).decode()
+    return {one.name: set(one.labels) for family in text_string_to_metric_families(text) for one in family.samples}
 
 
 def _of_page(app: Stanchion) -> CollectorRegistry:

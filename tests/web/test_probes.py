@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from stanchion import Stanchion
 from stanchion.alerts.alerts import monitor
+from stanchion.alerts.records import Monitor
+from stanchion.context.context import Context
 from stanchion.errors import MissingExtra, StoreUnavailable
 from stanchion.ops.web import probes
-from stanchion.ops.web.live.deadlines import Missed
+from stanchion.ops.web.live.deadlines import Deadlines, Missed
 from stanchion.ops.web.site import FIRST_SECONDS, Site
 from stanchion.telemetry.prometheus import exposed
-from tests.web.conftest import READ, Browser
+from tests.web.conftest import READ, Browser, site_of
 
 
 def samples(text: str) -> dict[str, Any]:
@@ -92,13 +95,34 @@ def test_the_deadline_is_of_the_reading_and_not_of_the_text(site: Site, monkeypa
 
         return call
 
-    monkeypatch.setattr(probes, "exposed", lambda registry: noted(exposed(registry)))
+    monkeypatch.setattr(probes, "exposed", lambda *given: noted(exposed(*given)))
     monkeypatch.setattr(probes, "monitor", noted(monitor))
     monkeypatch.setattr(site.deadlines, "allow", more.append)
     assert Browser(site).get("/metrics").status_code == 200
     text, reading = threads
     assert reading == "stanchion-web-read" != text
     assert more == [FIRST_SECONDS]
+
+
+def test_a_late_reading_is_served_to_the_next_scrape(app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database whose reading takes longer than a scrape waits is not unavailable for ever."""
+    site, go_on = site_of(app, deadlines=Deadlines(0.2)), threading.Event()
+    more: list[float] = []
+
+    def slow(context: Context) -> Monitor:
+        assert go_on.wait(60)
+        return monitor(context)
+
+    monkeypatch.setattr(probes, "monitor", slow)
+    monkeypatch.setattr(probes, "FIRST_SECONDS", 0.1)
+    monkeypatch.setattr(site.deadlines, "allow", more.append)
+    browser = Browser(site)
+    assert [browser.get("/metrics").status_code for _ in range(2)] == [503, 503]
+    go_on.set()
+    site.deadlines.join()
+    assert browser.get("/metrics").status_code == 200
+    assert more == [0.1]
+    site.close()
 
 
 def test_a_late_reading_is_named(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,10 @@ import threading
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from stanchion import InvalidInput, Job, Retry, Stanchion, Worker
-from stanchion.alerts.collector import StoreCollector
+from stanchion.alerts.collector import StoreMetrics
 from stanchion.jobs.outcome import Bury
 from tests.telemetry.scrape import families, get, probe, value
 from tests.worker.conftest import Faulty, ended, until, working
@@ -124,14 +125,11 @@ def test_the_figures_of_the_store_are_read_once_for_many_scrapes(app: Stanchion)
 
 
 def test_alerts_and_a_silent_store_as_metrics(app: Stanchion) -> None:
-    from prometheus_client import CollectorRegistry
-
     def sample(name: str, **limits: float) -> dict[tuple[str, ...], float]:
-        registry = CollectorRegistry()
-        StoreCollector(lambda: app.monitor(limits)).register(registry)
+        text = StoreMetrics.of(lambda: app.monitor(limits)).text(openmetrics=False).decode()
         return {
             tuple(one.labels.values()): one.value
-            for family in registry.collect()
+            for family in text_string_to_metric_families(text)
             for one in family.samples
             if one.name == name
         }

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from stanchion.alerts.alerts import monitor
-from stanchion.alerts.collector import StoreCollector
+from stanchion.alerts.collector import StoreMetrics
 from stanchion.core.backoff import Backoff
 from stanchion.core.boot_clock import boot_clock
 from stanchion.service.loading import load
@@ -188,12 +188,12 @@ class Supervisor:
     def _routes(self) -> dict[str, Route]:
         routes = probes(self._frozen, lambda: self._status()["reason"])
         if self._settings.metrics:
-            registry = new_registry()
+            registry, of_store = new_registry(), None
             WorkerCollector(self._sums).register(registry)
             if self._settings.store_metrics:
                 context = load(self._settings.target).context
-                StoreCollector(lambda: monitor(context)).register(registry)
-            routes["/metrics"] = exposed(registry)
+                of_store = StoreMetrics.of(lambda: monitor(context))
+            routes["/metrics"] = exposed(registry, of_store)
         return routes
 
     def _sums(self) -> Sums:

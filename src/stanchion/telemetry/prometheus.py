@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from stanchion.errors import MissingExtra
 from stanchion.telemetry.server import Answer, Route
@@ -37,13 +37,26 @@ def new_registry() -> CollectorRegistry:
     return registry
 
 
-def exposed(registry: CollectorRegistry) -> Route:
-    """Return the route that serves a registry, as OpenMetrics or as the text format, whichever the client accepts."""
+class Written(Protocol):
+    """Metrics beside a registry that come as text."""
+
+    def text(self, *, openmetrics: bool) -> bytes:
+        """Return their families, without the end of the text."""
+        ...
+
+
+def exposed(registry: CollectorRegistry, written: Written | None = None) -> Route:
+    """Return the route that serves a registry, as OpenMetrics or as the text format, whichever the client accepts.
+
+    `written`: metrics that stand before those of the registry.
+    """
     client()
     from prometheus_client.exposition import choose_encoder
 
     def metrics(accept: str = "") -> Answer:
         encode, content_type = choose_encoder(accept)
-        return Answer(200, content_type, encode(registry))
+        openmetrics = content_type.startswith("application/openmetrics-text")
+        before = b"" if written is None else written.text(openmetrics=openmetrics)
+        return Answer(200, content_type, before + encode(registry))
 
     return metrics

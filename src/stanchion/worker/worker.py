@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from stanchion.alerts.alerts import monitor
-from stanchion.alerts.collector import StoreCollector
+from stanchion.alerts.collector import StoreMetrics
 from stanchion.context.context import Context, HasContext
 from stanchion.core.checks import checked_name, positive_seconds, seconds_of, whole
 from stanchion.core.ids import NAME_MAX, process_id
@@ -129,7 +129,8 @@ class Worker:
         self._health_host = health_host
         self._metrics = JobCounts() if metrics or metrics_file is not None else None
         self._metrics_file = metrics_file
-        self._registry = None if not metrics else self._new_registry(of_store=store_metrics)
+        self._registry = self._new_registry() if metrics else None
+        self._of_store = StoreMetrics.of(lambda: monitor(self.context)) if metrics and store_metrics else None
         if store_metrics and not metrics:
             raise InvalidInput("store_metrics is served beside metrics: ask for both")
         self._calls = Calls()
@@ -341,7 +342,7 @@ class Worker:
             self._dead_thread, lambda: self._trouble() or (None if self._state == "running" else "stopping")
         )
         if self._registry is not None:
-            routes["/metrics"] = exposed(self._registry)
+            routes["/metrics"] = exposed(self._registry, self._of_store)
         return routes
 
     def _dead_thread(self) -> str | None:
@@ -354,11 +355,9 @@ class Worker:
         dead = [name for name in alive if not alive[name]] if self._state == "running" else []
         return f"the {dead[0]} has died" if dead else None
 
-    def _new_registry(self, *, of_store: bool) -> CollectorRegistry:
-        registry, context = new_registry(), self.context
+    def _new_registry(self) -> CollectorRegistry:
+        registry = new_registry()
         WorkerCollector(self._sums).register(registry)
-        if of_store:
-            StoreCollector(lambda: monitor(context)).register(registry)
         return registry
 
     def _sums(self) -> Sums:

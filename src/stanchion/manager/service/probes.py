@@ -8,7 +8,7 @@ from concurrent.futures import TimeoutError as Silent
 from typing import NamedTuple
 
 from stanchion.alerts.alerts import monitor_of_store
-from stanchion.alerts.collector import StoreCollector
+from stanchion.alerts.collector import StoreMetrics
 from stanchion.manager.dispatch.figures import EngineStatus
 from stanchion.manager.service.manager import Manager
 from stanchion.manager.service.metrics import ManagerCollector
@@ -46,11 +46,11 @@ def serve_probes(manager: Manager, store: Store, settings: ProbeSettings) -> Pro
         lambda: _silent(figures), lambda: None if serving() else "not serving: it stops, or its store is away"
     )
     if settings.metrics or settings.store_metrics:
-        registry = new_registry()
+        registry, of_store = new_registry(), None
         ManagerCollector(figures, serving).register(registry)
         if settings.store_metrics:
-            StoreCollector(lambda: monitor_of_store(store)).register(registry)
-        routes["/metrics"] = exposed(registry)
+            of_store = StoreMetrics.of(lambda: monitor_of_store(store))
+        routes["/metrics"] = exposed(registry, of_store)
     server = ProbeServer({"/": routes["/readyz"], **routes}, settings.host, settings.port)
     server.start()
     return server

@@ -20,8 +20,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from stanchion.alerts.alerts import monitor
-from stanchion.alerts.collector import StoreCollector
-from stanchion.alerts.records import Monitor
+from stanchion.alerts.collector import Keep, StoreMetrics
 from stanchion.errors import MissingExtra, SchemaMismatch, StanchionError
 from stanchion.ops.web.access.bearer import UnknownToken
 from stanchion.ops.web.door import Door
@@ -98,20 +97,29 @@ class Probes:
     @cached_property
     def _exposed(self) -> Expose:
         registry = new_registry()
-        StoreCollector(self._seen).register(registry)
         WebCollector(self._site, self._streams).register(registry)
-        return exposed(registry)
+        return exposed(registry, self._of_store)
 
-    def _seen(self) -> Monitor:
-        """Return what pages have read, while some are open; else read the store, within a deadline."""
+    @cached_property
+    def _of_store(self) -> StoreMetrics:
+        return StoreMetrics(self._read)
+
+    def _read(self, keep: Keep) -> None:
+        """Take what pages have read, while some are open; else read the store, within a deadline.
+
+        A late reading goes on in its thread and is kept: where it took longer than a scrape may wait, the next scrape
+        is served it.
+        """
         sampler = self._site.sampler
         if sampler.awake and sampler.sample:
-            return sampler.sample.monitor
-        return self._site.deadlines.read("metrics", "The metrics", self._monitor)
+            keep(sampler.sample.monitor)
+            return
+        self._site.deadlines.read("metrics", "The metrics", lambda: self._monitor(keep))
 
-    def _monitor(self) -> Monitor:
-        self._site.deadlines.allow(FIRST_SECONDS)  # it counts all live jobs
-        return monitor(self._site.app.context)
+    def _monitor(self, keep: Keep) -> None:
+        if not self._of_store.kept:
+            self._site.deadlines.allow(FIRST_SECONDS)  # it counts all live jobs, and there is nothing else to serve
+        keep(monitor(self._site.app.context))
 
 
 class WebCollector:
