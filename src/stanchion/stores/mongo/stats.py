@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
 
 from stanchion.stores.mongo.claims.lanes import Lanes
-from stanchion.stores.mongo.client.documents import NUMBER, Document, queued
+from stanchion.stores.mongo.client.documents import NUMBER, Document, queued, queued_in
 from stanchion.stores.mongo.client.server import Access, across
 from stanchion.stores.mongo.queues import Counters
 from stanchion.stores.records.claims import LOWEST_RANK
 from stanchion.stores.records.queues import Counts, Head, QueueStats, Sizes, Stat
 from stanchion.stores.rules.query import sizes_in
+
+FEW: Final = 100
+"""Queues up to which each is searched with steps in the index. Of more, only those with many jobs are."""
+
+SHALLOW: Final = 100
+"""Queued jobs up to which a queue among many is read whole. Two steps in the index for each of 5,000 queues take 25 s
+on DocumentDB, which plans each; one command reads their jobs in 0.1 s."""
 
 
 class Stats:
@@ -24,7 +32,7 @@ class Stats:
         states = self._states(queues) if "states" in fields else {}
         totals = self._counters.counts(queues) if "totals" in fields else {}
         queued = [queue for queue in queues if queue in states] if "states" in fields else queues
-        heads = self._heads(queued) if {"next_due", "heads"}.intersection(fields) else {}
+        heads = self._heads(queued, states) if {"next_due", "heads"}.intersection(fields) else {}
         return {
             one: QueueStats(
                 states.get(one, Sizes()),
@@ -47,8 +55,30 @@ class Stats:
                 found.setdefault(one["_id"]["queue"], {})[state] = one["count"], one["due"]
         return {queue: sizes_in(states) for queue, states in found.items()}
 
-    def _heads(self, queues: Collection[str]) -> dict[str, tuple[Head, ...]]:
-        """Return the first queued job of each rank in each lane of these queues, with one index step for each.
+    def _heads(self, queues: Collection[str], states: Mapping[str, Sizes]) -> dict[str, tuple[Head, ...]]:
+        """Return the first queued job of each rank in each lane of these queues. `states`: their sizes, if read."""
+        if len(queues) <= FEW:
+            return self._stepped(queues)
+        sizes = {name: one.total - one.running for name, one in (states or self._states(queues)).items()}
+        deep = [queue for queue, jobs in sizes.items() if jobs > SHALLOW]
+        return {**self._grouped([queue for queue, jobs in sizes.items() if 0 < jobs <= SHALLOW]), **self._stepped(deep)}
+
+    def _grouped(self, queues: Collection[str]) -> dict[str, tuple[Head, ...]]:
+        """Return the heads of queues with few jobs, which one command reads."""
+        stages = (
+            {"$match": {**queued_in(queues), **_NUMBERS}},
+            {"$group": {"_id": {one: f"${one}" for one in _PLACE}, "run_at": {"$min": "$run_at"}}},
+            {"$addFields": {"now": "$$NOW"}},
+        )
+        found: dict[str, list[Head]] = {}
+        for one in self._server.call(lambda on, _again: on.documents(on.jobs, *stages)) if queues else ():
+            queue, lane, rank = (one["_id"][name] for name in _PLACE)
+            head = Head(lane, rank, one["run_at"], one["run_at"] - self._server.at(one["now"]))
+            found.setdefault(queue, []).append(head)
+        return {queue: tuple(sorted(heads, key=lambda one: (one.lane, -one.rank))) for queue, heads in found.items()}
+
+    def _stepped(self, queues: Collection[str]) -> dict[str, tuple[Head, ...]]:
+        """Return the heads of queues with any number of jobs, with one index step for each.
 
         Of most queues, one lane and one rank are in use: one command finds the first job of many of these, and the
         last lane with its lowest rank, which tells that there are no others.
@@ -112,5 +142,6 @@ def _head(queue: str, lane: int, below: Document) -> list[Document]:
     ]
 
 
+_PLACE = ("queue", "lane", "rank")
 _NUMBERS = dict.fromkeys(("lane", "rank", "run_at"), NUMBER)
 _HEAD = {"queue": 1, "lane": 1, "rank": 1, "run_at": 1}

@@ -22,7 +22,7 @@ are one, `waits_for`, the text of `cas.slot_keys`. Further fields:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from bson import Int64, ObjectId
@@ -108,6 +108,11 @@ def row_of(document: Mapping[str, Any], *, whole: bool = False) -> JobRow:
 def queued(queue: str) -> Document:
     """Return the filter for the queued jobs of a queue."""
     return {"live": True, "queue": queue, "state": QUEUED}
+
+
+def queued_in(queues: Collection[str]) -> Document:
+    """Return the filter for the queued jobs of several queues."""
+    return {"live": True, "queue": {"$in": list(queues)}, "state": QUEUED}
 
 
 def claim_order(job: Document) -> tuple[float, float, str]:
