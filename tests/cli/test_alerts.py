@@ -34,7 +34,10 @@ def test_one_alert(run: Run, app: Stanchion) -> None:
 def test_the_most_urgent_first_and_the_number_of_the_others(run: Run, app: Stanchion) -> None:
     for number in range(9):
         app.queue(f"q{number}").push(1)
-    assert run("alerts", *LATE).out.splitlines()[-1] == "and 2 more: --all shows them"
+    said = run("alerts", *LATE).out.splitlines()
+    assert said[0] == "NOW   9 queues have no live worker: q0, q1, q2 and 6 more."
+    assert said[1] == "      --all shows each; docs/alerts.md#no-worker"
+    assert len(said) == 2
     assert run("alerts", *LATE, "--all").out.count("no live worker") == 9
 
 

@@ -11,6 +11,7 @@ from stanchion.alerts.thresholds import Thresholds
 from stanchion.core.ids import new_id
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.queues import QueueSettings, QueueStats
+from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.registry import open_store
 from tests.cli.conftest import Run
 from tests.web.conftest import Browser, site_of
@@ -64,3 +65,40 @@ def test_figures_look_at_each_queue_a_few_times() -> None:
     queues = tuple(QueueSample(Settings(f"q{number}"), QueueStats()) for number in range(200))
     monitor_of(Snapshot(at=1, queues=queues), Thresholds())
     assert 0 < looks < 200 * 20
+
+
+def test_alerts_of_one_rule_are_one_line(run: Run, app: Stanchion) -> None:
+    app.setup()
+    due = app.store.now() - 3_600_000_000
+    app.store.push([NewJob(new_id(), f"queue-{number:05d}", "1", run_at=due) for number in range(QUEUES)])
+    said = run("alerts")
+    assert f"NOW   {QUEUES} queues have no live worker: queue-00000, queue-00001, queue-00002 and 297 more." in said.out
+    assert said.out.count("NOW ") == 1
+    assert "more: --all" not in said.out
+    assert run("alerts", "--all").out.count("NOW ") == QUEUES
+
+
+def test_the_page_tells_how_many_there_are_and_how_many_it_shows() -> None:
+    app = Stanchion(store=open_store("memory://"))
+    due = app.store.now() - 3_600_000_000
+    app.store.push([NewJob(new_id(), f"queue-{number:05d}", "1", run_at=due) for number in range(1200)])
+    app.store.push([NewJob(new_id(), "calm", "1", delay=3600)])
+    site = site_of(app)
+    browser = Browser(site)
+    overview = browser.get("/").text
+    assert "1,200 things need a person" in overview
+    assert '<a href="/queues?alert=no-worker">1,200 queues have no live worker</a>' in overview
+    assert overview.count('<li class="alert') == overview.count('<li class="alert brief"') == 1
+    listed = browser.get("/queues").text
+    assert "<h1>1,200 of 1,201 queues need attention</h1>" in listed
+    assert "The first 200 of 1,201 queues are shown." in listed
+    app.store.beat([WorkerRow("w1", "host", 1, tuple(f"spare-{number}" for number in range(1020)), 8, 10.0)])
+    assert "spare-19 and 1,000 more" in browser.get("/workers").text
+    filtered = browser.get("/queues?alert=no-worker").text
+    assert "<h1>1,200 queues need attention</h1>" in filtered
+    assert "200 of 1,200 queues, 1,201 in all" in filtered
+    assert "/queues/calm" not in filtered
+    assert "/queues/calm" in browser.get("/queues?name=calm").text
+    assert "No queue has an alert of this rule" in browser.get("/queues?alert=age&name=calm").text
+    site.close()
+    app.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from stanchion.alerts.records import SHOWN, Action, Alert
+from stanchion.alerts.records import Action, Alert
 from stanchion.alerts.rules.found import Found, RuleOf
 from stanchion.alerts.rules.jobs import attempts, dead_letters, failed_attempts, run_time, unknown_task
 from stanchion.alerts.rules.parts import idle_station, missed_tick, purge, semaphore, stream
@@ -48,11 +48,6 @@ def by_queue(alerts: Iterable[Alert], seen: Snapshot) -> dict[str, Alert]:
         if queue is not None:
             found.setdefault(queue, alert)
     return found
-
-
-def shown(alerts: Sequence[Alert], most: int = SHOWN) -> tuple[list[Alert], int]:
-    """Return the alerts that a person is shown at once, and the number of the others."""
-    return list(alerts[:most]), max(0, len(alerts) - most)
 
 
 def _one(alerts: list[Alert], runbooks: str) -> Alert:

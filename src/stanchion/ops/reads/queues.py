@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from stanchion.alerts.snapshot import QueueSample, Snapshot, StreamSample
+from stanchion.alerts.words import NAMED, named
 from stanchion.core.durations import spelled
 from stanchion.ops.reads.workers import live_workers
-from stanchion.ops.words import listed, number, plural, seconds_since
+from stanchion.ops.words import number, plural, seconds_since
 from stanchion.stores.letters import Letters, read_letters
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import Counts, QueueSettings, QueueStats, Sizes
@@ -160,7 +161,11 @@ def _figures(settings: QueueSettings, stats: QueueStats, known: _Known) -> Queue
 def headline(queues: Sequence[str], alerts: Container[str]) -> str:
     """Return what is to be known of these queues, as a sentence. `alerts`: those with an alert."""
     troubled = [name for name in queues if name in alerts]
+    if not queues:
+        return "No queue"
     if not troubled:
         return "The queue keeps up" if len(queues) == 1 else f"All {number(len(queues))} queues keep up"
-    names = listed(troubled[:3] + ([f"{len(troubled) - 3} more"] if len(troubled) > 3 else []))
-    return f"{names} {'needs' if len(troubled) == 1 else 'need'} attention"
+    if len(troubled) > NAMED:
+        of_all = "" if len(troubled) == len(queues) else f" of {number(len(queues))}"
+        return f"{number(len(troubled))}{of_all} queues need attention"
+    return f"{named(troubled)} {'needs' if len(troubled) == 1 else 'need'} attention"

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
 from stanchion.alerts.alerts import store_limits, stored_limits
+from stanchion.alerts.groups import Group, grouped
 from stanchion.alerts.on_it import OnIt, be_on_it, who_is_on_it
 from stanchion.alerts.records import SHOWN, Alert, Monitor
 from stanchion.alerts.thresholds import Thresholds
-from stanchion.alerts.verdict import shown
 from stanchion.alerts.watching.changes import Change, Changes
 from stanchion.alerts.watching.webhook import Webhook
 from stanchion.core.checks import whole
@@ -176,18 +177,26 @@ def _once(session: Session, seen: Monitor, *, every: bool, figures: bool) -> Exi
                 out.say(
                     f"the {QUEUES_SHOWN} of {len(seen.queues):,} queues that are nearest to an alert; --json has all"
                 )
-        some, more = (list(seen.alerts), 0) if every else shown(seen.alerts)
+        some, more = ([Group((one,)) for one in seen.alerts], 0) if every else grouped(seen.alerts)
         now = session.app.store.now() if some and seen.at is not None else 0
         looked_after = who_is_on_it(session.app.store, now) if now else {}
-        for alert in some:
-            for line in lines_of(alert, now, looked_after.get(alert.key)):
+        for group in some:
+            for line in _lines(group, now, looked_after):
                 print(safe(line))
         if more:
-            out.line(f"and {more} more: --all shows them")
+            out.line(f"and {more:,} more: --all shows them")
         if not seen.alerts:
             jobs = sum(queue.size.total for queue in seen.queues)
             out.line(f"nothing needs a person: {jobs:,} live jobs in {len(seen.queues):,} queues")
     return Exit.FAILED if seen.alerts else Exit.OK
+
+
+def _lines(group: Group, now: int, looked_after: Mapping[str, OnIt]) -> list[str]:
+    """Return an alert as lines, or those of one rule as one line."""
+    first = group.first
+    if len(group.alerts) > 1:
+        return [f"{first.level.upper():<5} {group.summary}", f"      --all shows each; {first.runbook}"]
+    return lines_of(first, now, looked_after.get(first.key))
 
 
 def lines_of(alert: Alert, now: int = 0, on_it: OnIt | None = None) -> list[str]:

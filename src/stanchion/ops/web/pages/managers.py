@@ -6,10 +6,11 @@ from typing import Final
 
 from starlette.responses import Response
 
+from stanchion.alerts.words import named
 from stanchion.core.durations import spelled
 from stanchion.ops.reads.managers import ManagerFigures, manager_figures
 from stanchion.ops.web.visit import Visit
-from stanchion.ops.words import listed, plural
+from stanchion.ops.words import number, plural
 
 SHOWN: Final = 100
 QUEUES_SHOWN: Final = 50
@@ -44,16 +45,16 @@ def headline(found: list[ManagerFigures]) -> str:
     for state, one, several in said:
         names = [each.address for each in found if each.state == state]
         if names:
-            return f"{listed(names[:3])} {one if len(names) == 1 else several}"
+            return f"{named(names)} {one if len(names) == 1 else several}"
     late = next((one for one in found if one.state == "late"), None)
     if late is not None:
         return f"{late.address} is {spelled(late.lag)} behind"
     gone = sum(one.state == "gone" for one in found)
     alive = len(found) - gone
     if gone and alive:
-        return f"{plural(alive, 'manager')} {_are(alive)} alive, {gone} {_are(gone)} gone"
+        return f"{plural(alive, 'manager')} {_are(alive)} alive, {number(gone)} {_are(gone)} gone"
     state = "gone" if gone else "alive"
-    return f"The manager is {state}" if len(found) == 1 else f"All {len(found)} managers are {state}"
+    return f"The manager is {state}" if len(found) == 1 else f"All {number(len(found))} managers are {state}"
 
 
 def _are(count: int) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from starlette.responses import Response
 
-from stanchion.alerts.records import SHOWN, Alert, BandFigures, QueueFigures
+from stanchion.alerts.groups import Group, grouped
+from stanchion.alerts.records import Alert, BandFigures, QueueFigures
 from stanchion.alerts.rules.jobs import died_of_late
 from stanchion.alerts.thresholds import Levels
 from stanchion.alerts.verdict import by_queue
@@ -16,7 +18,7 @@ from stanchion.ops.reads.track import Rates
 from stanchion.ops.web.acts import on_it as acts
 from stanchion.ops.web.live.sampler import Sample, Sampler
 from stanchion.ops.web.pages import past
-from stanchion.ops.web.show.alerts import shown
+from stanchion.ops.web.show.alerts import Shown, Together, shown, together
 from stanchion.ops.web.show.runbook import link_of
 from stanchion.ops.web.visit import Visit
 from stanchion.ops.words import plural
@@ -73,14 +75,15 @@ class QueueRow(NamedTuple):
 def show(visit: Visit) -> Response:
     """Show the verdict, then what it rests on."""
     sample, sampler = visit.site.sampler.latest(), visit.site.sampler
+    groups, more = grouped(sample.firing)
     changes, _ = visit.part("acts", lambda: visit.site.audit.newest(CHANGES_SHOWN)) or ([], None)
     return visit.page(
         "overview.html",
         headline(len(sample.firing)),
         lede=_lede(sample),
-        alerts=[shown(alert, sample.seen.on_it.get(alert.key)) for alert in sample.firing[:SHOWN]],
+        alerts=[_line(one, sample.seen.on_it) for one in groups],
         whole=WHOLE,
-        more=max(0, len(sample.firing) - SHOWN),
+        more=more,
         bands=_bands(sample),
         plots=past.asked(visit, ALL),
         queues=_queues(sample, sampler)[:QUEUES_SHOWN],
@@ -96,7 +99,7 @@ def show(visit: Visit) -> Response:
 
 def headline(alerts: int) -> str:
     """Return the verdict: `Three things need a person`."""
-    words = _WORDS[alerts] if alerts < len(_WORDS) else f"{alerts} things need"
+    words = _WORDS[alerts] if alerts < len(_WORDS) else f"{plural(alerts, 'thing')} need"
     return f"{words} a person"
 
 
@@ -104,6 +107,11 @@ def be_on_it(visit: Visit) -> Response:
     """Write down who looks after an alert; it hides nothing."""
     acts.be_on_it(visit, visit.form.get("key", ""))
     return visit.done(visit.back(), "Your name stands beside the alert for 4 hours; it stays until its cause ends")
+
+
+def _line(group: Group, on_it: Mapping[str, tuple[str, int]]) -> Shown | Together:
+    """Return an alert as the page shows it, or those of one rule as one line."""
+    return shown(group.first, on_it.get(group.first.key)) if len(group.alerts) == 1 else together(group, on_it)
 
 
 def _lede(sample: Sample) -> str:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
+from stanchion.alerts.words import named
 from stanchion.errors import InvalidInput
 from stanchion.ops.job_json import last_error
 from stanchion.ops.reads.expectations import read_expectations
@@ -18,7 +19,7 @@ from stanchion.ops.web.pages import stations as words
 from stanchion.ops.web.show.plots import spark
 from stanchion.ops.web.show.templating import segment
 from stanchion.ops.web.visit import Missing, Visit
-from stanchion.ops.words import listed, plural
+from stanchion.ops.words import listed, number, plural
 
 SHOWN = 200
 
@@ -62,9 +63,8 @@ def _headline(items: list[Item]) -> str:
         return "No pipeline"
     troubled = [one for one in items if one.mark in ("needs", "risk")]
     if not troubled:
-        return "The pipeline keeps up" if len(items) == 1 else f"All {len(items)} pipelines keep up"
-    names = [one.name for one in troubled[:3]] + ([f"{len(troubled) - 3} more"] if len(troubled) > 3 else [])
-    return f"{listed(names)} {'needs' if len(troubled) == 1 else 'need'} attention"
+        return "The pipeline keeps up" if len(items) == 1 else f"All {number(len(items))} pipelines keep up"
+    return f"{named([one.name for one in troubled])} {'needs' if len(troubled) == 1 else 'need'} attention"
 
 
 def show(visit: Visit) -> Response:

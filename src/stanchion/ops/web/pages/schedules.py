@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 from starlette.responses import Response
 
+from stanchion.alerts.words import named
 from stanchion.cron.schedule import Schedule
 from stanchion.errors import InvalidInput
 from stanchion.jobs.handle import JobHandle
 from stanchion.ops.reads.schedules import read_schedules
 from stanchion.ops.web.visit import Missing, Visit
-from stanchion.ops.words import listed, plural
+from stanchion.ops.words import number, plural
 
 SHOWN = 500
 
@@ -23,11 +24,11 @@ def every(visit: Visit) -> Response:
     if not items:
         title = "No schedule"
     elif orphaned:
-        title = f"{listed(orphaned[:3])} {'does' if len(orphaned) == 1 else 'do'} not fire: no worker declares it"
+        title = f"{named(orphaned)} {'does' if len(orphaned) == 1 else 'do'} not fire: no worker declares it"
     else:
         active = sum(one.state == "active" for one in items)
         title = f"{plural(active, 'schedule')} active" + (
-            f", {len(items) - active} paused" if active < len(items) else ""
+            f", {number(len(items) - active)} paused" if active < len(items) else ""
         )
     return visit.page("schedules.html", title, items=items[:SHOWN], total=len(items))
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from stanchion.alerts.words import named
 from stanchion.errors import InvalidInput
 from stanchion.ops.naming import job_names
 from stanchion.ops.reads.lists import SHOWN as SHOWN_JOBS
 from stanchion.ops.reads.semaphores import read_line, read_semaphores
 from stanchion.ops.web.visit import Missing, Visit
-from stanchion.ops.words import listed
+from stanchion.ops.words import number
 from stanchion.stores.records.queues import SemaphoreRow
 
 SHOWN = 500
@@ -54,8 +55,10 @@ def _headline(found: list[SemaphoreRow]) -> str:
         return "No semaphore"
     stuck = [one.name for one in found if one.waiting and one.held < one.capacity]
     if stuck:
-        return f"{listed(stuck[:3])} {'has' if len(stuck) == 1 else 'have'} a free slot and a line"
+        return f"{named(stuck)} {'has' if len(stuck) == 1 else 'have'} a free slot and a line"
     lines = [one.name for one in found if one.waiting]
     if len(lines) == 1:
         return f"{lines[0]} has a line"
-    return f"{len(lines)} of {len(found)} semaphores have a line" if lines else "No job waits for a semaphore"
+    if not lines:
+        return "No job waits for a semaphore"
+    return f"{number(len(lines))} of {number(len(found))} semaphores have a line"

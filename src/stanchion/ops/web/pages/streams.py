@@ -5,10 +5,11 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from stanchion import streams
+from stanchion.alerts.words import named
 from stanchion.ops.reads.streams import StreamFigures, stream_figures
 from stanchion.ops.web.show.templating import query
 from stanchion.ops.web.visit import Missing, Visit
-from stanchion.ops.words import listed, plural
+from stanchion.ops.words import number, plural
 
 SHOWN = 200
 
@@ -34,13 +35,13 @@ def headline(found: list[StreamFigures]) -> str:
     failing = [one.name for one in found if one.state == "fails"]
     without = [one.name for one in found if one.state == "no driver"]
     if failing:
-        return f"{listed(failing[:3])} {'stands' if len(failing) == 1 else 'stand'} still: the query fails"
+        return f"{named(failing)} {'stands' if len(failing) == 1 else 'stand'} still: the query fails"
     if without:
-        return f"{listed(without[:3])} {'has' if len(without) == 1 else 'have'} work and no live driver"
+        return f"{named(without)} {'has' if len(without) == 1 else 'have'} work and no live driver"
     repeating = [one.name for one in found if one.state == "repeats"]
     if repeating:
-        return f"{listed(repeating[:3])} {'repeats' if len(repeating) == 1 else 'repeat'} a batch"
-    return "The stream keeps up" if len(found) == 1 else f"All {len(found)} streams keep up"
+        return f"{named(repeating)} {'repeats' if len(repeating) == 1 else 'repeat'} a batch"
+    return "The stream keeps up" if len(found) == 1 else f"All {number(len(found))} streams keep up"
 
 
 def ask_release(visit: Visit) -> Response:

@@ -6,9 +6,10 @@ from starlette.responses import Response
 
 from stanchion.ops.reads.workers import is_worker, read_workers
 from stanchion.ops.web.visit import Visit
-from stanchion.ops.words import plural
+from stanchion.ops.words import number, plural
 
 SHOWN = 500
+QUEUES_SHOWN = 20
 
 
 def every(visit: Visit) -> Response:
@@ -19,7 +20,7 @@ def every(visit: Visit) -> Response:
     if not items:
         title = "No worker"
     elif late:
-        title = f"{plural(late, 'worker')} of {workers} {'is' if late == 1 else 'are'} late"
+        title = f"{plural(late, 'worker')} of {number(workers)} {'is' if late == 1 else 'are'} late"
     else:
-        title = "The worker is alive" if workers == 1 else f"All {workers} workers are alive"
-    return visit.page("workers.html", title, items=items[:SHOWN], total=len(items))
+        title = "The worker is alive" if workers == 1 else f"All {number(workers)} workers are alive"
+    return visit.page("workers.html", title, items=items[:SHOWN], total=len(items), most=QUEUES_SHOWN)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from datetime import datetime
 from typing import Final, NamedTuple
 
+from stanchion.alerts.groups import Group
 from stanchion.alerts.records import Alert
 from stanchion.ops.web.show.templating import segment
 
@@ -23,6 +25,31 @@ class Shown(NamedTuple):
     link_text: str
     pause: str
     on_it: tuple[str, int] | None
+
+
+class Together(NamedTuple):
+    """Alerts of one rule as one line. `link`: where they are listed; empty if nowhere. `looked_after`: by someone."""
+
+    group: Group
+    link: str
+    since: datetime | None
+    looked_after: int
+
+
+_LISTS: Final = {
+    "semaphore": "/semaphores",
+    "schedule": "/schedules",
+    "stream": "/streams",
+    "pipeline": "/pipelines",
+    "manager": "/managers",
+}
+
+
+def together(group: Group, on_it: Collection[str]) -> Together:
+    """Return alerts of one rule as one line. `on_it`: the keys of the alerts that someone looks after."""
+    link = f"/queues?alert={group.first.rule}" if group.first.kind == "queue" else _LISTS.get(group.first.kind, "")
+    since = min((one.since for one in group.alerts if one.since is not None), default=None)
+    return Together(group, link, since, sum(one.key in on_it for one in group.alerts))
 
 
 def shown(alert: Alert, on_it: tuple[str, int] | None) -> Shown:
