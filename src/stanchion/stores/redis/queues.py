@@ -12,6 +12,7 @@ from stanchion.stores.records.jobs import SECOND, JobRow, JobState
 from stanchion.stores.records.outcomes import Abandon
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.redis.client.rows import is_bound
+from stanchion.stores.redis.client.schema import Schema
 from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.client.settings import settings_in, stored_setting
 from stanchion.stores.redis.jobs import Jobs
@@ -38,6 +39,9 @@ class Queues:
         self._jobs, self._server, self._keys = jobs, jobs.server, jobs.server.keys
         self._loop, self._follow_up = loop, follow_up
         self._knows_expiring = False
+        self._schema = Schema(jobs.server)
+        self._lapsing: set[str] = set()
+        """Queues whose keys had a TTL at the last look."""
         self.now = jobs.now
 
     def configure(self, queue: str, changes: Mapping[str, Any]) -> QueueSettings:
@@ -58,7 +62,8 @@ class Queues:
         found = self._server.all([*asked, *(Call(("HGETALL", self._keys.queue(name) + "settings")) for name in wanted)])
         there = found[: len(asked)] or [1] * len(wanted)
         each = zip(wanted, there, found[len(asked) :], strict=True)
-        return [settings_in(name, stored) for name, known, stored in each if known]
+        # The keys of a queue may have lapsed, and its name be listed still.
+        return [settings_in(name, stored) for name, known, stored in each if known and stored]
 
     def drop_queue(self, queue: str) -> int:
         """Delete the queue with its live jobs, history and counts; return the number of live jobs."""
@@ -80,12 +85,26 @@ class Queues:
         found = [one for part in portions(names, _AT_ONCE) for one in self._expiring_of(part)]
         expire = {one.settings.name for one in found}
         calls = [self._server.enlist(_EXPIRING, *(expire - {*listed}))] if expire - {*listed} else []
-        if others := {*listed} - expire:  # one that is given an expiry now is listed again before
+        if others := sorted({*listed} - expire):  # one that is given an expiry now is listed again before
+            self._forget_lapsed(others)
             old = self._server.now() - _LISTED_MICROS
             calls.append(self._server.script("unlist", self._keys.own(_EXPIRING), old, *others))
         self._server.all(calls)
+        self._lapse([one.settings.name for one in found if one.settings.name not in self._lapsing])
         self._knows_expiring = True
         return found
+
+    def _lapse(self, names: Sequence[str]) -> None:
+        """Give the keys of the idle ones among these queues a TTL; see `lapse.lua`."""
+        if names and self._schema.may_lapse():
+            self._server.all([self._server.script("lapse", self._keys.queue(name)) for name in names])
+
+    def _forget_lapsed(self, names: Sequence[str]) -> None:
+        """Unlist those of these queues whose keys have lapsed."""
+        there = self._server.all([Call(("EXISTS", self._keys.queue(name) + "settings")) for name in names])
+        for name, exists in zip(names, there, strict=True):
+            if not exists:
+                self._jobs.places.unlist_queue(name)
 
     def _expiring_of(self, names: Sequence[str]) -> list[Expiring]:
         asked = [Call(("HGET", self._keys.queue(name) + "settings", "expires")) for name in names]
@@ -96,10 +115,13 @@ class Queues:
             for command, key in (("HGETALL", "settings"), ("HVALS", "counts"))
         ]
         found = []
+        self._lapsing.difference_update(names)
         for name, (stored, counts) in zip(wanted, portions(self._server.all(read), 2), strict=True):
             fields = stored if isinstance(stored, dict) else dict(zip(stored[::2], stored[1::2], strict=True))
             events, at = fields.get(b"active_events"), fields.get(b"active_at")
             recorded = Use(int(events), int(at)) if events and at else None
+            if fields.get(b"lapses_at"):
+                self._lapsing.add(name)
             found.append(Expiring(settings_in(name, fields), sum(map(int, counts)), recorded))
         return found
 

@@ -13,8 +13,8 @@ from stanchion.stores.redis.client.server import Server
 
 log = logging.getLogger("stanchion.redis")
 
-VERSION = 1
-"""The version of the keys and their contents."""
+VERSION = 2
+"""The version of the keys and their contents. From 2 on, keys of idle queues may have a TTL, which pushes end."""
 
 
 class Schema:
@@ -25,14 +25,28 @@ class Schema:
 
     def setup(self, *, dry_run: bool = False) -> list[str]:
         """Write the version; return the commands for that."""
-        step = f"SET {self._version_key} {VERSION} NX"
+        found = self._version()
+        steps = [f"SET {self._version_key} {VERSION}"] if found is None or found < VERSION else []
         if dry_run:
-            return [step] if self._version() is None else []
-        done = self._server.command("SET", self._version_key, VERSION, "NX")
+            return steps
         self.check()
-        functions.load(self._server)
+        functions.load(self._server)  # before the version: a function of an earlier one ends no TTL
+        if steps:
+            self._server.command("SET", self._version_key, VERSION)
         self._warn_of_lost_writes()
-        return [step] if done else []
+        return steps
+
+    def may_lapse(self) -> bool:
+        """Return whether the keys of idle queues may have a TTL.
+
+        Not if the server may delete some keys with a TTL before others, or before `setup` has raised the version.
+        """
+        found = self._server.command("GET", self._version_key)
+        try:
+            infos = self._server.infos("memory")
+        except ResponseError:  # some hosted servers hide it
+            return False
+        return int(found or VERSION) >= VERSION and all(one.get("maxmemory_policy") == "noeviction" for one in infos)
 
     def _version(self) -> int | None:
         """Return the version of the keys; None if there is none, or no server."""

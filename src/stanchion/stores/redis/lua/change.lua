@@ -44,6 +44,7 @@ for first = 2, #ARGV, WIDTH do
             forget(id)
         elseif target ~= '' then
             forget(id)
+            revive(target)
             redis.call('HSETNX', target .. 'settings', 'made_at', whole(now))
             put(target, id, after, new, body)
         elseif new[FINISHED] == '' or keeps_history() then

@@ -283,10 +283,11 @@ end
 
 if limit > 0 then
     -- A server out of memory still hands out jobs that leave nothing behind, so that it can be emptied.
+    -- The TTL of an idle queue stays: a claim that takes nothing is no use, and a queue with live jobs has none.
     if counted == '' or tonumber(history_ttl or 1) == 0 then
-        begin_always()
+        never_refused()
     else
-        begin()
+        refuse_if_full()
     end
     if ordered and take_head() then
         limit = 0 -- the others wait for it

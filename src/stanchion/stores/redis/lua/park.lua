@@ -40,7 +40,7 @@ local function park(list, some)
     return #gone
 end
 
-begin_always()
+never_refused()
 local parked = 0
 for _, list in ipairs(lists) do
     local lane, all = tonumber(string.sub(list, 1, 5)), true

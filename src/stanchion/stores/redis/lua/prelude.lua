@@ -23,14 +23,18 @@
 --   batch:T   set     jobs reserved as a batch under the token T, including those that are done
 --   batches   zset    tokens of batches, by time
 --   shapes    set     there while upkeep may have to reset the shape
+--   lapsing   zset    of a queue that expires: '' with the score 0 while its keys have a TTL, 1 once they had one
 --
 -- Other scripts work on the keys of a semaphore or an order key, {slot}:, of a flow node, {node}:, of a write,
 -- {write}:, or of the values of a kind, or on one key; they say which.
 --
 -- A server out of memory refuses a command that may need more, unless its script has written before. So each script
 -- that adds data calls `begin` first: it is refused as a whole, or not at all. A script that ends or removes jobs calls
--- `begin_always`: UNLINK needs no memory and counts as a write, so that no later command is refused. Both change
--- nothing.
+-- `begin_always`: UNLINK needs no memory and counts as a write, so that no later command is refused.
+--
+-- The keys of an idle queue that expires have a TTL (`lapse`). Both functions end it by the very command that tests the
+-- memory, so other queues need no further command. Each script that may store something in an idle queue must call one
+-- of them: a job that is stored beside a TTL is lost. `refuse_if_full` and `never_refused` leave the TTL as it is.
 
 local P = KEYS[1]
 local US, RS, GS = '\31', '\30', '\29'
@@ -41,12 +45,55 @@ local function whole(number)
     return string.format('%.0f', number)
 end
 
-local function begin()
+local function refuse_if_full()
     redis.call('ZADD', P .. 'moving', 'XX', 0, '')
 end
 
-local function begin_always()
+local function never_refused()
     redis.call('UNLINK', P .. 'moving')
+end
+
+-- Returns all keys that a queue may have.
+local function keys_of(prefix)
+    local keys = {}
+    for _, list in ipairs(redis.call('ZRANGE', prefix .. 'ready', 0, -1)) do
+        keys[#keys + 1] = prefix .. 'ready:' .. list
+    end
+    for _, token in ipairs(redis.call('ZRANGE', prefix .. 'batches', 0, -1)) do
+        keys[#keys + 1] = prefix .. 'batch:' .. token
+    end
+    for _, name in ipairs({
+        'live', 'body', 'past_waits', 'past', 'shapes', 'ended', 'ids', 'keys', 'ready', 'running', 'leases', 'stopping',
+        'counts', 'settings', 'signals', 'ends', 'leaving', 'arrived', 'gone', 'orders', 'waits', 'outbox', 'batches',
+        'ended_keys', 'lapsing',
+    }) do
+        keys[#keys + 1] = prefix .. name
+    end
+    return keys
+end
+
+local function end_ttl(prefix)
+    redis.call('HSET', prefix .. 'settings', 'lapses_at', '')
+    for _, key in ipairs(keys_of(prefix)) do
+        redis.call('PERSIST', key)
+    end
+end
+
+-- Ends the TTL of a queue that something comes to. It is refused for want of memory unless the script has written.
+local function revive(prefix)
+    if redis.call('ZADD', prefix .. 'lapsing', 'XX', 'CH', 1, '') == 1 then
+        end_ttl(prefix)
+    end
+end
+
+local function begin()
+    revive(P)
+end
+
+local function begin_always()
+    if redis.call('UNLINK', P .. 'lapsing') == 1 then
+        end_ttl(P)
+    end
 end
 
 -- Begins a change of some jobs; it is refused for want of memory only if it adds more than a kilobyte per job.
@@ -311,17 +358,7 @@ local function forget(id)
 end
 
 local function delete_queue()
-    for _, list in ipairs(redis.call('ZRANGE', P .. 'ready', 0, -1)) do
-        redis.call('UNLINK', P .. 'ready:' .. list)
-    end
-    for _, token in ipairs(redis.call('ZRANGE', P .. 'batches', 0, -1)) do
-        redis.call('UNLINK', P .. 'batch:' .. token)
-    end
-    for _, name in ipairs({
-        'live', 'body', 'past_waits', 'past', 'shapes', 'ended', 'ids', 'keys', 'ready', 'running', 'leases', 'stopping', 'counts',
-        'settings', 'signals', 'ends', 'leaving', 'arrived', 'gone', 'orders', 'waits', 'outbox', 'batches',
-        'ended_keys',
-    }) do
-        redis.call('UNLINK', P .. name)
+    for _, key in ipairs(keys_of(P)) do
+        redis.call('UNLINK', key)
     end
 end
