@@ -29,7 +29,8 @@ KEY: dict[str, Any] = {"order_key": "k"}
 
 def parking(store: Any) -> Parking:
     """Return what parks jobs for the claims of an SQL store."""
-    ways = store._verbs.claims._ways
+    claims = store._verbs.claims
+    ways = getattr(claims, "_claims", claims)._ways
     found: Parking = getattr(ways, "_general", ways)._rounds._parking
     return found
 
