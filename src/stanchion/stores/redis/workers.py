@@ -51,8 +51,10 @@ class Workers:
 
     def _asked_to_stop(self, workers: Sequence[WorkerRow]) -> list[str]:
         asked: list[str] = []
-        for queue in dict.fromkeys(queue for worker in workers for queue in worker.queues):
-            found = self._server.command("SMEMBERS", self._server.keys.queue(queue) + "stopping")
+        served = list(dict.fromkeys(queue for worker in workers for queue in worker.queues))
+        queues = self._jobs.places.with_any(served, "stopping")
+        sets = self._server.all([Call(("SMEMBERS", self._server.keys.queue(queue) + "stopping")) for queue in queues])
+        for queue, found in zip(queues, sets, strict=True):
             self._jobs.places.remember(queue, ids := [job_id.decode() for job_id in found])
             asked += ids
         if not asked:

@@ -129,16 +129,23 @@ class Server:
         return self.call(lambda _again: self._all(calls)) if calls else []
 
     def _all(self, calls: Sequence[Call]) -> list[Any]:
-        with self.client.pipeline(transaction=False) as pipeline:
-            for call in calls:
-                pipeline.execute_command(*call.sent)
-            answers = pipeline.execute(raise_on_error=False)
-        for number, answer in enumerate(answers):
-            if isinstance(answer, NoScriptError):
-                answers[number] = self.client.execute_command(*calls[number].whole)
-            elif isinstance(answer, Exception):
+        answers = self._piped([call.sent for call in calls])
+        if unknown := [number for number, answer in enumerate(answers) if isinstance(answer, NoScriptError)]:
+            first = {calls[number].script: number for number in reversed(unknown)}  # the server keeps what these send
+            again = [calls[one].whole if first[calls[one].script] == one else calls[one].sent for one in unknown]
+            for number, answer in zip(unknown, self._piped(again), strict=True):
+                other_node = isinstance(answer, NoScriptError)  # of a cluster
+                answers[number] = self.client.execute_command(*calls[number].whole) if other_node else answer
+        for answer in answers:
+            if isinstance(answer, Exception):
                 raise answer
-        return list(answers)
+        return answers
+
+    def _piped(self, commands: Iterable[tuple[Any, ...]]) -> list[Any]:
+        with self.client.pipeline(transaction=False) as pipeline:
+            for command in commands:
+                pipeline.execute_command(*command)
+            return list(pipeline.execute(raise_on_error=False))
 
     def together(self, calls: Sequence[Call]) -> list[Any]:
         """Run calls of one script as one transaction, not on a cluster; they must be safe to repeat."""
