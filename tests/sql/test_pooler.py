@@ -171,7 +171,8 @@ def test_clients_share_the_statements_of_a_session(pooled_url: str, monkeypatch:
             assert app.queue(QUEUE).size().total == 0
     found = prepared(pooled_url)
     assert found
-    assert not {name for name in found if not name.startswith("stanchion_")}
+    # A pool that follows prepared statements gives them names of its own, also by the text.
+    assert not {name for name in found if not name.startswith(("stanchion_", "PGBOUNCER_"))}
     assert max(Counter(found.values()).values()) <= 2, "the same text, with other types of parameters"
 
 
