@@ -11,7 +11,7 @@ import pytest
 from stanchion import InvalidInput
 from stanchion.alerts.records import Alert, Rule
 from stanchion.alerts.thresholds import RUNBOOK, Thresholds
-from stanchion.alerts.verdict import RULES, shown
+from stanchion.alerts.verdict import RULES
 from stanchion.alerts.words import command
 from tests.alerts.samples import alerts, head, queue, seen, told, worker
 
@@ -36,13 +36,6 @@ def test_order() -> None:
     )
     snapshot = seen(*late, workers=(worker("eventual", "user", "worst", "bad"),), seconds=2.0)
     assert [subject for _, _, subject in told(snapshot)] == ["worst", "bad", "user", "store", "eventual"]
-
-
-def test_seven_and_the_number_of_the_others() -> None:
-    found = alerts(seen(*(queue(f"q{n}", head(80, 90)) for n in range(9))))
-    some, more = shown(found)
-    assert (len(some), more) == (7, 2)
-    assert shown(found[:3]) == (found[:3], 0)
 
 
 def test_json() -> None:
