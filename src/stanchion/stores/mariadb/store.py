@@ -30,7 +30,7 @@ from stanchion.stores.sql.jobs.flow_ends import FlowEnds
 from stanchion.stores.sql.jobs.flows import Flows
 from stanchion.stores.sql.jobs.push import Inserts, Push
 from stanchion.stores.sql.jobs.settle import HeldJobs, Outcomes, TransactionCommits
-from stanchion.stores.sql.limits.rates import Rates
+from stanchion.stores.sql.limits.rate_reads import RateReads
 from stanchion.stores.sql.limits.repair import SlotRepair
 from stanchion.stores.sql.queues.purge import Purges
 from stanchion.stores.sql.reading.query import Queries
@@ -62,7 +62,7 @@ class MariaDBStore(SqlStore):
         due = MariaDBDue(general_due)
         reservations = Reservations(db, sql.MariaDBReservationStatements)
         reserves = MariaDBReservations(reservations)
-        rates = Rates(values)
+        rates = RateReads(values)
         admissions = Admissions(db, slots, Decisions(db, jobs, slots, reserves), rates)
         general_next = NextJobs(due, reserves, admissions)
         next_jobs = MariaDBNextJobs(general_next)

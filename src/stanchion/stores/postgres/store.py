@@ -41,7 +41,7 @@ from stanchion.stores.sql.jobs.flow_ends import FlowEnds
 from stanchion.stores.sql.jobs.flows import Flows
 from stanchion.stores.sql.jobs.push import Inserts, Push
 from stanchion.stores.sql.jobs.settle import HeldJobs, Outcomes, TransactionCommits
-from stanchion.stores.sql.limits.rates import Rates
+from stanchion.stores.sql.limits.rate_reads import RateReads
 from stanchion.stores.sql.limits.repair import SlotRepair
 from stanchion.stores.sql.queues.drop import LiveDrop
 from stanchion.stores.sql.queues.purge import Purges
@@ -74,7 +74,7 @@ class PostgresStore(SqlStore):
 
         general_due, reservations = DueJobs(db), Reservations(db)
         due = PostgresDue(db, general_due)
-        rates = Rates(values)
+        rates = RateReads(values)
         admissions = Admissions(db, slots, PostgresDecisions(db), rates)
         next_jobs = NextJobs(due, reservations, admissions)
         lanes = NextInLanes(Lanes(db, LanePicks(db)), next_jobs)

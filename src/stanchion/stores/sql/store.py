@@ -17,7 +17,7 @@ from stanchion.stores.sql.jobs.flows import Flows
 from stanchion.stores.sql.jobs.operate import Operations
 from stanchion.stores.sql.jobs.push import InsertsRows, Pushes
 from stanchion.stores.sql.jobs.settle import Settles
-from stanchion.stores.sql.limits.rates import Rates
+from stanchion.stores.sql.limits.rate_reads import RateReads
 from stanchion.stores.sql.limits.semaphores import Semaphores
 from stanchion.stores.sql.queues.drop import DropsLive, QueueDrop
 from stanchion.stores.sql.queues.expiry import ExpiringQueues
@@ -69,7 +69,7 @@ class Verbs(NamedTuple):
     purges: Purges
     live_drop: DropsLive
     deletion: Deletion
-    rates: Rates
+    rates: RateReads
 
 
 class SqlStore:

@@ -25,7 +25,7 @@ from stanchion.stores.sql.jobs.flow_ends import FlowEnds
 from stanchion.stores.sql.jobs.flows import Flows
 from stanchion.stores.sql.jobs.push import Inserts, Push
 from stanchion.stores.sql.jobs.settle import HeldJobs, Outcomes, TransactionCommits
-from stanchion.stores.sql.limits.rates import Rates
+from stanchion.stores.sql.limits.rate_reads import RateReads
 from stanchion.stores.sql.limits.repair import SlotRepair
 from stanchion.stores.sql.queues.drop import LiveDrop
 from stanchion.stores.sql.queues.purge import Purges
@@ -64,7 +64,7 @@ class SqliteStore(SqlStore):
 
         due, reservations = DueJobs(db), Reservations(db)
         reserves = SqliteReservations(db, reservations)
-        rates = Rates(values)
+        rates = RateReads(values)
         admissions = Admissions(db, slots, Decisions(db, jobs, slots, reserves), rates)
         next_jobs = NextJobs(due, reserves, admissions)
         lanes = NextInLanes(Lanes(db, SqliteLanePicks(db)), next_jobs)

@@ -33,7 +33,7 @@ from stanchion.stores.sql.claims.search import Search
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Asked, Row, Runner
-from stanchion.stores.sql.limits.rates import Rates
+from stanchion.stores.sql.limits.rate_reads import RateReads
 from stanchion.stores.sql.rows.jobs import Jobs, Step
 from stanchion.stores.sql.rows.past_waits import with_line
 from stanchion.stores.sql.rows.slots import SlotRow, SlotRows, record_freed
@@ -159,7 +159,7 @@ class Decisions:
 class Admissions:
     """Reserves jobs as far as there are free slots."""
 
-    def __init__(self, db: Database, slots: SlotRows, decisions: CarriesOut, rates: Rates) -> None:
+    def __init__(self, db: Database, slots: SlotRows, decisions: CarriesOut, rates: RateReads) -> None:
         self._db, self._slots, self._decisions, self._rates = db, slots, decisions, rates
         self._statements = db.dialect.once(AdmissionStatements)
 

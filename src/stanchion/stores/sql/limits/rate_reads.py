@@ -1,4 +1,4 @@
-"""Declared rates, read within the transaction of a claim."""
+"""Reading declared rates within the transaction of a claim; `context.rates` declares them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.values import Values
 
 
-class Rates:
-    """The declared rates of a store, cached."""
+class RateReads:
+    """Reads the declared rates of a store; cached."""
 
     def __init__(self, values: Values) -> None:
         self._values, self.cached = values, CachedRates()
