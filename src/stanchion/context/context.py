@@ -176,7 +176,7 @@ class Context:
         return retry.delay_or_default(number, LeaseLost(row.id), row.task)
 
     def setup(self) -> None:
-        """Create or migrate the tables, and store what the code declares: settings, limits, subscriptions."""
+        """Create or migrate the tables, and store what the code declares, such as settings and limits."""
         store = self._store or self._given or open_store(self.place, self._database)
         try:
             store.setup()
@@ -184,7 +184,7 @@ class Context:
             self.semaphores.store(store)
             self.declared.store(store, self.declared)
             self.schemas.store(store, self.schemas.declared)
-            self.rates.store(store)
+            self.store_texts(store)
             self.store_subscriptions(store)
             self.store_pipelines(store)
         finally:
@@ -243,9 +243,18 @@ class Context:
             self.store_subscriptions(store)
         if self.registry.pipelines and tx is None:
             self.store_pipelines(store)
+        if tx is None:
+            self.store_texts(store)
+
+    def store_texts(self, store: Store) -> None:
+        """Store what tasks hide, and declared rates, where they are new.
+
+        Not within a caller's transaction: on SQLite this write would wait for the lock that the transaction holds. The
+        next call without one stores them.
+        """
         if self.hidden.declared:
             self.hidden.store(store)
-        if self.rates.declared and tx is None:
+        if self.rates.declared:
             self.rates.store(store)
 
     def store_pipelines(self, store: Store) -> None:

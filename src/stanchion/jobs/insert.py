@@ -37,10 +37,8 @@ def make_ready(context: Context, jobs: list[NewJob], tx: Any = None, *, checks_p
                 context.declare(queue, tx)
         if tx is None:
             context.keep_declared()
-    if context.hidden.declared:
-        context.hidden.store(store)
-    if context.rates.declared and tx is None:
-        context.rates.store(store)
+    if tx is None:
+        context.store_texts(store)
     if stations := context.registry.stations:
         jobs[:] = [stations[job.queue].fitted(job) if job.queue in stations else job for job in jobs]
     if context.traces is not None:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from stanchion import Push, Queue, Stanchion
+from stanchion import Push, Queue, Stanchion, group
 from stanchion.context.declared_texts import keep
+from stanchion.context.hiding import KIND as HIDDEN
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.values import VersionedValue
@@ -171,8 +172,29 @@ class TestDeclaringRates:
 
     def test_setup_stores_them(self, app: Stanchion, store: Store) -> None:
         app.rate("stripe", 5)
+        app.task(name="pay", hide=["iban"])(lambda iban: iban)
         app.setup()
         assert declared(store) == {STRIPE: 5.0}
+        assert [value.name for value in store.values(HIDDEN)] == ["pay"]
+
+    def test_a_push_in_a_transaction_writes_nothing_outside_it(
+        self, app: Stanchion, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if not store.capabilities.joins_transactions:
+            return
+        app.rate("stripe", 5)
+        app.task(name="pay", queue=QUEUE, hide=["iban"], rate="36/h")(lambda iban: iban)
+        queue, pay = app.queue(QUEUE), app.tasks["pay"]
+        with app.transaction() as tx, monkeypatch.context() as patch:
+            # On SQLite such a write waits for the lock that the transaction holds, until the call gives up.
+            patch.setattr(app.store, "compare_and_set", lambda *_: pytest.fail("writes outside the transaction"))
+            queue.push(1, tx=tx)
+            pay.using(tx=tx).enqueue("DE00")
+            group([pay.s("DE01"), pay.s("DE02")]).enqueue(tx=tx)
+        assert [*declared(store), *store.values(HIDDEN)] == []
+        queue.push(2)
+        assert declared(store) == {STRIPE: 5.0, "task:pay": SLOW}
+        assert [value.name for value in store.values(HIDDEN)] == ["pay"]
 
     def test_the_process_that_began_last_is_right(self, q: Queue, app: Stanchion, other_app: Stanchion) -> None:
         app.rate("stripe", 5)
