@@ -56,6 +56,7 @@ THEMES = (
     "lanes.lanes_model",
     "lanes.lanes_of_tenants",
     "limits.declared_rates",
+    "limits.kept_declarations",
     "limits.many_waiting",
     "limits.order",
     "limits.order_races",

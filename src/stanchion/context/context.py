@@ -247,15 +247,14 @@ class Context:
             self.store_texts(store)
 
     def store_texts(self, store: Store) -> None:
-        """Store what tasks hide, and declared rates, where they are new.
+        """Store what tasks hide, and declared rates, where they are new or were lost.
 
         Not within a caller's transaction: on SQLite this write would wait for the lock that the transaction holds. The
         next call without one stores them.
         """
         if self.hidden.declared:
             self.hidden.store(store)
-        if self.rates.declared:
-            self.rates.store(store)
+        self.rates.store(store)
 
     def store_pipelines(self, store: Store) -> None:
         """Store the stations of declared pipelines, where they are new."""
@@ -268,10 +267,13 @@ class Context:
             topic.store_declared(store)
 
     def keep_declared(self) -> None:
-        """Check from time to time that declared settings are still stored; see `DeclaredQueues.keep`."""
-        if self.declared.keep(self.store):
+        """Check from time to time that what is declared is still stored; see `DeclaredQueues` and `DeclaredTexts`."""
+        store = self.store
+        if self.declared.keep(store):
             self.settings.forget()
-        self.schemas.keep(self.store)
+        self.schemas.keep(store)
+        self.store_pipelines(store)
+        self.store_texts(store)
 
     def check_fits(self, job: NewJob) -> None:
         """Raise PayloadMisfit for a job that is to go on to a queue whose schema it does not fit."""

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Any, Final
 
-from stanchion.context.declared_texts import keep
+from stanchion.context.declared_texts import DeclaredTexts
 from stanchion.core.hiding import Hidden
-from stanchion.errors import NotPermitted
 from stanchion.stores.protocol import Store
 
 KIND: Final = "hidden"
@@ -23,24 +21,16 @@ class DeclaredHidden:
 
     def __init__(self) -> None:
         self.declared: dict[str, Hidden] = {}
-        self._stored_in: Store | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"declared": self.declared, "_stored_in": None}
+        self._texts = DeclaredTexts(KIND)
 
     def declare(self, task: str, hidden: Hidden) -> None:
         """Remember what a task hides."""
         self.declared[task] = hidden
-        self._stored_in = None
+        self._texts.declare(task)
 
     def store(self, store: Store) -> None:
-        """Store what is declared, where it is new, once for each store."""
-        if self._stored_in is store:
-            return
-        with suppress(NotPermitted):  # behind a manager, for a token that only pushes: workers store it
-            texts = {task: json.dumps(hidden, separators=(",", ":")) for task, hidden in self.declared.items()}
-            keep(store, KIND, texts)
-        self._stored_in = store
+        """Store what is declared, where it is new or was lost; a token that only pushes leaves it to workers."""
+        self._texts.keep(store, lambda: {task: _text(hidden) for task, hidden in self.declared.items()})
 
     def masking(self, task: str | None, payload: Callable[[], Any]) -> Callable[[str], str] | None:
         """Return what masks the hidden values of a job in texts; None for a task that hides nothing."""
@@ -54,6 +44,10 @@ class DeclaredHidden:
         found = {value.name: _hidden(value.text) for value in store.values(KIND, sorted(unknown))} if unknown else {}
         found |= {task: self.declared[task] for task in names & self.declared.keys()}
         return {task: hidden for task, hidden in found.items() if hidden.places}
+
+
+def _text(hidden: Hidden) -> str:
+    return json.dumps(hidden, separators=(",", ":"))
 
 
 def _hidden(text: str) -> Hidden:

@@ -1,37 +1,52 @@
 """The rates that the code declares, and their storage: one versioned value for each name.
 
-A process stores what its code declares before it pushes or reserves; the process that began last is right.
+The rates that tasks share are stored too, by the names of the tasks, for processes that push calls of a task without
+its code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from stanchion.context.declared_texts import keep
-from stanchion.errors import InvalidInput, NotPermitted
+from stanchion.context.declared_texts import DeclaredTexts
+from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
-from stanchion.stores.rules.declared_rates import KIND, CachedRates
+from stanchion.stores.rules.declared_rates import CACHED_SECONDS, KIND, CachedRates
 from stanchion.stores.rules.limits import Rate
+from stanchion.stores.rules.task_rates import KIND as OF_TASKS
+from stanchion.stores.rules.task_rates import task_rate
+
+_TASKS_CACHED = 10_000
+
+TaskRate = Mapping[str, Any]
+"""The options about the rate of a task: `rate`, and `rate_by` or `rate_key`; none for a task without a rate."""
 
 
 class DeclaredRates:
-    """The rates that the code of one process declares."""
+    """The rates that the code of one process declares, and what it knows of those of others."""
 
     def __init__(self) -> None:
         self.declared: dict[str, float] = {}
         """Starts per second, by name."""
+        self.of_tasks: dict[str, TaskRate] = {}
+        """The options about rates of the tasks of this process that have a rate."""
+        self._rates = DeclaredTexts(KIND)
+        self._tasks = DeclaredTexts(OF_TASKS)
         self._begin(None)
 
     def _begin(self, store: Store | None) -> None:
-        self._store, self._stored, self._known = store, False, CachedRates()
+        self._store, self._known = store, CachedRates()
+        self._tasks_read: dict[str, tuple[float, TaskRate]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"declared": self.declared}
+        kept = ("declared", "of_tasks", "_rates", "_tasks")
+        return {name: self.__dict__[name] for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.declared = state["declared"]
+        self.__dict__.update(state)
         self._begin(None)
 
     def declare(self, rate: Rate) -> None:
@@ -43,17 +58,25 @@ class DeclaredRates:
                 f"the rate {name!r} is declared twice: as {known:g} and as {per_second:g} starts per second; all jobs "
                 f"that share a rate need the same one"
             )
-        self._stored = False
+        self._rates.declare(name)
+
+    def declare_task(self, task: str, options: TaskRate) -> None:
+        """Remember the options about the rate of a task, to store."""
+        self.of_tasks[task] = options
+        self._tasks.declare(task)
 
     def store(self, store: Store) -> None:
-        """Store what is declared, where it is new, once for each store."""
-        if store is not self._store:  # another one, as in a test
-            self._begin(store)
-        if self._stored:
-            return
-        with suppress(NotPermitted):  # behind a manager, which lets only admins declare: then jobs decide
-            keep(store, KIND, {name: repr(per_second) for name, per_second in self.declared.items()})
-        self._stored = True
+        """Store what is declared, where it is new or was lost."""
+        if self.declared:
+            self._rates.keep(store, self._texts)
+        if self.of_tasks:
+            self._tasks.keep(store, self._task_texts)
+
+    def _texts(self) -> dict[str, str]:
+        return {name: repr(per_second) for name, per_second in self.declared.items()}
+
+    def _task_texts(self) -> dict[str, str]:
+        return {task: json.dumps(options, separators=(",", ":")) for task, options in self.of_tasks.items()}
 
     def of(self, name: str, store: Callable[[], Store]) -> float | None:
         """Return the starts per second that this process or another one declares; None if none does."""
@@ -64,3 +87,23 @@ class DeclaredRates:
         if (found := self._known.of([name], now.values).get(name)) is None:
             self._known.forget()  # another process may declare it at any moment
         return found
+
+    def of_other_tasks(self, tasks: Iterable[str], store: Store) -> dict[str, TaskRate]:
+        """Return the options about the rates of tasks, as the processes with their code have stored them.
+
+        Tasks without a rate have none. They are read again once they are CACHED_SECONDS old.
+        """
+        wanted = set(tasks)
+        if not wanted:
+            return {}
+        if store is not self._store:
+            self._begin(store)
+        if len(self._tasks_read) > _TASKS_CACHED:
+            self._tasks_read = {}
+        now = time.monotonic()
+        read = {task: self._tasks_read[task] for task in wanted & self._tasks_read.keys()}
+        if old := {task for task in wanted if task not in read or now - read[task][0] >= CACHED_SECONDS}:
+            stored = {value.name: task_rate(value.text) for value in store.values(OF_TASKS, sorted(old))}
+            read |= {task: (now, stored.get(task, {})) for task in old}
+            self._tasks_read |= read
+        return {task: options for task, (_, options) in read.items() if options}

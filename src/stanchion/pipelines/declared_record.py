@@ -1,13 +1,11 @@
-"""The record of a pipeline as this process declares it, which it stores once in each store."""
+"""The record of a pipeline as this process declares it, and its storage."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
-from typing import Any
 
-from stanchion.errors import NotPermitted
-from stanchion.pipelines.record import Engine, PipelineRecord, StationRecord, record
+from stanchion.context.declared_texts import DeclaredTexts
+from stanchion.pipelines.record import KIND, Engine, PipelineRecord, StationRecord
 from stanchion.pipelines.station import Station
 from stanchion.stores.protocol import Store
 
@@ -17,15 +15,11 @@ class DeclaredRecord:
 
     def __init__(self, name: str, stations: Mapping[str, Station]) -> None:
         self._name, self._stations = name, stations
-        self._stored_in: Store | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the store, for other processes."""
-        return {**self.__dict__, "_stored_in": None}
+        self._texts = DeclaredTexts(KIND)
 
     def changed(self) -> None:
         """Store the record again when it is asked for: a station was declared."""
-        self._stored_in = None
+        self._texts.declare(self._name)
 
     @property
     def value(self) -> PipelineRecord:
@@ -33,15 +27,12 @@ class DeclaredRecord:
         return PipelineRecord(self._name, tuple(_record_of(one) for one in self._stations.values()))
 
     def store(self, store: Store) -> None:
-        """Store the stations and links, once for each store, for those who have not this code.
+        """Store the stations and links, where they are new or were lost, for those who have not this code.
 
         A caller of a manager that may not change them works without: they are for people who look on.
         """
-        if self._stored_in is not store:
-            if self._stations:
-                with suppress(NotPermitted):
-                    record(store, self.value)
-            self._stored_in = store
+        if self._stations:
+            self._texts.keep(store, lambda: {self._name: self.value.text})
 
 
 def _record_of(one: Station) -> StationRecord:

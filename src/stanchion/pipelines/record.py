@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from typing import Final, Literal, NamedTuple
 
-from stanchion.context.declared_texts import keep
 from stanchion.stores.protocol import Store
 
 KIND: Final = "pipeline"
@@ -53,11 +52,6 @@ class PipelineRecord(NamedTuple):
 def recorded(store: Store) -> list[PipelineRecord]:
     """Return the stored pipelines, by name."""
     return [PipelineRecord(value.name, _stations(value.text)) for value in store.values(KIND)]
-
-
-def record(store: Store, pipeline: PipelineRecord) -> None:
-    """Store a pipeline, if it differs from what is stored."""
-    keep(store, KIND, {pipeline.name: pipeline.text})
 
 
 def _stations(text: str) -> tuple[StationRecord, ...]:

@@ -160,8 +160,11 @@ def registered(
     other = context.registry.tasks.setdefault(task.name, task)
     if other is not task and _code(other.function) is not _code(function):
         raise InvalidInput(f"two tasks are named {task.name!r}; give one of them name=...")
-    if (rate := task.using().rate) is not None and rest.get("rate_by") != "tenant":
-        context.rates.declare(rate)
+    if (rate := task.using().rate) is not None:
+        if rest.get("rate_by") != "tenant":
+            context.rates.declare(rate)
+        shared = {name: rest[name] for name in ("rate_by", "rate_key") if rest.get(name) is not None}
+        context.rates.declare_task(task.name, {"rate": rate.per_second, **shared})
     if hide is None:  # so that positional arguments are hidden by the names of their parameters, too
         hide = [(one,) for one in task.signature.parameters if named_secret(one)] or None
     if hide is not None:

@@ -1,6 +1,7 @@
 """Cases of semaphores, order keys and rates."""
 
 from stanchion_conformance.limits.declared_rates import TestDeclaredRates, TestDeclaringRates
+from stanchion_conformance.limits.kept_declarations import TestKeptDeclarations
 from stanchion_conformance.limits.many_waiting import TestManyWaiting
 from stanchion_conformance.limits.order import TestOrder, TestScheduledJobsStandAside
 from stanchion_conformance.limits.order_races import TestOrderAndSlots, TestOrderInRaces, TestWaitingForAnOrderKey
@@ -32,6 +33,7 @@ __all__ = [
     "TestEveryHolderLetsGo",
     "TestEverySlotIsFreed",
     "TestInASecondLife",
+    "TestKeptDeclarations",
     "TestKeyedRates",
     "TestManyWaiting",
     "TestOrder",

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from stanchion import Push, Queue, Stanchion, group
-from stanchion.context.declared_texts import keep
 from stanchion.context.hiding import KIND as HIDDEN
+from stanchion.context.rates import DeclaredRates
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.values import VersionedValue
@@ -28,8 +28,10 @@ SLOW, FAST = 0.01, 1000.0
 
 
 def declare(store: Store, per_second: float, name: str = STRIPE) -> None:
-    """Declare a rate, as an app does."""
-    keep(store, KIND, {name: str(per_second)})
+    """Declare a rate, as a process does that begins."""
+    rates = DeclaredRates()
+    rates.declare(Rate(name, per_second))
+    rates.store(store)
 
 
 def declared(store: Store) -> dict[str, float]:
@@ -229,10 +231,12 @@ class TestDeclaringRates:
         counting: Any = Counting(store)
         app = Stanchion(store=counting)
         app.rate("stripe", 5)
+        app.task(name="pay", rate="36/h", hide=["iban"])(lambda *_: None)
         queue = app.queue(QUEUE)
         queue.push(1)
         before = counting.calls["values"], counting.calls["compare_and_set"]
         for _ in range(10):
             queue.push(1)
             queue.reserve()
+            app.context.keep_declared()
         assert (counting.calls["values"], counting.calls["compare_and_set"]) == before

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stanchion import Pipeline, Send, Stanchion
-from stanchion.pipelines.record import PipelineRecord, StationRecord, record, recorded
+from stanchion.pipelines.record import KIND, PipelineRecord, StationRecord, recorded
 
 
 @pytest.fixture
@@ -48,7 +48,9 @@ class TestKnownPipelines:
     def test_a_process_that_begins_later_is_right(self, app: Stanchion, etl: Pipeline) -> None:
         etl.station("raw")(same)
         etl.push(1)
-        record(app.store, PipelineRecord("etl", (StationRecord("old"),)))
+        (value,) = app.store.values(KIND)
+        older = PipelineRecord("etl", (StationRecord("old"),))
+        assert app.store.compare_and_set(KIND, "etl", older.text, value.version)
         later = Stanchion(store=app.store)
         later.pipeline("etl").station("new")(same)
         later.pipeline("etl").push(1)
