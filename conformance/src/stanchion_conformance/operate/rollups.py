@@ -53,7 +53,9 @@ class TestRollups:
         self, store: Store, clock: StoreClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(rollups, "MANY", 4)
-        clock.advance(61 - store.now() // SECOND % 60)  # a minute begins: none is left out while the steps take time
+        # A minute begins, so that none is left out while the steps take time; the queues have their turns in one order.
+        turns = 60 * rollups.REREAD
+        clock.advance(turns + 1 - store.now() // SECOND % turns)
         for number in range(8):
             store.configure(f"idle {number}", {})
         read = list[str]()
