@@ -199,7 +199,7 @@ class Stanchion:
     def using(self, task: str, **options: Unpack[EnqueueOptions]) -> Enqueuer[...]:
         """Return an enqueuer for a task known only by name."""
         known = self.tasks.get(checked_name(task, "task name"))
-        return Enqueuer(self.context, task, options) if known is None else known.using(**options)
+        return Enqueuer(self.context, task, options, by_name=True) if known is None else known.using(**options)
 
     def pipeline(self, name: str, *, keep_entry: bool = True) -> Pipeline:
         """Return a pipeline of stations, created at the first call; its queues are named `name.station`.

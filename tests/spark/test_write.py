@@ -15,6 +15,7 @@ from stanchion.errors import InvalidInput
 from stanchion.spark.datasource.new_jobs import JobMaker, check_columns
 from stanchion.spark.datasource.options import Place
 from stanchion.spark.datasource.write import JobsWriter, Staged
+from stanchion.stores.rules.limits import Rate, limits_in
 from tests.spark.places import opened, read, write
 from tests.worker.conftest import until
 
@@ -283,6 +284,27 @@ class TestRows:
     def test_a_wrong_one_names_its_column(self, app: Stanchion, row: dict[str, Any], message: str) -> None:
         with pytest.raises(InvalidInput, match=message):
             made(app, JobMaker("q"), [row])
+
+    def test_a_task_alone_shares_the_rate_that_its_code_declares(self, app: Stanchion) -> None:
+        code = Stanchion(store=app.store)
+        code.rate("stripe", "20/s")
+        code.task(name="pay", rate="5/s")(print)
+        code.task(name="hook", rate="6/s", rate_by="tenant")(print)
+        code.task(name="free")(print)
+        code.queue("q").push(1)
+        rows: Rows = [
+            {"args": "[]", "task": "pay", "tenant": "x", "rate": None, "rate_key": None},
+            {"args": "[]", "task": "hook", "tenant": "x", "rate": None, "rate_key": None},
+            {"args": "[]", "task": "free", "tenant": "x", "rate": None, "rate_key": None},
+            {"args": "[]", "task": "hook", "tenant": "x", "rate": "9/s", "rate_key": "crm"},
+            {"args": "[]", "task": "hook", "tenant": "x", "rate": None, "rate_key": "stripe"},
+        ]
+        stored = [job.limits for job in made(app, JobMaker("q"), rows)]
+        of_rows = [Rate("key:crm", 9.0), Rate("key:stripe", 20.0)]
+        expected = [Rate("task:pay", 5.0), Rate("9:task:hook/x", 6.0), None, *of_rows]
+        assert [limits_in(text).rate for text in stored] == expected
+        [job] = made(app, JobMaker("q", "pay"), [{"args": "[]"}])
+        assert limits_in(job.limits).rate == expected[0]
 
     def test_run_at_and_delay_exclude_each_other(self, app: Stanchion) -> None:
         rows: Rows = [{"payload": "1", "run_at": NOON + timedelta(1), "delay": 1.0}]

@@ -115,6 +115,11 @@ def checked(
 _RATES = frozenset({"rate", "rate_by", "rate_key"})
 
 
+def sharing(options: Mapping[str, Any], of_task: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return options of a call that say nothing about its rate with those of its task about it, `of_task`."""
+    return {**of_task, **options} if _RATES.isdisjoint(options) else options
+
+
 def keyed_rate(key: Any, rate: Any) -> Rate:
     """Return the rate that jobs with this `rate_key` share."""
     return Rate(_of_key(checked_name(key, "rate_key")), _per_second(rate))

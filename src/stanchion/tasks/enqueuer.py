@@ -16,7 +16,7 @@ from stanchion.jobs.batches import batches, store_batches
 from stanchion.jobs.call import Call, call_of, encoded_call
 from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.insert import insert
-from stanchion.jobs.options import ENQUEUE_OPTIONS, EnqueueOptions, checked, member
+from stanchion.jobs.options import ENQUEUE_OPTIONS, EnqueueOptions, checked, member, sharing
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.rules.limits import Rate, limits_in
 from stanchion.tasks.arguments import TaskModels
@@ -27,23 +27,49 @@ P = ParamSpec("P")
 class Enqueuer(Generic[P]):
     """Enqueues calls of one task under fixed options. Made by `task.using(...)`."""
 
-    def __init__(self, context: Context, task: str, options: EnqueueOptions, models: TaskModels | None = None) -> None:
-        """`models`: what the code of the task says of its arguments, if it is known here."""
+    def __init__(
+        self,
+        context: Context,
+        task: str,
+        options: EnqueueOptions,
+        models: TaskModels | None = None,
+        *,
+        by_name: bool = False,
+    ) -> None:
+        """`models`: what the code of the task says of its arguments. `by_name`: this process has not its code."""
         self.context, self.task_name, self._models = context, task, models
         refuse_unknown(options, ENQUEUE_OPTIONS)
-        rest = dict(options)
-        self._queue = checked_queue(rest.pop("queue", "default"))
-        self._tx = rest.pop("tx", None)
-        self._fields = checked(rest, context.codec, queue=self._queue, task=task, declared=context.declared_rate)
+        self._options = dict(options)
+        self._queue = checked_queue(self._options.pop("queue", "default"))
+        self._tx = self._options.pop("tx", None)
+        self._by_name = by_name
+        self._checked = self._fields_of({})
 
     @property
     def rate(self) -> Rate | None:
-        """The rate of its jobs."""
-        return limits_in(self._fields.get("limits")).rate
+        """The rate of its jobs, as its options name it."""
+        return limits_in(self._checked.get("limits")).rate
+
+    def _fields(self) -> dict[str, Any]:
+        """Return the fields of its next job; the rate of a task that this process has not is in the store."""
+        if not self._by_name:
+            return self._checked
+        shared = self.context.rates.of_other_tasks([self.task_name], self.context.store).get(self.task_name)
+        return self._fields_of(shared) if shared else self._checked
+
+    def _fields_of(self, shared: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of jobs. `shared`: the options of the task about its rate."""
+        return checked(
+            sharing(self._options, shared),
+            self.context.codec,
+            queue=self._queue,
+            task=self.task_name,
+            declared=self.context.declared_rate,
+        )
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Store one call. For a duplicate `key`, return the handle of the live job that has it."""
-        job = NewJob(new_id(), self._queue, self.payload(args, kwargs), self.task_name, **self._fields)
+        job = NewJob(new_id(), self._queue, self.payload(args, kwargs), self.task_name, **self._fields())
         (pushed,) = insert(self.context, [job], self._tx)
         return JobHandle(self.context, pushed.id, duplicate=pushed.duplicate)
 
@@ -66,7 +92,7 @@ class Enqueuer(Generic[P]):
     def member(self, job_id: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, gets_value: bool) -> NewJob:
         """Return the job of a call in a flow. A duplicate key is an error there, as the member would be missing."""
         payload = self.payload(args, kwargs, skip=int(gets_value))
-        return member(NewJob(job_id, self._queue, payload, self.task_name, **self._fields))
+        return member(NewJob(job_id, self._queue, payload, self.task_name, **self._fields()))
 
     def payload(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, skip: int = 0) -> str:
         """Return the payload of a call as it is stored. Raises ArgumentMisfit if an argument does not fit its model.
@@ -82,7 +108,7 @@ class Enqueuer(Generic[P]):
         return [JobHandle(self.context, one.id, duplicate=one.duplicate) for _, pushed in stored for one in pushed]
 
     def _new(self, calls: list[Call]) -> list[NewJob]:
-        queue, name, fields = self._queue, self.task_name, self._fields
+        queue, name, fields = self._queue, self.task_name, self._fields()
         return [
             NewJob(job_id, queue, self.payload(args, kwargs), name, **fields)
             for job_id, (args, kwargs) in zip(new_ids(len(calls)), calls, strict=True)

@@ -13,6 +13,8 @@ from stanchion.manager.server.tokens import Role
 from stanchion.ops.web.access.callers import Caller, Tokens, token_of, tokens_in
 from stanchion.ops.web.api.asgi import OPERATIONS
 from stanchion.ops.web.site import Site
+from stanchion.stores.records.query import Query
+from stanchion.stores.rules.limits import Rate, limits_in
 from tests.web.api.conftest import Client
 
 SHOP, WORKER = "secret-of-the-shop-1", "secret-of-the-worker"
@@ -54,6 +56,20 @@ def test_a_shop_pushes_to_its_queues(app: Stanchion, shop: Client) -> None:
     ):
         shop.refused(403, "forbidden", "POST", f"queues/{queue}/jobs", body)
     assert app.queue("orders").size().total == 1
+
+
+def test_a_call_shares_the_rate_that_its_task_declares(app: Stanchion, shop: Client) -> None:
+    code = Stanchion(store=app.store)
+    code.task(name="pay", queue="orders", rate="5/s")(print)
+    code.queue("orders").reserve()
+    call = {"jobs": [{"task": "pay"}, {"task": "pay", "rate": None}]}
+    unlimited = token_of("secret-of-all-queues", Caller("all", program=Program("all", frozenset({Role.PUSH}))))
+    Client(Site(app, Tokens([unlimited]), login_delay=0), "secret-of-all-queues").asks(
+        "pushJobs", "queues/orders/jobs", call
+    )
+    shop.asks("pushJobs", "queues/orders/jobs", call)  # its token does not name the rate
+    rates = [limits_in(row.limits).rate for row in app.store.select(Query("live", order="id")).rows]
+    assert rates == [Rate("task:pay", 5.0), None, None, None]
 
 
 def test_neither_does_anything_else(app: Stanchion, shop: Client, worker: Client) -> None:

@@ -1,6 +1,6 @@
 """Cases of semaphores, order keys and rates."""
 
-from stanchion_conformance.limits.declared_rates import TestDeclaredRates, TestDeclaringRates
+from stanchion_conformance.limits.declared_rates import TestDeclaredRates, TestDeclaringRates, TestRatesOfOtherTasks
 from stanchion_conformance.limits.kept_declarations import TestKeptDeclarations
 from stanchion_conformance.limits.many_waiting import TestManyWaiting
 from stanchion_conformance.limits.order import TestOrder, TestScheduledJobsStandAside
@@ -46,6 +46,7 @@ __all__ = [
     "TestPermitsAlongAnyPath",
     "TestRacesForSlots",
     "TestRatesAndOtherLimits",
+    "TestRatesOfOtherTasks",
     "TestRatesOfTheModel",
     "TestScheduledJobsStandAside",
     "TestSemaphores",

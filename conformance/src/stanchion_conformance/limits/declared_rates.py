@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stanchion import Push, Queue, Stanchion, group
+from stanchion.context import rates
 from stanchion.context.hiding import KIND as HIDDEN
 from stanchion.context.rates import DeclaredRates
 from stanchion.errors import InvalidInput
@@ -17,6 +18,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.rules.declared_rates import KIND
 from stanchion.stores.rules.limits import Rate, limits_in
+from stanchion.stores.rules.task_rates import KIND as OF_TASKS
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, row_of, state
 from stanchion_conformance.limits.rates import rated
 from stanchion_conformance.limits.semaphores import push, took
@@ -29,9 +31,9 @@ SLOW, FAST = 0.01, 1000.0
 
 def declare(store: Store, per_second: float, name: str = STRIPE) -> None:
     """Declare a rate, as a process does that begins."""
-    rates = DeclaredRates()
-    rates.declare(Rate(name, per_second))
-    rates.store(store)
+    process = DeclaredRates()
+    process.declare(Rate(name, per_second))
+    process.store(store)
 
 
 def declared(store: Store) -> dict[str, float]:
@@ -240,3 +242,64 @@ class TestDeclaringRates:
             queue.reserve()
             app.context.keep_declared()
         assert (counting.calls["values"], counting.calls["compare_and_set"]) == before
+
+
+class TestRatesOfOtherTasks:
+    """Calls of a task by its name, in a process that has not its code."""
+
+    @pytest.fixture
+    def shop(self, other_app: Stanchion) -> Stanchion:
+        """The process with the code of the tasks."""
+        other_app.task(name="pay", queue=QUEUE, rate="36/h")(lambda *_: None)
+        other_app.task(name="call", queue=QUEUE, rate="5/s", rate_key="stripe")(lambda *_: None)
+        other_app.task(name="hook", queue=QUEUE, rate="7/s", rate_by="tenant")(lambda *_: None)
+        other_app.task(name="send", queue=QUEUE, rate="8/s", rate_by="queue")(lambda *_: None)
+        other_app.task(name="free", queue=QUEUE)(lambda *_: None)
+        other_app.queue(QUEUE).reserve()
+        return other_app
+
+    def rate_of(self, app: Stanchion, task: str, **options: Any) -> Rate | None:
+        """Return the rate of a new call."""
+        job = app.using(task, queue=QUEUE, **options).enqueue()
+        return limits_in(row_of(app.store, job.id).limits).rate
+
+    @pytest.mark.usefixtures("shop")
+    def test_they_share_the_rate_that_the_task_declares(self, app: Stanchion) -> None:
+        assert self.rate_of(app, "pay") == Rate("task:pay", SLOW)
+        assert self.rate_of(app, "call") == Rate(STRIPE, 5.0)
+        assert self.rate_of(app, "hook", tenant="acme") == Rate("9:task:hook/acme", 7.0)
+        assert self.rate_of(app, "send") == Rate(f"queue:{QUEUE}", 8.0)
+        assert self.rate_of(app, "free") is None
+
+    @pytest.mark.usefixtures("shop")
+    def test_what_the_call_says_of_its_rate_counts(self, app: Stanchion) -> None:
+        assert self.rate_of(app, "pay", rate=None) is None
+        assert self.rate_of(app, "send", rate=3, rate_key="crm") == Rate("key:crm", 3.0)
+        assert self.rate_of(app, "hook", rate=3) == Rate("task:hook", 3.0)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            *("", "5", "{", "[" * 20_000, '{"rate":"5/s"}', '{"rate":0.0}', '{"rate":5.0,"rate_by":"x"}'),
+            *('{"rate":5.0,"rate_key":""}', '{"rate":5.0,"rate_key":"a","rate_by":"queue"}', '{"rate":5.0,"burst":1}'),
+        ],
+    )
+    def test_what_another_program_stores_harms_no_push(self, app: Stanchion, text: str) -> None:
+        assert app.store.compare_and_set(OF_TASKS, "pay", text, 0)
+        assert self.rate_of(app, "pay") is None
+
+    @pytest.mark.usefixtures("shop")
+    def test_a_read_serves_many_calls(self, app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
+        read, reads = app.store.values, Counter[str]()
+
+        def counted(kind: str, names: Any = None) -> list[VersionedValue]:
+            reads[kind] += 1
+            return read(kind, names)
+
+        monkeypatch.setattr(app.store, "values", counted)
+        monkeypatch.setattr(rates, "CACHED_SECONDS", 3600.0)
+        for _ in range(3):
+            app.using("free", queue=QUEUE).enqueue_many([()] * 50)
+        assert reads[OF_TASKS] == 1
+        app.task(name="own", queue=QUEUE)(lambda *_: None).enqueue()
+        assert reads[OF_TASKS] == 1, "this process has the code"

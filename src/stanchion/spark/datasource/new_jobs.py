@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import lru_cache
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ from stanchion.core.ids import new_ids
 from stanchion.errors import InvalidInput
 from stanchion.jobs.call import arguments, called_with
 from stanchion.jobs.insert import make_ready
-from stanchion.jobs.options import checked
+from stanchion.jobs.options import checked, sharing
 from stanchion.spark.datasource.json_values import jsonable, plain_values
 from stanchion.stores.records.jobs import NewJob
 
@@ -126,8 +126,9 @@ class JobMaker:
                 fields[name] = _checked_values(name, columns[name], self.fixed(name), context.codec)
             elif name in self.defaults:
                 fields[name] = repeat(self.fixed(name))
-        if not {*columns, *self.defaults}.isdisjoint(_OF_LIMITS):
-            fields["limits"] = self._limits(columns, queues, tasks)
+        shared = _rates_of(context, tasks) if checks_payloads else {}
+        if shared or not {*columns, *self.defaults}.isdisjoint(_OF_LIMITS):
+            fields["limits"] = self._limits(context, columns, queues, tasks, shared)
         whole = (fields[name] if name in fields else repeat(default) for name, default in _DEFAULTS.items())
         made = list(map(NewJob._make, zip(*whole, strict=False)))  # as many as there are ids
         make_ready(context, made, checks_payloads=checks_payloads)
@@ -168,8 +169,14 @@ class JobMaker:
         }
 
     def _limits(
-        self, columns: Mapping[str, Sequence[Any]], queues: Sequence[str], tasks: Sequence[str | None]
+        self,
+        context: Context,
+        columns: Mapping[str, Sequence[Any]],
+        queues: Sequence[str],
+        tasks: Sequence[str | None],
+        shared: Mapping[str, Mapping[str, Any]],
     ) -> list[str | None]:
+        """Return the limits of the rows. `shared`: the options about the rates of tasks, for rows that name none."""
         fixed = {name: self.defaults[name] for name in _OF_LIMITS if name in self.defaults}
         names = [name for name in (*_OF_LIMITS, "tenant") if name in columns]
         rows: Iterable[tuple[Any, ...]] = zip(*(columns[name] for name in names), strict=True) if names else repeat(())
@@ -177,9 +184,17 @@ class JobMaker:
         found = []
         for row, queue, task in zip(rows, queues, tasks, strict=False):
             own = {name: value for name, value in zip(names, row, strict=True) if value is not None}
-            text: str | None = checked({**tenant, **fixed, **own}, _PLAIN, queue=queue, task=task).get("limits")
-            found.append(text)
+            options = sharing({**tenant, **fixed, **own}, shared.get(task or "", {}))
+            given = checked(options, _PLAIN, queue=queue, task=task, declared=context.declared_rate)
+            found.append(cast("str | None", given.get("limits")))
         return found
+
+
+def _rates_of(context: Context, tasks: Sequence[str | None]) -> Mapping[str, Mapping[str, Any]]:
+    """Return the options about the rates of tasks, as their code declares them in this process or in another one."""
+    named = {task for task in tasks if task is not None}
+    own = {task: options for task, options in context.rates.of_tasks.items() if task in named}
+    return own | context.rates.of_other_tasks(named - context.registry.tasks.keys(), context.store)
 
 
 _ONE_BY_ONE = ("priority", "headers", "tenant", "key", "on_duplicate", "order_key", "max_attempts", "timeout")

@@ -11,7 +11,7 @@ from stanchion.core.ids import new_ids
 from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable
 from stanchion.jobs.call import encoded_call
 from stanchion.jobs.insert import insert
-from stanchion.jobs.options import checked
+from stanchion.jobs.options import checked, sharing
 from stanchion.manager.server.shared import check_limits
 from stanchion.ops.web.api.checking import refuse
 from stanchion.ops.web.api.operation import Answer, Call, Operation
@@ -31,8 +31,13 @@ def push(call: Call) -> Answer:
     """Store jobs, all or none where the store can."""
     context, queue = call.visit.site.app.context, queue_name(call)
     key = call.visit.request.headers.get(IDEMPOTENCY)
-    jobs = [_new(context, queue, one, f"/jobs/{place}") for place, one in enumerate(call.body["jobs"])]
-    if (program := call.visit.session.caller.program) is not None:
+    program = call.visit.session.caller.program
+    rates: Mapping[str, Mapping[str, Any]] = {}
+    if program is None or program.queues is None:  # a program limited to queues names the rates that it may use
+        tasks = {one["task"] for one in call.body["jobs"] if "task" in one} - context.registry.tasks.keys()
+        rates = context.rates.of_other_tasks(tasks, context.store)
+    jobs = [_new(context, queue, one, f"/jobs/{place}", rates) for place, one in enumerate(call.body["jobs"])]
+    if program is not None:
         check_limits(program, "push", {"jobs": jobs})
     if key is None:
         ids = new_ids(len(jobs))
@@ -61,8 +66,10 @@ def _pushed(context: Context, jobs: list[NewJob], ids: list[str]) -> list[dict[s
     return [{"id": one.id, "duplicate": one.id != job_id} for one, job_id in zip(stored, ids, strict=True)]
 
 
-def _new(context: Context, queue: str, given: Mapping[str, Any], at: str) -> NewJob:
-    """Return a job of the body. Raises Problem, which names the place."""
+def _new(
+    context: Context, queue: str, given: Mapping[str, Any], at: str, rates: Mapping[str, Mapping[str, Any]]
+) -> NewJob:
+    """Return a job of the body. Raises Problem, which names the place. `rates`: of tasks of other processes."""
     options = {name: value for name, value in given.items() if name not in _OWN}
     for name in ("priority", "max_attempts"):
         if isinstance(options.get(name), float):
@@ -78,12 +85,12 @@ def _new(context: Context, queue: str, given: Mapping[str, Any], at: str) -> New
         if task is None:
             return NewJob("", queue, context.codec.encode(given["payload"]),
                           **checked(options, context.codec, queue=queue, declared=context.declared_rate))  # fmt: skip
-        return _call(context, queue, task, given, options)
+        return _call(context, queue, task, given, sharing(options, rates.get(task, {})))
     except InvalidInput as error:
         raise refuse(str(error), at) from None
 
 
-def _call(context: Context, queue: str, task: str, given: Mapping[str, Any], options: dict[str, Any]) -> NewJob:
+def _call(context: Context, queue: str, task: str, given: Mapping[str, Any], options: Mapping[str, Any]) -> NewJob:
     args, kwargs = given.get("args", []), given.get("kwargs", {})
     known = context.registry.tasks.get(task)
     if isinstance(known, Task):
