@@ -25,11 +25,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 
 from stanchion.copying.guard import HEARTBEAT, Guard
 from stanchion.core.partition_names import is_queue
-from stanchion.errors import InvalidInput
+from stanchion.errors import InvalidInput, NotPermitted
 from stanchion.partitions.settings import PARTITIONED
 from stanchion.partitions.store import PartitionedStore, with_partitions
 from stanchion.schemas.stored import MARK, declare, stored_schema
@@ -38,6 +39,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.queues import STORED_SETTINGS, QueueSettings, Sizes
+from stanchion.stores.records.values import DECLARED
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.job_checks import check_stored
 from stanchion.stores.rules.jobs import detached
@@ -139,6 +141,7 @@ class Transfer:
         with self._guard.held(self._watcher.standing_by):
             self._pause()
             self._copy_semaphores()
+            self._copy_declarations()
             self._move_live()
             for copied in self._copied:
                 if self._history:
@@ -175,6 +178,15 @@ class Transfer:
         for row in self._source.semaphores():
             if row.name not in there:
                 self._destination.set_semaphore(row.name, row.capacity)
+
+    def _copy_declarations(self) -> None:
+        """Copy what the destination has not, so that rates hold there, and hidden values stay hidden, at once."""
+        for kind in DECLARED:
+            there = {value.name for value in self._destination.values(kind)}
+            for value in self._source.values(kind):
+                if value.name not in there:
+                    with suppress(NotPermitted):  # a manager lets only some callers declare: then jobs decide
+                        self._destination.compare_and_set(kind, value.name, value.text, 0)
 
     def _move_live(self) -> None:
         """Move queued jobs, repeatedly until no job runs that could be rolled back."""

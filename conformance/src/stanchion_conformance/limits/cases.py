@@ -1,7 +1,7 @@
 """Cases of semaphores, order keys and rates."""
 
 from stanchion_conformance.limits.declared_rates import TestDeclaredRates, TestDeclaringRates, TestRatesOfOtherTasks
-from stanchion_conformance.limits.kept_declarations import TestKeptDeclarations
+from stanchion_conformance.limits.kept_declarations import TestCopiedDeclarations, TestKeptDeclarations
 from stanchion_conformance.limits.many_waiting import TestManyWaiting
 from stanchion_conformance.limits.order import TestOrder, TestScheduledJobsStandAside
 from stanchion_conformance.limits.order_races import TestOrderAndSlots, TestOrderInRaces, TestWaitingForAnOrderKey
@@ -28,6 +28,7 @@ from stanchion_conformance.limits.slots_freed import (
 from stanchion_conformance.limits.unreadable import TestUnreadableLimits
 
 __all__ = [
+    "TestCopiedDeclarations",
     "TestDeclaredRates",
     "TestDeclaringRates",
     "TestEveryHolderLetsGo",

@@ -1,4 +1,4 @@
-"""Declared rates, and what tasks hide, come back where a failover or a restored backup has lost them."""
+"""What code declares comes back where a failover or a restored backup has lost it, and copies take it along."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from stanchion import Queue, Stanchion
+from stanchion import Push, Queue, Stanchion
 from stanchion.context import declared_texts
 from stanchion.context.hiding import KIND as HIDDEN
+from stanchion.copying.transfer import Transfer
 from stanchion.pipelines.record import KIND as PIPELINE
+from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.rules.declared_rates import KIND
 from stanchion.stores.rules.task_rates import KIND as OF_TASKS
@@ -31,6 +33,13 @@ def texts(store: Store) -> dict[str, dict[str, str]]:
     return {kind: {value.name: value.text for value in store.values(kind)} for kind in KINDS}
 
 
+def declare_all(app: Stanchion) -> None:
+    """Declare something of each kind."""
+    app.rate("stripe", 5)
+    app.task(name="pay", queue=QUEUE, rate="36/h", hide=["iban"])(lambda *_: None)
+    app.pipeline("etl").station("raw")(lambda item: item)
+
+
 class TestKeptDeclarations:
     @pytest.fixture(autouse=True)
     def checks_always(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,9 +49,7 @@ class TestKeptDeclarations:
     @pytest.fixture
     def code(self, app: Stanchion) -> Stanchion:
         """An app whose code declares something of each kind."""
-        app.rate("stripe", 5)
-        app.task(name="pay", queue=QUEUE, rate="36/h", hide=["iban"])(lambda *_: None)
-        app.pipeline("etl").station("raw")(lambda item: item)
+        declare_all(app)
         return app
 
     @pytest.mark.parametrize(
@@ -102,3 +109,29 @@ class TestKeptDeclarations:
         app.rate("crm", 3)
         q.push(1)
         assert declared(app.store) == {"key:crm": 3.0, STRIPE: 5.0}
+
+
+class TestCopiedDeclarations:
+    def test_a_copy_takes_them_along(self, app: Stanchion, store: Store) -> None:
+        declare_all(app)
+        app.queue(QUEUE).push(1)
+        there = MemoryStore()
+        Transfer(store, there, [QUEUE], settle=0).run()
+        assert all(texts(store).values())
+        assert texts(there) == texts(store)
+
+    def test_one_to_this_store_keeps_what_it_has(self, store: Store) -> None:
+        source = Stanchion(store=MemoryStore())
+        declare_all(source)
+        source.queue(QUEUE).push(1)
+        declare(store, 7.0)
+        Transfer(source.context.store, store, [QUEUE], settle=0).run()
+        assert declared(store) == {STRIPE: 7.0, "task:pay": 0.01}
+        assert texts(store)[HIDDEN] == texts(source.context.store)[HIDDEN]
+
+    def test_jobs_run_at_the_rate_there(self, app: Stanchion, store: Store) -> None:
+        declare(store, 1e-6)
+        app.queue(QUEUE).push_many([Push(number, rate_key="stripe", rate=1000) for number in range(3)])
+        there = MemoryStore()
+        Transfer(store, there, [QUEUE], settle=0).run()
+        assert len(Stanchion(store=there).queue(QUEUE).reserve(3)) == 1

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+DECLARED: Final = ("hidden", "pipeline", "rate", "task-rate")
+"""The kinds of values that code declares for all queues; a copy of queues to another store takes them along."""
 
 
 class VersionedValue(NamedTuple):
