@@ -28,7 +28,11 @@ demo-big: $(DEV) servers ## Take a year of flights, 30 times, through streams of
 # No verdict depends on how fast the machine is.
 test nightly quick: export STANCHION_CALL_SECONDS ?= 60
 
+# In a fresh clone one process writes the compiled modules; else each of those that run tests would compile them all.
+COMPILED := test -d tests/__pycache__ || $(BIN)/pytest -q --collect-only -m 'not nightly' >/dev/null || true
+
 test: $(DEV) servers ## Run the tests, also those that kill workers and servers
+	@$(COMPILED)
 	@$(PARALLEL) $(BIN)/pytest -q -n auto --dist loadfile -m 'not nightly'
 
 nightly: $(DEV) servers ## Run what takes longer: more deaths, all variants of the servers, the mutants
@@ -46,6 +50,7 @@ types: $(DEV) ## Check types
 	@$(BIN)/mypy --no-error-summary
 
 quick: $(DEV)
+	@$(COMPILED)
 	@$(PARALLEL) $(BIN)/pytest -q -n auto --dist worksteal -m 'not slow and not nightly'
 
 bench: $(BENCH) servers ## Measure throughput and latency, beside other queues
