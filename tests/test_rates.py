@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from stanchion.jobs.options import per_second_of, spelled_rate
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.rules.rate_limit import Bucket, Promise
 
@@ -83,3 +84,10 @@ def test_a_job_that_was_put_back_is_not_passed_by_one_that_returns_later() -> No
     assert bucket.asked(now, Promise(EPOCH + 3 * SECOND, again=False))[1] == EPOCH + 5 * SECOND
     assert bucket.asked(now, Promise(EPOCH + 4 * SECOND, again=True))[1] is None
     assert bucket.asked(now + SECOND, Promise(EPOCH + 5 * SECOND, again=False))[1] is None
+
+
+@pytest.mark.parametrize(
+    "given", ["20/s", "30/m", "100/m", "7/m", "5000/h", "36/h", "10/d", "3/d", "0.1/d", "1000000/s", "1.5/d"]
+)
+def test_a_rate_is_spelled_as_it_was_given(given: str) -> None:
+    assert spelled_rate(per_second_of(given)) == given

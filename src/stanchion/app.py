@@ -42,6 +42,7 @@ from stanchion.queues.semaphore import Semaphore, declared_semaphore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.registry import open_store
+from stanchion.stores.rules.declared_rates import StoredRate
 from stanchion.tasks.enqueuer import Enqueuer
 from stanchion.tasks.inline import drained, enqueued
 from stanchion.tasks.task import Task, TaskOptions, registered
@@ -116,8 +117,7 @@ class Stanchion:
     def maintain(self, seconds: float = 60.0) -> Maintained:
         """Maintain the store once, as workers do all the time; for programs without workers.
 
-        Takes back the jobs of dead workers and expired leases, completes the outbox of dead processes, and purges
-        history, for about `seconds` at most.
+        Takes back lost jobs, completes the outbox of dead processes, purges history, for about `seconds` at most.
         """
         return self.context.upkeep.round(seconds_of(seconds, "seconds"), self.store.now())
 
@@ -130,8 +130,7 @@ class Stanchion:
     def queue(self, name: str, **settings: Any) -> Queue:
         """Return a queue. Settings given here are stored when this process first uses it, or by `setup`.
 
-        Settings of several calls are merged. A setting that is unchanged since its last declaration is not applied
-        again, so that the change of an operator stays in force.
+        Settings of several calls are merged. An operator's change stays until the code declares another value.
         """
         return declared_queue(self.context, name, settings)
 
@@ -144,10 +143,7 @@ class Stanchion:
         return delete_queue(self.context, name)
 
     def semaphore(self, name: str, capacity: int | None = None) -> Semaphore:
-        """Return a semaphore. A capacity given here is stored when this process first uses it.
-
-        Jobs enqueued with `limits=[name]` hold a slot of it while they run. Capacity 0 closes it.
-        """
+        """Return a semaphore: jobs with `limits=[name]` hold its slots. `capacity`: stored at first use; 0 closes."""
         return declared_semaphore(self.context, name, capacity)
 
     def semaphores(self) -> list[Semaphore]:
@@ -157,6 +153,10 @@ class Stanchion:
     def rate(self, key: str, rate: str | float) -> None:
         """Declare the rate of all jobs with this `rate_key`, such as "20/s"; stored as settings of a queue are."""
         self.context.rates.declare(keyed_rate(key, rate))
+
+    def rates(self) -> list[StoredRate]:
+        """Return all declared rates in the store, by name, with those of tasks and queues."""
+        return self.context.stored_rates()
 
     # -- tasks
 

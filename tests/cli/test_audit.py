@@ -63,6 +63,9 @@ ACTS: dict[str, tuple[list[str], list[Said]]] = {
     "queues purge": (["mail"], [("purge", "mail", 0, "")]),
     "queues reset": (["slow"], [("reset settings", "slow", 0, "")]),
     "queues set": (["mail", "max_rate=5"], [("set settings", "mail", 0, "max_rate=5")]),
+    "rates delete": (["key:psp"], [("delete rate", "key:psp", 0, "was 20/s")]),
+    "rates reset": (["key:psp"], [("reset rate", "key:psp", 0, "")]),
+    "rates set": (["key:psp", "5/s"], [("set rate", "key:psp", 0, "20/s → 5/s")]),
     "replay": (
         ["-q", "mail", "-s", "done"],
         [("replay", "mail done", 0, ""), ("replay: finished", "mail done", 1, "")],
@@ -104,6 +107,7 @@ LOOKS: dict[str, list[str]] = {
     "pipeline status": ["etl:etl", "--once", "-i", "0.1s"],
     "queues": [],
     "queues schema": ["mail"],
+    "rates": [],
     "report": ["--out", "{here}/page.html"],
     "semaphores": [],
     "semaphores show": ["psp"],
@@ -154,6 +158,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The file of a filled store, and the id of a dead job in it."""
     file = tmp_path_factory.mktemp("filled") / "jobs.db"
     with closing(Stanchion(f"sqlite:///{file}?synchronous=off")) as app:
+        app.rate("psp", "20/s")
         dead = fill(app)
     return file, dead
 

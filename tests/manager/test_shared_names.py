@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stanchion import Stanchion, chain
+from stanchion.context.rates import delete_rate, set_rate, stored_rates
 from stanchion.core.ids import new_id
 from stanchion.errors import InvalidInput, NotPermitted, StagedJobsLost
 from stanchion.manager.server.own_workers import OwnWorkers
@@ -21,7 +23,7 @@ from stanchion.stores.records.outcomes import Commit, Continue
 from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.workers import CONSUMER, LaneRange, QueueTimes
-from stanchion.stores.rules.declared_rates import KIND
+from stanchion.stores.rules.declared_rates import KIND, StoredRate
 from stanchion.stores.rules.flows import failure_text
 from stanchion.stores.rules.jobs import created
 from stanchion.stores.rules.limits import Rate
@@ -144,6 +146,19 @@ class TestDeclaredRates:
         app.queue("mail").push(1, rate_key="provider")
         assert len(app.queue("mail").reserve(5)) == 2
         assert root.values(KIND) == []
+
+    def test_operators_change_rates_and_others_read_them(self, root: Store, as_: Callable[[str], Store]) -> None:
+        app = Stanchion(store=root)
+        app.rate("provider", SLOWEST)
+        assert [rate.name for rate in app.rates()] == ["key:provider"]
+        own = as_("own")
+        for act in (partial(set_rate, own, "key:provider", 5.0), partial(delete_rate, own, "key:provider")):
+            with pytest.raises(NotPermitted, match="may not"):
+                act()
+        set_rate(root, "key:provider", 5.0)
+        assert stored_rates(own) == [StoredRate("key:provider", 5.0, SLOWEST)]
+        delete_rate(root, "key:provider")
+        assert stored_rates(own) == []
 
     def test_a_limited_token_reads_the_rates_that_it_may_use(self, root: Store, as_: Callable[[str], Store]) -> None:
         operator = Stanchion(store=root)

@@ -15,7 +15,7 @@ from stanchion.context.hiding import DeclaredHidden
 from stanchion.context.lanes import LaneChooser
 from stanchion.context.progress import ProgressWriter
 from stanchion.context.queue_schemas import QueueSchemas
-from stanchion.context.rates import DeclaredRates
+from stanchion.context.rates import DeclaredRates, stored_rates
 from stanchion.context.registry import Registry
 from stanchion.context.semaphores import DeclaredSemaphores
 from stanchion.context.unknown_work import UnknownWork
@@ -31,6 +31,7 @@ from stanchion.partitions.store import PartitionedStore, with_partitions
 from stanchion.stores.protocol import Store, Transactions
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.registry import absolute_url, open_store, shown_url
+from stanchion.stores.rules.declared_rates import StoredRate
 from stanchion.telemetry.traces import traces_if
 from stanchion.waits import Waits
 
@@ -245,6 +246,11 @@ class Context:
             self.store_pipelines(store)
         if tx is None:
             self.store_texts(store)
+
+    def stored_rates(self) -> list[StoredRate]:
+        """Store what this code declares, where it is new; return all declared rates in the store, by name."""
+        self.store_texts(self.store)
+        return stored_rates(self.store)
 
     def store_texts(self, store: Store) -> None:
         """Store what tasks hide, and declared rates, where they are new or were lost.

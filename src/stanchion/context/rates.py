@@ -1,7 +1,8 @@
 """The rates that the code declares, and their storage: one versioned value for each name.
 
-The rates that tasks share are stored too, by the names of the tasks, for processes that push calls of a task without
-its code.
+The process that began last is right, but a rate that an operator has set stays until code declares another one than
+before. The rates that tasks share are stored too, by the names of the tasks, for processes that push calls of a task
+without its code.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from stanchion.context.declared_texts import DeclaredTexts
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
-from stanchion.stores.rules.declared_rates import CACHED_SECONDS, KIND, CachedRates
+from stanchion.stores.rules.declared_rates import CACHED_SECONDS, KIND, CachedRates, StoredRate, rate_in, rate_text
 from stanchion.stores.rules.limits import Rate
 from stanchion.stores.rules.task_rates import KIND as OF_TASKS
 from stanchion.stores.rules.task_rates import task_rate
@@ -33,7 +34,7 @@ class DeclaredRates:
         """Starts per second, by name."""
         self.of_tasks: dict[str, TaskRate] = {}
         """The options about rates of the tasks of this process that have a rate."""
-        self._rates = DeclaredTexts(KIND)
+        self._rates = DeclaredTexts(KIND, _was_declared)
         self._tasks = DeclaredTexts(OF_TASKS)
         self._begin(None)
 
@@ -107,3 +108,40 @@ class DeclaredRates:
             read |= {task: (now, stored.get(task, {})) for task in old}
             self._tasks_read |= read
         return {task: options for task, (_, options) in read.items() if options}
+
+
+def _was_declared(stored: str, text: str) -> bool:
+    """Return whether code declared this rate last, whatever an operator has set since."""
+    return rate_in("", stored).declared == float(text)
+
+
+def stored_rates(store: Store, names: Iterable[str] | None = None) -> list[StoredRate]:
+    """Return the stored rates, by name: all, or the known ones among `names`."""
+    return [rate_in(value.name, value.text) for value in store.values(KIND, names)]
+
+
+def set_rate(store: Store, name: str, per_second: float) -> None:
+    """Set a rate for all processes, in place of what code declares."""
+    while True:
+        known = store.values(KIND, [name])
+        declared = rate_in(name, known[0].text).declared if known else None
+        if store.compare_and_set(KIND, name, rate_text(per_second, declared), known[0].version if known else 0):
+            return
+
+
+def reset_rate(store: Store, name: str) -> float:
+    """Reset a rate to what code declared last; return it. Raises InvalidInput if no code has declared it."""
+    for value in store.values(KIND, [name]):
+        declared = rate_in(name, value.text).declared
+        if declared is not None:
+            if store.compare_and_set(KIND, name, repr(declared), value.version):
+                return declared
+            return reset_rate(store, name)
+    raise InvalidInput(f"no code has declared the rate {name!r}; set it, or delete it")
+
+
+def delete_rate(store: Store, name: str) -> None:
+    """Delete a rate: the jobs that share it decide then, until code declares it again."""
+    while known := store.values(KIND, [name]):
+        if store.compare_and_set(KIND, name, None, known[0].version):
+            return

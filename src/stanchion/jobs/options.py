@@ -122,11 +122,23 @@ def sharing(options: Mapping[str, Any], of_task: Mapping[str, Any]) -> Mapping[s
 
 def keyed_rate(key: Any, rate: Any) -> Rate:
     """Return the rate that jobs with this `rate_key` share."""
-    return Rate(_of_key(checked_name(key, "rate_key")), _per_second(rate))
+    return Rate(_of_key(checked_name(key, "rate_key")), per_second_of(rate))
 
 
 def _of_key(key: str) -> str:
     return f"key:{key}"
+
+
+def checked_rate_name(name: str) -> str:
+    """Return the name of a rate that can be declared."""
+    kind, colon, rest = name.partition(":")
+    if not colon or kind not in ("key", "task", "queue"):
+        raise InvalidInput(
+            f"a rate is named by a rate_key, a task or a queue, such as key:stripe, task:shop.pay or queue:hooks, not "
+            f"{shown(name)}"
+        )
+    checked_name(rest, f"the {kind} of a rate")
+    return name
 
 
 def undeclared(key: str) -> InvalidInput:
@@ -210,7 +222,8 @@ def limits_names(value: Any) -> tuple[str, ...]:
     return names
 
 
-def _per_second(value: Any) -> float:
+def per_second_of(value: Any) -> float:
+    """Return the starts per second of a rate such as "20/s"."""
     per_second: float | None = None
     if isinstance(value, str) and (text := _RATE.fullmatch(value.strip())):
         per_second = float(text["count"]) / _SPANS[text["span"]]
@@ -224,6 +237,16 @@ def _per_second(value: Any) -> float:
 
 
 _SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def spelled_rate(per_second: float) -> str:
+    """Return a rate in the span that gives a whole number of starts, such as "20/s"; else in one that gives some."""
+    counts = [(per_second * seconds, span) for span, seconds in _SPANS.items()]
+    whole = [(count, span) for count, span in counts if count >= 0.5 and abs(count - round(count)) < 1e-6 * count]
+    some = [(count, span) for count, span in counts if count >= 1]
+    count, span = (whole or some or counts[-1:])[0]
+    return f"{round(count) if whole else f'{count:.6g}'}/{span}"
+
 
 _RATE = re.compile(r"(?P<count>\d+(\.\d+)?)\s*/\s*(?P<span>[smhd])")
 
@@ -244,7 +267,7 @@ _CHECKS: dict[str, Any] = {
     "on_duplicate": _on_duplicate,
     "order_key": lambda value: checked_name(value, "order_key"),
     "limits": limits_names,
-    "rate": _per_second,
+    "rate": per_second_of,
     "rate_by": _rate_by,
     "rate_key": lambda value: checked_name(value, "rate_key"),
     "headers": _headers,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,14 +13,14 @@ import pytest
 from stanchion import Push, Queue, Stanchion, group
 from stanchion.context import rates
 from stanchion.context.hiding import KIND as HIDDEN
-from stanchion.context.rates import DeclaredRates
+from stanchion.context.rates import DeclaredRates, delete_rate, reset_rate, set_rate
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.values import VersionedValue
-from stanchion.stores.rules.declared_rates import KIND
+from stanchion.stores.rules.declared_rates import KIND, StoredRate
 from stanchion.stores.rules.limits import Rate, limits_in
 from stanchion.stores.rules.task_rates import KIND as OF_TASKS
-from stanchion_conformance.harness import QUEUE, StoreClock, claim, row_of, state
+from stanchion_conformance.harness import QUEUE, NewStore, StoreClock, all_at_once, claim, row_of, state
 from stanchion_conformance.limits.rates import rated
 from stanchion_conformance.limits.semaphores import push, took
 from stanchion_conformance.operate.wakeup import Counting
@@ -112,7 +113,7 @@ class TestDeclaredRates:
         clock.advance(101)
         assert took(store, 2) == ids[1:]
 
-    @pytest.mark.parametrize("text", ["fast", "", "nan", "inf", "0", "-5", "1e9", "[5]", "20/s"])
+    @pytest.mark.parametrize("text", ["fast", "", "nan 5", " 5", "nan", "inf", "0", "-5", "1e9", "[5]", "20/s"])
     def test_where_the_declaration_is_unreadable_jobs_decide(self, store: Store, text: str) -> None:
         assert store.compare_and_set(KIND, STRIPE, text, 0)
         ids = push(store, *(rated(Rate(STRIPE, SLOW)) for _ in range(2)))
@@ -207,6 +208,50 @@ class TestDeclaringRates:
         other_app.queue(QUEUE).push(1)
         q.push(1)
         assert declared(app.store) == {STRIPE: 7.0}
+
+    def test_an_operators_rate_stays_until_code_declares_another(
+        self, other_app: Stanchion, new_store: NewStore
+    ) -> None:
+        def start(rate: int) -> list[StoredRate]:
+            process = Stanchion(store=new_store())
+            process.rate("stripe", rate)
+            process.queue(QUEUE).push(1)
+            return other_app.rates()
+
+        assert start(20) == [StoredRate(STRIPE, 20, 20)]
+        set_rate(other_app.store, STRIPE, 5)
+        assert start(20) == [StoredRate(STRIPE, 5, 20)]
+        assert start(5) == [StoredRate(STRIPE, 5, 5)]
+        assert start(20) == [StoredRate(STRIPE, 20, 20)]
+        set_rate(other_app.store, STRIPE, 5)
+        set_rate(other_app.store, STRIPE, 6)
+        assert reset_rate(other_app.store, STRIPE) == 20
+        assert other_app.rates() == [StoredRate(STRIPE, 20, 20)]
+        delete_rate(other_app.store, STRIPE)
+        assert other_app.rates() == []
+        set_rate(other_app.store, STRIPE, 5)
+        with pytest.raises(InvalidInput, match="no code has declared"):
+            reset_rate(other_app.store, STRIPE)
+        assert start(20) == [StoredRate(STRIPE, 20, 20)]
+
+    def test_an_operators_rate_applies(self, app: Stanchion, store: Store) -> None:
+        app.rate("stripe", FAST)
+        app.queue("other").push(1)
+        set_rate(app.store, STRIPE, SLOW)
+        ids = push(store, *(rated(Rate(STRIPE, FAST)) for _ in range(2)))
+        assert took(app.store, 2) == ids[:1]
+
+    def test_operators_and_processes_at_once(self, app: Stanchion, new_store: NewStore) -> None:
+        def start() -> None:
+            process = Stanchion(store=new_store())
+            process.rate("stripe", 20)
+            process.queue(QUEUE).push(1)
+
+        all_at_once([start, start, *[partial(set_rate, new_store(), STRIPE, number + 1) for number in range(4)]])
+        (found,) = app.rates()
+        assert found.per_second in (1, 2, 3, 4, 20)
+        start()
+        assert app.rates()[0].declared == 20
 
     def test_two_rates_of_one_name(self, app: Stanchion) -> None:
         app.rate("stripe", "60/m")

@@ -1,7 +1,11 @@
 """Declared rates: versioned values of the kind `rate`, named as in the limits of jobs.
 
-The text is the starts per second. They apply whatever the jobs with that name say. So no job slows others down, or
-lets too many start, by naming another rate.
+They apply whatever the jobs with that name say. So no job slows others down, or lets too many start, by naming another
+rate.
+
+    code declares 20/s      "20.0"
+    an operator sets 5/s    "5.0 20.0"     code that declares 20/s again changes nothing; with another rate it does
+    ... without any code    "5.0 -"
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.rules.limits import FASTEST, SLOWEST
@@ -27,12 +31,34 @@ Read = Callable[[str, Iterable[str]], list[VersionedValue]]
 CompareAndSet = Callable[[str, str, str | None, int], bool]
 
 
+class StoredRate(NamedTuple):
+    """A declared rate as it is stored. `name`: "key:" and a `rate_key`, "task:" and a task, or "queue:" and a queue."""
+
+    name: str
+    per_second: float | None
+    """Starts per second in force; None if the stored text is unreadable: then jobs decide."""
+    declared: float | None
+    """Starts per second that code declared last; None if no code has."""
+
+
+def rate_in(name: str, text: str) -> StoredRate:
+    """Return the rate in a stored text."""
+    in_force, operated, declared = text.partition(" ")
+    per_second = _per_second_in(in_force)
+    return StoredRate(name, per_second, _per_second_in(declared) if operated else per_second)
+
+
+def rate_text(per_second: float, declared: float | None) -> str:
+    """Return the text of a rate that an operator sets."""
+    return f"{per_second!r} {'-' if declared is None else repr(declared)}"
+
+
 def declared_rates(names: Iterable[str], read: Read) -> dict[str, float]:
     """Return the starts per second that are declared for any of these rates."""
     if not (wanted := [name for name in names if _may_be_declared(name)]):
         return {}
-    found = ((value.name, _per_second_in(value.text)) for value in read(KIND, wanted))
-    return {name: per_second for name, per_second in found if per_second is not None}
+    found = (rate_in(value.name, value.text) for value in read(KIND, wanted))
+    return {rate.name: rate.per_second for rate in found if rate.per_second is not None}
 
 
 class CachedRates:
@@ -78,7 +104,7 @@ def _may_be_declared(name: str) -> bool:
 
 
 def _per_second_in(text: str) -> float | None:
-    """Return the starts per second in a stored text; None if it has another form, and then jobs decide."""
+    """Return the starts per second in a text; None if it has another form."""
     try:
         per_second = float(text)
     except ValueError:

@@ -1,11 +1,13 @@
-"""Semaphores: holders, and the line of those that wait."""
+"""Semaphores: holders, and the line of those that wait. Beside them, the declared rates."""
 
 from __future__ import annotations
 
 from starlette.responses import Response
 
 from stanchion.alerts.words import named
+from stanchion.context.rates import stored_rates
 from stanchion.errors import InvalidInput
+from stanchion.jobs.options import spelled_rate
 from stanchion.ops.naming import job_names
 from stanchion.ops.reads.lists import SHOWN as SHOWN_JOBS
 from stanchion.ops.reads.semaphores import read_line, read_semaphores
@@ -18,9 +20,15 @@ CAPACITY_MAX = 1_000_000
 
 
 def every(visit: Visit) -> Response:
-    """List the semaphores, the longest lines first."""
-    found = read_semaphores(visit.store)
-    return visit.page("semaphores.html", _headline(found), items=found[:SHOWN], total=len(found))
+    """List the semaphores, the longest lines first, and the declared rates."""
+    found, rates = read_semaphores(visit.store), stored_rates(visit.store)
+    shown = [(one.name, _spelled(one.per_second), _spelled(one.declared)) for one in rates[:SHOWN]]
+    title, some = _headline(found), found[:SHOWN]
+    return visit.page("semaphores.html", title, items=some, total=len(found), rates=shown, all_rates=len(rates))
+
+
+def _spelled(per_second: float | None) -> str:
+    return "" if per_second is None else spelled_rate(per_second)
 
 
 def show(visit: Visit) -> Response:

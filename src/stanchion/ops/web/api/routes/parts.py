@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from stanchion.context.rates import stored_rates
 from stanchion.core.checks import checked_name
 from stanchion.core.partition_names import logical_name
 from stanchion.core.times import iso
@@ -98,6 +99,11 @@ def _semaphore(call: Call) -> SemaphoreRow:
     raise Problem("not-found", f"there is no semaphore {name!r}; declare it in code with a capacity")
 
 
+def rates(call: Call) -> Answer:
+    """Answer with a page of declared rates."""
+    return named_page(call, "rates", stored_rates(call.visit.store), lambda one: one.name, lambda one: one._asdict())
+
+
 def schedules(call: Call) -> Answer:
     """Answer with a page of schedules."""
     return named_page(call, "schedules", call.visit.site.app.schedules(), lambda one: one.name, _schedule_shape)
@@ -145,6 +151,7 @@ def _of_schedule(act: str, summary: str, run: Callable[[Schedule], Any]) -> Oper
 OPERATIONS = [
     _list("/workers", "listWorkers", "List workers, consumers and holders of leases.", "WorkerPage", workers),
     _list("/managers", "listManagers", "List managers.", "ManagerPage", managers),
+    _list("/rates", "listRates", "List declared rates.", "RatePage", rates),
     _list("/semaphores", "listSemaphores", "List semaphores.", "SemaphorePage", semaphores),
     Operation("GET", "/semaphores/{name:path}", "getSemaphore", "parts", "Show who holds a semaphore, and who waits.",
               "SemaphoreDetail", semaphore),

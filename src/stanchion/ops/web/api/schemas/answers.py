@@ -252,6 +252,7 @@ PAGES: Final = {
     "JobPage": ("JobSummary", "Jobs, newest first."),
     "QueuePage": ("Queue", "Queues, by name."),
     "ErrorPage": ("ErrorGroup", "Groups of errors, the largest first."),
+    "RatePage": ("Rate", "Declared rates, by name."),
     "SemaphorePage": ("Semaphore", "Semaphores, by name."),
     "WorkerPage": ("Worker", "Workers, by id."),
     "ManagerPage": ("Manager", "Managers, by address."),

@@ -39,6 +39,12 @@ PARTS: Final[dict[str, Schema]] = {
         last=time(),
         ids=several(text(), "Some of them."),
     ),
+    "Rate": answer(
+        "A declared rate: it applies to all jobs that share it.",
+        name=text("Such as `key:stripe`, `task:shop.pay` or `queue:hooks`."),
+        per_second=maybe(decimal("Starts per second in force; null if unreadable.")),
+        declared=maybe(decimal("Starts per second that code declared last; null if none has.")),
+    ),
     "Semaphore": answer("A semaphore.", name=text(), capacity=_COUNT, held=_COUNT, waiting=_COUNT),
     "SemaphoreDetail": answer(
         "A semaphore, who holds it, and who waits, the next one first.",
