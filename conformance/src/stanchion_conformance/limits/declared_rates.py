@@ -241,6 +241,25 @@ class TestDeclaringRates:
         ids = push(store, *(rated(Rate(STRIPE, FAST)) for _ in range(2)))
         assert took(app.store, 2) == ids[:1]
 
+    def test_a_running_process_keeps_an_operators_rate(
+        self, app: Stanchion, other_app: Stanchion, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("stanchion.context.declared_texts.LOOK_SECONDS", 0)
+        app.rate("stripe", 20)
+        queue = app.queue(QUEUE)
+        queue.push(1)
+        for rate in (5, 6):
+            set_rate(other_app.store, STRIPE, rate)
+            queue.push(1)
+            queue.reserve()
+            assert other_app.rates() == [StoredRate(STRIPE, rate, 20)]
+        reset_rate(other_app.store, STRIPE)
+        queue.push(1)
+        assert other_app.rates() == [StoredRate(STRIPE, 20, 20)]
+        delete_rate(other_app.store, STRIPE)
+        queue.push(1)
+        assert other_app.rates() == [StoredRate(STRIPE, 20, 20)]
+
     def test_operators_and_processes_at_once(self, app: Stanchion, new_store: NewStore) -> None:
         def start() -> None:
             process = Stanchion(store=new_store())
