@@ -24,11 +24,14 @@ LOOK_SECONDS = 10.0
 class DeclaredTexts:
     """The storage of the texts of one kind that a process declares.
 
-    `same`: tells whether a stored text has the declaration of another one.
+    `same`: tells whether a stored text has the declaration of another one; `by_hand`: whether an operator has made a
+    stored text that no code declares (None: none does).
     """
 
-    def __init__(self, kind: str, same: Callable[[str, str], bool] = eq) -> None:
-        self._kind, self._same = kind, same
+    def __init__(
+        self, kind: str, same: Callable[[str, str], bool] = eq, by_hand: Callable[[str], bool] | None = None
+    ) -> None:
+        self._kind, self._same, self._by_hand = kind, same, by_hand
         self._begin(None)
 
     def _begin(self, store: Store | None) -> None:
@@ -39,7 +42,7 @@ class DeclaredTexts:
         """The names that another process or an operator has changed since."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_kind": self._kind, "_same": self._same}
+        return {"_kind": self._kind, "_same": self._same, "_by_hand": self._by_hand}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -87,4 +90,5 @@ class DeclaredTexts:
     def _overrules(self, stored: VersionedValue) -> bool:
         """Return whether a text that differs has replaced that of this process; an older one has come back instead."""
         known = self._versions.get(stored.name)
-        return known is not None and stored.version >= known
+        by_hand = self._by_hand is not None and self._by_hand(stored.text)
+        return known is not None and (stored.version >= known or by_hand)

@@ -34,7 +34,7 @@ class DeclaredRates:
         """Starts per second, by name."""
         self.of_tasks: dict[str, TaskRate] = {}
         """The options about rates of the tasks of this process that have a rate."""
-        self._rates = DeclaredTexts(KIND, _was_declared)
+        self._rates = DeclaredTexts(KIND, _was_declared, _set_by_hand)
         self._tasks = DeclaredTexts(OF_TASKS)
         self._begin(None)
 
@@ -113,6 +113,12 @@ class DeclaredRates:
 def _was_declared(stored: str, text: str) -> bool:
     """Return whether code declared this rate last, whatever an operator has set since."""
     return rate_in("", stored).declared == float(text)
+
+
+def _set_by_hand(stored: str) -> bool:
+    """Return whether an operator has set a rate that no code declares, or that was lost or deleted before."""
+    rate = rate_in("", stored)
+    return rate.per_second is not None and rate.declared is None
 
 
 def stored_rates(store: Store, names: Iterable[str] | None = None) -> list[StoredRate]:

@@ -9,6 +9,7 @@ import pytest
 from stanchion import Push, Queue, Stanchion
 from stanchion.context import declared_texts
 from stanchion.context.hiding import KIND as HIDDEN
+from stanchion.context.rates import set_rate, stored_rates
 from stanchion.copying.transfer import Transfer
 from stanchion.pipelines.record import KIND as PIPELINE
 from stanchion.stores.memory import MemoryStore
@@ -102,6 +103,16 @@ class TestKeptDeclarations:
             assert declared(app.store) == {}, "the process that began before does not put its own back"
             other_app.queue(QUEUE).push(1)
             assert declared(app.store) == {STRIPE: 7.0}
+
+    def test_what_an_operator_sets_after_a_loss_stays(self, q: Queue, app: Stanchion) -> None:
+        declare(app.store, 2.0)
+        app.rate("stripe", 5)
+        q.push(1)
+        lose(app.store, KIND)
+        set_rate(app.store, STRIPE, 1.0)
+        for _ in range(2):
+            q.push(1)
+        assert [one.per_second for one in stored_rates(app.store)] == [1.0]
 
     def test_a_rate_that_is_declared_later_is_stored(self, q: Queue, app: Stanchion) -> None:
         app.rate("stripe", 5)
