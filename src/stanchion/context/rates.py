@@ -94,7 +94,7 @@ class DeclaredRates:
 
         Tasks without a rate have none. They are read again once they are CACHED_SECONDS old.
         """
-        wanted = set(tasks)
+        wanted = set(filter(str.isprintable, tasks))  # no task has another name, and no store takes each of them
         if not wanted:
             return {}
         if store is not self._store:
