@@ -33,7 +33,7 @@ class Shop:
     def __init__(self, stack: ExitStack, url: str) -> None:
         store = stack.enter_context(closing(open_store(url)))
         store.setup()
-        self.manager = stack.enter_context(ManagerThread(store))
+        self.manager = stack.enter_context(ManagerThread(store, lease=30.0))  # a slow machine ends no lease
         self.app = stack.enter_context(closing(Stanchion(self.manager.url, database=url)))
         self.begun, self.settled, self.go_on = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
 

@@ -29,7 +29,7 @@ from tests.servers.proxy import TcpProxy
 from tests.worker.conftest import ended, until, working
 from tests.worker.test_standstill import Scene
 
-LEASE = 1.0
+LEASE = 3.0
 
 
 class Elsewhere:
