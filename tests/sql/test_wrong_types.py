@@ -184,6 +184,13 @@ def test_lists_and_pages(app: Stanchion, path: Path) -> None:
         assert app.cancel(job.id) == "cancelled"
 
 
+def test_bytes_of_a_value_are_read_as_text(app: Stanchion, path: Path) -> None:
+    assert app.store.compare_and_set("kind", "name", "text", 0)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE stanchion_values SET text = CAST(text AS BLOB) WHERE kind = 'kind'")
+    assert [value.text for value in app.store.values("kind")] == ["text"]
+
+
 def test_a_plain_push_of_bytes(app: Stanchion, path: Path) -> None:
     """Bytes of JSON are text; a name is none."""
     ran: list[tuple[Any, ...]] = []
