@@ -20,7 +20,7 @@ from stanchion.worker.pulse import PulseWriter, pulse_in
 from tests.worker.conftest import until, working
 
 JOBS = """
-import ctypes, time
+import ctypes, sqlite3, time
 from stanchion import Stanchion
 
 app = Stanchion("sqlite:///jobs.db?synchronous=off")
@@ -34,6 +34,12 @@ def hold(seconds):
     begun("held")
     if len(open("held").read()) == 1:
         ctypes.PyDLL(None).sleep(seconds)  # a call that keeps the GIL
+
+@app.task(name="hold_amid_a_transaction")
+def hold_amid_a_transaction(seconds):
+    other = sqlite3.connect("jobs.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")  # as a heartbeat may have done when the lock was taken
+    hold(seconds)
 
 @app.task(name="neighbour")
 def neighbour(seconds):
@@ -60,6 +66,8 @@ def app(folder, monkeypatch) -> Iterator[Stanchion]:
     def hold(_seconds: float) -> None:
         with (folder / "held").open("a") as file:
             file.write("o")
+
+    app.task(name="hold_amid_a_transaction")(hold.function)
 
     @app.task(name="neighbour")
     def neighbour(_seconds: float) -> None:
@@ -103,14 +111,16 @@ def test_its_jobs_and_their_neighbours_run_once(app, folder, processes):
 
 
 @pytest.mark.slow
-def test_jobs_that_are_out_of_time_go_to_others(app, folder):
+@pytest.mark.parametrize("task", ["hold", "hold_amid_a_transaction"])
+def test_jobs_that_are_out_of_time_go_to_others(app, folder, task):
     process = start(folder, 1, stall=1.0)
     try:
-        held = app.enqueue("hold", 600)
+        held = app.enqueue(task, 600)
         until(lambda: marks(folder, "held") == "x")
         with working(app, heartbeat=2.0):
             until(lambda: held.state is JobState.DONE)
         assert marks(folder, "held") == "xo"
+        assert process.wait(120) == -signal.SIGKILL
     finally:
         process.kill()
         process.wait()
@@ -152,6 +162,27 @@ def test_it_does_not_beat_while_the_threads_run(tmp_path, monkeypatch):
 
 def test_it_does_not_beat_beyond_the_time_out(tmp_path, monkeypatch):
     assert looks(tmp_path, monkeypatch, silent=61.0, process=os.getpid(), timeout=60.0) == []
+
+
+def test_it_kills_only_what_stays_silent_beyond_its_time(tmp_path, monkeypatch):
+    """After a sleep of the machine the pulse of a healthy process is old for a moment."""
+    file, now = tmp_path / "pulse", [0.0]
+    sleeper = subprocess.Popen(["sleep", "600"])
+    writer = PulseWriter(file, unlimited=300.0)
+    writer.begins(60.0)
+    monkeypatch.setattr("stanchion.service.stand_in.boot_clock", lambda: boot_clock.boot_clock() + 3600.0)
+    monkeypatch.setattr("stanchion.service.stand_in.time.monotonic", lambda: now[0])
+    stand_in = StandIn(list, 10.0, Beats)  # type: ignore[arg-type]
+    try:
+        for now[0] in (0.0, 29.0):
+            stand_in._look(sleeper.pid, file)
+        assert sleeper.poll() is None
+        now[0] = 30.0
+        stand_in._look(sleeper.pid, file)
+        assert sleeper.wait(60) == -signal.SIGKILL
+    finally:
+        sleeper.kill()
+        sleeper.wait()
 
 
 def test_it_does_not_beat_for_a_process_that_is_stopped_or_gone(tmp_path, monkeypatch):

@@ -3,7 +3,8 @@
 A supervisor sends them for its processes. A worker process without one starts this module as a process of its own.
 
     silent for a heartbeat ──► alive, and within the time of its jobs: beats for it ──► runs again
-                                                                       └──► out of time: its jobs go to others
+                                                                       └──► out of time: its jobs go to others,
+                                                                            and the process is killed
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from stanchion.context.steadiness import MISSED
 from stanchion.core.boot_clock import boot_clock
 from stanchion.errors import InvalidInput
 from stanchion.service.loading import load
@@ -53,7 +56,7 @@ class StandIn:
         self._store: Store | None = None
         self._pause = min(every / LOOKS, LOOK_SECONDS_MAX)
         self._beaten: dict[int, float] = {}
-        self._told: dict[int, str] = {}
+        self._told: dict[int, tuple[str, float]] = {}
 
     def run(self, stopping: threading.Event) -> None:
         """Look after the processes until told to stop."""
@@ -74,7 +77,9 @@ class StandIn:
         if not pulse.until or stands_still(process):
             return
         if now >= pulse.until:
-            self._tell(process, "and its jobs are out of time: others get them")
+            since = self._tell(process, "and its jobs are out of time: others get them")
+            if time.monotonic() - since >= MISSED * self._every:
+                self._kill(process)
         elif now - self._beaten.get(process, 0.0) >= self._every / 2:
             self._tell(process, "as a task holds the GIL: its heartbeats are sent for it")
             self._beat(pulse.worker)
@@ -87,10 +92,25 @@ class StandIn:
         if rows:  # what it has said of itself last
             self._store.beat(rows)
 
-    def _tell(self, process: int, what: str) -> None:
-        if self._told.get(process) != what:
-            self._told[process] = what
+    def _kill(self, process: int) -> None:
+        """Kill a process whose jobs others have got.
+
+        One of its threads may be amid a transaction, and its locks keep others from the store. If it ran on, its
+        attempts would run twice. Its silence is measured here, by a clock that stops while the machine sleeps: after a
+        sleep the pulse is old for a moment, though all is well.
+        """
+        log.error("the threads of process %d still don't run: it is killed, as it may hold locks of the store", process)
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+    def _tell(self, process: int, what: str) -> float:
+        """Log what is new of a process; return since when it is so, by the monotonic clock."""
+        told, since = self._told.get(process, ("", 0.0))
+        if told != what:
+            since = time.monotonic()
+            self._told[process] = what, since
             log.warning("the threads of process %d don't run, %s", process, what)
+        return since
 
 
 def stands_still(process: int) -> bool:
