@@ -28,6 +28,13 @@ demo-big: $(DEV) servers ## Take a year of flights, 30 times, through streams of
 # No verdict depends on how fast the machine is.
 test nightly quick: export STANCHION_CALL_SECONDS ?= 60
 
+# Tests and their servers write much, and a disk makes them wait: their files are kept in memory where there is room.
+ROOM := $(shell test -w /dev/shm && test $$(df --output=avail -k /dev/shm | tail -1) -gt 6291456 && \
+	awk '/^MemAvailable/ { exit $$2 < 10485760 }' /proc/meminfo && echo yes)
+ifeq ($(ROOM),yes)
+test nightly quick: export TMPDIR ?= /dev/shm
+endif
+
 # In a fresh clone one process writes the compiled modules; else each of those that run tests would compile them all.
 COMPILED := test -d tests/__pycache__ || $(BIN)/pytest -q --collect-only -m 'not nightly' >/dev/null || true
 

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
@@ -57,6 +58,10 @@ SLOW = (
     *("tests/cli/test_transfer.py", "tests/spark/", "tests/demo/", "tests/docs/"),
     *("tests/archive/test_deaths.py", "tests/protocol/", "tests/worker/test_scheduler.py"),
     *("tests/cli/test_copy.py", "tests/streams/test_data_source.py"),
+    *("tests/worker/test_output.py", "tests/cli/test_process.py", "tests/manager/streams/test_standstill.py"),
+    *("tests/sql/test_pooler.py", "tests/web/test_mounted.py", "tests/web/test_markup.py", "tests/web/test_stores.py"),
+    *(f"tests/conformance/test_{store}" for store in ("grpc", "mariadb", "mongo", "partitioned", "postgres", "redis")),
+    *("tests/conformance/test_sharded.py", "tests/conformance/test_sqlite.py"),
 )
 """What takes long: left out of `make check`, as are all tests on servers."""
 
@@ -69,6 +74,14 @@ SERVERS = frozenset(
     )
 )
 """Fixtures and parameters of tests that need a server."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Don't collect what is slow as a whole where slow tests are left out, as that would take long, too."""
+    if "not slow" not in config.getoption("markexpr"):
+        return None
+    name = collection_path.relative_to(config.rootpath).as_posix()
+    return f"{name}/".startswith(SLOW) or name.startswith(SLOW) or None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -38,7 +38,7 @@ def copy_with(mutant: Mutant) -> Iterator[Path]:
         for name in COPIED:
             source, target = REPOSITORY / name, Path(folder) / name
             if source.is_dir():
-                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(source, target)
             else:
                 shutil.copy(source, target)
         file = Path(folder) / mutant.file

@@ -134,7 +134,7 @@ def condition(of: random.Random, depth: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("seed", "many"), [(1, 40), *(pytest.param(seed, 150, marks=pytest.mark.nightly) for seed in (1, 2))]
+    ("seed", "many"), [(1, 15), *(pytest.param(seed, 150, marks=pytest.mark.nightly) for seed in (1, 2))]
 )
 def test_conditions_mean_what_they_mean_to_spark(spark: "SparkSession", seed: int, many: int) -> None:
     from pyspark.sql import functions as f

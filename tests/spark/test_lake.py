@@ -76,9 +76,9 @@ def test_finished_jobs_go_to_a_table(spark: "SparkSession", app: Stanchion, tmp_
         )
         supervised(query.awaitTermination)
 
-    finish(range(60))
+    finish(range(30))
     run()
-    finish(range(60, 70))
+    finish(range(30, 40))
     run()
     found = DeltaTable(str(table)).to_pyarrow_table(columns=["n"])["n"].to_pylist()
-    assert sorted(found) == list(range(70))
+    assert sorted(found) == list(range(40))
