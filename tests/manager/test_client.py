@@ -16,6 +16,7 @@ from stanchion.manager.server.address import Listen
 from stanchion.manager.server.settings import ServerSettings
 from stanchion.stores.grpc.client import channels as opening
 from stanchion.stores.grpc.client.address import address_of
+from stanchion.stores.grpc.client.calls import Calls
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records import calls
@@ -170,6 +171,19 @@ class TestSeveralManagers:
             assert channels.first > 0
         pushed = 2 if verb == "push" else 0
         assert backing.stats(["orders"], ["totals"])["orders"].totals.pushed == pushed
+
+    def test_each_gets_a_share_of_the_time(self, start: Start, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        seconds: list[float] = []
+        ask = Calls._ask
+
+        def asked(self: Calls, host: str, call: Any, request: Any, share: float) -> Any:
+            seconds.append(share)
+            return ask(self, host, call, request, share)
+
+        store = client(f"grpc://{','.join(4 * [start().address])}")
+        monkeypatch.setattr(Calls, "_ask", asked)
+        store.now()
+        assert 0 < seconds[0] <= calls.CALL_SECONDS / 4
 
     def test_a_listener_goes_on_at_another_one(self, start: Start, client: Client) -> None:
         backing = MemoryStore()

@@ -29,13 +29,12 @@ class Stats:
 
     def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
         """Return the figures of these queues, only the fields named."""
-        states = self._states(queues) if "states" in fields else {}
+        states = self._states(queues) if "states" in fields else None
         totals = self._counters.counts(queues) if "totals" in fields else {}
-        queued = [queue for queue in queues if queue in states] if "states" in fields else queues
-        heads = self._heads(queued, states) if {"next_due", "heads"}.intersection(fields) else {}
+        heads = self._heads(queues, states) if {"next_due", "heads"}.intersection(fields) else {}
         return {
             one: QueueStats(
-                states.get(one, Sizes()),
+                (states or {}).get(one, Sizes()),
                 totals.get(one, Counts()),
                 min((head.run_at for head in heads.get(one, ())), default=None) if "next_due" in fields else None,
                 heads.get(one, ()) if "heads" in fields else (),
@@ -55,11 +54,12 @@ class Stats:
                 found.setdefault(one["_id"]["queue"], {})[state] = one["count"], one["due"]
         return {queue: sizes_in(states) for queue, states in found.items()}
 
-    def _heads(self, queues: Collection[str], states: Mapping[str, Sizes]) -> dict[str, tuple[Head, ...]]:
+    def _heads(self, queues: Collection[str], states: Mapping[str, Sizes] | None) -> dict[str, tuple[Head, ...]]:
         """Return the first queued job of each rank in each lane of these queues. `states`: their sizes, if read."""
-        if len(queues) <= FEW:
+        if states is None and len(queues) <= FEW:
             return self._stepped(queues)
-        sizes = {name: one.total - one.running for name, one in (states or self._states(queues)).items()}
+        known = self._states(queues) if states is None else states
+        sizes = {name: one.total - one.running for name, one in known.items()}
         deep = [queue for queue, jobs in sizes.items() if jobs > SHALLOW]
         return {**self._grouped([queue for queue, jobs in sizes.items() if 0 < jobs <= SHALLOW]), **self._stepped(deep)}
 
