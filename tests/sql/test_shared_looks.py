@@ -20,7 +20,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.registry import open_store
 from stanchion.stores.sqlite import looks
-from stanchion.stores.sqlite.looks import GRACE_SECONDS, NEVER, Board, Look, SharedLooks
+from stanchion.stores.sqlite.looks import GRACE_SECONDS, NEVER, PATIENCE_SECONDS, Board, Look, SharedLooks
 from stanchion.stores.wakeup.listeners import EventListener
 from stanchion_conformance.harness import new_job
 
@@ -184,6 +184,36 @@ def test_processes_that_begin_to_look_one_after_the_other_and_die_delay_a_push_b
         waited.append(last.reads(changed=False))
     assert waited[0] is False  # while another one may still answer
     assert (waited.count(True), last.looks) == (1, 1)
+
+
+def test_of_two_that_decide_at_once_one_looks(fleet: list[Process], monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, *_ = fleet
+    read, raced = second.board.read, list[bool]()
+
+    def late(key: bytes) -> Look | None:
+        found = read(key)
+        if not raced:
+            raced.append(first.reads(changed=True))
+        return found
+
+    monkeypatch.setattr(second.board, "read", late)
+    assert not second.reads(changed=True)
+    assert (first.looks, second.looks) == (1, 0)
+    first.reads(changed=False)
+    assert not second.reads(changed=False)
+    assert (first.looks, second.looks) == (1, 0)
+    assert second.shared._noticed is None  # it has its answer
+
+
+def test_a_process_that_stands_still_as_it_begins_to_look_delays_a_push_by_little(
+    fleet: list[Process], path: Path, clock: SimpleNamespace
+) -> None:
+    first, second, *_ = fleet
+    push(path, time.time() - 1)
+    with first.board._alone():
+        assert not second.reads(changed=True)
+        clock.now += PATIENCE_SECONDS
+        assert second.reads(changed=False)
 
 
 def test_an_old_answer_is_not_published_after_a_change(fleet: list[Process], path: Path) -> None:

@@ -23,13 +23,16 @@ import random
 import sqlite3
 import struct
 import time
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from typing import NamedTuple
 from zlib import crc32
 
 from stanchion.stores.records.jobs import SECOND
+
+with suppress(ImportError):  # Windows has no fcntl: there, each process looks by itself
+    import fcntl
 
 GRACE_SECONDS = 0.02
 """Mean seconds that a process waits for the answer of another one."""
@@ -96,6 +99,31 @@ class Board:
             with suppress(OSError):
                 os.pwrite(self._file or 0, record + _SUM.pack(crc32(record)), self._at(key))
 
+    def begin(self, key: bytes, look: Look, known: Look | None) -> bool:
+        """Publish that a look begins; return False if another process does, or has done so since the `known` look."""
+        with self._alone() as alone:
+            free = alone and self.read(key) == known
+            if free:
+                self.write(key, look)
+            return free
+
+    @contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Keep other processes from beginning a look, unless one keeps this one from it."""
+        if not self._open():
+            yield True
+            return
+        assert self._file is not None  # noqa: S101 - it is open
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
     def _at(self, key: bytes) -> int:
         return key[0] % _ENTRIES * _ENTRY
 
@@ -159,6 +187,9 @@ class SharedLooks:
                 return self._answered(other.due)
             if now < max(self._decide_at, min(other.began + GRACE_SECONDS, self._give_up_at)):
                 return False
+        mine = Look(self._board.me, now, 0.0, NEVER)
+        if now >= self._look_at and not self._board.begin(self._key, mine, other) and now < self._give_up_at:
+            return False  # beyond that, the other process stands still as it begins
         return self._look(connection)
 
     def _look(self, connection: sqlite3.Connection) -> bool:
@@ -166,7 +197,6 @@ class SharedLooks:
         if began < self._look_at:
             return True
         spent = time.thread_time()
-        self._board.write(self._key, Look(self._board.me, began, 0.0, NEVER))
         ((found,),) = connection.execute(self._first_due, {"queues": self._asked}).fetchall()
         due = int(found) if isinstance(found, (int, float)) else NEVER  # another program may store texts
         self._board.write(self._key, Look(self._board.me, began, began, due))
