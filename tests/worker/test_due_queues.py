@@ -1,15 +1,18 @@
 """Which queues a worker claims from next."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from stanchion import Stanchion
-from stanchion.core.ids import new_id
+from stanchion.core.ids import new_id, new_token
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.records.workers import LaneRange
 from stanchion.stores.wakeup.signs import ANY, NO_SIGNS, Signs
-from stanchion.worker.due_queues import DueQueues
+from stanchion.worker.due_queues import DueQueues, Seen
 from stanchion.worker.order import Turn
+from stanchion.worker.rest import MANY
 from stanchion.worker.served_queues import ServedQueues
 
 QUEUES = ["full", "other", "empty"]
@@ -187,3 +190,61 @@ class TestLanes:
         )
         assert names(due) == []
         assert 9 < due.nap(None, connected=True) <= 99
+
+
+class TestManyQueues:
+    """A look at many queues takes longer than some claims."""
+
+    @pytest.fixture
+    def now(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+        """The monotonic clock, which looks alone advance."""
+        now, look = [1000.0], DueQueues.look
+
+        def slow(due: DueQueues) -> Seen:
+            now[0] += 1.0
+            return look(due)
+
+        monkeypatch.setattr(DueQueues, "look", slow)
+        for module in ("due_queues", "rest"):
+            monkeypatch.setattr(f"stanchion.worker.{module}.time", SimpleNamespace(monotonic=lambda: now[0]))
+        return now
+
+    @pytest.fixture
+    def due(self, app: Stanchion, now: list[float]) -> DueQueues:
+        """What has claimed one of two jobs of the first of many queues, and one of one job of the second."""
+        queues = [f"q{number}" for number in range(MANY + 1)]
+        for queue in [*queues, queues[0]]:
+            app.queue(queue).push(1)
+        due = DueQueues(app.context, ServedQueues(app.context, queues, {}), poll=300, order="priority")
+        first, second, *_ = due.next()
+        for turn in (first, second):
+            assert due.claimed(turn, app.context.store.claim(Claim(turn.queue, 1, new_token())))
+        due.any()
+        assert now == [1001.0]
+        return due
+
+    def test_the_rest_is_claimed_without_another_look(self, due: DueQueues, now: list[float]) -> None:
+        assert len(due.next()) == MANY
+        assert now == [1001.0]
+        due.claimed(due.next()[0], Claimed([]))
+        assert [turn.queue for turn in due.next()][:2] == ["q2", "q3"]
+
+    def test_but_not_for_long(self, app: Stanchion, due: DueQueues, now: list[float]) -> None:
+        now[0] += 1.0
+        app.queue("q9").push(1, priority=9)
+        assert due.next()[0].queue == "q9"
+        assert now == [1003.0]
+
+    def test_nor_after_a_signal(self, due: DueQueues) -> None:
+        due.woken(Signs(frozenset({"q5"})))
+        assert names(due) == ["q5"]
+
+    def test_looks_at_few_queues_are_made_before_each_round(self, app: Stanchion, now: list[float]) -> None:
+        queues = [f"q{number}" for number in range(MANY)]
+        for queue in queues:
+            app.queue(queue).push(1)
+        due = DueQueues(app.context, ServedQueues(app.context, queues, {}), poll=300, order="priority")
+        due.next()
+        due.any()
+        due.next()
+        assert now == [1002.0]

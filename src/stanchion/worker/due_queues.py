@@ -14,6 +14,7 @@ from stanchion.stores.wakeup.signs import Signs
 from stanchion.waits.poll import BACKUP_POLLS
 from stanchion.worker.order import Order, Turn, turns_by_priority
 from stanchion.worker.pace import poll_interval
+from stanchion.worker.rest import Rest
 from stanchion.worker.served_queues import REFRESH_SECONDS, ServedQueues
 
 SHORTEST_NAP = 0.001
@@ -61,6 +62,7 @@ class DueQueues:
         """The look since the last claim, if any."""
         self._heads: Mapping[str, Collection[Head]] = {}
         """The due heads of the queues in this round of claims."""
+        self._rest = Rest()
         self._refusals: dict[str, Refusal] = {}
         self._ended: set[str] = set()
         self.held_back: dict[str, int] = {}
@@ -82,12 +84,15 @@ class DueQueues:
         names = self._served.names
         self._queues = [one for one in self._queues if one in names] + [one for one in names if one not in self._queues]
         self._seen = None
+        self._rest.clear()
         self.any()
 
     def next(self) -> list[Turn]:
         """Return the claims to make, in order; the first queues are those that have waited longest for their turn."""
-        named, looked = self._named, False
+        named, looked, began = self._named, False, time.monotonic()
         came = self.came() if self.ordered else {}
+        if named is None and not came and (rest := self._rest.turns()):
+            return rest
         if self.fed and self.ordered:
             # A claim from any queue says how many jobs this worker takes.
             return self._those_that_came(came) or [Turn(self._queues[-1])]
@@ -104,6 +109,7 @@ class DueQueues:
             self._queues.append(self._queues.pop(0))
         if looked:
             turns = self._in_order(chosen, came)
+            self._rest.begin(turns, began)
         else:
             self._heads, turns = {}, [Turn(queue) for queue in chosen]
         if turns:
@@ -117,6 +123,7 @@ class DueQueues:
 
     def claimed(self, turn: Turn, claimed: Claimed) -> bool:
         """Record what a claim got; return False if it got nothing, although a look has found a job for it."""
+        self._rest.claimed(turn, found=bool(claimed.rows))
         if claimed.rows:
             if turn.most is not None:
                 self._refusals.pop(turn.queue, None)
@@ -146,6 +153,7 @@ class DueQueues:
         A signal does not name lanes: of a queue divided by lanes, a look tells whether the job is for this worker.
         """
         self._seen = None
+        self._rest.clear()
         if signs.queues is None:
             self._named = () if self._served.lanes else None
             self._refusals.clear()
