@@ -4,23 +4,25 @@
                               [--seconds 60]
 
 Counted are transactions (PostgreSQL), questions (MariaDB), commands, with those of scripts (Redis), statements (SQLite)
-and commands of the driver (MongoDB). Each worker is an app of its own, with its own connections, in this process. A
-line gives what the server counts in a second: in all, for heartbeats (their number times the cost of one, measured
-before), and for the rest. The last line compares the rest of the largest fleet with that of one worker, and that
-beside the most queues with that beside the fewest. Less than a minute misses the work that is done once a minute.
+and commands of the driver (MongoDB). Each worker is a process. A line gives what the server counts in a second: in
+all, for heartbeats (their number times the cost of one, measured before), and for the rest. The last line compares the
+rest of the largest fleet with that of one worker, and that beside the most queues with that beside the fewest. Less
+than a minute misses the work that is done once a minute.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import sqlite3
+import json
+import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from redis import Redis
 from tests.servers.mariadb import MariaDBServer
@@ -28,26 +30,31 @@ from tests.servers.mongo import shared_mongo_server
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 
-from stanchion import Stanchion, Worker
+from benchmarks.idle_worker import Count, commands, statements
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.workers import Beat, WorkerRow
+from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.registry import open_store
 
 HEARTBEAT = 10.0
 SETTLE = 45.0
 """Seconds from the start to the first count: the workers have proved to be alive for longer than they may be silent."""
 
+START = 1.0
+"""Seconds that the start of a worker may take, of those that start at once."""
+
 BEATS = 20
 """Heartbeats by whose mean cost those of the workers are taken off."""
 
-Count = Callable[[], float]
-
 
 class Server(NamedTuple):
-    """A server for one measurement: the URL of an empty store, and what the server has counted so far."""
+    """A server for one measurement: the URL of an empty store, and a function that returns what was sent to it so far.
+
+    `by_drivers`: the server does not count, so the function counts for this process only, as each worker does.
+    """
 
     url: str
-    count: Count
+    sent: Count
+    by_drivers: bool = False
 
 
 @contextmanager
@@ -99,68 +106,21 @@ def redis() -> Iterator[Callable[[str], Server]]:
 
 @contextmanager
 def sqlite() -> Iterator[Callable[[str], Server]]:
-    """Files, whose statements are counted in this process.
-
-    Left out: `PRAGMA data_version`, by which each process sees changes of others, in memory that it shares with them.
-    """
-    counted = Counter[str]()
-
-    def count(statement: str) -> None:
-        counted["looks" if statement == "PRAGMA data_version" else "statements"] += 1
-
-    class Traced(sqlite3.Connection):
-        def __init__(self, *args: Any, **options: Any) -> None:
-            super().__init__(*args, **options)
-            self.set_trace_callback(count)
-
-    connect = sqlite3.connect
-    sqlite3.connect = sqlite3.dbapi2.connect = lambda *args, **options: connect(*args, **{"factory": Traced, **options})  # type: ignore[assignment]
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            yield lambda name: Server(f"sqlite:///{folder}/{name}.db", lambda: float(counted["statements"]))
-    finally:
-        sqlite3.connect = sqlite3.dbapi2.connect = connect
+    """Files, whose statements are counted by each process."""
+    count = statements()
+    with tempfile.TemporaryDirectory() as folder:
+        yield lambda name: Server(f"sqlite:///{folder}/{name}.db", count, by_drivers=True)
 
 
 @contextmanager
 def mongodb() -> Iterator[Callable[[str], Server]]:
-    """A MongoDB server, whose commands are counted by the driver."""
-    from pymongo import monitoring
-
-    counted = Counter[str]()
-
-    class Commands(monitoring.CommandListener):
-        def started(self, event: monitoring.CommandStartedEvent) -> None:
-            counted["commands"] += 1
-
-        def succeeded(self, event: monitoring.CommandSucceededEvent) -> None: ...
-
-        def failed(self, event: monitoring.CommandFailedEvent) -> None: ...
-
-    monitoring.register(Commands())
+    """A MongoDB server, whose commands are counted by the driver of each process."""
+    count = commands()
     with shared_mongo_server() as server:
-        yield lambda name: Server(server.url(name), lambda: float(counted["commands"]))
+        yield lambda name: Server(server.url(name), count, by_drivers=True)
 
 
 STORES = {"postgres": postgres, "mariadb": mariadb, "redis": redis, "sqlite": sqlite, "mongodb": mongodb}
-
-
-class Observed:
-    """A store that counts the calls of its verbs."""
-
-    def __init__(self, store: Any, calls: Counter[str]) -> None:
-        self._store, self._calls = store, calls
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._store, name)
-        if callable(found):
-            self._calls[name] += 1
-        return found
-
-    def beat(self, workers: Sequence[WorkerRow]) -> Beat:
-        """Count this one, too: it is no attribute that is looked up."""
-        self._calls["beat"] += 1
-        return self._store.beat(workers)  # type: ignore[no-any-return]
 
 
 class Idle(NamedTuple):
@@ -192,28 +152,29 @@ def beat_cost(store: Store, count: Count, workers: int) -> float:
 
 def idle(server: Server, workers: int, queues: int, seconds: float) -> Idle:
     """Return what idle workers of one queue cost beside idle queues of others."""
-    calls = Counter[str]()
     with ExitStack() as stack:
         store = stack.enter_context(closing(open_store(server.url)))
         store.setup()
         for number in range(queues):
             store.configure(f"of others {number}", {"lease": 31.0})
-        cost = beat_cost(store, server.count, workers)
-        for _ in range(workers):
-            own = stack.enter_context(closing(open_store(server.url)))
-            app = Stanchion(store=Observed(own, calls))  # type: ignore[arg-type]
-            app.task(name="nothing", queue="mail")(print)
-            worker = Worker(app, threads=2, heartbeat=HEARTBEAT)
-            worker.start()
-            stack.callback(worker.stop, 0)
-        time.sleep(SETTLE)
-        before, began = server.count(), time.monotonic()
-        calls.clear()
-        time.sleep(seconds)
-        after, elapsed = server.count(), time.monotonic() - began
-        made = calls.copy()
-    rates = {name: number / elapsed for name, number in made.most_common()}
-    return Idle((after - before) / elapsed, cost * rates.get("beat", 0.0), rates)
+        cost = beat_cost(store, server.sent, workers)
+        first = time.time() + SETTLE + workers * START
+        command = [sys.executable, "-m", "benchmarks.idle_worker", server.url]
+        command += [str(first), str(first + seconds), str(HEARTBEAT)]
+        fleet = [
+            stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+            for _ in range(workers)
+        ]
+        time.sleep(first - time.time())
+        before, began = server.sent(), time.monotonic()
+        time.sleep(max(0.0, first + seconds - time.time()))
+        after, elapsed = server.sent(), time.monotonic() - began
+        told = [json.loads(one.stdout.readline()) for one in fleet if one.stdout]
+        assert not any(late for _, _, late in told), "a worker has started too late"
+    sent, made = sum(sent for sent, _, _ in told), sum((Counter(calls) for _, calls, _ in told), Counter[str]())
+    rates = {name: number / seconds for name, number in made.most_common()}
+    total = sent / seconds if server.by_drivers else (after - before) / elapsed
+    return Idle(total, cost * rates.get("beat", 0.0), rates)
 
 
 def main() -> None:
