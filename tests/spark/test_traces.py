@@ -63,5 +63,6 @@ def test_a_batch_that_fails_ends_its_span_with_the_error(spark: "SparkSession", 
     with pytest.raises(StanchionError):
         stations.run(etl, spark=spark, available_now=True)
     batch = span("process etl.raw")
-    assert (batch.status.status_code, attributes(batch)["error.type"]) == (StatusCode.ERROR, "InvalidInput")
+    assert batch.status.status_code is StatusCode.ERROR
+    assert attributes(batch)["error.type"] == "stanchion.errors.InvalidInput"
     app.close()

@@ -10,8 +10,9 @@ from contextlib import suppress
 
 import pytest
 
-from stanchion import Queue, Stanchion
+from stanchion import Queue, Reservation, Stanchion
 from stanchion.core.times import moment
+from stanchion.errors import StoreUnavailable
 from stanchion.feed import FeedEvent
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
@@ -160,14 +161,20 @@ class Load:
         while not self.over:
             assert time.monotonic() < deadline
             for job in q.reserve(3):
-                if self._joins and chance.random() < 0.5:
-                    with app.transaction() as tx:
-                        job.commit(tx=tx)
-                        time.sleep(chance.random() * self._longest)
-                else:
+                if not (self._joins and chance.random() < 0.5 and self._finished_in_transaction(app, job, chance)):
                     job.commit()
                 self._count(self.finished, {job.id})
             time.sleep(0.02)
+
+    def _finished_in_transaction(self, app: Stanchion, job: Reservation, chance: random.Random) -> bool:
+        """Finish a job in a transaction; return False if other transactions were in its way all the time."""
+        try:
+            with app.transaction() as tx:
+                job.commit(tx=tx)
+                time.sleep(chance.random() * self._longest)
+        except StoreUnavailable:
+            return False
+        return True
 
     def _count(self, kept: set[str], ids: set[str]) -> None:
         with self._lock:
