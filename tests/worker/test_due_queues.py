@@ -11,7 +11,7 @@ from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.records.workers import LaneRange
 from stanchion.stores.wakeup.signs import ANY, NO_SIGNS, Signs
 from stanchion.worker.due_queues import DueQueues, Seen
-from stanchion.worker.order import Turn
+from stanchion.worker.order import Order, Turn
 from stanchion.worker.rest import MANY
 from stanchion.worker.served_queues import ServedQueues
 
@@ -179,6 +179,16 @@ class TestLanes:
         assert names(due) == []
         assert due.nap(None, connected=False) > 200
         app.store.push([NewJob(new_id(), "full", "1", lane=3)])
+        due.woken(Signs(frozenset({"full"})))
+        assert names(due) == ["full"]
+
+    @pytest.mark.parametrize("order", ["fair", "priority"])
+    def test_a_job_that_a_stream_has_brought_is_claimed(self, app: Stanchion, order: Order) -> None:
+        """Also while streams bring no jobs of other queues: no look finds it, as it is reserved already."""
+        due = DueQueues(app.context, ServedQueues(app.context, QUEUES, {"full": LaneRange("full", 2, 3)}), 300, order)
+        due.woken(Signs(frozenset({"full"})))
+        assert names(due) == []
+        due.came = lambda: {"full": {0}}
         due.woken(Signs(frozenset({"full"})))
         assert names(due) == ["full"]
 

@@ -90,7 +90,8 @@ class DueQueues:
     def next(self) -> list[Turn]:
         """Return the claims to make, in order; the first queues are those that have waited longest for their turn."""
         named, looked, began = self._named, False, time.monotonic()
-        came = self.came() if self.ordered else {}
+        unknown = named is not None and not named
+        came = self.came() if self.ordered or unknown else {}
         if named is None and not came and (rest := self._rest.turns()):
             return rest
         if self.fed and self.ordered:
@@ -98,11 +99,13 @@ class DueQueues:
             return self._those_that_came(came) or [Turn(self._queues[-1])]
         if self.fed:
             named = named or None
-        elif came or (named is not None and not named) or (self.ordered and (named is None or len(named) > 1)):
+        elif came or unknown or (self.ordered and (named is None or len(named) > 1)):
             self._seen = seen = self._seen or self.look()
             due = _due(seen.dues, self._now(seen))
             named = due.keys() & named if named and not came else due.keys()
             self._heads, looked = _due_heads(seen), self.ordered
+            if not looked:
+                named = {*named, *came}  # no look finds a job that a stream has brought
         chosen = [queue for queue in self._queues if named is None or queue in named]
         self._claimed_from = frozenset(chosen)
         if self._order == "fair" and self._queues:

@@ -301,6 +301,17 @@ class TestSeveralQueues:
         assert set(shop.ran.values()) == {1}
         assert [claim for claim in store.claims if not claim.ids] == []
 
+    def test_looks_decide_until_all_queues_have_streams(self, open_shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What a look has found is claimed by a call: with an empty answer, a queue that comes later would be next."""
+        shop, _ = open_shop()
+        shop.app.queue("mail").configure(max_rate=None)
+        shop.started(queues=["orders", "mail"])
+        (one,) = shop.receivers._workers.values()
+        claim = Claim("orders", 1, "t", worker=one.receiver.row.id)
+        assert shop.receivers.claim(claim) == Claimed([])
+        monkeypatch.setattr(shop.receivers, "_feeds", lambda _worker, queue: queue == "orders")
+        assert shop.receivers.claim(claim) is None
+
     @pytest.mark.parametrize("order", ["priority", "strict"])
     def test_the_best_of_those_that_have_come_is_next(self, open_shop: Any, order: Order) -> None:
         """Two managers have sent jobs of one queue each."""
