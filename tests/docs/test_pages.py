@@ -76,6 +76,9 @@ def case(page: Path) -> Any:
 @pytest.mark.parametrize("page", [case(page) for page in PAGES])
 def test_a_page_does_what_it_says(page: Path, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")  # as if activated
+    written = {Path(block.file).parts[0].removesuffix(".py") for block in blocks(page) if block.file}
+    for name in [name for name in sys.modules if name.partition(".")[0] in written]:
+        monkeypatch.delitem(sys.modules, name)  # an example of the same name
     try:
         reader.read(page)
     finally:

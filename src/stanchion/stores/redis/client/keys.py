@@ -34,6 +34,6 @@ class Keys:
 
 
 def _tag(name: str) -> str:
-    """Return a name in braces, with its own braces escaped."""
-    escaped = name.replace("%", "%25").replace("}", "%7D")
+    """Return a name in braces, with its own braces escaped; a cluster would ignore braces without a name."""
+    escaped = name.replace("%", "%25").replace("}", "%7D") or "%"
     return f"{{{escaped}}}"
