@@ -3,6 +3,7 @@
 import random
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from pymongo import DeleteOne, InsertOne, MongoClient, UpdateOne
 from pymongo.collection import Collection
 from pymongo.errors import (
     BulkWriteError,
+    CollectionInvalid,
     DuplicateKeyError,
     ExecutionTimeout,
     OperationFailure,
@@ -286,3 +288,20 @@ def test_a_command_ends_when_its_time_is_over(jobs: Documents) -> None:
             jobs.database.command(
                 {"update": "jobs", "updates": [{"q": {"_id": 1}, "u": {"$set": {"b": 1}}}], "maxTimeMS": 100}
             )
+
+
+def test_an_insert_while_a_collection_becomes_a_capped_one(jobs: Documents) -> None:
+    news = jobs.database["news"]
+
+    def work(number: int) -> None:
+        if number:
+            news.insert_one({"of": number})
+        else:
+            with suppress(CollectionInvalid):
+                jobs.database.create_collection("news", capped=True, size=4096)
+
+    for _ in range(20):
+        news.drop()
+        together(work, threads=3)
+        news.insert_one({"of": "all"})
+        assert "all" in [each["of"] for each in news.find()]

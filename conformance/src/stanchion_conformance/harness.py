@@ -211,7 +211,7 @@ def about(seconds: float) -> Any:
 
 
 @contextmanager
-def in_threads(targets: Sequence[Callable[[], Any]], timeout: float = 60.0) -> Any:
+def in_threads(targets: Sequence[Callable[[], Any]], timeout: float = 600.0) -> Any:
     """Run the targets at once beside the block, then wait for them and pass on the first error."""
     errors: list[BaseException] = []
 

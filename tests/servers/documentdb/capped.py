@@ -54,10 +54,13 @@ class CappedCollection:
         return bool(self._kept) and number < self._kept[0][0]
 
     def find(self, session: Session, **query: Any) -> list[Document]:
-        """Return documents in the order of insertion, each with its number."""
+        """Return documents in the order of insertion, each with its number.
+
+        One that was inserted while the collection became a capped one has none, and is left out.
+        """
         command = {"find": self.name, "batchSize": MANY, "singleBatch": True, "sort": {NUMBER: 1}, **query}
         (page,) = session.row(FIND, text(self.database), document(bson.encode(command)))
-        return list(bson.decode(page)["cursor"]["firstBatch"])
+        return [each for each in bson.decode(page)["cursor"]["firstBatch"] if NUMBER in each]
 
     def insert(self, session: Session, command: Command) -> bytes:
         """Insert documents at the young end, and trim the old end."""
