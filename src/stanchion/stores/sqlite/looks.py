@@ -23,22 +23,23 @@ import random
 import sqlite3
 import struct
 import time
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection
+from contextlib import suppress
 from hashlib import blake2b
 from typing import NamedTuple
 from zlib import crc32
 
 from stanchion.stores.records.jobs import SECOND
-
-with suppress(ImportError):  # Windows has no fcntl: there, each process looks by itself
-    import fcntl
+from stanchion.stores.sqlite.file_locks import locked, opened, unlock
 
 GRACE_SECONDS = 0.02
 """Mean seconds that a process waits for the answer of another one."""
 
 PATIENCE_SECONDS = 0.1
 """Maximum seconds, if meanwhile others begin to look in place of the first."""
+
+IGNORED_SECONDS = 30.0
+"""Seconds for which nobody waits any more for a process that stands still as it begins to look."""
 
 PUBLISHED_SECONDS = 0.05
 """Seconds after a look for which its process publishes that nothing has changed since: others notice within that."""
@@ -49,7 +50,6 @@ QUICK_SECONDS = 0.01
 NEVER = 2**63 - 1
 """When the next job is due if none is queued."""
 
-_SHARED = os.name == "posix"  # Windows has no pread
 _LAYOUT, _SUM = struct.Struct("<16s8sddq"), struct.Struct("<I")
 _ENTRY, _ENTRIES = 64, 64
 
@@ -101,36 +101,25 @@ class Board:
 
     def begin(self, key: bytes, look: Look, known: Look | None) -> bool:
         """Publish that a look begins; return False if another process does, or has done so since the `known` look."""
-        with self._alone() as alone:
-            free = alone and self.read(key) == known
+        if not self._open():
+            return True
+        assert self._file is not None  # noqa: S101 - it is open
+        if not locked(self._file):
+            return False
+        try:
+            free = self.read(key) == known
             if free:
                 self.write(key, look)
-            return free
-
-    @contextmanager
-    def _alone(self) -> Iterator[bool]:
-        """Keep other processes from beginning a look, unless one keeps this one from it."""
-        if not self._open():
-            yield True
-            return
-        assert self._file is not None  # noqa: S101 - it is open
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-            return
-        try:
-            yield True
         finally:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+            unlock(self._file)
+        return free
 
     def _at(self, key: bytes) -> int:
         return key[0] % _ENTRIES * _ENTRY
 
     def _open(self) -> bool:
-        if self._file is None and _SHARED:
-            with suppress(OSError):
-                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        if self._file is None:
+            self._file = opened(self._path)
         return self._file is not None
 
 
@@ -149,6 +138,7 @@ class SharedLooks:
         self._noticed: float | None = None
         """The last change for which there is no answer yet."""
         self._previous = self._decide_at = self._give_up_at = self._publish_until = self._look_at = 0.0
+        self._alone_until = 0.0
 
     def changed(self, queues: Collection[str], connection: sqlite3.Connection, previous: float, noticed: float) -> bool:
         """Take in a change that the counter showed at `noticed`, but not at `previous`; see `concerned`.
@@ -187,15 +177,18 @@ class SharedLooks:
                 return self._answered(other.due)
             if now < max(self._decide_at, min(other.began + GRACE_SECONDS, self._give_up_at)):
                 return False
+        if now < self._look_at:
+            self._noticed = None
+            return True
         mine = Look(self._board.me, now, 0.0, NEVER)
-        if now >= self._look_at and not self._board.begin(self._key, mine, other) and now < self._give_up_at:
-            return False  # beyond that, the other process stands still as it begins
+        if now >= self._alone_until and not self._board.begin(self._key, mine, other):
+            if now < self._give_up_at:
+                return False
+            self._alone_until = now + IGNORED_SECONDS  # the other process stands still as it begins
         return self._look(connection)
 
     def _look(self, connection: sqlite3.Connection) -> bool:
         began, self._noticed = time.monotonic(), None
-        if began < self._look_at:
-            return True
         spent = time.thread_time()
         ((found,),) = connection.execute(self._first_due, {"queues": self._asked}).fetchall()
         due = int(found) if isinstance(found, (int, float)) else NEVER  # another program may store texts

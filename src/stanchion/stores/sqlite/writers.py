@@ -3,7 +3,7 @@
 SQLite does not queue the waiters for its write lock: each retries, and the process that has just released the lock
 often gets it back first. Among many writers some would wait longer than a call may take. So a process that has waited
 long locks a file next to the store's. The others check that lock before they ask for the write lock, and let the
-process go first. The lock of a dead process is free; a stopped process delays each of the others once.
+process go first. A stopped process delays each of the others once. On Windows retries alone decide who writes next.
 """
 
 from __future__ import annotations
@@ -11,14 +11,9 @@ from __future__ import annotations
 import math
 import os
 import time
-from contextlib import suppress
 
 from stanchion.core.forks import reset_after_fork
-
-with suppress(ImportError):  # Windows has no fcntl: there, retries alone decide who writes next
-    import fcntl
-
-_LOCKS = os.name == "posix"
+from stanchion.stores.sqlite.file_locks import locked, opened, unlock
 
 LONG_SECONDS = 0.25
 """Seconds after which a writer asks the others to let it go first."""
@@ -65,20 +60,15 @@ class WriterQueue:
     def leave(self) -> None:
         """Release the lock."""
         if self._file is not None:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+            unlock(self._file)
 
     def _lock(self, *, shared: bool) -> bool:
         assert self._file is not None  # noqa: S101 - it is open
-        try:
-            fcntl.flock(self._file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        return True
+        return locked(self._file, shared=shared)
 
     def _open(self, now: float, *, make: bool = False) -> bool:
         """Return whether the file is open; opens it if it exists, which is checked now and then, or creates it."""
-        if self._file is None and _LOCKS and (make or now - self._checked_at > _POLL_SECONDS):
+        if self._file is None and (make or now - self._checked_at > _POLL_SECONDS):
             self._checked_at = now
-            with suppress(OSError):
-                self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if make else 0), 0o666)
+            self._file = opened(self._path, make=make)
         return self._file is not None
