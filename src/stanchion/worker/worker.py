@@ -328,7 +328,7 @@ class Worker:
             heartbeat=self._every,
             state=self._state,
             lanes=self._served.ranges,
-            order=self._order,
+            order=None if self._until_empty else self._order,  # as no look finds a job that is on its way by a stream
             began=self._runners.began() + self._claimer.alone.starting if self._started else None,
             times=self._times.told(),
         )

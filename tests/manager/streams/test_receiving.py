@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from stanchion import Job, Stanchion
-from stanchion.stores.grpc.receiving import receiver
+from stanchion.stores.grpc.receiving import receiver, receivers
 from stanchion.stores.grpc.receiving.receiver import Feeding, Link, Receiver, _Waiting
-from stanchion.stores.grpc.receiving.receivers import _Worker
+from stanchion.stores.grpc.receiving.receivers import Receivers, _Worker
 from stanchion.stores.grpc.receiving.stream import ReceiveStream
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.records.claims import Claim, Claimed
@@ -309,8 +309,63 @@ class TestSeveralQueues:
         (one,) = shop.receivers._workers.values()
         claim = Claim("orders", 1, "t", worker=one.receiver.row.id)
         assert shop.receivers.claim(claim) == Claimed([])
-        monkeypatch.setattr(shop.receivers, "_feeds", lambda _worker, queue: queue == "orders")
+        monkeypatch.setattr(shop.receivers._topology, "owned", frozenset(["orders"]))
         assert shop.receivers.claim(claim) is None
+
+    def test_no_stream_brings_a_job_until_all_queues_have_streams(
+        self, open_shop: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Some jobs would come by calls, later ones of the same queue before them by streams."""
+        monkeypatch.setattr(receivers, "OPENING_SECONDS", 600.0)
+        shop, _ = open_shop()
+        opens, brings = [False], Receivers._brings
+        monkeypatch.setattr(Receivers, "_brings", lambda *args: opens[0] and brings(*args))
+        worker = Worker(shop.app, queues=["orders"], threads=1)
+        worker.start()
+        try:
+            shop.task.enqueue_many([(number,) for number in range(10)])
+            until(lambda: shop.ended() == 10)
+            (one,) = shop.receivers._workers.values()
+            until(lambda: all(stream.link.up for stream in one.streams.values()) and one.streams)
+            assert (list(shop.ran), one.receiver.capacity.jobs > 0, one.receiver.room()) == ([*range(10)], True, 0)
+            opens[0] = True
+            shop.go_on.clear()
+            shop.task.enqueue_many([(number,) for number in range(10, 20)])
+            until(lambda: shop.link.jobs)
+            shop.go_on.set()
+            until(lambda: shop.ended() == 20)
+        finally:
+            worker.stop(grace=0)
+
+    def test_a_worker_until_empty_claims_by_calls(self, open_shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A look does not find a job that is on its way by a stream: the worker would end beside it."""
+        shop, _ = open_shop()
+        opened: list[Any] = []
+
+        def made(*args: Any) -> Receiver:
+            opened.append(args)
+            return Receiver(*args)
+
+        monkeypatch.setattr(receivers, "Receiver", made)
+        shop.task.enqueue_many([(number,) for number in range(20)])
+        Worker(shop.app, queues=["orders"], threads=2, until_empty=True).run()
+        assert (shop.ended(), opened) == (20, [])
+
+    def test_a_queue_without_an_owner_does_not_keep_the_streams_of_others_shut(
+        self, open_shop: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(receivers, "OPENING_SECONDS", 0.0)
+        monkeypatch.setattr(Receivers, "_brings", lambda *_: False)
+        shop, _ = open_shop()
+        worker = Worker(shop.app, queues=["orders"], threads=4)
+        worker.start()
+        try:
+            shop.go_on.clear()
+            shop.task.enqueue_many([(number,) for number in range(20)])
+            until(lambda: any(one.receiver.came() for one in shop.receivers._workers.values()))
+        finally:
+            shop.go_on.set()
+            worker.stop(grace=0)
 
     @pytest.mark.parametrize("order", ["priority", "strict"])
     def test_the_best_of_those_that_have_come_is_next(self, open_shop: Any, order: Order) -> None:

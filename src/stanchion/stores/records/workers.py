@@ -30,9 +30,9 @@ class WorkerRow:
     """A live worker as it describes itself; `heartbeat` in seconds.
 
     `began`: its running jobs, in the form of `lost_leases.start_of`; None if they begin when they are handed out.
-    `lanes`: the queues of which it serves only some lanes. `order`: in which order it claims from its queues; None from
-    what is no worker, and from a release that does not report it. `times`: of each queue with activity; none from a
-    release that does not report them.
+    `lanes`: the queues of which it serves only some lanes. `order`: in which order managers send it jobs of its queues;
+    None from what is no worker, and from a worker that gets its jobs by claims alone. `times`: of each queue with
+    activity; none from a release that does not report them.
     """
 
     id: str

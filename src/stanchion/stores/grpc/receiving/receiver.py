@@ -97,7 +97,8 @@ class _Held(NamedTuple):
 class Receiver:
     """The jobs of one worker.
 
-    `arrived` is called with the queues of jobs that have come, `stop` once one of its jobs should stop.
+    `arrived` is called with the queues of jobs that have come, `stop` once one of its jobs should stop. There is no
+    room for jobs before `opened` returns True.
     """
 
     def __init__(
@@ -106,8 +107,10 @@ class Receiver:
         feeding: Feeding,
         arrived: Callable[[Collection[str]], None],
         stop: Callable[[], None] = lambda: None,
+        opened: Callable[[], bool] = lambda: True,
     ) -> None:
-        self.id, self.row, self.feeding, self._arrived, self.stop_jobs = new_id(), row, feeding, arrived, stop
+        self.id, self.row, self.feeding = new_id(), row, feeding
+        self._arrived, self.stop_jobs, self._opened = arrived, stop, opened
         lock = threading.RLock()
         self.changed, self._answered = threading.Condition(lock), threading.Condition(lock)
         """For the streams, which then have something to say; for those that wait for the answers to outcomes."""
@@ -134,7 +137,7 @@ class Receiver:
 
     def room(self) -> int:
         """Return how many more jobs it takes."""
-        if self.stopping:
+        if self.stopping or not self._opened():
             return 0
         return max(0, self.capacity.jobs - self._jobs)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -27,6 +28,9 @@ _STATES: Final[dict[Answer, JobState | None]] = {"settled": JobState.DONE, "lost
 _END_SECONDS = 2.0
 """Time for goodbyes."""
 
+OPENING_SECONDS = 10.0
+"""Time for streams to feed all queues of a new worker; then it takes jobs from those that there are."""
+
 
 class _Worker:
     """A receiver and its streams, by the addresses of their managers."""
@@ -34,10 +38,17 @@ class _Worker:
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
         self.streams: dict[str, ReceiveStream] = {}
+        self.open_by = time.monotonic() + OPENING_SECONDS
+        self.open = False
+        """It takes jobs from its streams."""
 
 
 class Receivers:
-    """Feeds the claims of workers by streams from all managers. Until these are open, a worker claims by calls."""
+    """Feeds the claims of workers by streams from all managers.
+
+    A new worker claims by calls until streams feed all its queues. With some jobs from streams and others from calls,
+    it could not keep their order.
+    """
 
     def __init__(self, channels: Channels, calls: Calls, pieces: Pieces, listeners: Listeners) -> None:
         self._channels, self._calls, self._pieces, self._listeners = channels, calls, pieces, listeners
@@ -126,18 +137,16 @@ class Receivers:
             return None
         rows = worker.receiver.claim(claim)
         # Until streams bring the jobs of all its queues, a worker chooses by looks: what a look finds is claimed.
-        if rows or self.feeds(worker.receiver.row.id, worker.receiver.feeding.queues):
-            return Claimed(rows)
-        return None
+        return Claimed(rows) if rows or self._feeds(worker, worker.receiver.feeding.queues) else None
 
     def fed(self, queues: Collection[str]) -> bool:
         """Return True if the jobs of all these queues come by streams."""
         return any(self.feeds(worker, queues) for worker in list(self._workers))
 
-    def feeds(self, worker_id: str, queues: Iterable[str]) -> bool:
+    def feeds(self, worker_id: str, queues: Collection[str]) -> bool:
         """Return True if the jobs of all these queues come to a worker by streams."""
         worker = self._workers.get(worker_id)
-        return worker is not None and all(self._feeds(worker, queue) for queue in queues)
+        return worker is not None and self._feeds(worker, queues)
 
     def came(self, queues: Collection[str]) -> Mapping[str, Collection[int]]:
         """Return the ranks of the jobs of these queues that have come to workers, and that no claim has got yet."""
@@ -148,13 +157,28 @@ class Receivers:
                     found.setdefault(queue, set()).update(ranks)
         return found
 
-    def _feeds(self, worker: _Worker, queue: str) -> bool:
-        """Return True if each manager sends jobs to a worker, and the queue has an owner."""
-        managers = {} if self._topology is None else self._topology.managers
+    def _feeds(self, worker: _Worker, queues: Collection[str]) -> bool:
+        return self._is_open(worker.receiver.row.id) and self._brings(worker, queues)
+
+    def _brings(self, worker: _Worker, queues: Collection[str]) -> bool:
+        """Return True if each manager has a stream to a worker, and each of the queues an owner."""
+        topology, receiver = self._topology, worker.receiver
+        managers = () if topology is None else topology.managers
         links = [worker.streams.get(address) for address in managers]
-        up = bool(links) and all(one is not None and one.link.up for one in links)
-        owned = any(queue in queues for queues in managers.values())
-        return up and owned and queue in worker.receiver.feeding.queues and not worker.receiver.stopping
+        if topology is None or not links or receiver.stopping:
+            return False
+        up = all(one is not None and one.link.up for one in links)
+        return up and topology.owned.issuperset(queues) and set(receiver.feeding.queues).issuperset(queues)
+
+    def _is_open(self, worker_id: str) -> bool:
+        """Return True if a worker takes jobs from its streams; once it does, it goes on."""
+        worker = self._workers.get(worker_id)
+        if worker is None:
+            return False
+        if not worker.open:
+            late = time.monotonic() > worker.open_by
+            worker.open = late or self._brings(worker, worker.receiver.feeding.queues)
+        return worker.open
 
     def _opened(self, worker_id: str) -> _Worker | None:
         with self._lock:
@@ -163,7 +187,13 @@ class Receivers:
                 return None
             found = self._workers.get(worker_id)
             if found is None:
-                receiver = Receiver(row, self._fed_by(row), self._listeners.announce, lambda: self._stop(worker_id))
+                receiver = Receiver(
+                    row,
+                    self._fed_by(row),
+                    self._listeners.announce,
+                    lambda: self._stop(worker_id),
+                    lambda: self._is_open(worker_id),
+                )
                 found = self._workers[worker_id] = _Worker(receiver)
                 if self._topology is None:
                     self._topology = Topology(self._channels, self._calls, self._follow)

@@ -26,11 +26,15 @@ _STREAM_SECONDS: Final = 300.0
 
 
 class Topology:
-    """The managers, by address, with the queues of which each owns a part. `changed` is called after each change."""
+    """The managers, by address, with the queues of which each owns a part, and the queues that have an owner.
+
+    `changed` is called after each change.
+    """
 
     def __init__(self, channels: Channels, calls: Calls, changed: Callable[[], None]) -> None:
         self._channels, self._calls, self._changed = channels, calls, changed
         self.managers: Mapping[str, frozenset[str]] = {}
+        self.owned: frozenset[str] = frozenset()
         self._stream = Stream(channels, _METHOD)
         self._ending = threading.Event()
 
@@ -72,6 +76,7 @@ class Topology:
                 for one in reply.managers
                 if one.address and not one.draining
             }
+            self.owned = frozenset().union(*self.managers.values())
             self._changed()
 
         self._stream.read(host, written(pb.TopologyRequest()), take, seconds=seconds)
