@@ -58,6 +58,10 @@ class ManagerThread:
         """The URL for clients."""
         return f"{'grpc' if self._settings.tls is None else 'grpcs'}://{self.address}"
 
+    def drain(self) -> None:
+        """Take no more calls, as the first step of a stop."""
+        asyncio.run_coroutine_threadsafe(self.server.drain(), self._loop).result(60)
+
     def stop(self, grace: float) -> None:
         """Drain, and stop."""
         asyncio.run_coroutine_threadsafe(self.manager.stop(grace), self._loop).result(60 + grace)

@@ -194,9 +194,10 @@ class TestEnds:
     def test_of_the_manager(self, manager: ManagerThread, stream: Stream) -> None:
         stream.hello()
         stream.down(lambda message: message.lease_us)
+        manager.drain()
+        assert stream.down(lambda message: message.draining)
         ending = threading.Thread(target=manager.stop, args=(30,))
         ending.start()
-        assert stream.down(lambda message: message.draining)
         assert stream.code() is grpc.StatusCode.UNAVAILABLE
         ending.join(60)
 
