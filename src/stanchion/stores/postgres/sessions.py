@@ -44,7 +44,8 @@ _CHECK_CLIENT = "client_connection_check_interval", "1s"
 _UNHURRIED = f"SET LOCAL {_IDLE} = 0"
 
 
-_PLANNER = {"plan_cache_mode": "force_generic_plan", "jit": "off", "enable_seqscan": "off"}
+PLANNER = {"plan_cache_mode": "force_generic_plan", "jit": "off", "enable_seqscan": "off"}
+"""What keeps the plans of statements with parameters: by indexes, for any values, without compiling them."""
 
 
 class Session(psycopg.Connection[Any]):
@@ -59,19 +60,19 @@ class Session(psycopg.Connection[Any]):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.settings = {**_PLANNER, _IDLE: f"{IDLE_SECONDS:.0f}s"}
+        self.settings = {**PLANNER, _IDLE: f"{IDLE_SECONDS:.0f}s"}
         self.shared = SharedStatements()
         """The prepared statements of a pooled session."""
 
     def tune(self) -> None:
         """Set the settings for the session, if it is our own: a pooler gives its clients process ids of its own."""
-        shown = (f"current_setting('{name}')" for name in _PLANNER)
+        shown = (f"current_setting('{name}')" for name in PLANNER)
         each = (f"set_config('{name}', '{value}', false)" for name, value in self.settings.items())
         ours = (f"CASE WHEN pg_backend_pid() = %(pid)s THEN {one} END" for one in each)
         found = self.execute(f"SELECT {', '.join((*shown, *ours))}", {"pid": self.info.backend_pid}).fetchall()[0]
         if found[-1] is None:
             self.pool()
-            if found[: len(_PLANNER)] == tuple(_PLANNER.values()):
+            if found[: len(PLANNER)] == tuple(PLANNER.values()):
                 self.planned = True
                 self.settings = {_IDLE: self.settings[_IDLE]}
         self._end_with_its_client()
