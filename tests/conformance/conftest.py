@@ -12,6 +12,7 @@ import pytest
 from tests.conformance.tiers import (
     NIGHTS,
     is_left_to_the_night,
+    is_named,
     is_of_another_night,
     is_one_of_many,
     night,
@@ -25,9 +26,11 @@ from tests.conformance.variants import LEFT_OUT
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> list[Any] | None:
     """Don't make cases that this run leaves out: to make all takes longer than many of them."""
-    if not isinstance(obj, type) or "not nightly" not in collector.config.option.markexpr:
+    if not isinstance(obj, type):
         return None
-    return [] if is_left_to_the_night(collector.path.stem, name) else None
+    option = collector.config.option
+    by_night = "not nightly" in option.markexpr and is_left_to_the_night(collector.path.stem, name)
+    return [] if by_night or not is_named(name, option.keyword) else None
 
 
 @pytest.hookimpl(tryfirst=True)

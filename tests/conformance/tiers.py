@@ -12,6 +12,7 @@ date's.
 from __future__ import annotations
 
 import os
+import re
 from datetime import UTC, datetime
 from zlib import crc32
 
@@ -154,6 +155,14 @@ def is_left_to_the_night(module: str, case: str) -> bool:
         case "test_sqlite":
             return case in MODEL | HEAVY
     return False
+
+
+def is_named(case: str, keyword: str) -> bool:
+    """Tell whether a run with `-k` may want cases of a class; True if that can't be told from names of classes."""
+    choices = [re.findall(r"\bTest\w+", choice) for choice in keyword.split(" or ")]
+    if re.search(r"\bnot\b|[()]", keyword) or not all(choices):
+        return True
+    return any(all(name.lower() in case.lower() for name in names) for names in choices)
 
 
 def is_one_of_many(module: str, case: str, name: str) -> bool:
