@@ -7,14 +7,19 @@ process, and each child, that hangs in the gRPC library.
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
 
 import grpc
 import pytest
 
-from stanchion.stores.grpc.client.forking import Library
+from stanchion.stores.grpc.client.channels import Channels
+from stanchion.stores.grpc.client.forking import LIBRARY, Library
 from stanchion.stores.grpc.pushing.buffer import Buffer, Push
 from stanchion.stores.grpc.pushing.stream import _Requests
 from stanchion.stores.memory import MemoryStore
+from stanchion.stores.registry import open_store
 from stanchion_conformance.harness import in_threads, new_job
 from tests.servers.manager import ManagerThread
 from tests.worker.conftest import until
@@ -65,6 +70,25 @@ def test_while_other_threads_call() -> None:
         done = subprocess.run([sys.executable, "-c", SCRIPT, manager.url], capture_output=True, text=True, timeout=90)
     stored = backing.stats(["orders"], ["states"])["orders"].states.total
     assert done.stdout.strip() == f"{[0] * 5} True {stored - 10}", (done.returncode, done.stderr)
+
+
+def test_a_fork_waits_for_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    call_of, inside = Channels.call, list[bool]()
+
+    def noted(channels: Channels, *names: Any) -> Callable[..., Any]:
+        call = call_of(channels, *names)
+
+        def made(*args: Any, **options: Any) -> Any:
+            inside.append(threading.get_ident() in LIBRARY._inside)
+            return call(*args, **options)
+
+        return made
+
+    monkeypatch.setattr(Channels, "call", noted)
+    with ManagerThread(MemoryStore()) as manager, closing(open_store(manager.url)) as store:
+        assert store.now()
+    assert inside
+    assert all(inside)
 
 
 class TestLibrary:
