@@ -91,9 +91,13 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Core:
     return core
 
 
-def check(core: Core) -> None:
+def check_program(core: Core) -> None:
     done = core.run("-c", PROGRAM)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def check(core: Core) -> None:
+    check_program(core)
     shown = core.run("-c", "from stanchion.ops.cli import main; main()", "stores", "--json")
     assert shown.returncode == 0, shown.stderr
     for name in (*EXTRAS, *ALWAYS):
@@ -106,6 +110,10 @@ def check(core: Core) -> None:
         assert answer.returncode == 1
         assert answer.stderr.startswith("error: ")
         assert "pip install 'stanchion[" in answer.stderr
+
+
+def test_a_program_where_the_drivers_are_not_found(blocked: Core) -> None:
+    check_program(blocked)
 
 
 @pytest.mark.nightly

@@ -22,7 +22,7 @@ def push(app: Stanchion, log: int) -> None:
     stopping: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: stopping.append(number))
     while not stopping:
-        jobs = [NewJob(one, QUEUE, '{"args": []}', "note", key=one[-6:]) for one in new_ids(5)]
+        jobs = [NewJob(one, QUEUE, '{"args": []}', "note", key=one[-12:]) for one in new_ids(5)]
         again = False
         while True:
             try:

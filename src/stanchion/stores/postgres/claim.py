@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from psycopg import DataError, IntegrityError
 from sqlalchemy import text
 
 from stanchion.errors import InvalidInput
@@ -36,6 +35,11 @@ from stanchion.stores.sql.claims.short import ShortClaims
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Params, Runner
 from stanchion.stores.sql.rows.queues import QueueRows
+
+try:
+    from psycopg import DataError, IntegrityError
+except ImportError:  # pragma: no cover - said by open_store
+    DataError = IntegrityError = InvalidInput  # type: ignore[assignment,misc]
 
 _EMPTY_ROUNDS_MAX = 3
 """Number of times that a claim searches again after others have taken all jobs it found."""
