@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from PIL import Image, ImageChops
 
 HALF: Final = 2
-COLOURS: Final = 48
+COLOURS: Final = 64
 """Colours of a reference."""
 
 SHARE: Final = 0.002
