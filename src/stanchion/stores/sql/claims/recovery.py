@@ -50,7 +50,7 @@ class RecoveryStatements:
         self.judged = select(workers.c.heartbeat, was_overdue, workers.c.last_seen_at > ahead)
         self.seen_now = update(workers).where(workers.c.last_seen_at > ahead).values(last_seen_at=dialect.now)
         from_the_future = jobs.c.lease_until > dialect.now, RUNS, jobs.c.started_at > ahead
-        self.started_ahead = select(jobs.c.id.label("job")).where(*from_the_future).order_by(jobs.c.id)
+        self.started_ahead = select(jobs.c.id.label("job")).where(*from_the_future)
         self.started_now = (
             update(jobs)
             .where(jobs.c.id == param("job", jobs.c.id.type), *from_the_future)
@@ -112,7 +112,7 @@ class Recovery:
         if self._watch.set_back(at["as_of"]) or seen_ahead:
             # Read without locks first: MariaDB's UPDATE waits for each row that it looks at, and there are mostly none.
             found = run.rows(self._statements.started_ahead)
-            run.change_each(self._statements.started_now, [{"job": job} for (job,) in found])
+            run.change_each(self._statements.started_now, [{"job": job} for (job,) in sorted(found)])
         # Both queries below read the index of all running jobs, which may be full of entries of removed jobs.
         if any(dead for _, dead, _ in judged):
             lost += run.rows(self._statements.of_dead_workers, {"most": limit - len(lost), **at})
