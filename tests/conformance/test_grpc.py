@@ -8,7 +8,7 @@ import pytest
 from stanchion.stores.memory import MemoryStore
 from stanchion_conformance import *  # noqa: F403
 from stanchion_conformance.harness import NewStore
-from tests.conformance.through_manager import Client, any_semaphores  # noqa: F401 - a fixture of all cases
+from tests.conformance.through_manager import RARELY, Client, any_semaphores  # noqa: F401 - a fixture of all cases
 from tests.servers.manager import ManagerThread
 
 del TestFeedInTransactions, TestJoining, TestTogetherInTransactions, TestAnotherDatabase  # noqa: F821
@@ -19,5 +19,5 @@ del TestDelayOfTheTask  # noqa: F821
 
 @pytest.fixture
 def store_factory() -> Iterator[NewStore]:
-    with ManagerThread(MemoryStore()) as manager, ExitStack() as stack:
+    with ManagerThread(MemoryStore(), heartbeat=RARELY) as manager, ExitStack() as stack:
         yield lambda: stack.enter_context(closing(Client(manager)))

@@ -9,7 +9,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.registry import open_store
 from stanchion_conformance import *  # noqa: F403
 from stanchion_conformance.harness import NewStore
-from tests.conformance.through_manager import Client, any_semaphores  # noqa: F401 - a fixture of all cases
+from tests.conformance.through_manager import RARELY, Client, any_semaphores  # noqa: F401 - a fixture of all cases
 from tests.servers.manager import ManagerThread
 
 del TestRefusing, TestPreparedJobs  # noqa: F821
@@ -21,7 +21,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 @pytest.fixture
 def store_factory(pg_store_url: str) -> Iterator[NewStore]:
-    with closing(open_store(pg_store_url)) as behind, ManagerThread(behind) as manager, ExitStack() as stack:
+    with (
+        closing(open_store(pg_store_url)) as behind,
+        ManagerThread(behind, heartbeat=RARELY) as manager,
+        ExitStack() as stack,
+    ):
         yield lambda: stack.enter_context(closing(Client(manager, open_store(pg_store_url))))
 
 

@@ -18,6 +18,9 @@ from tests.servers.manager import ManagerThread
 # Cases that set the clock of Python must not set that of gRPC, whose other half asks the machine.
 setattr(grpc._channel, "time", SimpleNamespace(time=time, perf_counter=perf_counter))  # noqa: B010
 
+RARELY = 3600.0
+"""The heartbeat of a manager that leaves the upkeep of its store to the cases, as other stores do."""
+
 
 @pytest.fixture(autouse=True)
 def any_semaphores(monkeypatch: pytest.MonkeyPatch) -> None:
