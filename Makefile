@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 DEMO := $(VENV)/.installed-demo
 DEV := $(VENV)/.installed-dev
 BENCH := $(VENV)/.installed-bench
-PARALLEL := PYTEST_XDIST_AUTO_NUM_WORKERS=$$(( 3 * $$(nproc) ))
+PARALLEL := PYTEST_XDIST_AUTO_NUM_WORKERS=$$(( 5 * $$(nproc) / 2 ))
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore

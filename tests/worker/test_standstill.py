@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,8 @@ class Scene:
 
     def full(self, worker: Worker) -> bool:
         """Whether jobs wait in the buffer, and the worker claims no more."""
+        prefetch: Any = worker._claimer._prefetch
+        prefetch.jobs = lambda *_: len(self.buffered)  # also if the first jobs took long
         waiting = worker._runners._buffer.qsize()
         idle = worker._runners.low_water >= 0 or waiting == len(self.buffered)
         return self.long.state is JobState.RUNNING and waiting > 0 and idle
