@@ -99,7 +99,7 @@ def test_a_late_queue_says_how_late() -> None:
     assert round(alert.percent) == 533
     assert alert.since is not None
     assert alert.since.isoformat() == "2030-03-17T17:42:20+00:00"  # when the limit was reached
-    assert alert.runbook == "docs/alerts.md#age"
+    assert alert.runbook == "https://github.com/stanchion-queue/stanchion/blob/main/docs/alerts.md#age"
 
 
 def test_a_limit_of_one_queue() -> None:

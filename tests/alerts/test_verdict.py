@@ -10,7 +10,7 @@ import pytest
 
 from stanchion import InvalidInput
 from stanchion.alerts.records import Alert, Rule
-from stanchion.alerts.thresholds import RUNBOOK, Thresholds
+from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.verdict import RULES
 from stanchion.alerts.words import command
 from tests.alerts.samples import alerts, head, queue, seen, told, worker
@@ -54,7 +54,7 @@ def test_each_rule_explains_itself() -> None:
 
 
 def test_each_rule_has_a_section_in_the_runbook() -> None:
-    page = (Path(__file__).parents[2] / RUNBOOK).read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "alerts.md").read_text("utf-8")
     assert set(get_args(Rule)) == set(re.findall(r"^### (\S+)$", page, re.MULTILINE))
 
 

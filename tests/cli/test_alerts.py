@@ -6,6 +6,7 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.context.pauses import pauses_of
+from stanchion.core.project import RUNBOOK
 from tests.alerts.test_webhook import Receiver
 from tests.cli.conftest import Run
 
@@ -26,7 +27,7 @@ def test_one_alert(run: Run, app: Stanchion) -> None:
     lines = answer.out.splitlines()
     assert lines[0].startswith("NOW   mail has no live worker: 1 job can run")
     assert lines[1].strip() == "Start a worker that takes it: stanchion worker MODULE:APP --queues mail"
-    assert lines[-1].endswith("docs/alerts.md#no-worker")
+    assert lines[-1].endswith(f"{RUNBOOK}#no-worker")
     (alert,) = run("alerts", *LATE, "--json").json
     assert (alert["rule"], alert["subject"]) == ("no-worker", "mail")
 
@@ -36,7 +37,7 @@ def test_the_most_urgent_first_and_the_number_of_the_others(run: Run, app: Stanc
         app.queue(f"q{number}").push(1)
     said = run("alerts", *LATE).out.splitlines()
     assert said[0] == "NOW   9 queues have no live worker: q0, q1, q2 and 6 more."
-    assert said[1] == "      --all shows each; docs/alerts.md#no-worker"
+    assert said[1] == f"      --all shows each; {RUNBOOK}#no-worker"
     assert len(said) == 2
     assert run("alerts", *LATE, "--all").out.count("no live worker") == 9
 

@@ -8,8 +8,8 @@ from typing import get_args
 import pytest
 
 from stanchion.alerts.records import Rule
-from stanchion.alerts.thresholds import RUNBOOK
 from stanchion.core.durations import spelled
+from stanchion.core.project import RUNBOOK
 from stanchion.core.redaction import Redaction
 from stanchion.ops import words
 from stanchion.ops.web.asgi import STATIC

@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, Self
 
+from stanchion.core.project import RUNBOOK
 from stanchion.core.service_levels import BANDS, BandName
 from stanchion.errors import InvalidInput
-
-RUNBOOK = "docs/alerts.md"
 
 
 class Levels(NamedTuple):
@@ -41,7 +40,8 @@ class Thresholds:
     some minutes, and their share of all. `paused_now`: age at which a paused queue is urgent. `replays`: of the same
     batch of a stream. `idle`: a station without items while the one before has work. `semaphore_soon`,
     `semaphore_now`: a line that does not move. `missed_tick`, `purge`, `manager`, `store`: lateness of a schedule's
-    tick, of deleting history, of a manager, and of an answer of the store. `runbooks`: the page that alerts name.
+    tick, of deleting history, of a manager, and of an answer of the store. `runbooks`: address of the page that alerts
+    link to.
     """
 
     levels: Mapping[BandName, Levels] = field(default_factory=lambda: dict(_DEFAULTS))

@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 
 from markupsafe import Markup, escape
 
-from stanchion.alerts.thresholds import RUNBOOK
+from stanchion.core.project import RUNBOOK
 
 _SHIPPED: Final = Path(__file__).parents[1] / "runbook.md"
-_CHECKOUT: Final = Path(__file__).parents[5] / RUNBOOK
+_CHECKOUT: Final = Path(__file__).parents[5] / "docs" / "alerts.md"
 _INLINE: Final = re.compile(r"`(?P<code>[^`]+)`|\*(?P<em>[^*]+)\*|\[(?P<text>[^\]]+)\]\((?P<link>[^)]+)\)")
 
 
