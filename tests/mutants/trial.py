@@ -22,7 +22,17 @@ from tests.mutants.mutant import REPOSITORY, Mutant
 TIMEOUT_SECONDS = 900.0
 """Seconds after which tests that hang have noticed the fault."""
 
-COPIED = ("src", "tests", "benchmarks", "docs", "pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+COPIED = (
+    "src",
+    "tests",
+    "benchmarks",
+    "docs",
+    "pyproject.toml",
+    "hatch_build.py",
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+)
 LIBRARIES = (
     *("pytest", "_pytest.pytester", "hypothesis.stateful", "schemathesis.pytest.plugin", "xdist.plugin", "pydantic"),
     *("typer.testing", "rich.progress", "grpc", "google.protobuf", "pymongo", "psycopg", "pymysql", "redis.cluster"),
