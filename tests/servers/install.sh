@@ -33,6 +33,7 @@ missing() {
     has_program node '' || echo nodejs
     has_program npm '' || echo npm
     [ -e /usr/share/java/postgresql.jar ] || echo libpostgresql-jdbc-java
+    has_program systemd-analyze '' || echo systemd
     has_program chromium '' || echo chromium fonts-liberation
 }
 

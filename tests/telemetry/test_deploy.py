@@ -1,4 +1,4 @@
-"""The dashboard, the alert rules and the manifests, against what is exported and served."""
+"""The dashboard and the alert rules ask for metrics that are exported."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import promql_parser
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
-from typer.testing import CliRunner
 
 from stanchion import Stanchion, Worker
 from stanchion.alerts.alerts import monitor_of_store
 from stanchion.alerts.collector import StoreMetrics
+from stanchion.core.project import FILES, RUNBOOK
 from stanchion.manager.dispatch.figures import EngineStatus
 from stanchion.manager.service.metrics import ManagerCollector
-from stanchion.ops.cli import cli
+from stanchion.ops.deployment.rendering import grafana, prometheus
 from stanchion.ops.web.access.callers import Tokens
 from stanchion.ops.web.probes import WebCollector
 from stanchion.ops.web.site import Site
@@ -32,18 +31,16 @@ from tests.telemetry.scrape import get
 from tests.worker.conftest import ended, until
 
 ROOT = Path(__file__).parents[2]
-DEPLOY = ROOT / "deploy"
 OF_THE_SCRAPE = frozenset({"instance", "job", "le"})
-MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 
 
 def dashboard() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((DEPLOY / "grafana" / "stanchion.json").read_text("utf-8"))
+    found: dict[str, Any] = json.loads(grafana().text)
     return found
 
 
-def rules() -> list[dict[str, Any]]:
-    groups = yaml.safe_load((DEPLOY / "prometheus" / "stanchion.rules.yml").read_text("utf-8"))["groups"]
+def rules(runbook: str | None = None) -> list[dict[str, Any]]:
+    groups = yaml.safe_load(prometheus(runbook).text)["groups"]
     return [rule for group in groups for rule in group["rules"]]
 
 
@@ -122,9 +119,12 @@ def test_an_expression_asks_for_what_is_exported(where: str, exported: dict[str,
 
 def test_rules_name_a_section_of_the_docs_and_labels_that_they_keep() -> None:
     for rule in rules():
-        page, _, anchor = rule["annotations"]["runbook"].partition("#")
-        text = (ROOT / page).read_text("utf-8")
-        assert not anchor or "{{" in anchor or f"\n### {anchor}\n" in text, rule["alert"]
+        page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+        assert page.startswith(f"{FILES}/docs/")
+        text = (ROOT / page.removeprefix(f"{FILES}/")).read_text("utf-8")
+        assert not anchor or "{{" in anchor or re.search(f"^###? {anchor.replace('-', '.')}$", text, re.I | re.M), rule[
+            "alert"
+        ]
         assert rule["labels"]["severity"] in ("page", "ticket")
         used = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
         kept = re.findall(r"by \(([^)]*)\)", rule["expr"])
@@ -152,31 +152,11 @@ def test_panels_do_not_overlap() -> None:
     assert all(p["x"] + p["w"] <= 24 for p in places)
 
 
-@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda path: path.stem)
-def test_manifests_are_valid(manifest: Path) -> None:
-    documents = list(yaml.safe_load_all(manifest.read_text("utf-8")))
-    assert documents
-    for document in documents:
-        kubernetes_validate.validate(document, "1.33", strict=True)
-
-
-@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda path: path.stem)
-def test_manifests_probe_paths_that_are_served_with_options_that_exist(manifest: Path) -> None:
-    *_, workload = yaml.safe_load_all(manifest.read_text("utf-8"))
-    template = workload["spec"]["template"]
-    (container,) = template["spec"]["containers"]
-    args = container["args"]
-    helped = CliRunner().invoke(cli, [args[1], "--help"], env={"COLUMNS": "300", "TERM": "dumb"}).output
-    options = {arg.partition("=")[0] for arg in args if arg.startswith("--")}
-    assert all(option in helped for option in options)
-    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    assert str(ports["health"]) == template["metadata"]["annotations"]["prometheus.io/port"]
-    assert any(str(ports["health"]) in arg for arg in args)
-    for name, probe in container.items():
-        if name.endswith("Probe"):
-            assert probe["httpGet"] == {"path": probe["httpGet"]["path"], "port": "health"}
-    assert container["livenessProbe"]["httpGet"]["path"] == "/livez"
-    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+def test_your_runbook_replaces_the_projects() -> None:
+    links = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in rules("https://wiki.example.com/ops#")}
+    assert links["StanchionJobsDie"] == "https://wiki.example.com/ops#dead-letters"
+    assert links["StanchionNeedsAPersonNow"] == "https://wiki.example.com/ops#{{ $labels.rule }}"
+    assert not [link for link in links.values() if link.startswith(RUNBOOK)]
 
 
 def test_the_paths_of_the_probes_are_served() -> None:

@@ -22,7 +22,18 @@ from stanchion.ops.cli.look import (
     workers,
 )
 from stanchion.ops.cli.operate import cron, maintain, push, redrive
-from stanchion.ops.cli.run import archive, backfill, demo, manager, manager_status, pipeline, report, web, worker
+from stanchion.ops.cli.run import (
+    archive,
+    backfill,
+    demo,
+    deploy,
+    manager,
+    manager_status,
+    pipeline,
+    report,
+    web,
+    worker,
+)
 from stanchion.ops.cli.store import bench, copy, shards, stores
 
 __all__ = [
@@ -35,6 +46,7 @@ __all__ = [
     "copy",
     "cron",
     "demo",
+    "deploy",
     "errors",
     "jobs",
     "lanes",

@@ -1,0 +1,1 @@
+"""Files that deploy Stanchion: dashboards, alert rules, units and manifests, from templates in `files/`."""

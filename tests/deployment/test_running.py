@@ -1,0 +1,75 @@
+"""The commands of a deployment run: setup, a worker with probes, a graceful stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stanchion import Stanchion
+from stanchion.ops.deployment import programs
+from stanchion.ops.deployment.settings import Deployment
+from tests.telemetry.scrape import get
+from tests.worker.conftest import until
+
+SHOP = """
+import time
+from stanchion import Stanchion
+
+app = Stanchion()
+
+
+@app.task(name="slow", queue="mail")
+def slow() -> str:
+    time.sleep(1)
+    return "done"
+"""
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _answers(port: int, path: str) -> Callable[[], bool]:
+    def asked() -> bool:
+        try:
+            return get(port, path)[0] == 200
+        except OSError:
+            return False
+
+    return asked
+
+
+@pytest.mark.nightly
+def test_setup_and_a_worker_that_stops_gracefully(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    url, port = f"sqlite:///{tmp_path}/jobs.db", _free_port()
+    environment = {**os.environ, "STANCHION_URL": url}
+    deployment = Deployment(app="shop:app", queues=("mail",), threads=2, grace=60)
+    console = [sys.executable, "-c", "from stanchion.ops.cli import main; main()"]
+    _, *setup = programs.setup(deployment)
+    subprocess.run([*console, *setup], cwd=tmp_path, env=environment, check=True, timeout=60)
+    _, *worker = programs.worker(deployment, "127.0.0.1")
+    worker[worker.index("--health-port") + 1] = str(port)
+    app = Stanchion(url)
+    job = app.using("slow", queue="mail").enqueue()
+    with subprocess.Popen([*console, *worker], cwd=tmp_path, env=environment) as process:
+        try:
+            until(_answers(port, "/livez"))
+            until(_answers(port, "/readyz"))
+            assert "stanchion_worker_healthy 1" in get(port, "/metrics")[1]
+            until(lambda: job.job().state in ("running", "done"))
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=60) == 0
+        finally:
+            process.kill()
+    assert job.job().state == "done"
+    app.close()
