@@ -1,21 +1,37 @@
-"""The async API: each method runs its sync twin off the event loop."""
+"""The async API: each method that waits for the store has a twin, made from it, that runs off the event loop.
+
+    apush = off_loop(push)                     await queue.apush(1)
+    amembers = off_loop_each(members)          async for job in flow.amembers()
+    atransaction = off_loop_block(transaction) async with app.atransaction() as tx
+
+A twin has the method's name with an `a` in front, and its parameters.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import functools
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from typing import Any, ParamSpec, TypeVar
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
+from itertools import islice
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from stanchion.core.threads import DaemonPool
 
+if TYPE_CHECKING:
+    import asyncio
+
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 THREADS = 16
 """Concurrent calls of one app; each is short."""
+
+_PAGE = 100
+"""Items that an async iterator takes from its method by one call in a thread."""
 
 
 def calls_pool() -> DaemonPool:
@@ -23,11 +39,13 @@ def calls_pool() -> DaemonPool:
     return DaemonPool("stanchion-call", THREADS)
 
 
-async def in_thread(pool: DaemonPool, call: Callable[[], R]) -> R:
-    """Make a call in a thread of a pool.
+async def in_thread(put: Callable[[Callable[[], None]], None], call: Callable[[], R]) -> R:
+    """Make a call in a thread; `put` brings it there.
 
     Cancelled before it has started, it is not made; later, it goes on by itself.
     """
+    import asyncio  # it loads the modules of TLS, which a program without coroutines does not need
+
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[R] = loop.create_future()
 
@@ -36,6 +54,8 @@ async def in_thread(pool: DaemonPool, call: Callable[[], R]) -> R:
             return
         if error is None:
             answer.set_result(value)
+        elif isinstance(error, StopIteration):  # which no future can raise
+            answer.set_exception(RuntimeError("the call raised StopIteration"))
         else:
             answer.set_exception(error)
 
@@ -51,28 +71,157 @@ async def in_thread(pool: DaemonPool, call: Callable[[], R]) -> R:
             loop.call_soon_threadsafe(answered, value, failure)
         del value, failure  # the traceback of an error refers to this frame
 
-    pool.put(work)  # a future of `concurrent.futures` would take as long as the rest
+    put(work)  # a future of `concurrent.futures` would take as long as the rest
     return await answer
 
 
-def off_loop(call: Callable[P, R]) -> Callable[P, Awaitable[R]]:
-    """Return an async twin of a method that runs it in a thread of its app.
+def off_loop(call: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """Return the async twin of a method, which runs it in a thread of its app.
 
-    Not for calls that wait: each would occupy a thread.
+    Not for calls that wait: each would occupy one of a few threads. See `off_loop_alone`.
     """
 
     @functools.wraps(call)
     async def twin(*args: P.args, **kwargs: P.kwargs) -> R:
-        owner = getattr(call, "__self__", None) or args[0]
-        run = functools.partial(contextvars.copy_context().run, call, *args, **kwargs)
-        return await in_thread(_pool_of(owner), run)
+        return await in_thread(_pool_of(call, args).put, _bound(call, *args, **kwargs))
 
-    twin.__doc__ = f"Await `{call.__name__}`, run off the event loop."
+    return _named(twin, call, "Await `{}`, run off the event loop.")
+
+
+def off_loop_alone(call: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """Return the async twin of a method that may take minutes: it runs in a thread of its own."""
+
+    @functools.wraps(call)
+    async def twin(*args: P.args, **kwargs: P.kwargs) -> R:
+        return await in_thread(_new_thread, _bound(call, *args, **kwargs))
+
+    return _named(twin, call, "Await `{}`, run off the event loop.")
+
+
+def off_loop_each(call: Callable[P, Iterator[T]]) -> Callable[P, AsyncIterator[T]]:
+    """Return the async twin of a method that yields items: `async for item in twin():`."""
+
+    @functools.wraps(call)
+    async def twin(*args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
+        pool = _pool_of(call, args)
+        items = await in_thread(pool.put, _bound(call, *args, **kwargs))
+        while page := await in_thread(pool.put, _bound(lambda: list(islice(items, _PAGE)))):
+            for item in page:
+                yield item
+
+    return _named(twin, call, "Iterate over `{}` with `async for`, off the event loop.")
+
+
+def off_loop_block(
+    call: Callable[P, AbstractContextManager[T]],
+) -> Callable[P, AbstractAsyncContextManager[T]]:
+    """Return the async twin of a method that opens a block: `async with twin() as value:`.
+
+    A thread of its own enters and leaves the block, so that locks which belong to a thread stay with it.
+    """
+
+    @functools.wraps(call)
+    @asynccontextmanager
+    async def twin(*args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
+        import asyncio
+
+        thread, block = _Thread(), _Block(functools.partial(call, *args, **kwargs))
+        try:
+            try:
+                value = await in_thread(thread.put, _bound(block.enter))
+            except asyncio.CancelledError:
+                thread.put(block.undo)  # it may be entered yet
+                raise
+            try:
+                yield value
+            except BaseException as error:
+                if not await _finished(thread.put, _bound(block.leave, error)):
+                    raise
+            else:
+                await _finished(thread.put, _bound(block.leave, None))
+        finally:
+            thread.end()
+
+    return _named(twin, call, "Open the block of `{}` with `async with`, off the event loop.")
+
+
+class _Block(Generic[T]):
+    """The block of a context manager, entered and left by calls."""
+
+    def __init__(self, make: Callable[[], AbstractContextManager[T]]) -> None:
+        self._make = make
+        self._entered: AbstractContextManager[T] | None = None
+
+    def enter(self) -> T:
+        """Make the context manager and enter its block."""
+        block = self._make()
+        value = block.__enter__()
+        self._entered = block
+        return value
+
+    def leave(self, error: BaseException | None) -> bool:
+        """Leave the block with this error, if any; return True if the block has handled it."""
+        assert self._entered is not None  # noqa: S101 - else there is nothing to leave
+        trace = None if error is None else error.__traceback__
+        return bool(self._entered.__exit__(None if error is None else type(error), error, trace))
+
+    def undo(self) -> None:
+        """Leave the block, if it was entered, as its coroutine was cancelled meanwhile."""
+        if self._entered is not None:
+            with suppress(BaseException):
+                self.leave(GeneratorExit())
+
+
+async def _finished(put: Callable[[Callable[[], None]], None], call: Callable[[], R]) -> R:
+    """Make a call in a thread and wait for its end, even if the coroutine is cancelled meanwhile."""
+    import asyncio
+
+    leaving = asyncio.ensure_future(in_thread(put, call))
+    try:
+        return await asyncio.shield(leaving)
+    except asyncio.CancelledError:
+        if not leaving.done():
+            await asyncio.wait([leaving])
+        raise
+
+
+class _Thread:
+    """A thread that makes the calls of one block, one after the other."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self.put = self._calls.put
+        threading.Thread(target=self._run, name="stanchion-block", daemon=True).start()
+
+    def end(self) -> None:
+        """End the thread behind the calls that it has."""
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+
+
+def _new_thread(work: Callable[[], None]) -> None:
+    threading.Thread(target=work, name="stanchion-call", daemon=True).start()
+
+
+def _bound(call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Callable[[], R]:
+    """Return a call to be made in another thread, with the context variables of this one."""
+    return functools.partial(contextvars.copy_context().run, call, *args, **kwargs)
+
+
+def _named(twin: Callable[P, R], call: Callable[..., Any], doc: str) -> Callable[P, R]:
+    name = call.__name__
+    twin.__name__ = f"a{name}"
+    twin.__qualname__ = call.__qualname__.removesuffix(name) + twin.__name__
+    twin.__doc__ = doc.format(name)
     return twin
 
 
-def _pool_of(owner: Any) -> DaemonPool:
-    """Return the thread pool of an object's context, or a shared one if it has none."""
+def _pool_of(call: Callable[..., Any], args: tuple[Any, ...]) -> DaemonPool:
+    """Return the thread pool of the app of a method's object, or a shared one if it has none."""
+    owner = getattr(call, "__self__", None) or args[0]
     context = getattr(owner, "_context", None) or getattr(owner, "context", None)
     return _OF_NO_APP if context is None else context.calls
 

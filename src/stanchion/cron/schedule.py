@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, cast, get_args
 from zoneinfo import ZoneInfo
 
 from stanchion.context.context import Context
+from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name, refuse_unknown, shown, whole
 from stanchion.core.ids import new_id
 from stanchion.core.partition_names import checked_queue
@@ -165,6 +166,11 @@ class Schedule:
                 insert(self._context, jobs)
             if self._context.store.compare_and_set(KIND, self.name, None, value.version):
                 return
+
+    apause = off_loop(pause)
+    aresume = off_loop(resume)
+    atrigger = off_loop(trigger)
+    aremove = off_loop(remove)
 
     def _change(self, change: Callable[[Plan, int], Plan]) -> None:
         while True:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from stanchion.context.context import HasContext
-from stanchion.core.aio import off_loop
+from stanchion.core.aio import off_loop, off_loop_each
 from stanchion.core.backoff import deadline_in, retry_until
 from stanchion.core.checks import checked_id, whole
 from stanchion.core.graph.draw import GraphForm, checked_form
@@ -39,10 +39,14 @@ class FlowHandle:
     def __init__(self, app: HasContext, flow_id: str) -> None:
         self._context, self.id = app.context, checked_id(flow_id, "the id of a flow")
 
+    def get_state(self) -> FlowState:
+        """Read the flow's state: running, done, failed or cancelled. Raises FlowNotFound."""
+        return FlowState(self._root(self._nodes()).state)
+
     @property
     def state(self) -> FlowState:
-        """The flow's state now: running, done, failed or cancelled. Raises FlowNotFound."""
-        return FlowState(self._root(self._nodes()).state)
+        """The flow's state, read from the store; see `get_state`."""
+        return self.get_state()
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait until the flow has ended and return its value, which is that of its last part.
@@ -117,6 +121,10 @@ class FlowHandle:
         """Return its parts as a drawing: `text`, `svg`, `mermaid` or `dot` (for Graphviz). `limit`: as for `graph`."""
         return graph_drawn(graph_of(self.graph(limit)), checked_form(form))
 
+    aget_state = off_loop(get_state)
+    amembers = off_loop_each(members)
+    agraph = off_loop(graph)
+    adraw = off_loop(draw)
     acancel = off_loop(cancel)
     avalue_for = off_loop(value_for)
     afailure_for = off_loop(failure_for)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
 from typing import Any
 
 from stanchion.context.context import HasContext
@@ -32,10 +33,14 @@ class JobHandle:
             raise JobNotFound(self.id)
         return found
 
+    def get_state(self) -> JobState:
+        """Read the job's current state. Raises JobNotFound."""
+        return self.job().state
+
     @property
     def state(self) -> JobState:
-        """The job's current state."""
-        return self.job().state
+        """The job's current state, read from the store; see `get_state`."""
+        return self.get_state()
 
     def cancel(self) -> JobState:
         """Cancel the job, or ask it to stop if it is running; return its new state."""
@@ -60,6 +65,10 @@ class JobHandle:
 
     acancel = off_loop(cancel)
     ajob = off_loop(job)
+    aget_state = off_loop(get_state)
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self.aresult().__await__()
 
     def _result_of(self, seen: SeenJob, timeout: float | None) -> Any:
         job = Job(self._context, seen.row, seen.state)

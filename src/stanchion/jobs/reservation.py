@@ -2,196 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import timedelta
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
-from stanchion.context.context import Context, HasContext
+from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
-from stanchion.core.checks import number, seconds_of
-from stanchion.core.partition_names import checked_queue
-from stanchion.core.retry import Retry
-from stanchion.core.times import moment
+from stanchion.core.checks import seconds_of
 from stanchion.errors import CannotJoin, InvalidInput, LeaseLost, StoreUnavailable, TaskInterrupted
-from stanchion.jobs.call import encoded_result, with_checkpoint
-from stanchion.jobs.failures import Failure, failure_of
-from stanchion.jobs.job import Job, Meter
+from stanchion.jobs.held import HeldJob, ReportingMeter, Settlement
 from stanchion.jobs.outcome import UNCHANGED, Cancel, Outcome, Snooze
 from stanchion.stores.records import outcomes
-from stanchion.stores.records.jobs import JobRow, JobState, NewJob
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import JobState
 from stanchion.stores.rules.claims import holds
-from stanchion.stores.rules.outcomes import commit_of
-from stanchion.telemetry.traces import Block
+
+__all__ = ["ReportingMeter", "Reservation", "Settlement", "settled"]
 
 
-class ReportingMeter(Meter):
-    """Progress of a reserved job: call it to report."""
-
-    reservation: Reservation
-
-    def __call__(self, value: float) -> None:
-        """Record that the share `value`, from 0 to 1, is done. Raises LeaseLost."""
-        self.reservation.report_progress(value)
-
-
-class Settlement(NamedTuple):
-    """How a reserved job is to end; see `Stanchion.settle`."""
-
-    reservation: Reservation
-    outcome: outcomes.Ending
-
-
-class Reservation(Job):
+class Reservation(HeldJob):
     """A running job that this caller has reserved.
 
-    As a context manager it commits on exit; on an exception it rolls back and propagates the exception.
-    Every call raises LeaseLost, and changes nothing, once the lease is lost.
+    As a context manager, `with job:` or `async with job:`, it commits on exit; on an exception it rolls back and
+    propagates the exception. Every call raises LeaseLost, and changes nothing, once the lease is lost.
     """
 
-    __slots__ = ("_asked_to_stop", "_block", "_record", "_retry", "_told", "has_outcome", "reply_lost", "settled_as")
-
-    def __init__(
-        self,
-        context: Context,
-        row: JobRow,
-        retry: Retry | None = None,
-        record: Callable[[Settlement], None] | None = None,
-        *,
-        told: bool = False,
-    ) -> None:
-        """`record`: takes how the job is to end, for a batch that ends all its jobs together. `told`: a worker calls
-        `ask_to_stop` when the job is to stop; otherwise `cancelled` asks the store.
-        """
-        super().__init__(context, row, JobState.RUNNING)
-        self._retry, self._record, self._told = retry or context.retry, record, told
-        self.reply_lost = False
-        """A store that did not answer may have applied an outcome; the next one is a repeat."""
-        self._asked_to_stop = bool(row.cancel_requested)
-        self.settled_as: JobState | None = None
-        """The state that this reservation settled the job as; None while it is reserved."""
-        self.has_outcome = False
-        """An outcome was stored, or recorded for the batch of this job."""
-        self._block: Block | None = None
-
-    @property
-    def token(self) -> str:
-        """The fencing token of this reservation."""
-        assert self._row.token is not None  # noqa: S101 - a claimed row has one
-        return self._row.token
-
-    @property
-    def lease(self) -> Lease:
-        """The lease under which this reservation holds the job."""
-        return self._row.lease
-
-    @property
-    def lease_until(self) -> datetime | None:
-        """When its lease ran out as it was read; None if a worker or a consumer holds it by heartbeats."""
-        return moment(self._row.lease_until)
-
-    @property
-    def progress(self) -> ReportingMeter:
-        """The share done; call it to report."""
-        meter = ReportingMeter(self._row.progress or 0.0)
-        meter.reservation = self
-        return meter
-
-    @property
-    def cancelled(self) -> bool:
-        """True once this running job was asked to stop."""
-        if not self._asked_to_stop and not self._told:
-            found = self._context.store.fetch([self.id]).get(self.id)
-            self._asked_to_stop = found is not None and bool(found.cancel_requested)
-        return self._asked_to_stop
-
-    def ask_to_stop(self) -> None:
-        """Set `cancelled`; a worker calls this for jobs that the store lists as cancelled."""
-        self._asked_to_stop = True
-
-    # -- in other processes
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the job and its lease as plain values, for JSON; it is a credential, as the token is in it."""
-        return {name: value for name, value in self._row._asdict().items() if value is not None}
-
-    @classmethod
-    def from_dict(cls, app: HasContext, data: Mapping[str, Any]) -> Self:
-        """Return the reservation that `to_dict` was called on, here or in another process."""
-        try:
-            row = JobRow(**data)
-        except TypeError as error:
-            raise InvalidInput(f"this is not what Reservation.to_dict() returned: {error}") from None
-        if not row.token:
-            raise InvalidInput("this is not what Reservation.to_dict() returned: it has no token")
-        return cls(app.context, row)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle with the app's settings, for other processes; its store is opened there when it is used."""
-        return type(self), (self._context, self._row)
-
-    # -- how it is to end, for `Stanchion.settle`
-
-    def committed(self, result: Any = None, *, payload: Any = UNCHANGED) -> Settlement:
-        """Return what `commit` does."""
-        plain = self._context.registry.stored_result(self.task, result)
-        text = encoded_result(self._context.codec, plain)
-        return Settlement(self, commit_of(self._row, text, self.payload_text(payload)))
-
-    def rolled_back(
-        self,
-        delay: float | timedelta | None = None,
-        error: BaseException | str | None = None,
-        *,
-        payload: Any = UNCHANGED,
-    ) -> Settlement:
-        """Return what `rollback` does."""
-        seconds = self.retry_delay(error) if delay is None else seconds_of(delay, "delay")
-        back = outcomes.Rollback(self.lease, seconds, payload=self.payload_text(payload))
-        return Settlement(self, back if error is None else back._replace(**self._failure_of(error)._asdict()))
-
-    def released(self, delay: float | timedelta = 0.0, *, payload: Any = UNCHANGED) -> Settlement:
-        """Return what `release` does."""
-        seconds, new_payload = seconds_of(delay, "delay"), self.payload_text(payload)
-        return Settlement(self, outcomes.Rollback(self.lease, seconds, refund=True, payload=new_payload))
-
-    def moved(
-        self, queue: str, *, payload: Any = UNCHANGED, delay: float | timedelta = 0, keep_entry: bool = False
-    ) -> Settlement:
-        """Return what `move` does."""
-        name = checked_queue(queue)
-        seconds = seconds_of(delay, "delay")
-        new = NewJob(self.id, name, "", tenant=self.tenant)
-        placed = self._context.lanes.placed(self._context.store, new)
-        new_payload = None if payload is UNCHANGED else self._context.codec.encode(payload)
-        going = new._replace(payload=self._row.payload if new_payload is None else new_payload, task=self.task)
-        self._context.check_fits(going)
-        move = outcomes.Move(self.lease, name, new_payload, seconds, placed.lane, keep_entry=keep_entry)
-        return Settlement(self, move._replace(order_key=placed.order_key))
-
-    def buried(self, reason: BaseException | str = "buried") -> Settlement:
-        """Return what `bury` does."""
-        return Settlement(self, outcomes.Bury(self.lease, *self._failure_of(reason)))
-
-    def abandoned(self, reason: str = "") -> Settlement:
-        """Return what `abandon` does."""
-        return Settlement(self, outcomes.Abandon(self.lease, self._failure_of(reason).error))
-
-    def _failure_of(self, error: BaseException | str) -> Failure:
-        return failure_of(error, self.task, self._context.hidden.masking(self.task, lambda: self.payload))
-
-    def payload_text(self, payload: Any) -> str | None:
-        """Return `payload=` of an outcome as stored, None for UNCHANGED; for a task it goes beside the arguments."""
-        if payload is UNCHANGED:
-            return None
-        codec = self._context.codec
-        if self.task is None:
-            return codec.encode(payload)
-        try:
-            return codec.encode(with_checkpoint(codec.decode(self._row.payload), payload))
-        except ValueError as error:
-            raise InvalidInput(f"job {self.id} takes no checkpoint: {error}") from None
+    __slots__ = ()
 
     # -- ending it
 
@@ -252,19 +88,13 @@ class Reservation(Job):
         if self._context.store.settle([wanted]) == [None]:
             raise LeaseLost(self.id)
 
-    def report_progress(self, value: float) -> None:
-        """Record the share done, from 0 to 1; see `context.progress`."""
-        self._context.progress.report(self.lease, number(value, "progress", 0, 1))
-
-    def retry_delay(self, error: BaseException | str | None) -> float:
-        """Return the seconds that the retry policy waits after this attempt's failure."""
-        return self._retry.delay(self.failures + 1, error if isinstance(error, BaseException) else None)
-
     acommit = off_loop(commit)
     arollback = off_loop(rollback)
     amove = off_loop(move)
     abury = off_loop(bury)
     aextend = off_loop(extend)
+    arelease = off_loop(release)
+    aabandon = off_loop(abandon)
 
     def __enter__(self) -> Self:
         if (traces := self._context.traces) is not None:
@@ -283,6 +113,16 @@ class Reservation(Job):
         finally:
             if block is not None:
                 block.end(None if isinstance(error, (Snooze, Cancel)) else error)
+
+    _aexit = off_loop(__exit__)
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._aexit(kind, error, trace)
 
     def _leave(self, error: BaseException | None) -> None:
         if self.has_outcome:
@@ -343,7 +183,7 @@ def _settled(context: Context, settlements: Sequence[Settlement], tx: Any) -> li
     return states
 
 
-def _refuse_snapshot_before(context: Context, lost: Sequence[Reservation]) -> None:
+def _refuse_snapshot_before(context: Context, lost: Sequence[HeldJob]) -> None:
     """Raise CannotJoin if the store, outside of any transaction, has one of these jobs reserved under its token."""
     rows, now = context.store.fetch([one.id for one in lost]), context.store.now()
     for one in lost:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, Unpack, overload
 
 from stanchion.context.context import Context
+from stanchion.core.aio import off_loop, off_loop_alone
 from stanchion.core.checks import acted_ids, checked_name
 from stanchion.core.graph.draw import GraphForm, drawn
 from stanchion.core.retry import Retry
@@ -367,6 +368,17 @@ class Pipeline:
         """Run all due items in this thread; return the number of attempts."""
         self.check()
         return drained(self.context, self.queues)
+
+    apush = off_loop(push)
+    apush_many = off_loop(push_many)
+    afind = off_loop(find)
+    areplay = off_loop(replay)
+    abackfill = off_loop_alone(backfill)
+    aoutput = off_loop(output)
+    abackfills = off_loop(backfills)
+    astatus = off_loop(status)
+    apause = off_loop(pause)
+    aresume = off_loop(resume)
 
     def __repr__(self) -> str:
         return f"<Pipeline {self.name!r} of {self.context!r}: {', '.join(self.stations)}>"

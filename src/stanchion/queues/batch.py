@@ -12,6 +12,7 @@ from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import seconds_of
 from stanchion.errors import BatchLeasesLost, InvalidInput
+from stanchion.jobs.held import HeldJob
 from stanchion.jobs.job import JobState
 from stanchion.jobs.reservation import Reservation, Settlement
 from stanchion.jobs.settling import settle
@@ -69,6 +70,9 @@ class Batch(Sequence[Reservation]):
         """
         self._ended = True
         self._settle(tx, others=Reservation.committed)
+
+    aextend = off_loop(extend)
+    asettle = off_loop(settle)
 
     def __enter__(self) -> Self:
         self._refuse_second_use()
@@ -135,6 +139,6 @@ class Batch(Sequence[Reservation]):
         ends = [self._settlements.get(job.id) or others(job) for job in self._jobs if job.settled_as is None]
         self._refuse_lost([one.reservation for one in ends], settle(self._context, ends, tx))
 
-    def _refuse_lost(self, jobs: Sequence[Reservation], states: Sequence[JobState | None]) -> None:
+    def _refuse_lost(self, jobs: Sequence[HeldJob], states: Sequence[JobState | None]) -> None:
         if lost := [job.id for job, state in zip(jobs, states, strict=True) if state is None]:
             raise BatchLeasesLost(lost, len(self._jobs))

@@ -63,6 +63,8 @@ class Consumer:
         self._beating().beat([self._row()])
         self._beaten = began
 
+    abeat = off_loop(beat)
+
     @property
     def ended(self) -> bool:
         """True once its block has ended."""

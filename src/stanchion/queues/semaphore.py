@@ -27,7 +27,11 @@ class Semaphore:
 
     @property
     def capacity(self) -> int:
-        """The number of jobs that may hold it at once; 0: closed. Raises InvalidInput if it was never declared."""
+        """The number of jobs that may hold it at once, read from the store; see `get_capacity`."""
+        return self.get_capacity()
+
+    def get_capacity(self) -> int:
+        """Return the number of jobs that may hold it at once; 0: closed. Raises InvalidInput if undeclared."""
         return self.usage().capacity
 
     def usage(self) -> SemaphoreRow:
@@ -40,7 +44,7 @@ class Semaphore:
         """Return up to `limit` jobs that hold a slot: running, or about to run."""
         return self._jobs("holds", "id", limit)
 
-    def waiting(self, limit: int = 100) -> list[Job]:
+    def blocked(self, limit: int = 100) -> list[Job]:
         """Return up to `limit` jobs that wait for a slot, the next one first."""
         return self._jobs("waits_for", "arrival", limit)
 
@@ -65,9 +69,10 @@ class Semaphore:
             self.usage()  # raises for an undeclared semaphore; to ask first would count all waiters
         return [job_of(self.context, row) for row in rows]
 
+    aget_capacity = off_loop(get_capacity)
     ausage = off_loop(usage)
     aholders = off_loop(holders)
-    awaiting = off_loop(waiting)
+    ablocked = off_loop(blocked)
     aresize = off_loop(resize)
     areset = off_loop(reset)
 

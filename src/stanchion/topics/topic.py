@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, Unpack
 from uuid import UUID
 
 from stanchion.context.context import Context
-from stanchion.core.aio import off_loop
+from stanchion.core.aio import off_loop, off_loop_alone
 from stanchion.core.checks import aware, checked_name, refuse_unknown, seconds_of, several, shown
 from stanchion.core.ids import beside, new_id
 from stanchion.core.times import micros
@@ -257,9 +257,11 @@ class Topic:
         """Return what each subscriber has still to do, by name, with one call of the store."""
         return _lags(self.context, self.subscriptions())
 
-    asubscribe = off_loop(subscribe)
-    aunsubscribe = off_loop(unsubscribe)
-    acatch_up = off_loop(catch_up)
+    asubscribe = off_loop_alone(subscribe)
+    aunsubscribe = off_loop_alone(unsubscribe)
+    acatch_up = off_loop_alone(catch_up)
+    asubscription = off_loop(subscription)
+    asubscriptions = off_loop(subscriptions)
     alag = off_loop(lag)
 
     def _terms(self, name: str, queue: str | None, task: Any, wanted: Filter | None, options: Any) -> Terms:

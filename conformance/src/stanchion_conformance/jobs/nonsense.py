@@ -82,7 +82,7 @@ ACTS: dict[str, Callable[[Stanchion, Queue, Any], Any]] = {
     "capacity": lambda app, _, x: app.semaphore("smtp", x),
     "resize": lambda app, _, x: app.semaphore("mine", 1).resize(x),
     "holders": lambda app, _, x: app.semaphore("mine", 1).holders(x),
-    "waiting": lambda app, _, x: app.semaphore("mine", 1).waiting(x),
+    "blocked": lambda app, _, x: app.semaphore("mine", 1).blocked(x),
     "event_group": lambda app, _, x: app.event_group(x),
     "chain": lambda _, __, x: chain(x),
     "group": lambda app, _, x: app.enqueue_flow(group(x)),

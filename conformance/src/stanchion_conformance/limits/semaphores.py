@@ -102,7 +102,7 @@ class TestSemaphores:
 
     def test_one_that_nobody_knows_is_an_error(self, app: Stanchion, q: Queue, store: Store) -> None:
         nobodys = app.semaphore("nobodys")
-        for ask in (lambda: nobodys.capacity, nobodys.holders, nobodys.waiting, lambda: nobodys.resize(3)):
+        for ask in (lambda: nobodys.capacity, nobodys.holders, nobodys.blocked, lambda: nobodys.resize(3)):
             with pytest.raises(InvalidInput, match=r"app\.semaphore\('nobodys', capacity="):
                 ask()
         with pytest.raises(InvalidInput, match=r"app\.semaphore\('nobodys', capacity="):
@@ -146,8 +146,8 @@ class TestSemaphores:
         first, second = q.reserve(5)
         assert [type(job) for job in semaphore.holders()] == [Job, Job]
         assert sorted(payloads(semaphore.holders())) == [0, 1]
-        assert payloads(semaphore.waiting()) == [2, 3, 4]
-        assert payloads(semaphore.waiting(limit=2)) == [2, 3]
+        assert payloads(semaphore.blocked()) == [2, 3, 4]
+        assert payloads(semaphore.blocked(limit=2)) == [2, 3]
         assert len(semaphore.holders(limit=1)) == 1
         first.commit()
         second.commit()
@@ -160,7 +160,7 @@ class TestSemaphores:
         q.push_many([Push(number, limits=[SMTP]) for number in range(3)])
         q.reserve(3)
         monkeypatch.setattr(store, "semaphores", lambda _names: 1 / 0)
-        assert payloads(semaphore.waiting(limit=1)) == [1]
+        assert payloads(semaphore.blocked(limit=1)) == [1]
         assert payloads(semaphore.holders(limit=1)) == [0]
 
     def test_of_a_task(self, app: Stanchion) -> None:
@@ -173,7 +173,7 @@ class TestSemaphores:
         send.using(limits=[]).enqueue(2)
         send.enqueue(3)
         assert payloads(app.queue(QUEUE).reserve(5)) == [{"args": [1]}, {"args": [2]}]
-        assert payloads(app.semaphore(SMTP).waiting()) == [{"args": [3]}]
+        assert payloads(app.semaphore(SMTP).blocked()) == [{"args": [3]}]
 
     def test_a_job_shows_its_own_priority(self, app: Stanchion, q: Queue) -> None:
         app.semaphore(SMTP, capacity=1)

@@ -19,7 +19,7 @@ class StoreCalls:
 
     async def run(self, call: Callable[[], T]) -> T:
         """Make a call in a thread. Cancelled before it has started, it is not made; later, it goes on by itself."""
-        return await in_thread(self._pool, call)
+        return await in_thread(self._pool.put, call)
 
     def close(self) -> None:
         """Let the threads end."""

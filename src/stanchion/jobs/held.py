@@ -1,0 +1,205 @@
+"""A job held under a lease, and how it can end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, Self
+
+from stanchion.context.context import Context, HasContext
+from stanchion.core.aio import off_loop
+from stanchion.core.checks import number, seconds_of
+from stanchion.core.partition_names import checked_queue
+from stanchion.core.retry import Retry
+from stanchion.core.times import moment
+from stanchion.errors import InvalidInput
+from stanchion.jobs.call import encoded_result, with_checkpoint
+from stanchion.jobs.failures import Failure, failure_of
+from stanchion.jobs.job import Job, Meter
+from stanchion.jobs.outcome import UNCHANGED
+from stanchion.stores.records import outcomes
+from stanchion.stores.records.jobs import JobRow, JobState, NewJob
+from stanchion.stores.records.leases import Lease
+from stanchion.stores.rules.outcomes import commit_of
+from stanchion.telemetry.traces import Block
+
+
+class ReportingMeter(Meter):
+    """Progress of a reserved job: call it to report."""
+
+    reservation: HeldJob
+
+    def __call__(self, value: float) -> None:
+        """Record that the share `value`, from 0 to 1, is done. Raises LeaseLost."""
+        self.reservation.report_progress(value)
+
+
+class Settlement(NamedTuple):
+    """How a reserved job is to end; see `Stanchion.settle`."""
+
+    reservation: HeldJob
+    outcome: outcomes.Ending
+
+
+class HeldJob(Job):
+    """A running job under a lease, and the settlements that it can end by."""
+
+    __slots__ = ("_asked_to_stop", "_block", "_record", "_retry", "_told", "has_outcome", "reply_lost", "settled_as")
+
+    def __init__(
+        self,
+        context: Context,
+        row: JobRow,
+        retry: Retry | None = None,
+        record: Callable[[Settlement], None] | None = None,
+        *,
+        told: bool = False,
+    ) -> None:
+        """`record`: takes how the job is to end, for a batch that ends all its jobs together. `told`: a worker calls
+        `ask_to_stop` when the job is to stop; otherwise `cancelled` asks the store.
+        """
+        super().__init__(context, row, JobState.RUNNING)
+        self._retry, self._record, self._told = retry or context.retry, record, told
+        self.reply_lost = False
+        """A store that did not answer may have applied an outcome; the next one is a repeat."""
+        self._asked_to_stop = bool(row.cancel_requested)
+        self.settled_as: JobState | None = None
+        """The state that this reservation settled the job as; None while it is reserved."""
+        self.has_outcome = False
+        """An outcome was stored, or recorded for the batch of this job."""
+        self._block: Block | None = None
+        """The span of its block, with traces."""
+
+    @property
+    def token(self) -> str:
+        """The fencing token of this reservation."""
+        assert self._row.token is not None  # noqa: S101 - a claimed row has one
+        return self._row.token
+
+    @property
+    def lease(self) -> Lease:
+        """The lease under which this reservation holds the job."""
+        return self._row.lease
+
+    @property
+    def lease_until(self) -> datetime | None:
+        """When its lease ran out as it was read; None if a worker or a consumer holds it by heartbeats."""
+        return moment(self._row.lease_until)
+
+    @property
+    def progress(self) -> ReportingMeter:
+        """The share done; call it to report."""
+        meter = ReportingMeter(self._row.progress or 0.0)
+        meter.reservation = self
+        return meter
+
+    @property
+    def cancelled(self) -> bool:
+        """True once this running job was asked to stop; without a worker, read from the store: see `get_cancelled`."""
+        return self.get_cancelled()
+
+    def get_cancelled(self) -> bool:
+        """Return whether this running job was asked to stop."""
+        if not self._asked_to_stop and not self._told:
+            found = self._context.store.fetch([self.id]).get(self.id)
+            self._asked_to_stop = found is not None and bool(found.cancel_requested)
+        return self._asked_to_stop
+
+    def ask_to_stop(self) -> None:
+        """Set `cancelled`; a worker calls this for jobs that the store lists as cancelled."""
+        self._asked_to_stop = True
+
+    # -- in other processes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the job and its lease as plain values, for JSON; it is a credential, as the token is in it."""
+        return {name: value for name, value in self._row._asdict().items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, app: HasContext, data: Mapping[str, Any]) -> Self:
+        """Return the reservation that `to_dict` was called on, here or in another process."""
+        try:
+            row = JobRow(**data)
+        except TypeError as error:
+            raise InvalidInput(f"this is not what Reservation.to_dict() returned: {error}") from None
+        if not row.token:
+            raise InvalidInput("this is not what Reservation.to_dict() returned: it has no token")
+        return cls(app.context, row)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle with the app's settings, for other processes; its store is opened there when it is used."""
+        return type(self), (self._context, self._row)
+
+    # -- how it is to end, for `Stanchion.settle`
+
+    def committed(self, result: Any = None, *, payload: Any = UNCHANGED) -> Settlement:
+        """Return what `commit` does."""
+        plain = self._context.registry.stored_result(self.task, result)
+        text = encoded_result(self._context.codec, plain)
+        return Settlement(self, commit_of(self._row, text, self.payload_text(payload)))
+
+    def rolled_back(
+        self,
+        delay: float | timedelta | None = None,
+        error: BaseException | str | None = None,
+        *,
+        payload: Any = UNCHANGED,
+    ) -> Settlement:
+        """Return what `rollback` does."""
+        seconds = self.retry_delay(error) if delay is None else seconds_of(delay, "delay")
+        back = outcomes.Rollback(self.lease, seconds, payload=self.payload_text(payload))
+        return Settlement(self, back if error is None else back._replace(**self._failure_of(error)._asdict()))
+
+    def released(self, delay: float | timedelta = 0.0, *, payload: Any = UNCHANGED) -> Settlement:
+        """Return what `release` does."""
+        seconds, new_payload = seconds_of(delay, "delay"), self.payload_text(payload)
+        return Settlement(self, outcomes.Rollback(self.lease, seconds, refund=True, payload=new_payload))
+
+    def moved(
+        self, queue: str, *, payload: Any = UNCHANGED, delay: float | timedelta = 0, keep_entry: bool = False
+    ) -> Settlement:
+        """Return what `move` does."""
+        name = checked_queue(queue)
+        seconds = seconds_of(delay, "delay")
+        new = NewJob(self.id, name, "", tenant=self.tenant)
+        placed = self._context.lanes.placed(self._context.store, new)
+        new_payload = None if payload is UNCHANGED else self._context.codec.encode(payload)
+        going = new._replace(payload=self._row.payload if new_payload is None else new_payload, task=self.task)
+        self._context.check_fits(going)
+        move = outcomes.Move(self.lease, name, new_payload, seconds, placed.lane, keep_entry=keep_entry)
+        return Settlement(self, move._replace(order_key=placed.order_key))
+
+    def buried(self, reason: BaseException | str = "buried") -> Settlement:
+        """Return what `bury` does."""
+        return Settlement(self, outcomes.Bury(self.lease, *self._failure_of(reason)))
+
+    def abandoned(self, reason: str = "") -> Settlement:
+        """Return what `abandon` does."""
+        return Settlement(self, outcomes.Abandon(self.lease, self._failure_of(reason).error))
+
+    def _failure_of(self, error: BaseException | str) -> Failure:
+        return failure_of(error, self.task, self._context.hidden.masking(self.task, lambda: self.payload))
+
+    def payload_text(self, payload: Any) -> str | None:
+        """Return `payload=` of an outcome as stored, None for UNCHANGED; for a task it goes beside the arguments."""
+        if payload is UNCHANGED:
+            return None
+        codec = self._context.codec
+        if self.task is None:
+            return codec.encode(payload)
+        try:
+            return codec.encode(with_checkpoint(codec.decode(self._row.payload), payload))
+        except ValueError as error:
+            raise InvalidInput(f"job {self.id} takes no checkpoint: {error}") from None
+
+    def report_progress(self, value: float) -> None:
+        """Record the share done, from 0 to 1; see `context.progress`."""
+        self._context.progress.report(self.lease, number(value, "progress", 0, 1))
+
+    def retry_delay(self, error: BaseException | str | None) -> float:
+        """Return the seconds that the retry policy waits after this attempt's failure."""
+        return self._retry.delay(self.failures + 1, error if isinstance(error, BaseException) else None)
+
+    aget_cancelled = off_loop(get_cancelled)
+    amoved = off_loop(moved)
+    areport_progress = off_loop(report_progress)

@@ -1,0 +1,132 @@
+"""Operating a queue: its jobs, its pauses and its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from stanchion.context import pauses
+from stanchion.context.context import Context
+from stanchion.context.declared import as_declared, resettable
+from stanchion.context.settings import checked_settings, store_settings
+from stanchion.core.aio import off_loop
+from stanchion.core.checks import acted_id, acted_ids, seconds_of
+from stanchion.core.partition_names import checked_partitioned, logical_name
+from stanchion.errors import JobNotFound
+from stanchion.jobs import lookup
+from stanchion.jobs.job import Job, JobState
+from stanchion.queues.clearing import clear_queue
+from stanchion.queues.inspecting import Inspecting
+from stanchion.queues.purging import purge
+from stanchion.schemas.models import schema_from
+from stanchion.schemas.stored import replace
+from stanchion.stores.records.queues import QueueSettings
+
+
+class Operating(Inspecting):
+    """Changes the jobs of a queue and its settings."""
+
+    def cancel(self, job_id: str) -> JobState | None:
+        """Cancel a job, or ask it to stop if it is running; return its new state, None if it is not in this queue."""
+        return lookup.cancel(self.context, job_id) if self.get(acted_id(job_id)) is not None else None
+
+    def retry(self, job_id: str) -> Job:
+        """Make a dead, cancelled or scheduled job ready now, with its attempts reset.
+
+        Raises JobNotFound if it is not in this queue.
+        """
+        job = lookup.get(self.context, job_id)
+        if job is not None and job.queue != self.name:
+            raise JobNotFound(job_id, queue=self.name, found_in=job.queue)
+        return lookup.retry(self.context, job_id)
+
+    def replay(self, job_ids: Iterable[str]) -> list[Job]:
+        """Enqueue copies of finished jobs of this queue; each names its origin. Other ids are left out."""
+        ids = acted_ids(job_ids)
+        known = self.context.fresh_store.fetch(ids)
+        mine = [job_id for job_id in ids if job_id in known and logical_name(known[job_id].queue) == self.name]
+        return lookup.replay(self.context, mine)
+
+    def clear(self) -> int:
+        """Delete the jobs that have not begun: ready, scheduled and waiting ones; return their number.
+
+        Running jobs, history and settings stay. Members of flows are cancelled, so that their flows end.
+        """
+        return clear_queue(self.context.store, self.name)
+
+    def purge_history(self, older_than: float | timedelta | None = None) -> int:
+        """Delete jobs that finished more than `older_than` seconds ago (None: the queue's history_ttl)."""
+        seconds = None if older_than is None else seconds_of(older_than, "older_than")
+        return purge(self.context.fresh_store, self.name, seconds)
+
+    def pause(self, note: str = "", who: str = "") -> None:
+        """Stop handing out jobs, in all processes; running jobs finish. `note`: why, and until when; `who` says so."""
+        pauses.pause(self.context.fresh_store, self.name, note, who)
+
+    def resume(self) -> None:
+        """Hand out jobs again."""
+        pauses.resume(self.context.fresh_store, self.name)
+
+    def configure(self, **settings: Any) -> QueueSettings:
+        """Store settings: max_rate, max_running, lanes, lanes_per_tenant, history_ttl, dead_letter, lease, paused,
+        expires, expires_with_jobs, timeout, ordered, ordered_by, partitions. `schema`: put in force whatever was
+        before; None for none.
+        """
+        schema = schema_from(settings["schema"]) if settings.get("schema") is not None else None
+        changes_schema, settings = "schema" in settings, without_schema(settings)
+        if "partitions" in settings:
+            checked_partitioned(self.name)
+            self.context.use_partitions()
+        stored = store_settings(self.context.fresh_store, self.name, checked_settings(settings))
+        if changes_schema:
+            replace(self.context.fresh_store, self.name, schema)
+            self.context.schemas.forget()
+        if "paused" in settings:
+            pauses.by_settings(self.context.fresh_store, self.name, paused=stored.paused)
+        self.context.settings.forget()
+        return stored
+
+    def reset(self, *names: str) -> QueueSettings:
+        """Reset these settings, or all, to what the code declares, or else to the defaults.
+
+        Without names, `paused` is reset only if it is declared.
+        """
+        self.context.declare(self.name)
+        self.context.use_partitions()
+        current = self.settings
+        changes = as_declared(current, names or resettable(current), self.context.fresh_store.now)
+        stored = store_settings(self.context.fresh_store, self.name, changes)
+        if "paused" in changes:
+            pauses.by_settings(self.context.fresh_store, self.name, paused=stored.paused, who=pauses.CODE)
+        self.context.settings.forget()
+        return stored
+
+    def delete(self) -> int:
+        """Delete the queue with its jobs, history and counts; return the number of live jobs deleted."""
+        return delete_queue(self.context, self.name)
+
+    acancel = off_loop(cancel)
+    aretry = off_loop(retry)
+    areplay = off_loop(replay)
+    aclear = off_loop(clear)
+    apurge_history = off_loop(purge_history)
+    apause = off_loop(pause)
+    aresume = off_loop(resume)
+    aconfigure = off_loop(configure)
+    areset = off_loop(reset)
+    adelete = off_loop(delete)
+
+
+def delete_queue(context: Context, name: str) -> int:
+    """Delete a queue, also one that no queue may be named like; return the number of live jobs deleted."""
+    store = context.fresh_store if logical_name(name) == name else context.notice_partitions()
+    deleted = store.drop_queue(name)
+    context.declared.deleted(name)
+    context.schemas.deleted(name)
+    return deleted
+
+
+def without_schema(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings without the schema, which is stored elsewhere."""
+    return {name: value for name, value in settings.items() if name != "schema"}

@@ -1,0 +1,72 @@
+"""Pushing jobs into a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, Unpack, overload
+
+from stanchion.core.aio import off_loop
+from stanchion.core.checks import several, shown
+from stanchion.core.ids import new_id, new_ids
+from stanchion.errors import InvalidInput
+from stanchion.jobs import lookup
+from stanchion.jobs.batches import batches, store_batches
+from stanchion.jobs.insert import insert
+from stanchion.jobs.job import FreshJob, Job
+from stanchion.jobs.options import Push, PushOptions, checked
+from stanchion.queues.part import QueuePart
+from stanchion.stores.records.jobs import NewJob
+
+
+class Pushing(QueuePart):
+    """Pushes jobs into a queue."""
+
+    def push(self, payload: Any, *, tx: Any = None, **options: Unpack[PushOptions]) -> Job:
+        """Store one job; with `tx`, in that transaction. For a duplicate `key`, return the live job that has it."""
+        codec = self.context.codec
+        fields = checked(options, codec, queue=self.name, declared=self.context.declared_rate) if options else {}
+        jobs = [NewJob(new_id(), self.name, codec.encode(payload), **fields)]
+        (pushed,) = insert(self.context, jobs, tx)
+        if pushed.duplicate:
+            return lookup.jobs_of(self.context, jobs, [pushed])[0]
+        return FreshJob(self.context, jobs[0], pushed)
+
+    @overload
+    def push_many(self, items: Collection[Any], *, tx: Any = None) -> list[Job]: ...
+    @overload
+    def push_many(self, items: Iterator[Any], *, tx: Any = None) -> int: ...
+    def push_many(self, items: Iterable[Any], *, tx: Any = None) -> list[Job] | int:
+        """Store many jobs, given as payloads or as `Push(payload, **options)`, in batches of 2000.
+
+        Returns the jobs of a collection. An iterator, which may be endless, is streamed in bounded memory; returns
+        the number of new jobs. Each batch is atomic; with `tx`, all together are.
+        """
+        several(items, "what is to be pushed", "[{'id': 1}, {'id': 2}]")
+        stored = store_batches(self.context, (self._new(batch) for batch in batches(items)), tx)
+        if isinstance(items, Collection):
+            return [job for new, pushed in stored for job in lookup.jobs_of(self.context, new, pushed)]
+        return sum(not one.duplicate for _, pushed in stored for one in pushed)
+
+    def _new(self, items: Sequence[Any]) -> list[NewJob]:
+        encode, codec, declared = self.context.codec.encode, self.context.codec, self.context.declared_rate
+        return [
+            NewJob(
+                job_id,
+                self._own(item),
+                encode(item.payload),
+                **checked(item.options, codec, queue=self.name, declared=declared),
+            )
+            if isinstance(item, Push)
+            else NewJob(job_id, self.name, encode(item))
+            for job_id, item in zip(new_ids(len(items)), items, strict=True)
+        ]
+
+    def _own(self, item: Push) -> str:
+        if item.queue not in (None, self.name):
+            raise InvalidInput(
+                f"{shown(item)} names another queue than {self.name!r}: push it there, with app.queue({item.queue!r})"
+            )
+        return self.name
+
+    apush = off_loop(push)
+    apush_many = off_loop(push_many)
