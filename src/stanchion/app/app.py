@@ -1,0 +1,65 @@
+"""The app: one store, its queues and its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Self
+
+from stanchion.app.jobs import JobCalls
+from stanchion.app.queues import QueueCalls
+from stanchion.app.running import RunCalls
+from stanchion.app.store import StoreCalls
+from stanchion.app.tasks import TaskCalls
+from stanchion.context.context import Context
+from stanchion.context.unknown_work import A_DAY, UnknownWork
+from stanchion.core.codec import MAX_PAYLOAD, Codec
+from stanchion.jobs import lookup
+from stanchion.jobs.call import COLLECT, collected
+from stanchion.jobs.options import checked_timeout
+from stanchion.stores.protocol import Store
+from stanchion.tasks.task import Task
+
+
+class Stanchion(StoreCalls, QueueCalls, TaskCalls, JobCalls, RunCalls):
+    """One store, its queues and its tasks.
+
+    `url`: the store, such as `sqlite:///jobs.db`, `postgresql://user@host/db` or `memory://`; by default STANCHION_URL.
+    It connects at first use. `keys`: Fernet keys, newest first, to encrypt payloads and results. `max_payload`: the
+    largest payload in bytes. `poll`: seconds between polls of all live workers together, the fallback for lost signals.
+    `bury_unknown_after`: seconds for which a job of an unknown task is put off before it is dead. `timeout`: seconds
+    that an attempt may run if neither its job, its task nor its queue says so. `database`: with a URL of managers, that
+    of their database, for `tx=`. `traces`: make OpenTelemetry spans.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        store: Store | None = None,
+        keys: Sequence[str | bytes] = (),
+        max_payload: int = MAX_PAYLOAD,
+        poll: float = 0.5,
+        bury_unknown_after: float | timedelta = A_DAY,
+        timeout: float | timedelta | None = None,
+        database: str | None = None,
+        traces: bool = False,
+    ) -> None:
+        codec, unknown_work = Codec(keys, max_payload), UnknownWork(bury_unknown_after)
+        self.context = Context(url, store, codec, poll, unknown_work, lookup.job_of, database, traces)
+        self.context.timeout = checked_timeout(timeout)
+        self.context.registry.built_in[COLLECT] = Task(self.context, collected, COLLECT, self.context.retry, {})
+
+    @classmethod
+    def of(cls, context: Context) -> Self:
+        """Return an app that shares the context of another one, or of a pipeline."""
+        app = cls.__new__(cls)
+        app.context = context
+        return app
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without connections, threads and worker state, for other processes such as those of Spark."""
+        return Stanchion.of, (self.context,)
+
+    def __repr__(self) -> str:
+        return repr(self.context)

@@ -1,0 +1,83 @@
+"""The calls of an app that look up and change single jobs and flows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Unpack
+
+from stanchion.app.area import Area
+from stanchion.core.aio import off_loop
+from stanchion.flows.handle import FlowHandle
+from stanchion.flows.parts import Part, Single, checked_part
+from stanchion.jobs import lookup
+from stanchion.jobs.job import Job, JobState
+from stanchion.jobs.options import Push
+from stanchion.jobs.reservation import Reservation, Settlement
+from stanchion.jobs.settling import reservation, reservations, settle
+
+if TYPE_CHECKING:  # imported at first use, so that a program loads only what it uses
+    from stanchion.flows.event_group import EventGroup
+    from stanchion.jobs.search import Search
+
+
+class JobCalls(Area):
+    """Jobs, reservations, and flows."""
+
+    def get(self, job_id: str) -> Job | None:
+        """Return the job, live or finished, or None."""
+        return lookup.get(self.context, job_id)
+
+    def find(self, **search: Unpack[Search]) -> list[Job]:
+        """Search live and finished jobs of all queues, newest first; see `Queue.find`."""
+        return lookup.find(self.context, **search)
+
+    def cancel(self, job_id: str) -> JobState | None:
+        """Cancel a job, or ask it to stop if it is running; return its new state, or None if it is unknown."""
+        return lookup.cancel(self.context, job_id)
+
+    def retry_job(self, job_id: str) -> Job:
+        """Make a dead, cancelled or scheduled job ready now, with its attempts reset."""
+        return lookup.retry(self.context, job_id)
+
+    def replay(self, job_ids: Iterable[str]) -> list[Job]:
+        """Enqueue copies of finished jobs; each names its origin. Ids not in history are left out."""
+        return lookup.replay(self.context, job_ids)
+
+    def settle(self, settlements: Iterable[Settlement], *, tx: Any = None) -> list[JobState | None]:
+        """End many reserved jobs together: `app.settle([job.committed(result), other.rolled_back(error="no")])`.
+
+        Returns the state of each job now; None: its lease is lost. With `tx`, all end in that transaction.
+        """
+        return settle(self.context, settlements, tx)
+
+    asettle = off_loop(settle)
+
+    def reservation(self, job_id: str, token: str) -> Reservation:
+        """Return the reservation that another request, process or host made: to end, extend or move the job here.
+
+        Raises LeaseLost if the job is not reserved under this token.
+        """
+        return reservation(self.context, job_id, token)
+
+    def reservations(self, pairs: Iterable[tuple[str, str]]) -> list[Reservation | None]:
+        """Return the reservations made elsewhere with these ids and tokens, in order; None for a lost lease."""
+        return reservations(self.context, pairs)
+
+    def enqueue_flow(self, part: Part | Push, tx: Any = None) -> FlowHandle:
+        """Store a flow; with `tx`, in that transaction. Like `part.enqueue(tx)`, but works for a flow without calls."""
+        return checked_part(part).enqueue_in(self.context, tx)
+
+    def flow(self, flow_id: str) -> FlowHandle:
+        """Return a handle to a flow by its id."""
+        return FlowHandle(self.context, flow_id)
+
+    def event_group(
+        self, name: str, then: Part | Push | None = None, on_failure: Single | Push | None = None
+    ) -> EventGroup:
+        """Open a group that takes members until it is closed, or return the existing group of that name.
+
+        `then` runs once all members are done and gets the list of their results; `on_failure` runs if one fails.
+        """
+        from stanchion.flows.event_group import opened
+
+        return opened(self.context, name, then, on_failure)
