@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from typing import Any
 
 from stanchion.context.context import HasContext
@@ -19,6 +19,7 @@ from stanchion.flows.plan import after_of
 from stanchion.flows.results import Values
 from stanchion.flows.tree import FlowPart, drawn
 from stanchion.jobs.batches import batches
+from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.job import Job, JobState
 from stanchion.jobs.search import MAX_PAGE
 from stanchion.stores.protocol import pages
@@ -81,6 +82,20 @@ class FlowHandle:
         for page in pages(store, Query("all", self._of_flow(), order="id", limit=_PAGE)):
             now = store.now()
             yield from (Job(self._context, row, state_of(row, now)) for row in page)
+
+    def __iter__(self) -> Iterator[JobHandle]:
+        """Yield a handle of each job of the flow, in the order of their creation, such as of the members of a group."""
+        query = Query("all", self._of_flow(), columns=("id",), order="id", limit=_IDS)
+        for page in pages(self._context.store, query):
+            yield from (JobHandle(self._context, job_id) for (job_id,) in page)
+
+    def __aiter__(self) -> AsyncIterator[JobHandle]:
+        return self._aiter()
+
+    _aiter = off_loop_each(__iter__)
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self.aresult().__await__()
 
     def value_for(self, job: Job) -> Any:
         """Return what a job of this flow gets from the part before it, a list behind a group; None if it gets nothing.

@@ -3,6 +3,7 @@
     chain(a, b, c)      b starts when a is done and gets its result; c gets that of b
     group([a, b, c])    all in parallel; the next part gets the list of their results, in this order
     barrier([a, b, c])  the same without the results
+    a | b               chain(a, b)
 
 Parts nest to any depth. They are immutable: each method returns a new one. A payload without a task, `Push(payload,
 queue="orders")`, stands wherever a call can.
@@ -52,6 +53,12 @@ class Part(ABC):
     def then(self, follower: Part | Push) -> Chain:
         """Return a chain of this part and another, which gets its value as the first argument."""
         return chain(self, follower)
+
+    def __or__(self, follower: Part | Push) -> Chain:
+        return chain(self, follower)
+
+    def __ror__(self, before: Push) -> Chain:
+        return chain(before, self)
 
     @abstractmethod
     def on_failure(self, handler: Single | Push) -> Self:
@@ -128,7 +135,10 @@ class Single(Part):
 
 
 class Signature(Single):
-    """A call with its options, to be enqueued later. Made by `task.s(...)`."""
+    """A call with its options, to be enqueued later. Made by `task.s(...)` and `task.si(...)`.
+
+    `immutable`: it takes no value from the part before it.
+    """
 
     def __init__(
         self,
@@ -136,8 +146,11 @@ class Signature(Single):
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         failure_call: Single | None = None,
+        *,
+        immutable: bool = False,
     ) -> None:
         self._enqueuer, self.args, self.kwargs, self.failure_call = enqueuer, args, kwargs, failure_call
+        self.immutable = immutable
 
     @property
     def task(self) -> str:
@@ -146,7 +159,8 @@ class Signature(Single):
 
     def on_failure(self, handler: Single | Push) -> Signature:
         """Return this call with another that is made once if it fails."""
-        return Signature(self._enqueuer, self.args, self.kwargs, self._checked_call(handler))
+        call = self._checked_call(handler)
+        return Signature(self._enqueuer, self.args, self.kwargs, call, immutable=self.immutable)
 
     @property
     def context(self) -> Context:
@@ -161,6 +175,8 @@ class Signature(Single):
         waits_for: Slot | None = None,
     ) -> NewJob:
         """Return the job of this call."""
+        if self.immutable and position is not None:
+            position = position._replace(flow_after=None)
         gets_value = position is not None and position.flow_after is not None
         job = self._enqueuer.member(job_id, self.args, self.kwargs, gets_value=gets_value)
         return placed(job, position, waits_for)

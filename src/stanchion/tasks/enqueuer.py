@@ -85,9 +85,13 @@ class Enqueuer(Generic[P]):
 
     def s(self, /, *args: Any, **kwargs: Any) -> Signature:
         """Return a call for use in a flow. Leave out the argument that the previous part's value fills."""
-        if self._tx is not None:
-            raise InvalidInput("tx applies to the whole flow: pass it to enqueue(tx=...), not to using()")
+        self._refuse_tx()
         return Signature(self, args, kwargs)
+
+    def si(self, /, *args: P.args, **kwargs: P.kwargs) -> Signature:
+        """Return an immutable call for use in a flow: it takes no value from the part before it."""
+        self._refuse_tx()
+        return Signature(self, args, kwargs, immutable=True)
 
     def member(self, job_id: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, gets_value: bool) -> NewJob:
         """Return the job of a call in a flow. A duplicate key is an error there, as the member would be missing."""
@@ -102,6 +106,10 @@ class Enqueuer(Generic[P]):
         if self._models is not None:
             args, kwargs = self._models.stored(args, kwargs, skip=skip)
         return encoded_call(self.context.codec, args, kwargs)
+
+    def _refuse_tx(self) -> None:
+        if self._tx is not None:
+            raise InvalidInput("tx applies to the whole flow: pass it to enqueue(tx=...), not to using()")
 
     def _store(self, batches_of_calls: Iterable[list[Call]]) -> list[JobHandle]:
         stored = store_batches(self.context, (self._new(calls) for calls in batches_of_calls), self._tx)

@@ -94,6 +94,10 @@ class Task(Generic[P, R]):
         """Return a call for use in a flow. Leave out the argument that the previous part's value fills."""
         return self._enqueuer.s(*args, **kwargs)
 
+    def si(self, /, *args: P.args, **kwargs: P.kwargs) -> Signature:
+        """Return an immutable call for use in a flow: it takes no value from the part before it."""
+        return self._enqueuer.si(*args, **kwargs)
+
     # -- run as a job
 
     attempts_max = None

@@ -1,6 +1,7 @@
 """Cases of flows."""
 
 from stanchion_conformance.flows.added_once import TestAddedOnce, TestAddedOnceInTransactions, TestExtendedOnce
+from stanchion_conformance.flows.canvas import TestHandlesAsAWhole, TestImmutableCalls, TestPipes
 from stanchion_conformance.flows.fan_out import TestFanOut, TestFanOutInTransactions, TestHeadersOfAMove, parent
 from stanchion_conformance.flows.flow_ends import TestAFailedMember, TestAStoppedFlow, TestContinuing
 from stanchion_conformance.flows.flow_failures import TestCancelAFlow, TestFailure, TestFailureOfAPart
@@ -41,11 +42,14 @@ __all__ = [
     "TestFlowsOfACallersTransaction",
     "TestGraph",
     "TestGroup",
+    "TestHandlesAsAWhole",
     "TestHeadersOfAMove",
+    "TestImmutableCalls",
     "TestMembersOfANode",
     "TestOpeningAFlow",
     "TestPayloadsAtTheDoor",
     "TestPayloadsInFlows",
+    "TestPipes",
     "TestTailCalls",
     "parent",
     "plain",
