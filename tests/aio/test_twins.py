@@ -5,6 +5,8 @@ import inspect
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, suppress
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -36,7 +38,7 @@ from stanchion.stores.registry import open_store
 from stanchion.tasks.enqueuer import Enqueuer
 
 CLASSES = (
-    *(Queue, Batch, Consumer, Semaphore, Job, Reservation, JobHandle, FlowHandle, EventGroup),
+    *(Stanchion, Queue, Batch, Consumer, Semaphore, Job, Reservation, JobHandle, FlowHandle, EventGroup),
     *(Signature, Chain, Group, Payload, Task, Enqueuer, Topic, Subscription, Schedule, Pipeline, Feed),
 )
 
@@ -112,6 +114,32 @@ class Things:
 
 
 TWINS: dict[str, Callable[[Any], Any]] = {
+    "StoreCalls.setup": lambda x: x.app.asetup(),
+    "StoreCalls.transaction": lambda x: x.app.atransaction(),
+    "StoreCalls.maintain": lambda x: x.app.amaintain(1),
+    "StoreCalls.close": lambda x: x.app.aclose(),
+    "StoreCalls.workers": lambda x: x.app.aworkers(),
+    "StoreCalls.alerts": lambda x: x.app.aalerts(),
+    "StoreCalls.monitor": lambda x: x.app.amonitor(),
+    "QueueCalls.queues": lambda x: x.app.aqueues(),
+    "QueueCalls.delete_queue": lambda x: x.app.adelete_queue("none"),
+    "QueueCalls.semaphores": lambda x: x.app.asemaphores(),
+    "QueueCalls.rates": lambda x: x.app.arates(),
+    "QueueCalls.topics": lambda x: x.app.atopics(),
+    "TaskCalls.enqueue": lambda x: x.app.aenqueue("send", 1),
+    "TaskCalls.schedules": lambda x: x.app.aschedules(),
+    "TaskCalls.schedule": lambda x: x.app.aschedule("nightly"),
+    "JobCalls.get": lambda x: x.app.aget(x.id),
+    "JobCalls.find": lambda x: x.app.afind(state="dead"),
+    "JobCalls.cancel": lambda x: x.app.acancel(x.other_id),
+    "JobCalls.retry_job": lambda x: x.app.aretry_job(x.other_id),
+    "JobCalls.replay": lambda x: x.app.areplay([x.other_id]),
+    "JobCalls.settle": lambda x: x.app.asettle([x.held.committed()]),
+    "JobCalls.reservation": lambda x: x.app.areservation(x.id, x.held.token),
+    "JobCalls.reservations": lambda x: x.app.areservations([(x.id, x.held.token)]),
+    "JobCalls.enqueue_flow": lambda x: x.app.aenqueue_flow(x.chain),
+    "JobCalls.event_group": lambda x: x.app.aevent_group("order-2"),
+    "RunCalls.tick": lambda x: x.app.atick(),
     "Queue.push": lambda x: x.queue.apush(1),
     "Queue.push_many": lambda x: x.queue.apush_many([1]),
     "Queue.pop": lambda x: x.queue.apop(),
@@ -202,10 +230,25 @@ TWINS: dict[str, Callable[[Any], Any]] = {
 }
 """A call of each twin, by its method."""
 
-RUN_JOBS = {"Pipeline.run", "Pipeline.drain"}
+RUN_JOBS = {"RunCalls.run", "RunCalls.drain", "Pipeline.run", "Pipeline.drain"}
 """Methods that run jobs in the calling thread."""
 
+FOR_TESTS = {"RunCalls.testing", "RunCalls.on_store", "RunCalls.assert_enqueued"}
+"""Methods for tests, whose store is in memory."""
+
 DONT_WAIT: dict[str, Callable[[Any], Any]] = {
+    "QueueCalls.queue": lambda x: x.app.queue("mail", lanes=2),
+    "QueueCalls.semaphore": lambda x: x.app.semaphore("lines", 3),
+    "QueueCalls.rate": lambda x: x.app.rate("api", "5/s"),
+    "QueueCalls.topic": lambda x: x.app.topic("news"),
+    "QueueCalls.watch": lambda x: x.app.watch(),
+    "QueueCalls.consumer": lambda x: x.app.consumer("other"),
+    "TaskCalls.task": lambda x: x.app.task(name="other")(lambda: None),
+    "TaskCalls.using": lambda x: x.app.using("send", priority=3),
+    "TaskCalls.pipeline": lambda x: x.app.pipeline("other"),
+    "TaskCalls.cron": lambda x: x.app.cron("* * * * *")(x.task),
+    "TaskCalls.on": lambda x: x.app.on("start")(lambda _job: None),
+    "JobCalls.flow": lambda x: x.app.flow(x.held.id),
     "Queue.batch": lambda x: x.queue.batch(),
     "Batch.count": lambda x: x.batch.count(1),
     "Batch.index": lambda x: x.batch.index(1),
@@ -243,7 +286,7 @@ DONT_WAIT: dict[str, Callable[[Any], Any]] = {
 """Calls of the methods that don't wait for the store, and so have no twin."""
 
 INTERNAL = {
-    *("Consumer.claiming", "Consumer.refused", "EventGroup.open", "Part.enqueue_in", "Part.lay_out"),
+    *("Stanchion.of", "Consumer.claiming", "Consumer.refused", "EventGroup.open", "Part.enqueue_in", "Part.lay_out"),
     *("Part.lay_out_but_last", "Part.new_job", "Task.arguments", "Task.fits", "Task.hiding", "Task.outcome"),
     *("Task.refused", "Enqueuer.member", "Enqueuer.payload", "Pipeline.check_worked", "Pipeline.chosen"),
     *("Pipeline.chosen_ids", "Pipeline.prepare", "Pipeline.reruns", "Pipeline.store_record"),
@@ -251,15 +294,17 @@ INTERNAL = {
 """Methods for the other parts of Stanchion."""
 
 
+KNOWN = {*TWINS, *DONT_WAIT, *INTERNAL, *RUN_JOBS, *FOR_TESTS}
+
+
 def methods() -> Iterator[tuple[type, str, str]]:
     """Yield the public methods that are no twins: their class, their name, and the class that has them in a table."""
-    known = {*TWINS, *DONT_WAIT, *INTERNAL, *RUN_JOBS}
     for kind in CLASSES:
         for name in dir(kind):
             if name.startswith("_") or not callable(getattr(kind, name)) or is_twin(kind, name):
                 continue
             bases = [f"{base.__name__}.{name}" for base in kind.__mro__]
-            yield kind, name, next((base for base in bases if base in known), bases[0])
+            yield kind, name, next((base for base in bases if base in KNOWN), bases[0])
 
 
 def is_twin(kind: type, name: str) -> bool:
@@ -283,7 +328,7 @@ def test_every_method_has_a_twin_or_does_not_wait() -> None:
     found = list(methods())
     assert len(found) > 150
     assert [f"{kind.__name__}.{name}" for kind, name, key in found if hasattr(kind, f"a{name}") != (key in TWINS)] == []
-    unknown = {key for _, _, key in found} - {*TWINS, *DONT_WAIT, *INTERNAL, *RUN_JOBS}
+    unknown = {key for _, _, key in found} - KNOWN
     assert not unknown, "give them twins, and calls in TWINS; or, if they never wait for the store, calls in DONT_WAIT"
 
 
@@ -313,6 +358,7 @@ def test_a_property_that_asks_the_store_has_a_method_and_its_twin(held: Reservat
         except StanchionError:
             pass
     assert {(Queue, "settings"), (JobHandle, "state"), (Reservation, "cancelled")} <= asked
+    asked.discard((Stanchion, "store"))  # the port to the database, opened at first use
     assert [(kind, name) for kind, name in asked if not hasattr(kind, f"aget_{name}")] == []
 
 
@@ -330,16 +376,57 @@ def test_a_twin_is_no_other_word() -> None:
     assert [name for _, name, _ in methods() if f"a{name}" in WORDS or name.startswith("wait")] == []
 
 
-def test_a_twin_leaves_the_event_loop_alone() -> None:
-    store = Recording(open_store("memory://"))
-    app = Stanchion(store=cast(Any, store))
+def stored(app: Stanchion) -> Any:
+    """Return things that are in the store of an app."""
+    app.setup()
     things: Any = Things(app)
     things.task.using(queue="orders").enqueue(0)
-    (held,) = things.queue.reserve()
+    things.task.using(queue="orders").enqueue(0)
+    held, other = things.queue.reserve(2)
     things = Things(app, held)
     app.cron("* * * * *", schedule="nightly")(app.task(name="night")(lambda: None))
-    things.id, things.schedule, things.events = held.id, app.schedule("nightly"), app.event_group("order-1")
+    things.id, things.other_id = held.id, other.id
+    things.schedule, things.events = app.schedule("nightly"), app.event_group("order-1")
     things.subscription = things.topic.subscribe("mail")
+    return things
+
+
+class Blocking:
+    """Has the methods of an object under the names of their twins."""
+
+    def __init__(self, given: Any) -> None:
+        self._given = given
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._given, name.removeprefix("a"))
+
+
+def test_each_method_warns_on_a_running_loop(caplog: pytest.LogCaptureFixture) -> None:
+    things = stored(Stanchion("memory://"))
+    plain, blocking = dict(vars(things)), SimpleNamespace(**vars(things))
+    for name, value in plain.items():
+        if type(value) in CLASSES and name not in ("held", "call", "chain"):
+            setattr(blocking, name, Blocking(value))
+
+    async def run() -> None:
+        for name, call in TWINS.items():
+            blocking.held = Blocking(plain["held"]) if name.startswith("Reservation.") else plain["held"]
+            blocking.chain = Blocking(plain["chain"]) if name == "Part.enqueue" else plain["chain"]
+            with suppress(StanchionError):
+                given = call(blocking)
+                if isinstance(given, Iterator):
+                    list(given)
+
+    asyncio.run(run())
+    warned = {record.getMessage().partition(" ")[0] for record in caplog.records}
+    reported = {key for kind, name, key in methods() if f"{kind.__name__}.{name}" in warned}
+    # A batch and a consumer wait for the store within their blocks only.
+    assert TWINS.keys() - reported <= {"Batch.settle", "Consumer.beat"}
+
+
+def test_a_twin_leaves_the_event_loop_alone(tmp_path: Path) -> None:
+    store = Recording(open_store(f"sqlite:///{tmp_path}/jobs.db"))
+    things = stored(Stanchion(store=cast(Any, store)))
 
     async def run() -> list[str]:
         idle = []

@@ -13,6 +13,7 @@ from stanchion.app.store import StoreCalls
 from stanchion.app.tasks import TaskCalls
 from stanchion.context.context import Context
 from stanchion.context.unknown_work import A_DAY, UnknownWork
+from stanchion.core.blocking import BlockingCalls
 from stanchion.core.codec import MAX_PAYLOAD, Codec
 from stanchion.jobs import lookup
 from stanchion.jobs.call import COLLECT, collected
@@ -29,7 +30,10 @@ class Stanchion(StoreCalls, QueueCalls, TaskCalls, JobCalls, RunCalls):
     largest payload in bytes. `poll`: seconds between polls of all live workers together, the fallback for lost signals.
     `bury_unknown_after`: seconds for which a job of an unknown task is put off before it is dead. `timeout`: seconds
     that an attempt may run if neither its job, its task nor its queue says so. `database`: with a URL of managers, that
-    of their database, for `tx=`. `traces`: make OpenTelemetry spans.
+    of their database, for `tx=`. `traces`: make OpenTelemetry spans. `warn_blocking`: log a warning, once for each
+    method, if a call blocks a running event loop.
+
+    As a block, `with app:` or `async with app:`, it is closed at the end.
     """
 
     def __init__(
@@ -44,9 +48,11 @@ class Stanchion(StoreCalls, QueueCalls, TaskCalls, JobCalls, RunCalls):
         timeout: float | timedelta | None = None,
         database: str | None = None,
         traces: bool = False,
+        warn_blocking: bool = True,
     ) -> None:
         codec, unknown_work = Codec(keys, max_payload), UnknownWork(bury_unknown_after)
         self.context = Context(url, store, codec, poll, unknown_work, lookup.job_of, database, traces)
+        self.context.blocking = BlockingCalls(warn=warn_blocking)
         self.context.timeout = checked_timeout(timeout)
         self.context.registry.built_in[COLLECT] = Task(self.context, collected, COLLECT, self.context.retry, {})
 

@@ -50,8 +50,6 @@ class JobCalls(Area):
         """
         return settle(self.context, settlements, tx)
 
-    asettle = off_loop(settle)
-
     def reservation(self, job_id: str, token: str) -> Reservation:
         """Return the reservation that another request, process or host made: to end, extend or move the job here.
 
@@ -81,3 +79,14 @@ class JobCalls(Area):
         from stanchion.flows.event_group import opened
 
         return opened(self.context, name, then, on_failure)
+
+    aget = off_loop(get)
+    afind = off_loop(find)
+    acancel = off_loop(cancel)
+    aretry_job = off_loop(retry_job)
+    areplay = off_loop(replay)
+    asettle = off_loop(settle)
+    areservation = off_loop(reservation)
+    areservations = off_loop(reservations)
+    aenqueue_flow = off_loop(enqueue_flow)
+    aevent_group = off_loop(event_group)

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
 from stanchion.app.area import Area
+from stanchion.core.aio import off_loop
 from stanchion.jobs.options import keyed_rate
 
 if TYPE_CHECKING:  # imported at first use, so that a program loads only what it uses
@@ -39,7 +40,7 @@ class QueueCalls(Area):
 
     def delete_queue(self, name: str) -> int:
         """Delete a queue by any name, also one that `queue` refuses; return the number of live jobs deleted."""
-        from stanchion.queues.queue import delete_queue
+        from stanchion.queues.operating import delete_queue
 
         return delete_queue(self.context, name)
 
@@ -99,3 +100,9 @@ class QueueCalls(Area):
         from stanchion.queues.consumer import Consumer
 
         return Consumer(self.context, name, heartbeat)
+
+    aqueues = off_loop(queues)
+    adelete_queue = off_loop(delete_queue)
+    asemaphores = off_loop(semaphores)
+    arates = off_loop(rates)
+    atopics = off_loop(topics)

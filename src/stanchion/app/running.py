@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stanchion.app.area import Area
 from stanchion.context.testing import START, Clock, url_of_test
+from stanchion.core.aio import off_loop
 from stanchion.jobs.job import Job
 from stanchion.jobs.options import named_queues
 from stanchion.stores.protocol import Store
@@ -48,6 +49,8 @@ class RunCalls(Area):
     def tick(self) -> int:
         """Enqueue the jobs of all due ticks, as a worker does; return how many. For tests and scripts."""
         return self._ticker.tick().jobs
+
+    atick = off_loop(tick)
 
     @contextmanager
     def testing(self, start: datetime = START) -> Iterator[Clock]:

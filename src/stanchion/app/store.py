@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from stanchion.app.area import Area
 from stanchion.context.upkeep import Maintained
+from stanchion.core.aio import off_loop, off_loop_alone, off_loop_block
 from stanchion.core.checks import seconds_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.workers import WorkerRow
@@ -61,3 +63,27 @@ class StoreCalls(Area):
         from stanchion.alerts.alerts import monitor
 
         return monitor(self.context, limits)
+
+    asetup = off_loop_alone(setup)
+    atransaction = off_loop_block(transaction)
+    amaintain = off_loop_alone(maintain)
+    aclose = off_loop_alone(close)
+    aworkers = off_loop(workers)
+    aalerts = off_loop(alerts)
+    amonitor = off_loop(monitor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

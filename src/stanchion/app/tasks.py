@@ -131,6 +131,9 @@ class TaskCalls(Area):
 
         return schedule_named(self.context, checked_name(name, "the name of a schedule"))
 
+    aschedules = off_loop(schedules)
+    aschedule = off_loop(schedule)
+
     def on(self, event: Event) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register middleware for an event: enqueue, start, success, failure, retry or dead."""
         return self.context.events.on(event)

@@ -21,6 +21,7 @@ from stanchion.context.semaphores import DeclaredSemaphores
 from stanchion.context.unknown_work import UnknownWork
 from stanchion.context.upkeep import Upkeep
 from stanchion.core.aio import calls_pool
+from stanchion.core.blocking import BlockingCalls
 from stanchion.core.checks import shown
 from stanchion.core.codec import Codec
 from stanchion.core.events import Listeners
@@ -35,7 +36,10 @@ from stanchion.stores.rules.declared_rates import StoredRate
 from stanchion.telemetry.traces import traces_if
 from stanchion.waits import Waits
 
-_KEPT = ("retry", "timeout", "traces", "events", "registry", "declared", "schemas", "hidden", "rates", "_partitions")
+_KEPT = (
+    *("retry", "timeout", "traces", "blocking", "events", "registry", "declared", "schemas", "hidden", "rates"),
+    "_partitions",
+)
 """The attributes that a pickled context keeps, besides what it was made with."""
 
 JobOf = Callable[["Context", JobRow], Any]
@@ -86,6 +90,7 @@ class Context:
         self.timeout: float | None = None
         """The default time-out of an attempt, in seconds."""
         self.traces = traces_if(traces)
+        self.blocking = BlockingCalls()
         self.events = Listeners()
         self.registry = Registry()
         self.declared = DeclaredQueues()
@@ -125,6 +130,7 @@ class Context:
     @property
     def store(self) -> Store:
         """The store, opened and checked on first use."""
+        self.blocking.check()
         return self._store or self._opened()
 
     def _opened(self) -> Store:
@@ -178,6 +184,7 @@ class Context:
 
     def setup(self) -> None:
         """Create or migrate the tables, and store what the code declares, such as settings and limits."""
+        self.blocking.check()
         store = self._store or self._given or open_store(self.place, self._database)
         try:
             store.setup()
@@ -217,6 +224,7 @@ class Context:
 
     def close(self) -> None:
         """Release connections and threads; a later call reopens them. Pending waits end with an error."""
+        self.blocking.check()
         self.waits.close()
         self.calls.close()
         if (store := self._store or self._given) is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
 from itertools import islice
 from queue import SimpleQueue
@@ -79,11 +79,17 @@ def off_loop(call: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
     """Return the async twin of a method, which runs it in a thread of its app.
 
     Not for calls that wait: each would occupy one of a few threads. See `off_loop_alone`.
+
+    A call in a transaction of the caller gets a thread of its own. Else calls that wait for the locks of that
+    transaction could occupy all threads, and it would never end.
     """
+    transaction_of = _transaction_of(call)
 
     @functools.wraps(call)
     async def twin(*args: P.args, **kwargs: P.kwargs) -> R:
-        return await in_thread(_pool_of(call, args).put, _bound(call, *args, **kwargs))
+        in_transaction = transaction_of(args, kwargs) is not None
+        put = _new_thread if in_transaction else _pool_of(call, args).put
+        return await in_thread(put, _bound(call, *args, **kwargs))
 
     return _named(twin, call, "Await `{}`, run off the event loop.")
 
@@ -217,6 +223,24 @@ def _named(twin: Callable[P, R], call: Callable[..., Any], doc: str) -> Callable
     twin.__qualname__ = call.__qualname__.removesuffix(name) + twin.__name__
     twin.__doc__ = doc.format(name)
     return twin
+
+
+def _transaction_of(call: Callable[..., Any]) -> Callable[[tuple[Any, ...], Mapping[str, Any]], Any]:
+    """Return a function that finds the `tx` of a call of this method: an argument, or an option of its object."""
+    code = call.__code__
+    names = code.co_varnames[: code.co_argcount]
+    position = names.index("tx") if "tx" in names else len(names)
+    owner = getattr(call, "__self__", None)
+    offset = 0 if owner is None else 1
+
+    def transaction_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if "tx" in kwargs:
+            return kwargs["tx"]
+        if "tx" in names and len(args) > position - offset:
+            return args[position - offset]
+        return getattr(args[0] if owner is None else owner, "_tx", None)
+
+    return transaction_of
 
 
 def _pool_of(call: Callable[..., Any], args: tuple[Any, ...]) -> DaemonPool:

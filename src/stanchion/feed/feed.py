@@ -73,6 +73,7 @@ class Feed:
 
     def next(self, timeout: float | timedelta | None = None) -> FeedEvent | None:
         """Return the next event, or None after `timeout` seconds without one; 0: look once."""
+        self._context.blocking.check()
         deadline = self._deadline(timeout)
         while (nap := self._read()) is not None:
             if nap <= 0:

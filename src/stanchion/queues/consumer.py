@@ -126,6 +126,7 @@ class Consumer:
                 f"the consumer {self.name!r} sends no heartbeats here; use it within its block, `with "
                 f"app.consumer(...) as consumer:`, and in a forked process make another one"
             )
+        self._context.blocking.check()
         return self._store
 
     def _row(self) -> WorkerRow:

@@ -9,7 +9,6 @@ from stanchion.context.context import Context
 from stanchion.context.settings import checked_settings
 from stanchion.core.partition_names import checked_partitioned, checked_queue, is_queue
 from stanchion.queues.operating import Operating, without_schema
-from stanchion.queues.operating import delete_queue as delete_queue
 from stanchion.queues.pushing import Pushing
 from stanchion.queues.reserving import Reserving
 from stanchion.schemas.models import schema_from

@@ -87,7 +87,9 @@ class Waits:
     ) -> Waiter[list[JobRow]]:
         """Wait for due jobs; answer with none at the deadline. `lost_claim`: a claim whose reply was lost."""
         key = ("work", claim.queue, claim.lanes, claim.lease, claim.worker, claim.holder, pops)
-        waiter: Waiter[list[JobRow]] = Waiter(deadline, loop, returned=lambda rows: self.put_back(rows, pops=pops))
+        waiter: Waiter[list[JobRow]] = self._waiter(
+            deadline, loop, returned=lambda rows: self.put_back(rows, pops=pops)
+        )
         with self.lock:
             poll = self._poll(key, lambda: ClaimPoll(self, claim, pops=pops))
             poll.add(Request(waiter, claim.limit, lost_claim))
@@ -103,7 +105,7 @@ class Waits:
             with self.lock:
                 poll.forget_gone()
 
-        waiter: Waiter[bool] = Waiter(deadline, loop, left=left)
+        waiter: Waiter[bool] = self._waiter(deadline, loop, left=left)
         with self.lock:
             poll: DuePoll = self._poll("due", lambda: DuePoll(self))
             poll.add(queue, waiter)
@@ -115,7 +117,7 @@ class Waits:
         self, subscription: Subscription, deadline: float, loop: asyncio.AbstractEventLoop | None = None
     ) -> Waiter[bool]:
         """Wait for the next sign of a subscription; answer True, or False at the deadline."""
-        waiter: Waiter[bool] = Waiter(deadline, loop)
+        waiter: Waiter[bool] = self._waiter(deadline, loop)
         with self.lock:
             self._poll(("signs", id(subscription)), lambda: subscription)
             subscription.add(waiter)
@@ -129,12 +131,17 @@ class Waits:
             with self.lock:
                 poll.forget(key)
 
-        waiter: Waiter[Any] = Waiter(deadline, loop, left=left)
+        waiter: Waiter[Any] = self._waiter(deadline, loop, left=left)
         with self.lock:
             poll = self._poll(kind, lambda: make(self))
             poll.add(key, waiter)
             self._start(poll)
         return waiter
+
+    def _waiter(self, deadline: float, loop: asyncio.AbstractEventLoop | None, **calls: Any) -> Waiter[Any]:
+        if loop is None:
+            self.host.blocking.check()
+        return Waiter(deadline, loop, **calls)
 
     def _poll(self, key: Hashable, make: Callable[[], Poll]) -> Any:
         """Return the poll of this key, created if missing. The caller holds the lock."""

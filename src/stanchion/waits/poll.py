@@ -11,6 +11,7 @@ from threading import Lock
 from typing import Any, Protocol
 
 from stanchion.core.backoff import Backoff
+from stanchion.core.blocking import BlockingCalls
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
@@ -29,6 +30,8 @@ SPACING = 10
 
 class Host(Protocol):
     """What waiting needs of the app. `poll`: seconds between polls of the whole fleet."""
+
+    blocking: BlockingCalls
 
     @property
     def store(self) -> Store: ...

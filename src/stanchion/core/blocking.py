@@ -1,0 +1,91 @@
+"""Warnings of calls that block a running event loop."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from types import CodeType, FrameType
+from typing import Any
+
+log = logging.getLogger("stanchion")
+
+_BETWEEN = ("stanchion", "contextlib", "functools")
+"""The packages of the frames between a caller and the store."""
+
+_modules = sys.modules
+
+_BLOCKS = {
+    "__enter__": ("__aenter__", "use `async with`"),
+    "__exit__": ("__aexit__", "use `async with`"),
+    "__iter__": ("__aiter__", "use `async for`"),
+    "__next__": ("__anext__", "use `async for`"),
+}
+
+
+class BlockingCalls:
+    """Logs a warning for a public call that blocks a running event loop, once for each method.
+
+    It names the method's async twin. A call of Stanchion itself, which has no twin, is not reported.
+    """
+
+    def __init__(self, *, warn: bool = True) -> None:
+        self._warn = warn
+        self._reported: set[str] = set()
+
+    def check(self) -> None:
+        """Warn if the calling thread runs an event loop. Called before each access to the store."""
+        events = _modules.get("asyncio.events")  # no event loop runs before it is imported
+        if events is not None and events._get_running_loop() is not None and self._warn and not _bridged():
+            self._report(sys._getframe(1))
+
+    def _report(self, frame: FrameType) -> None:
+        called, caller = _public_call(frame)
+        found = _twin_of(called)
+        if found is None or found[0] in self._reported:
+            return
+        method, instead = found
+        self._reported.add(method)
+        place = "" if caller is None else f" at {caller.f_code.co_filename}:{caller.f_lineno}"
+        log.warning(
+            "%s%s blocks the running event loop until the store answers: %s. Stanchion(warn_blocking=False) turns off "
+            "this warning, which is logged once for each method",
+            *(method, place, instead),
+        )
+
+
+def _bridged() -> bool:
+    """Return whether SQLAlchemy's `run_sync` makes the call: its statements then wait without blocking the loop."""
+    greenlet = sys.modules.get("greenlet")
+    return greenlet is not None and greenlet.getcurrent().parent is not None
+
+
+def _public_call(frame: FrameType) -> tuple[FrameType, FrameType | None]:
+    """Return the outermost frame of Stanchion above this one, and that of its caller."""
+    called, outer = frame, frame.f_back
+    while outer is not None and (package := _package(outer)) in _BETWEEN:
+        if package == "stanchion":
+            called = outer
+        outer = outer.f_back
+    return called, outer
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _twin_of(frame: FrameType) -> tuple[str, str] | None:
+    """Return the name of the method that a frame runs, and what to call instead; None if it has no twin."""
+    owner = _owner(frame)
+    name, kind = frame.f_code.co_name, type(owner)
+    if name in _BLOCKS:
+        special, instead = _BLOCKS[name]
+        return (f"{kind.__name__}.{name}", instead) if hasattr(kind, special) else None
+    prefix = "aget_" if isinstance(getattr(kind, name, None), property) else "a"
+    if name.startswith("_") or not hasattr(kind, prefix + name):
+        return None
+    return f"{kind.__name__}.{name}", f"use `{prefix}{name}()`"
+
+
+def _owner(frame: FrameType) -> Any:
+    code: CodeType = frame.f_code
+    return frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
