@@ -7,7 +7,7 @@ import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import promql_parser
 import pytest
@@ -18,15 +18,22 @@ from prometheus_client.parser import text_string_to_metric_families
 from stanchion import Stanchion, Worker
 from stanchion.alerts.alerts import monitor_of_store
 from stanchion.alerts.collector import StoreMetrics
+from stanchion.alerts.records import Level
 from stanchion.core.project import FILES, RUNBOOK
 from stanchion.manager.dispatch.figures import EngineStatus
 from stanchion.manager.service.metrics import ManagerCollector
+from stanchion.ops.deployment.programs import backlog_metric, lag_metric
 from stanchion.ops.deployment.rendering import grafana, prometheus
+from stanchion.ops.deployment.settings import Deployment
 from stanchion.ops.web.access.callers import Tokens
 from stanchion.ops.web.probes import WebCollector
 from stanchion.ops.web.site import Site
 from stanchion.stores.memory import MemoryStore
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.managers import QueueFigures
+from stanchion.stores.records.outcomes import Bury, Commit, Rollback
+from stanchion.telemetry.counts import name_of
 from tests.telemetry.scrape import get
 from tests.worker.conftest import ended, until
 
@@ -115,6 +122,34 @@ def test_an_expression_asks_for_what_is_exported(where: str, exported: dict[str,
         assert labels <= exported[name] | OF_THE_SCRAPE
     grouped = {label.strip() for inside in re.findall(r"by \(([^)]*)\)", expression) for label in inside.split(",")}
     assert grouped <= set.union(*(exported[name] for name, _ in found)) | OF_THE_SCRAPE, where
+
+
+LEASE = Lease("01a1fc69-dac4-74f4-a99e-8e16cdc39180", "token", "mail")
+KNOWN: dict[str, set[str]] = {
+    "outcome": {name_of(one) for one in (Commit(LEASE), Rollback(LEASE, 0, "error"), Bury(LEASE, "error"))},
+    "state": {JobState.READY, JobState.SCHEDULED, JobState.WAITING, JobState.RUNNING},
+    "level": set(get_args(Level)),
+}
+"""Values of labels by which expressions select."""
+
+
+def test_expressions_select_values_that_exist() -> None:
+    scaler = Deployment()
+    texts = {**expressions(), "backlog": backlog_metric(scaler), "lag": lag_metric(scaler)}
+    selected = set()
+    for where, text in texts.items():
+        for label, values in re.findall(r'(outcome|state|level)\s*=~?\s*"([^"]+)"', text):
+            assert set(values.split("|")) <= KNOWN[label], where
+            selected.add(label)
+    assert selected == set(KNOWN)
+
+
+def test_the_scaler_asks_for_exported_metrics(exported: dict[str, set[str]]) -> None:
+    for text in (backlog_metric(Deployment(queues=("mail",))), lag_metric(Deployment(queues=("mail",)))):
+        found = list(selectors(text))
+        assert len(found) == 2
+        for name, labels in found:
+            assert labels <= exported[name]
 
 
 def test_rules_name_a_section_of_the_docs_and_labels_that_they_keep() -> None:
