@@ -119,6 +119,16 @@ def test_a_pod_lives_longer_than_the_grace_of_its_jobs() -> None:
     assert pod["spec"]["terminationGracePeriodSeconds"] > 90
 
 
+def test_another_image_gets_another_setup_job() -> None:
+    (first,), (same,), (other,) = (
+        documents(Deployment(image=image, threads=threads), "setup")
+        for image, threads in (("shop:1", 8), ("shop:1", 16), ("shop:2", 8))
+    )
+    assert first == same  # a second `kubectl apply` changes nothing
+    assert first["metadata"]["name"] != other["metadata"]["name"]  # and this one does not change a job
+    assert first["metadata"]["labels"] == other["metadata"]["labels"] == {"app": "stanchion-setup"}
+
+
 def test_secrets_have_the_url_and_tokens_of_their_own() -> None:
     url = 'postgresql://app:p%27"$w@db/shop'
     first, second = (documents(Deployment(url=url), "secrets")[0]["stringData"] for _ in range(2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields
@@ -51,6 +52,7 @@ def kubernetes(deployment: Deployment, parts: Collection[str]) -> list[File]:
         "manager": programs.manager(deployment, everywhere, advertised),
         "args": quoting.kubernetes,
         "secret": deployment.secret_name,
+        "revision": _revision(deployment),
         "scaled": "scaler" in parts,
         "backlog_metric": programs.backlog_metric(deployment),
         "lag_metric": programs.lag_metric(deployment),
@@ -109,6 +111,12 @@ def _common(deployment: Deployment) -> dict[str, Any]:
         "in_home": deployment.in_home,
         "yaml": quoting.yaml,
     }
+
+
+def _revision(deployment: Deployment) -> str:
+    """Return a short hash of all that the setup job consists of."""
+    parts = deployment.image, deployment.app, deployment.secret_name
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:8]
 
 
 def _command(deployment: Deployment, args: Iterable[str]) -> str:

@@ -126,7 +126,7 @@ def kubernetes(
 ) -> None:
     """Print manifests for Kubernetes. PART: setup, worker, page (the default), manager, scaler, secrets.
 
-    stanchion deploy kubernetes --app shop:app --image registry.example.org/shop:2 | kubectl apply -f -
+    stanchion deploy kubernetes --app shop:app --image registry.example.org/shop:2 --output manifests
 
     `setup` is a job that must end before a rollout. `scaler` is a ScaledObject of KEDA, by the queues' backlog.
     """
