@@ -15,7 +15,7 @@ from typing import Any
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.date import DateTrigger
 
-from coming_from.shop import check, send_mail, sent, wait_for
+from coming_from.shop import DAY, check, send_mail, sent, wait_for
 from stanchion import Stanchion, Worker
 
 
@@ -29,8 +29,9 @@ def move_once(old: Any, app: Stanchion) -> int:
     moved = 0
     for job in old.get_jobs():
         if isinstance(job.trigger, DateTrigger):
-            options = {"run_at": job.trigger.run_date.astimezone(UTC), "key": f"apscheduler-{job.id}"}
-            app.using("shop.welcome", queue="mail", **options).enqueue(*job.args, **job.kwargs)
+            due = job.trigger.run_date.astimezone(UTC)
+            once = app.using("shop.welcome", queue="mail", run_at=due, key=f"apscheduler-{job.id}", key_ttl=DAY)
+            once.enqueue(*job.args, **job.kwargs)
             job.remove()
             moved += 1
     return moved

@@ -14,7 +14,7 @@ from typing import Any
 
 from huey import SqliteHuey
 
-from coming_from.shop import check, send_mail, sent, wait_for
+from coming_from.shop import DAY, check, send_mail, sent, wait_for
 from stanchion import Stanchion, Worker
 
 
@@ -23,7 +23,8 @@ def move_scheduled(old: Any, app: Stanchion) -> int:
     tasks = old.scheduled()
     for task in tasks:
         due = task.eta.replace(tzinfo=UTC)  # Huey stores naive times in UTC by default
-        app.using("shop.welcome", queue="mail", run_at=due, key=f"huey-{task.id}").enqueue(*task.args, **task.kwargs)
+        moved = app.using("shop.welcome", queue="mail", run_at=due, key=f"huey-{task.id}", key_ttl=DAY)
+        moved.enqueue(*task.args, **task.kwargs)
     old.storage.flush_schedule()
     return len(tasks)
 

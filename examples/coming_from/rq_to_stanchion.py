@@ -12,7 +12,7 @@ from datetime import UTC, timedelta
 from redis import Redis
 from rq import Queue, SimpleWorker
 
-from coming_from.shop import check, send_mail
+from coming_from.shop import DAY, check, send_mail
 from stanchion import Stanchion, Worker
 
 OLD_TASK = "coming_from.rq_to_stanchion.welcome_by_rq"
@@ -31,7 +31,8 @@ def move_scheduled(old: Queue, app: Stanchion) -> int:
         job = old.fetch_job(job_id)
         if job is not None:
             due = scheduled.get_scheduled_time(job_id).astimezone(UTC)
-            app.using("shop.welcome", queue="mail", run_at=due, key=f"rq-{job_id}").enqueue(*job.args, **job.kwargs)
+            moved = app.using("shop.welcome", queue="mail", run_at=due, key=f"rq-{job_id}", key_ttl=DAY)
+            moved.enqueue(*job.args, **job.kwargs)
             scheduled.remove(job_id, delete_job=True)
     return len(ids)
 

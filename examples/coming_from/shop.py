@@ -7,6 +7,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+DAY = 86_400
+"""Seconds for which a moved job holds its key after its end, so that the move can be repeated."""
+
 _lock = threading.Lock()
 _sent: Counter[tuple[str, str]] = Counter()
 

@@ -7,12 +7,15 @@ import os
 import re
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import psycopg
 import pytest
+from huey import SqliteHuey
 from psycopg.types.json import Jsonb
 
+from coming_from.huey_to_stanchion import move_scheduled
 from stanchion import Stanchion
 from tests.docs.pages import ROOT
 
@@ -46,6 +49,33 @@ def test_side_by_side(case: str, fixture: str | None, request: pytest.FixtureReq
     lines = run.stdout.splitlines()
     assert all(line.endswith(" 1 x") for line in lines)
     assert {line.partition(":")[0] for line in lines} == {"old", "new"}
+
+
+def test_a_move_can_be_repeated_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = SqliteHuey("shop", filename=str(tmp_path / "huey.db"), immediate=False)
+    old.task(name="welcome")(print).schedule(("eve@example.org",), delay=86_400)
+    old.storage.add_to_schedule(old.storage.dequeue(), datetime(2031, 1, 1))  # as its consumer does
+    app = Stanchion("memory://")
+
+    @app.task(name="shop.welcome", queue="mail")
+    def welcome(address: str) -> str:
+        return address
+
+    with monkeypatch.context() as killed:
+        killed.setattr(old.storage, "flush_schedule", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            move_scheduled(old, app)
+    (first,) = app.find(queue="mail")
+    app.retry_job(first.id)
+    app.drain()  # it runs before the script does again
+    assert move_scheduled(old, app) == 1
+    assert [job.id for job in app.find(queue="mail")] == [first.id]
+    assert old.scheduled_count() == 0
+    old.storage.close()
+
+
+def interrupted() -> None:
+    raise KeyboardInterrupt
 
 
 def test_each_script_is_run_and_has_a_page() -> None:
