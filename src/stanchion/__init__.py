@@ -1,135 +1,232 @@
-"""Stanchion: the job queue inside the database you already run."""
+"""Stanchion: the job queue inside the database you already run.
 
-from stanchion.app import Stanchion
-from stanchion.core.redaction import redacted
-from stanchion.core.retry import Retry
-from stanchion.cron.schedule import Schedule
-from stanchion.errors import (
-    ArchiveBusy,
-    ArgumentMisfit,
-    BatchLeasesLost,
-    BatchNotKept,
-    CannotJoin,
-    DuplicateKey,
-    FlowCancelled,
-    FlowClosed,
-    FlowFailed,
-    FlowNotFound,
-    ForeignCheckpoint,
-    HistoryPurged,
-    InvalidInput,
-    JobCancelled,
-    JobFailed,
-    JobNotFound,
-    JobsMisfit,
-    LeaseLost,
-    LeasesLost,
-    MissingExtra,
-    NotPermitted,
-    PayloadMisfit,
-    ResultMisfit,
-    ResultTimeout,
-    SchemaMismatch,
-    SchemaRefused,
-    SearchTooWide,
-    StagedJobsLost,
-    StanchionError,
-    StoreUnavailable,
-    StreamStopped,
-    StreamTaken,
-    TableRefused,
-    TaskInterrupted,
-    TaskTimeout,
-    UnknownTask,
-)
-from stanchion.feed import Feed, FeedEvent
-from stanchion.flows.event_group import EventGroup
-from stanchion.flows.failure import FlowFailure
-from stanchion.flows.handle import FlowHandle, FlowState
-from stanchion.flows.parts import Signature, barrier, chain, group
-from stanchion.jobs.handle import JobHandle
-from stanchion.jobs.job import Job, JobState
-from stanchion.jobs.options import Push
-from stanchion.jobs.outcome import Bury, Cancel, RetryAfter, Snooze
-from stanchion.jobs.reservation import Reservation
-from stanchion.pipelines import Pipeline, Send
-from stanchion.queues.consumer import Consumer
-from stanchion.queues.queue import Queue
-from stanchion.tasks.task import Task
-from stanchion.topics.topic import Event, Lag, Subscription, Topic
-from stanchion.worker import Worker
+Each name is imported at its first use, so that a program loads only what it uses.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stanchion.app import Stanchion
+    from stanchion.core.redaction import redacted
+    from stanchion.core.retry import Retry
+    from stanchion.cron.schedule import Schedule
+    from stanchion.errors import (
+        ArchiveBusy,
+        ArgumentMisfit,
+        BatchLeasesLost,
+        BatchNotKept,
+        CannotJoin,
+        DuplicateKey,
+        FlowCancelled,
+        FlowClosed,
+        FlowFailed,
+        FlowNotFound,
+        ForeignCheckpoint,
+        HistoryPurged,
+        InvalidInput,
+        JobCancelled,
+        JobFailed,
+        JobNotFound,
+        JobsMisfit,
+        LeaseLost,
+        LeasesLost,
+        MissingExtra,
+        NotPermitted,
+        PayloadMisfit,
+        ResultMisfit,
+        ResultTimeout,
+        SchemaMismatch,
+        SchemaRefused,
+        SearchTooWide,
+        StagedJobsLost,
+        StanchionError,
+        StoreUnavailable,
+        StreamStopped,
+        StreamTaken,
+        TableRefused,
+        TaskInterrupted,
+        TaskTimeout,
+        UnknownTask,
+    )
+    from stanchion.feed.event import FeedEvent
+    from stanchion.feed.feed import Feed
+    from stanchion.flows.event_group import EventGroup
+    from stanchion.flows.failure import FlowFailure
+    from stanchion.flows.handle import FlowHandle, FlowState
+    from stanchion.flows.parts import Signature, barrier, chain, group
+    from stanchion.jobs.handle import JobHandle
+    from stanchion.jobs.job import Job, JobState
+    from stanchion.jobs.options import Push
+    from stanchion.jobs.outcome import Bury, Cancel, RetryAfter, Snooze
+    from stanchion.jobs.reservation import Reservation
+    from stanchion.pipelines.pipeline import Pipeline
+    from stanchion.pipelines.send import Send
+    from stanchion.queues.consumer import Consumer
+    from stanchion.queues.queue import Queue
+    from stanchion.tasks.task import Task
+    from stanchion.topics.topic import Event, Lag, Subscription, Topic
+    from stanchion.worker.worker import Worker
 
 __version__ = "0.1.0"
 
-__all__ = [
+__all__ = [  # noqa: RUF022 - in groups
+    # The app, its queues and its tasks
+    "Consumer",
+    "Push",
+    "Queue",
+    "Retry",
+    "Schedule",
+    "Stanchion",
+    "Task",
+    "Worker",
+    # Jobs
+    "Job",
+    "JobHandle",
+    "JobState",
+    "Reservation",
+    # Outcomes, which a task returns or raises
+    "Bury",
+    "Cancel",
+    "RetryAfter",
+    "Snooze",
+    # Flows
+    "EventGroup",
+    "FlowFailure",
+    "FlowHandle",
+    "FlowState",
+    "Signature",
+    "barrier",
+    "chain",
+    "group",
+    # Pipelines
+    "Pipeline",
+    "Send",
+    # Topics and feeds
+    "Event",
+    "Feed",
+    "FeedEvent",
+    "Lag",
+    "Subscription",
+    "Topic",
+    # Hiding values
+    "redacted",
+    # Errors
     "ArchiveBusy",
     "ArgumentMisfit",
     "BatchLeasesLost",
     "BatchNotKept",
-    "Bury",
-    "Cancel",
     "CannotJoin",
-    "Consumer",
     "DuplicateKey",
-    "Event",
-    "EventGroup",
-    "Feed",
-    "FeedEvent",
     "FlowCancelled",
     "FlowClosed",
     "FlowFailed",
-    "FlowFailure",
-    "FlowHandle",
     "FlowNotFound",
-    "FlowState",
     "ForeignCheckpoint",
     "HistoryPurged",
     "InvalidInput",
-    "Job",
     "JobCancelled",
     "JobFailed",
-    "JobHandle",
     "JobNotFound",
-    "JobState",
     "JobsMisfit",
-    "Lag",
     "LeaseLost",
     "LeasesLost",
     "MissingExtra",
     "NotPermitted",
     "PayloadMisfit",
-    "Pipeline",
-    "Push",
-    "Queue",
-    "Reservation",
     "ResultMisfit",
     "ResultTimeout",
-    "Retry",
-    "RetryAfter",
-    "Schedule",
     "SchemaMismatch",
     "SchemaRefused",
     "SearchTooWide",
-    "Send",
-    "Signature",
-    "Snooze",
     "StagedJobsLost",
-    "Stanchion",
     "StanchionError",
     "StoreUnavailable",
     "StreamStopped",
     "StreamTaken",
-    "Subscription",
     "TableRefused",
-    "Task",
     "TaskInterrupted",
     "TaskTimeout",
-    "Topic",
     "UnknownTask",
-    "Worker",
     "__version__",
-    "barrier",
-    "chain",
-    "group",
-    "redacted",
 ]
+
+_MODULES = {
+    "app": ["Stanchion"],
+    "core.redaction": ["redacted"],
+    "core.retry": ["Retry"],
+    "cron.schedule": ["Schedule"],
+    "errors": [
+        "ArchiveBusy",
+        "ArgumentMisfit",
+        "BatchLeasesLost",
+        "BatchNotKept",
+        "CannotJoin",
+        "DuplicateKey",
+        "FlowCancelled",
+        "FlowClosed",
+        "FlowFailed",
+        "FlowNotFound",
+        "ForeignCheckpoint",
+        "HistoryPurged",
+        "InvalidInput",
+        "JobCancelled",
+        "JobFailed",
+        "JobNotFound",
+        "JobsMisfit",
+        "LeaseLost",
+        "LeasesLost",
+        "MissingExtra",
+        "NotPermitted",
+        "PayloadMisfit",
+        "ResultMisfit",
+        "ResultTimeout",
+        "SchemaMismatch",
+        "SchemaRefused",
+        "SearchTooWide",
+        "StagedJobsLost",
+        "StanchionError",
+        "StoreUnavailable",
+        "StreamStopped",
+        "StreamTaken",
+        "TableRefused",
+        "TaskInterrupted",
+        "TaskTimeout",
+        "UnknownTask",
+    ],
+    "feed.event": ["FeedEvent"],
+    "feed.feed": ["Feed"],
+    "flows.event_group": ["EventGroup"],
+    "flows.failure": ["FlowFailure"],
+    "flows.handle": ["FlowHandle", "FlowState"],
+    "flows.parts": ["Signature", "barrier", "chain", "group"],
+    "jobs.handle": ["JobHandle"],
+    "jobs.job": ["Job", "JobState"],
+    "jobs.options": ["Push"],
+    "jobs.outcome": ["Bury", "Cancel", "RetryAfter", "Snooze"],
+    "jobs.reservation": ["Reservation"],
+    "pipelines.pipeline": ["Pipeline"],
+    "pipelines.send": ["Send"],
+    "queues.consumer": ["Consumer"],
+    "queues.queue": ["Queue"],
+    "tasks.task": ["Task"],
+    "topics.topic": ["Event", "Lag", "Subscription", "Topic"],
+    "worker.worker": ["Worker"],
+}
+"""The names of the public API by their modules."""
+
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name at its first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"stanchion.{_HOMES[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -118,7 +118,7 @@ def test_parked_jobs_are_copied_and_line_up_anew(run: Run, app: Stanchion, tmp_p
     assert answer.code == 0, answer.err
     assert there.semaphore("smtp").usage() == ("smtp", 1, 0, 0)
     assert {job.id for job in there.queue("mail").reserve(9)} == {ids[1], first.id}
-    assert [job.id for job in there.semaphore("smtp").waiting()] == [ids[0], ids[2]]
+    assert [job.id for job in there.semaphore("smtp").blocked()] == [ids[0], ids[2]]
     assert there.find(state="waiting")[0].id == second.id
     there.close()
 

@@ -13,7 +13,7 @@ from stanchion.alerts.records import Monitor
 from stanchion.alerts.snapshot import Snapshot
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.context.context import Context
-from stanchion.partitions.store import with_partitions
+from stanchion.partitions.opening import with_partitions
 from stanchion.pipelines import Pipeline
 from stanchion.stores.protocol import Store
 

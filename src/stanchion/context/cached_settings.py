@@ -8,10 +8,8 @@ from collections.abc import Set
 from itertools import islice
 
 from stanchion.core.forks import reset_after_fork
-from stanchion.partitions.settings import PARTITIONED
-from stanchion.schemas.stored import MARK
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.records.queues import PARTITIONED, SCHEMA_VERSION, QueueSettings
 
 SETTINGS_SECONDS = 1.0
 """Seconds for which a process caches the settings that it has read."""
@@ -84,4 +82,4 @@ def concern_new_jobs(settings: QueueSettings) -> bool:
 
 
 def _concern_more(settings: QueueSettings) -> bool:
-    return concern_new_jobs(settings) or MARK in settings.declared
+    return concern_new_jobs(settings) or SCHEMA_VERSION in settings.declared

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from stanchion.context.cached_settings import CachedSettings
 from stanchion.context.declared import DeclaredQueues
@@ -19,7 +19,6 @@ from stanchion.context.rates import DeclaredRates, stored_rates
 from stanchion.context.registry import Registry
 from stanchion.context.semaphores import DeclaredSemaphores
 from stanchion.context.unknown_work import UnknownWork
-from stanchion.context.upkeep import Upkeep
 from stanchion.core.aio import calls_pool
 from stanchion.core.blocking import BlockingCalls
 from stanchion.core.checks import shown
@@ -27,14 +26,17 @@ from stanchion.core.codec import Codec
 from stanchion.core.events import Listeners
 from stanchion.core.retry import Retry
 from stanchion.errors import CannotJoin, InvalidInput, LeaseLost
-from stanchion.partitions.layouts import READ_SECONDS
-from stanchion.partitions.store import PartitionedStore, with_partitions
+from stanchion.partitions.layout import READ_SECONDS
+from stanchion.partitions.opening import is_partitioned, with_partitions
 from stanchion.stores.protocol import Store, Transactions
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.registry import absolute_url, open_store, shown_url
 from stanchion.stores.rules.declared_rates import StoredRate
 from stanchion.telemetry.traces import traces_if
-from stanchion.waits import Waits
+
+if TYPE_CHECKING:
+    from stanchion.context.upkeep import Upkeep
+    from stanchion.waits import Waits
 
 _KEPT = (
     *("retry", "timeout", "traces", "blocking", "events", "registry", "declared", "schemas", "hidden", "rates"),
@@ -102,8 +104,9 @@ class Context:
         self.unknown_work = unknown_work
         self.calls = calls_pool()
         """The threads in which coroutines call the store."""
-        self.waits = Waits(self)
-        self.upkeep = Upkeep(self)
+        self._making = threading.Lock()
+        self._waits: Waits | None = None
+        self._upkeep: Upkeep | None = None
         self.progress = ProgressWriter(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -165,7 +168,7 @@ class Context:
         self.settings.unknown_partitions = False
         self._noticed_at = time.monotonic()
         store = self.store
-        if isinstance(store, PartitionedStore):
+        if is_partitioned(store):
             store.layouts.read()
         else:
             self._store = store = with_partitions(store)
@@ -203,12 +206,13 @@ class Context:
     def on_store(self, store: Store) -> Iterator[None]:
         """Use another store within the block."""
         before, self._store = self._store, self._with_delays(with_partitions(store, always=self._partitions))
-        waits, self.waits = self.waits, Waits(self)
+        waits, self._waits = self._waits, None
         try:
             yield
         finally:
-            self.waits.close()
-            self._store, self.waits = before, waits
+            if self._waits is not None:
+                self._waits.close()
+            self._store, self._waits = before, waits
             if self._partitions:
                 self.use_partitions()  # declared within the block
 
@@ -225,7 +229,8 @@ class Context:
     def close(self) -> None:
         """Release connections and threads; a later call reopens them. Pending waits end with an error."""
         self.blocking.check()
-        self.waits.close()
+        if self._waits is not None:
+            self._waits.close()
         self.calls.close()
         if (store := self._store or self._given) is not None:
             store.close()
@@ -302,7 +307,33 @@ class Context:
         """Store new declared semaphores; return the store."""
         return self.semaphores.store(self.store, tx)
 
-    # -- for waits and upkeep
+    # -- for waits and upkeep, made at first use: a program that only enqueues needs neither
+
+    @property
+    def waits(self) -> Waits:
+        """The waiters of this process."""
+        return self._waits or self._made_waits()
+
+    def _made_waits(self) -> Waits:
+        from stanchion.waits import Waits
+
+        with self._making:
+            if self._waits is None:
+                self._waits = Waits(self)
+            return self._waits
+
+    @property
+    def upkeep(self) -> Upkeep:
+        """The upkeep of the store by this process."""
+        return self._upkeep or self._made_upkeep()
+
+    def _made_upkeep(self) -> Upkeep:
+        from stanchion.context.upkeep import Upkeep
+
+        with self._making:
+            if self._upkeep is None:
+                self._upkeep = Upkeep(self)
+            return self._upkeep
 
     def before_claim(self, queue: str) -> None:
         """Store the queue's declared settings and start upkeep if due; called before each claim."""

@@ -10,18 +10,19 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stanchion.context.cached_settings import SETTINGS_SECONDS
 from stanchion.context.declared import LOOK_SECONDS
 from stanchion.core.codec import Codec
 from stanchion.errors import InvalidInput, PayloadMisfit
-from stanchion.schemas.kinds import Schema
-from stanchion.schemas.misfits import Checker, Misfit
-from stanchion.schemas.stored import MARK, check_declared, declare, stored_schema
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import NewJob
-from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.records.queues import SCHEMA_VERSION, QueueSettings
+
+if TYPE_CHECKING:
+    from stanchion.schemas.kinds import Schema
+    from stanchion.schemas.misfits import Checker, Misfit
 
 
 class InForce(NamedTuple):
@@ -76,6 +77,10 @@ class QueueSchemas:
         if store is not self._store:
             self._begin(store)
         missing = sorted(self._missing.intersection(queues))
+        if not missing:
+            return False
+        from stanchion.schemas.stored import check_declared, declare
+
         for queue in missing:
             if tx is None:
                 declare(store, queue, self.declared[queue])
@@ -83,7 +88,7 @@ class QueueSchemas:
             else:
                 check_declared(store, queue, self.declared[queue])
             self._missing.discard(queue)
-        return bool(missing)
+        return True
 
     def forget(self) -> None:
         """Read all again, as this process has just changed some."""
@@ -93,7 +98,7 @@ class QueueSchemas:
         """Look every LOOK_SECONDS for declared schemas of queues that were deleted: their next use declares them."""
         if self.are_stored(store) and self.declared and time.monotonic() - self._looked_at > LOOK_SECONDS:
             self._looked_at = time.monotonic()
-            marked = {one.name for one in store.queues(self.declared) if MARK in one.declared}
+            marked = {one.name for one in store.queues(self.declared) if SCHEMA_VERSION in one.declared}
             self._missing |= self.declared.keys() - marked
 
     def check(self, store: Store, codec: Codec, jobs: Sequence[NewJob], settings: Mapping[str, QueueSettings]) -> None:
@@ -102,7 +107,7 @@ class QueueSchemas:
         Calls of tasks are not checked. `settings`: of the queues of these jobs, those that the settings in use have.
         """
         for queue, one in settings.items():
-            if MARK in one.declared and (known := self.in_force(store, queue)) is not None:
+            if SCHEMA_VERSION in one.declared and (known := self.in_force(store, queue)) is not None:
                 self._check(store, queue, known, _payloads(codec, queue, jobs))
 
     def in_force(self, store: Store, queue: str, *, fresh: bool = False) -> InForce | None:
@@ -112,6 +117,9 @@ class QueueSchemas:
         now = time.monotonic()
         read_at, known = self._read.get(queue, (0.0, None))
         if fresh or queue not in self._read or now - read_at > SETTINGS_SECONDS:
+            from stanchion.schemas.misfits import Checker
+            from stanchion.schemas.stored import stored_schema
+
             schema = None
             with suppress(InvalidInput):  # a newer release has stored it; what it checks, this one can't
                 schema = stored_schema(store, queue).schema

@@ -31,14 +31,13 @@ from dataclasses import asdict, dataclass, field, replace
 from stanchion.copying.guard import HEARTBEAT, Guard
 from stanchion.core.partition_names import is_queue
 from stanchion.errors import InvalidInput, NotPermitted
-from stanchion.partitions.settings import PARTITIONED
-from stanchion.partitions.store import PartitionedStore, with_partitions
-from stanchion.schemas.stored import MARK, declare, stored_schema
+from stanchion.partitions.opening import is_partitioned, with_partitions
+from stanchion.schemas.stored import declare, stored_schema
 from stanchion.stores.hand_over import fitting, hand_over, portions
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.records.queues import STORED_SETTINGS, QueueSettings, Sizes
+from stanchion.stores.records.queues import PARTITIONED, SCHEMA_VERSION, STORED_SETTINGS, QueueSettings, Sizes
 from stanchion.stores.records.values import DECLARED
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.job_checks import check_stored
@@ -71,7 +70,7 @@ class Copied:
     resumed: bool = False
 
 
-_OWN = (PARTITIONED, MARK)
+_OWN = (PARTITIONED, SCHEMA_VERSION)
 """Among the declared settings of a queue: marks for what each store keeps elsewhere."""
 
 
@@ -125,7 +124,7 @@ class Transfer:
         watcher: Watcher | None = None,
     ) -> None:
         self._source = with_partitions(source)
-        self._destination = with_partitions(destination, always=isinstance(self._source, PartitionedStore))
+        self._destination = with_partitions(destination, always=is_partitioned(self._source))
         self._history, self._resume, self._wait, self._settle = history, resume, wait, settle
         self._watcher = watcher or Watcher()
         self._guard = Guard(source, destination, queues, heartbeat)

@@ -6,7 +6,6 @@ import math
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from typing import Any
 
 from stanchion.core.ids import ID
@@ -18,6 +17,8 @@ def refuse_unknown(given: Iterable[Any], known: Collection[str], what: str = "op
     """Refuse unknown names, so that a misspelt option is not ignored."""
     for name in given:
         if name not in known:
+            from difflib import get_close_matches
+
             near = get_close_matches(str(name), known, 1)
             meant = f" (did you mean {near[0]!r}?)" if near else ""
             raise InvalidInput(f"unknown {what} {shown(name)}{meant}; choose from {', '.join(sorted(known))}")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from stanchion.core.forks import reset_after_fork
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 
@@ -52,6 +54,8 @@ class DaemonPool:
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
         """Run a call in one of the threads. A call that is cancelled before it starts never runs."""
+        from concurrent.futures import Future
+
         future: Future[T] = Future()
 
         def work() -> None:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Generator, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stanchion.context.context import HasContext
 from stanchion.core.aio import off_loop, off_loop_each
 from stanchion.core.backoff import deadline_in, retry_until
 from stanchion.core.checks import checked_id, whole
-from stanchion.core.graph.draw import GraphForm, checked_form
-from stanchion.core.graph.draw import drawn as graph_drawn
 from stanchion.errors import FlowCancelled, FlowFailed, FlowNotFound, InvalidInput, ResultTimeout
 from stanchion.flows.failure import FlowFailure, failure_for, failure_of_flow
-from stanchion.flows.graph import graph_of
 from stanchion.flows.plan import after_of
 from stanchion.flows.results import Values
-from stanchion.flows.tree import FlowPart, drawn
 from stanchion.jobs.batches import batches
 from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.job import Job, JobState
@@ -27,6 +22,10 @@ from stanchion.stores.records.flows import CloseFlow, FlowNode, NodeState, StopF
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.rules.jobs import state_of
+
+if TYPE_CHECKING:
+    from stanchion.core.graph.draw import GraphForm
+    from stanchion.flows.tree import FlowPart
 
 FlowState = NodeState
 
@@ -61,8 +60,10 @@ class FlowHandle:
 
     async def aresult(self, timeout: float | None = None) -> Any:
         """Await `result`. Waiting takes no thread."""
+        from asyncio import get_running_loop
+
         deadline = deadline_in(timeout)
-        nodes = await self._context.waits.for_flow(self.id, deadline, asyncio.get_running_loop()).answer()
+        nodes = await self._context.waits.for_flow(self.id, deadline, get_running_loop()).answer()
         return await off_loop(self._value_in_time)(nodes, timeout, deadline)
 
     def _value_in_time(self, nodes: list[FlowNode], timeout: float | None, deadline: float) -> Any:
@@ -130,11 +131,16 @@ class FlowHandle:
     def graph(self, limit: int = 1000) -> FlowPart:
         """Return its parts as a tree, with at most the newest `limit` jobs."""
         whole(limit, "limit", 1, MAX_PAGE)
+        from stanchion.flows.tree import drawn
+
         return drawn(self._context, self._nodes(), limit)
 
     def draw(self, form: GraphForm = "svg", limit: int = 1000) -> str:
         """Return its parts as a drawing: `text`, `svg`, `mermaid` or `dot` (for Graphviz). `limit`: as for `graph`."""
-        return graph_drawn(graph_of(self.graph(limit)), checked_form(form))
+        from stanchion.core.graph.draw import checked_form, drawn
+        from stanchion.flows.graph import graph_of
+
+        return drawn(graph_of(self.graph(limit)), checked_form(form))
 
     aget_state = off_loop(get_state)
     amembers = off_loop_each(members)

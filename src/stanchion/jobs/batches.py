@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from itertools import chain, islice
 from typing import Any, TypeVar
@@ -39,6 +38,8 @@ def store_batches(
     if second is None:  # one batch, or a transaction that must stay in its thread
         yield from ((batch, insert(context, batch, tx)) for batch in chain([first] if first else [], batches))
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     assert first is not None  # noqa: S101 - it came before the second
     here = copy_context()  # of the caller, with the trace that it is in
     with ThreadPoolExecutor(1, "stanchion-push") as storing:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stanchion.context.context import HasContext
 from stanchion.core.aio import off_loop
@@ -15,7 +14,9 @@ from stanchion.jobs import lookup
 from stanchion.jobs.job import Job
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.rules.dead_letters import is_letter
-from stanchion.waits.ends import SeenJob
+
+if TYPE_CHECKING:
+    from stanchion.waits.ends import SeenJob
 
 
 class JobHandle:
@@ -60,7 +61,9 @@ class JobHandle:
 
     async def aresult(self, timeout: float | None = None) -> Any:
         """Await `result`. Waiting takes no thread."""
-        waiter = self._context.waits.for_job(self.id, deadline_in(timeout), asyncio.get_running_loop())
+        from asyncio import get_running_loop
+
+        waiter = self._context.waits.for_job(self.id, deadline_in(timeout), get_running_loop())
         return self._result_of(await waiter.answer(), timeout)
 
     acancel = off_loop(cancel)

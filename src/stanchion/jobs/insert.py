@@ -17,7 +17,7 @@ from stanchion.context.settings import settings_of
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import Job
 from stanchion.jobs.lookup import jobs_of
-from stanchion.partitions.store import PartitionedStore
+from stanchion.partitions.opening import is_partitioned
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import NewJob, Pushed
 from stanchion.stores.rules.jobs import created, state_of
@@ -49,7 +49,7 @@ def make_ready(context: Context, jobs: list[NewJob], tx: Any = None, *, checks_p
             break
     if (concerned := context.settings.of(store, set(map(_QUEUE, jobs)))) and checks_payloads:
         context.schemas.check(store, context.codec, jobs, concerned)
-    if isinstance(store, PartitionedStore):
+    if is_partitioned(store):
         jobs[:] = store.placed(jobs)
         concerned = context.settings.of(store, set(map(_QUEUE, jobs)))
     context.lanes.assign(store, jobs, concerned)
@@ -84,7 +84,7 @@ def insert(context: Context, jobs: list[NewJob], tx: Any = None) -> list[Pushed]
 
 def _inserted(context: Context, jobs: list[NewJob], tx: Any) -> list[Pushed]:
     store = make_ready(context, jobs, tx)
-    if isinstance(store, PartitionedStore):
+    if is_partitioned(store):
         jobs[:] = store.placed(jobs)  # by layouts that were noticed just now: the caller sees the partitions
     pushed = store.push(jobs, tx)
     if context.events.hears("enqueue"):

@@ -13,11 +13,17 @@ keys stay in the queue itself. Other jobs may go anywhere, and a repeated call l
 from __future__ import annotations
 
 import json
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from stanchion.core.hashing import bucket, shuffle_shard
 from stanchion.core.partition_names import partition_name
 from stanchion.errors import InvalidInput
+
+KIND: Final = "partitions"
+"""The kind of the versioned values that hold the layouts of partitioned queues."""
+
+READ_SECONDS = 10.0
+"""Seconds after which a process that maintains its queues reads the layouts again."""
 
 PARTITIONS_PER_TENANT = 6
 """The partitions that a tenant's jobs are spread over, if the queue has so many."""

@@ -10,14 +10,9 @@ import time
 from collections.abc import Iterable, Mapping
 
 from stanchion.core.partition_names import logical_name, partition_number
-from stanchion.partitions.layout import Layout
+from stanchion.partitions.layout import KIND, READ_SECONDS, Layout
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import Counts
-
-KIND = "partitions"
-
-READ_SECONDS = 10.0
-"""Seconds after which the layouts are read again where a process looks after its queues anyway."""
 
 
 class Layouts:

@@ -21,7 +21,7 @@ from stanchion.errors import InvalidInput
 from stanchion.partitions.layout import Layout
 from stanchion.partitions.layouts import Layouts
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.records.queues import PARTITIONED, QueueSettings
 
 OF_THE_QUEUE = ("partitions", "timeout", "expires_with_jobs")
 """Settings that are read by the name of the queue itself."""
@@ -37,9 +37,6 @@ REFUSED = {
     "expires": "delete it when it is no longer needed",
 }
 """Settings that each physical queue would apply by itself, and what to use instead."""
-
-PARTITIONED = "partitioned"
-"""Among the declared settings of a queue: it has, or had, partitions. So a process that reads the settings knows."""
 
 
 class PartitionSettings:

@@ -9,11 +9,11 @@ from typing import Any, cast
 from stanchion.core.partition_names import logical_name, refuse_partition
 from stanchion.errors import DuplicateKey
 from stanchion.partitions.claims import PartitionClaims
-from stanchion.partitions.layouts import KIND, Layouts
+from stanchion.partitions.layouts import Layouts
 from stanchion.partitions.listener import LogicalListener
 from stanchion.partitions.placing import Placing
 from stanchion.partitions.reading import Reading
-from stanchion.partitions.settings import PARTITIONED, PartitionSettings
+from stanchion.partitions.settings import PartitionSettings
 from stanchion.stores.protocol import BehindManagers, Listener, PreparedJobs, Store, Transactions
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.flows import FlowChange
@@ -22,7 +22,7 @@ from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Outcome
 from stanchion.stores.records.prepared import PlainColumns, Prepared
 from stanchion.stores.records.query import Page, Query
-from stanchion.stores.records.queues import QueueSettings, QueueStats, Stat
+from stanchion.stores.records.queues import PARTITIONED, QueueSettings, QueueStats, Stat
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.rules.lost_leases import LostLeaseDelay
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
@@ -34,6 +34,8 @@ class PartitionedStore:
     It translates the name of a partitioned queue to those of its physical queues, and passes all else on. Rows keep the
     name of their physical queue, as it is part of their lease; `logical_name` gives that of the queue.
     """
+
+    knows_partitions = True
 
     def __init__(self, store: Store) -> None:
         self.within = store
@@ -189,11 +191,3 @@ class PartitionedStore:
 
 def _logical(error: DuplicateKey) -> DuplicateKey:
     return DuplicateKey(logical_name(error.queue), error.key, error.job_id)
-
-
-def with_partitions(store: Store, *, always: bool = False) -> Store:
-    """Return a store that knows its partitioned queues: the same store if it has none, unless `always`."""
-    if not isinstance(store, PartitionedStore) and (always or store.values(KIND)):
-        found: Store = PartitionedStore(store)
-        return found
-    return store

@@ -17,12 +17,10 @@ from stanchion.schemas.ddl import struct_of
 from stanchion.schemas.evolution import Refused, merged
 from stanchion.schemas.kinds import Schema
 from stanchion.stores.protocol import Store
+from stanchion.stores.records.queues import SCHEMA_VERSION
 
 KIND = "schema"
 """The kind of the values."""
-
-MARK = "schema"
-"""The name of the mark among the declared settings of a queue."""
 
 _NONE = ""
 """The text of a value for no schema."""
@@ -51,7 +49,7 @@ def stored_schema(store: Store, queue: str) -> Stored:
     # The value first: if there is no mark afterwards, no process has changed the value since it was read.
     value = next(iter(store.values(KIND, [queue])), None)
     settings = next(iter(store.queues([queue])), None)
-    base = None if settings is None else settings.declared.get(MARK)
+    base = None if settings is None else settings.declared.get(SCHEMA_VERSION)
     return Stored("", 0, base) if value is None else Stored(value.text, value.version, base)
 
 
@@ -101,7 +99,7 @@ def replace(store: Store, queue: str, schema: Schema | None) -> None:
 def _change(store: Store, queue: str, found: Stored, text: str) -> bool:
     """Write the value; return False if another process has written it since it was read."""
     if found.base is None:
-        store.configure(queue, {"declared": {MARK: found.version}})
+        store.configure(queue, {"declared": {SCHEMA_VERSION: found.version}})
     elif found.text == text and found.is_in_force:
         return True
     return store.compare_and_set(KIND, queue, text, found.version)

@@ -10,7 +10,6 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
 from traceback import format_exception
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,6 +42,8 @@ class Traces:
     """Makes the spans of one app, by the tracer provider of the process. Raises MissingExtra."""
 
     def __init__(self) -> None:
+        from importlib.metadata import version
+
         try:
             from opentelemetry import trace
             from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import threading
 import time
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stanchion.core.backoff import Backoff
 from stanchion.core.forks import reset_after_fork
@@ -26,6 +25,9 @@ from stanchion.waits.lost_replies import LostClaims
 from stanchion.waits.poll import Host, Poll
 from stanchion.waits.signals import Subscription
 from stanchion.waits.waiter import Waiter
+
+if TYPE_CHECKING:
+    import asyncio
 
 log = logging.getLogger("stanchion")
 

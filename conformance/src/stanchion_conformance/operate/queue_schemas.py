@@ -13,9 +13,10 @@ import pytest
 from stanchion import JobState, Push, Queue, Stanchion, group
 from stanchion.copying.transfer import Transfer
 from stanchion.errors import InvalidInput, PayloadMisfit, SchemaRefused
-from stanchion.schemas.stored import KIND, MARK
+from stanchion.schemas.stored import KIND
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store
+from stanchion.stores.records.queues import SCHEMA_VERSION
 from stanchion_conformance.harness import QUEUE, NewStore, all_at_once, new_job, payloads
 
 ORDERS = "id bigint not null, city string, miles double"
@@ -264,7 +265,7 @@ class TestSchemaEvolution:
             release(ORDERS)
 
     def test_a_death_in_a_declaration_leaves_no_schema(self, q: Queue, other_q: Queue, release: Release) -> None:
-        q.context.store.configure(QUEUE, {"declared": {MARK: 0}})
+        q.context.store.configure(QUEUE, {"declared": {SCHEMA_VERSION: 0}})
         other_q.push([1])
         assert other_q.schema is None
         found = release(ORDERS).schema

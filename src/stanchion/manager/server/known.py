@@ -13,8 +13,8 @@ from typing import Any
 from stanchion.context.semaphores import SEEN_FOR, unknown
 from stanchion.core.partition_names import logical_name, refuse_partition
 from stanchion.manager.server.named import jobs_in, made_queues
-from stanchion.partitions.settings import PARTITIONED
 from stanchion.stores.protocol import Store
+from stanchion.stores.records.queues import PARTITIONED
 from stanchion.stores.rules.limits import limits_in
 
 Args = Mapping[str, Any]

@@ -20,6 +20,12 @@ class SemaphoreRow(NamedTuple):
     waiting: int = 0
 
 
+PARTITIONED: Final = "partitioned"
+"""Among the declared settings of a queue: it has, or had, partitions."""
+
+SCHEMA_VERSION: Final = "schema"
+"""Among the declared settings of a queue: the version of its payloads' schema."""
+
 _NOT_STORED: Final = {"stored": False}
 
 
