@@ -183,7 +183,7 @@ class Context:
         """Return the seconds that a job waits after its `number`-th lost lease."""
         work = self.registry.work_of(row)
         retry = self.retry if work is None else work.retry
-        return retry.delay_or_default(number, LeaseLost(row.id), row.task)
+        return retry.delay_anyway(number, LeaseLost(row.id), row.task)
 
     def setup(self) -> None:
         """Create or migrate the tables, and store what the code declares, such as settings and limits."""

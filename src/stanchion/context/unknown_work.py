@@ -61,5 +61,5 @@ class UnknownWork:
                 "%s; its jobs are put off, and dead after %g s: %s (logged once per name)",
                 *(error, self.bury_after, error.advice),
             )
-        delay = min(_DELAYS.delay(times + 1), LONGEST_DELAY)
+        delay = min(_DELAYS.delay_anyway(times + 1, error, row.task), LONGEST_DELAY)
         return Rollback(row.lease, delay, f"UnknownTask: {error}", refund=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial
+from types import CodeType
 from typing import Any
 
 from stanchion.core.checks import shown
@@ -39,3 +40,14 @@ def _called(function: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.isroutine(function) or inspect.isclass(function):
         return function
     return getattr(type(function), "__call__", function)  # noqa: B004 - the method is wanted
+
+
+def codes_of(function: Callable[..., Any]) -> set[CodeType]:
+    """Return the code of a function behind its decorators, and of the functions and comprehensions within it."""
+    found: set[CodeType] = set()
+    code = getattr(inspect.unwrap(_called(function)), "__code__", None)
+    waiting = [code] if isinstance(code, CodeType) else []
+    while waiting:
+        found.add(one := waiting.pop())
+        waiting += (inner for inner in one.co_consts if isinstance(inner, CodeType))
+    return found

@@ -6,9 +6,12 @@ import builtins
 import logging
 import math
 import random
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
+from typing import Any, Final, TypedDict, Unpack
 
 from stanchion.core.callables import refuse_async
 from stanchion.core.checks import number, shown, whole
@@ -19,6 +22,27 @@ log = logging.getLogger("stanchion.worker")
 DEFAULT_MAX_ATTEMPTS = 25
 MOST_ATTEMPTS = 1_000_000
 _LONGEST = 30 * 86_400.0
+
+PROGRAMMING_ERRORS: Final = 3
+"""Programming errors in a row after which a job is dead, by default."""
+
+PROGRAMMING_ERRORS_MAX: Final = 10
+"""Maximum of the setting: a job keeps its last ten errors, and they are counted there."""
+
+Kinds = type[BaseException] | tuple[type[BaseException], ...]
+"""An exception class, or several."""
+
+Curve = Callable[[int, BaseException | None], float | None]
+"""Returns the seconds to wait after the n-th failure, by that error; None: give up."""
+
+
+class ByError(TypedDict, total=False):
+    """The options of a retry policy about the kinds of errors; see `Retry`."""
+
+    retry_on: Kinds | None
+    give_up_on: Kinds
+    programming_errors: int | None
+
 
 # Functions of this module, so that a policy can be pickled.
 
@@ -47,13 +71,24 @@ class Retry:
     """When and how often a failed job is retried.
 
     The default waits `failures**4 + 5` seconds, ± 10 %, up to 25 attempts (about 21 days in all).
+
+    `retry_on`: exception classes to retry; any other error ends the job as dead. None: all. `give_up_on`: exception
+    classes that end the job, even if `retry_on` has them too. `programming_errors`: number of programming errors in a
+    row that end the job, from 1 to 10: a TypeError, NameError or AttributeError that the task's own code raises. None:
+    they are retried like other errors.
+
+    An error with an attribute `retry_after` sets the delay itself, within `min` and `max`: seconds, a timedelta, or the
+    text of an HTTP header of that name.
     """
 
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     jitter: float = 0.1
     min: float = 0.0
     max: float = _LONGEST
-    curve: Callable[[int, BaseException | None], float] = _by_default
+    curve: Curve = _by_default
+    retry_on: Kinds | None = None
+    give_up_on: Kinds = ()
+    programming_errors: int | None = PROGRAMMING_ERRORS
 
     def __post_init__(self) -> None:
         whole(self.max_attempts, "max_attempts", 1, MOST_ATTEMPTS)
@@ -63,12 +98,24 @@ class Retry:
             raise InvalidInput(f"curve must be a function of failures and error, not {shown(self.curve)}")
         if number(self.min, "min") > number(self.max, "max"):
             raise InvalidInput(f"need 0 <= min <= max seconds, not min={self.min!r}, max={self.max!r}")
+        if self.retry_on is not None:
+            object.__setattr__(self, "retry_on", _kinds(self.retry_on, "retry_on"))
+        object.__setattr__(self, "give_up_on", _kinds(self.give_up_on, "give_up_on"))
+        if self.programming_errors is not None:
+            whole(self.programming_errors, "programming_errors", 1, PROGRAMMING_ERRORS_MAX)
 
     @classmethod
-    def constant(cls, seconds: float, *, jitter: float = 0.1, max_attempts: int = DEFAULT_MAX_ATTEMPTS) -> Retry:
+    def constant(
+        cls,
+        seconds: float,
+        *,
+        jitter: float = 0.1,
+        max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+        **errors: Unpack[ByError],
+    ) -> Retry:
         """Wait the same number of seconds after every failure."""
         number(seconds, "seconds")
-        return cls(max_attempts, jitter, curve=partial(_constant, seconds))
+        return cls(max_attempts, jitter, curve=partial(_constant, seconds), **errors)
 
     @classmethod
     def linear(
@@ -79,10 +126,11 @@ class Retry:
         max: float = _LONGEST,
         jitter: float = 0.1,
         max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+        **errors: Unpack[ByError],
     ) -> Retry:
         """Wait `seconds * failures`, clamped to `min` and `max`."""
         number(seconds, "seconds")
-        return cls(max_attempts, jitter, min, max, partial(_linear, seconds))
+        return cls(max_attempts, jitter, min, max, partial(_linear, seconds), **errors)
 
     @classmethod
     def exponential(
@@ -94,44 +142,149 @@ class Retry:
         max: float = _LONGEST,
         jitter: float = 0.1,
         max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+        **errors: Unpack[ByError],
     ) -> Retry:
         """Wait `base * factor**(failures - 1)` seconds, clamped to `min` and `max`."""
         number(base, "base"), number(factor, "factor")
-        return cls(max_attempts, jitter, min, max, partial(_exponential, base, factor, max))
+        return cls(max_attempts, jitter, min, max, partial(_exponential, base, factor, max), **errors)
 
     @classmethod
     def custom(
         cls,
-        seconds: Callable[[int, BaseException | None], float],
+        seconds: Curve,
         *,
         jitter: float = 0.0,
         max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+        **errors: Unpack[ByError],
     ) -> Retry:
-        """Wait the seconds that `seconds(failures, error)` returns."""
+        """Wait the seconds that `seconds(failures, error)` returns. If it returns None or raises Bury, the job is dead.
+
+        For a job whose worker died, which ran into no error of its own, it is called with a LeaseLost.
+        """
         refuse_async(seconds, "a retry policy")
-        return cls(max_attempts, jitter, curve=seconds)
+        return cls(max_attempts, jitter, curve=seconds, **errors)
 
     def times(self, max_attempts: int) -> Retry:
         """Return the same policy with another number of attempts."""
         return replace(self, max_attempts=max_attempts)
 
-    def delay(self, failures: int, error: BaseException | None = None) -> float:
-        """Return the seconds to wait after the `failures`-th failure (1 for the first)."""
+    def retries(self, error: BaseException) -> bool:
+        """Return whether the policy retries this kind of error. A group of errors counts as each of its errors."""
+        kinds, gives_up = self.retry_on, self.give_up_on
+        if kinds is None and not gives_up:
+            return True
+        found = [error, *_within(error)]
+        if any(isinstance(one, gives_up) for one in found):
+            return False
+        return kinds is None or isinstance(error, kinds) or (len(found) > 1 and _all_of(found[1:], kinds))
+
+    def names(self, error: BaseException) -> bool:
+        """Return whether `retry_on` names this kind of error."""
+        return self.retry_on is not None and isinstance(error, self.retry_on)
+
+    def delay(self, failures: int, error: BaseException | None = None) -> float | None:
+        """Return the seconds to wait after the `failures`-th failure (1 for the first); None: the job is dead."""
+        if error is not None:
+            if not self.retries(error):
+                return None
+            if (asked := _asked_for(error)) is not None:
+                later = random.uniform(1, 1 + self.jitter) if self.jitter else 1  # noqa: S311 - no secret
+                return builtins.min(builtins.max(asked * later, self.min), self.max)
+        return self._waited(failures, error)
+
+    def _waited(self, failures: int, error: BaseException | None) -> float | None:
         seconds = self.curve(failures, error)
+        if seconds is None:
+            return None
         if seconds < 0:
-            raise InvalidInput(f"a retry policy returns seconds from 0 up, not {seconds!r}")
+            raise InvalidInput(f"a retry policy returns seconds from 0 up, or None, not {seconds!r}")
         seconds = builtins.min(builtins.max(seconds, self.min), self.max)
         if self.jitter:
             seconds *= 1 + random.uniform(-self.jitter, self.jitter)  # noqa: S311 - spreading load, no secret
         return seconds
 
-    def delay_or_default(self, failures: int, error: BaseException, whose: str | None) -> float:
-        """Return the seconds to wait. If a custom policy fails, log that and use the default policy."""
+    def delay_or_default(
+        self,
+        failures: int,
+        error: BaseException,
+        whose: str | None,
+        through: type[BaseException] | tuple[()] = (),
+    ) -> float | None:
+        """Return what `delay` does. If a custom policy fails, log that and use the default policy.
+
+        `through`: the exception by which a policy may end a job.
+        """
+        return self._or_default(self.delay, failures, error, whose, through)
+
+    def delay_anyway(self, number: int, error: BaseException, whose: str | None) -> float:
+        """Return the seconds to wait after the `number`-th failure that ends no job, such as a lost lease."""
+        seconds = self._or_default(self._waited, number, error, whose, ())
+        return _by_default(number, error) if seconds is None else seconds
+
+    def _or_default(
+        self,
+        asked: Curve,
+        failures: int,
+        error: BaseException,
+        whose: str | None,
+        through: type[BaseException] | tuple[()],
+    ) -> float | None:
         try:
-            seconds = self.delay(failures, error)
-            if math.isfinite(seconds):
+            seconds = asked(failures, error)
+            if seconds is None or math.isfinite(seconds):
                 return seconds
             log.error("the retry policy of %s returned %r; the default is used", whose, seconds)
+        except through:
+            raise
         except Exception:
             log.exception("the retry policy of %s failed; the default is used", whose)
-        return Retry().delay(failures, error)
+        return Retry()._waited(failures, error)
+
+
+def _kinds(given: Any, what: str) -> tuple[type[BaseException], ...]:
+    """Return exception classes as a tuple. Raises InvalidInput."""
+    kinds = tuple(given) if isinstance(given, (tuple, list, set, frozenset)) else (given,)
+    for one in kinds:
+        if not (isinstance(one, type) and issubclass(one, BaseException)):
+            raise InvalidInput(f"{what} takes exception classes, such as (TimeoutError, OSError), not {shown(one)}")
+    return kinds
+
+
+def _within(error: BaseException) -> Iterator[BaseException]:
+    """Yield the errors of a group of errors, and of groups in it."""
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            yield from _within(one)
+            if not isinstance(one, BaseExceptionGroup):
+                yield one
+
+
+def _all_of(errors: list[BaseException], kinds: Kinds) -> bool:
+    return all(isinstance(one, kinds) for one in errors)
+
+
+def _asked_for(error: BaseException) -> float | None:
+    """Return the seconds in the attribute `retry_after` of an error; None if there is none that can be read."""
+    try:
+        asked = getattr(error, "retry_after", None)
+        seconds = _seconds_in(asked)
+    except Exception:  # a faulty property must not hide the error
+        return None
+    return None if seconds is None or not math.isfinite(seconds) else builtins.max(seconds, 0.0)
+
+
+def _seconds_in(asked: Any) -> float | None:
+    if asked is None or isinstance(asked, bool):
+        return None
+    if isinstance(asked, timedelta):
+        return asked.total_seconds()
+    if isinstance(asked, (int, float)):
+        return float(asked)
+    if not isinstance(asked, str):
+        return None
+    try:
+        return float(asked)
+    except ValueError:
+        from email.utils import parsedate_to_datetime
+
+        return parsedate_to_datetime(asked).timestamp() - time.time()

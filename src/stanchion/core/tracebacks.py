@@ -1,10 +1,17 @@
-"""Tracebacks as texts: the frames of a failure that has been seen before are not formatted again."""
+"""Tracebacks as texts. They begin in the code of the task. Frames that were formatted before are reused.
+
+a runner, a loop       ours: left out
+middleware, decorators of attempts
+a call of a task       `begins_task`: the frames from here on are kept
+the task ...
+"""
 
 from __future__ import annotations
 
 import traceback
-from types import CodeType, TracebackType
-from typing import Final
+from collections.abc import Callable
+from types import CodeType, FrameType, TracebackType
+from typing import Any, Final, TypeVar
 
 from stanchion.core.error_texts import MAX_ERROR
 
@@ -22,16 +29,85 @@ _LOOKING: Final = (NameError, AttributeError, ImportError, SyntaxError, BaseExce
 """Errors whose last lines tell more than their message, by what stands in the frames or within them."""
 
 
+_OURS: Final = ("stanchion", "asyncio", "concurrent")
+"""The packages whose frames come before those of a task."""
+
+_begins: set[CodeType] = set()
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def begins_task(function: F) -> F:
+    """Mark a function that calls the code of a task: the frames before and of it are left out."""
+    _begins.add(function.__code__)
+    return function
+
+
 def trace_of(error: BaseException) -> str | None:
-    """Return the traceback of an error as Python prints it; None for one that was not raised."""
+    """Return the traceback of an error as Python prints it, from the task's code on; None for one not raised."""
     trace = error.__traceback__
     if trace is None:
         return None
     chained = error.__cause__ is not None or (error.__context__ is not None and not error.__suppress_context__)
     if chained or isinstance(error, _LOOKING):
-        return "".join(map(_cut, traceback.format_exception(error, limit=-FRAMES)))
+        found = traceback.TracebackException.from_exception(error, limit=-FRAMES)
+        _shorten(found, error, set())
+        return "".join(map(_cut, found.format()))
     last = "".join(map(_cut, traceback.format_exception_only(error)))
-    return f"Traceback (most recent call last):\n{_frames(trace)}{last}"
+    return f"Traceback (most recent call last):\n{_frames(_own(trace))}{last}"
+
+
+def own_code(error: BaseException) -> CodeType | None:
+    """Return the code that raised an error."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return None if trace is None else trace.tb_frame.f_code
+
+
+def _own(trace: TracebackType) -> TracebackType:
+    """Return a traceback from the task's code on; the whole of one that has none."""
+    first = trace
+    one: TracebackType | None = trace
+    while one is not None:
+        if one.tb_frame.f_code in _begins:
+            first = one
+        one = one.tb_next
+    one = first
+    while one is not None and _is_ours(one.tb_frame):
+        one = one.tb_next
+    return first if one is None else one
+
+
+def _is_ours(frame: FrameType) -> bool:
+    name = frame.f_globals.get("__name__")
+    return isinstance(name, str) and name.partition(".")[0] in _OURS
+
+
+def _shorten(found: traceback.TracebackException, error: BaseException, seen: set[int]) -> None:
+    """Leave out the frames before the task's code, of an error and of the errors in and before it."""
+    waiting = [(found, error)]
+    while waiting:
+        shown, one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if (trace := one.__traceback__) is not None:
+            cut = max(_length(trace) - FRAMES, 0)
+            del shown.stack[: max(_length(trace, _own(trace)) - cut, 0)]
+        for inner, cause in ((shown.__cause__, one.__cause__), (shown.__context__, one.__context__)):
+            if inner is not None and cause is not None:
+                waiting.append((inner, cause))
+        if isinstance(one, BaseExceptionGroup):
+            waiting += zip(shown.exceptions or (), one.exceptions, strict=False)
+
+
+def _length(trace: TracebackType | None, until: TracebackType | None = None) -> int:
+    """Return the number of frames of a traceback, before another one of it."""
+    number = 0
+    while trace is not None and trace is not until:
+        number, trace = number + 1, trace.tb_next
+    return number
 
 
 def _cut(part: str) -> str:

@@ -16,7 +16,7 @@ from stanchion.errors import InvalidInput
 from stanchion.jobs.call import encoded_result, with_checkpoint
 from stanchion.jobs.failures import Failure, failure_of
 from stanchion.jobs.job import Job, Meter
-from stanchion.jobs.outcome import UNCHANGED
+from stanchion.jobs.outcome import UNCHANGED, Bury
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.leases import Lease
@@ -146,7 +146,12 @@ class HeldJob(Job):
         payload: Any = UNCHANGED,
     ) -> Settlement:
         """Return what `rollback` does."""
-        seconds = self.retry_delay(error) if delay is None else seconds_of(delay, "delay")
+        try:
+            seconds = self.retry_delay(error) if delay is None else seconds_of(delay, "delay")
+        except Bury as outcome:  # raised by the policy
+            return self.buried(outcome.reason if error is None else error)
+        if seconds is None:
+            return self.buried("the retry policy gives up" if error is None else error)
         back = outcomes.Rollback(self.lease, seconds, payload=self.payload_text(payload))
         return Settlement(self, back if error is None else back._replace(**self._failure_of(error)._asdict()))
 
@@ -196,8 +201,8 @@ class HeldJob(Job):
         """Record the share done, from 0 to 1; see `context.progress`."""
         self._context.progress.report(self.lease, number(value, "progress", 0, 1))
 
-    def retry_delay(self, error: BaseException | str | None) -> float:
-        """Return the seconds that the retry policy waits after this attempt's failure."""
+    def retry_delay(self, error: BaseException | str | None) -> float | None:
+        """Return the seconds that the retry policy waits after this attempt's failure; None: it gives up."""
         return self._retry.delay(self.failures + 1, error if isinstance(error, BaseException) else None)
 
     aget_cancelled = off_loop(get_cancelled)

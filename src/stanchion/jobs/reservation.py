@@ -47,9 +47,9 @@ class Reservation(HeldJob):
     ) -> None:
         """Give the job back, due in `delay` seconds (None: by the retry policy).
 
-        With an error, the attempt counts as a failure. If no attempts are left, the job is dead. `payload`: a
-        checkpoint of the work done so far. The next attempt gets it in place of the payload; a task keeps its
-        arguments, and finds it as `job.checkpoint`.
+        With an error, the attempt counts as a failure. The job is dead if no attempts are left, or if the policy gives
+        up on the error. `payload`: a checkpoint of the work done so far. The next attempt gets it in place of the
+        payload; a task keeps its arguments, and finds it as `job.checkpoint`.
         """
         self._settle(self.rolled_back(delay, error, payload=payload))
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from stanchion.context.context import Context
 from stanchion.context.unknown_work import Unknown
 from stanchion.core.child import end_child
+from stanchion.core.tracebacks import begins_task
 from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable
 from stanchion.flows.failure import failure_for
 from stanchion.flows.plan import after_of
@@ -25,6 +26,7 @@ from stanchion.stores.one_by_one import DATA
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.rules.outcomes import commit_of
+from stanchion.tasks.retrying import after_failure
 from stanchion.tasks.traced import TracedAttempt
 
 _MAKING = threading.Lock()
@@ -120,6 +122,7 @@ class Execution:
         """Wait for what a call in this thread returned, in an event loop of its own."""
         return asyncio.run(_waited_for(value))
 
+    @begins_task
     def _called(self) -> Any:
         if self.work.expectations is not None:
             self.work.expectations.check(self._context.store, self.row, self.payload)
@@ -165,7 +168,7 @@ def outcome_of_error(execution: Execution, error: BaseException) -> outcomes.Out
     """Return the outcome of an attempt that raised, or returned an Outcome."""
     if execution.settled:
         return None
-    job, work = execution.job, execution.work
+    job = execution.job
     match error:
         case Snooze() | RetryAfter():
             return _put_off(execution, error)
@@ -175,10 +178,11 @@ def outcome_of_error(execution: Execution, error: BaseException) -> outcomes.Out
             return outcomes.Bury(job.lease, *_caused(execution, error, reason or "buried"))
         case Unrunnable():
             return unrunnable(execution.row, error)
-    if work.attempts_max is not None and job.attempts >= work.attempts_max:
-        return outcomes.Bury(job.lease, *_failure(execution, error))
-    delay = work.retry.delay_or_default(job.failures + 1, error, job.task)
-    return outcomes.Rollback(job.lease, delay, *_failure(execution, error))
+    try:
+        return after_failure(job.lease, job, execution.work, error, _failure(execution, error))
+    except Bury as outcome:  # raised by the retry policy
+        outcome.__cause__ = outcome.__cause__ or error
+        return outcomes.Bury(job.lease, *_caused(execution, outcome, outcome.reason or "buried"))
 
 
 def _failure(execution: Execution, error: BaseException | str) -> Failure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from inspect import Parameter
 from types import NoneType, UnionType
 from typing import Any, Generic, ParamSpec, TypeVar, Union, Unpack, cast, get_args, get_origin, get_type_hints
@@ -15,7 +16,7 @@ from stanchion.core.callables import is_async, refuse_generator
 from stanchion.core.checks import checked_name, seconds_of, shown
 from stanchion.core.hiding import Hidden, place_of
 from stanchion.core.redaction import named_secret
-from stanchion.core.retry import Retry
+from stanchion.core.retry import ByError, Kinds, Retry
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.flows.continuation import continued
 from stanchion.flows.failure import FlowFailure
@@ -40,10 +41,14 @@ class TaskOptions(EnqueueOptions, total=False):
     """The options of a task.
 
     `hide`: places of values that the page, its API and the command line don't show, such as `("card.number",)`, see
-    `core.hiding`; None: as other processes say.
+    `core.hiding`; None: as other processes say. `retry_on`, `give_up_on`, `programming_errors`: of the retry policy,
+    see `Retry`.
     """
 
     hide: Iterable[str | Sequence[str]] | None
+    retry_on: Kinds | None
+    give_up_on: Kinds
+    programming_errors: int | None
 
 
 class Task(Generic[P, R]):
@@ -217,4 +222,6 @@ def task_options(options: Mapping[str, Any]) -> tuple[Retry, EnqueueOptions]:
     policy = retry or Retry()
     if "max_attempts" in rest:
         policy = policy.times(rest.pop("max_attempts"))
+    if by_error := {name: rest.pop(name) for name in ByError.__annotations__ if name in rest}:
+        policy = replace(policy, **by_error)
     return policy, cast(EnqueueOptions, rest)
