@@ -21,6 +21,7 @@ from tests.telemetry.scrape import get
 from tests.worker.conftest import until
 
 SHOP = """
+import pathlib
 import time
 from stanchion import Stanchion
 
@@ -29,6 +30,7 @@ app = Stanchion()
 
 @app.task(name="slow", queue="mail")
 def slow() -> str:
+    pathlib.Path("began").touch()
     time.sleep(1)
     return "done"
 """
@@ -92,7 +94,7 @@ def test_setup_and_a_worker_that_stops_gracefully(tmp_path: Path) -> None:
             until(_answers(port, "/livez"))
             until(_answers(port, "/readyz"))
             assert "stanchion_worker_healthy 1" in get(port, "/metrics")[1]
-            until(lambda: job.job().state in ("running", "done"))
+            until((tmp_path / "began").exists)
             process.send_signal(signal.SIGTERM)
             assert process.wait(timeout=60) == 0
         finally:
