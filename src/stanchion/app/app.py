@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from stanchion.app.jobs import JobCalls
 from stanchion.app.queues import QueueCalls
@@ -18,8 +18,10 @@ from stanchion.core.codec import MAX_PAYLOAD, Codec
 from stanchion.jobs import lookup
 from stanchion.jobs.call import COLLECT, collected
 from stanchion.jobs.options import checked_timeout
-from stanchion.stores.protocol import Store
 from stanchion.tasks.task import Task
+
+if TYPE_CHECKING:
+    from stanchion.stores.protocol import Store
 
 
 class Stanchion(StoreCalls, QueueCalls, TaskCalls, JobCalls, RunCalls):

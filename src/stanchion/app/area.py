@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from stanchion.context.context import Context
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stanchion.context.context import Context
 
 
 class Area:

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from stanchion.app.area import Area
 from stanchion.core.aio import off_loop
-from stanchion.flows.handle import FlowHandle
-from stanchion.flows.parts import Part, Single, checked_part
 from stanchion.jobs import lookup
-from stanchion.jobs.job import Job, JobState
-from stanchion.jobs.options import Push
-from stanchion.jobs.reservation import Reservation, Settlement
-from stanchion.jobs.settling import reservation, reservations, settle
 
 if TYPE_CHECKING:  # imported at first use, so that a program loads only what it uses
     from stanchion.flows.event_group import EventGroup
+    from stanchion.flows.handle import FlowHandle
+    from stanchion.flows.parts import Part, Single
+    from stanchion.jobs.job import Job, JobState
+    from stanchion.jobs.options import Push
+    from stanchion.jobs.reservation import Reservation, Settlement
     from stanchion.jobs.search import Search
 
 
@@ -48,6 +47,8 @@ class JobCalls(Area):
 
         Returns the state of each job now; None: its lease is lost. With `tx`, all end in that transaction.
         """
+        from stanchion.jobs.settling import settle
+
         return settle(self.context, settlements, tx)
 
     def reservation(self, job_id: str, token: str) -> Reservation:
@@ -55,18 +56,26 @@ class JobCalls(Area):
 
         Raises LeaseLost if the job is not reserved under this token.
         """
+        from stanchion.jobs.settling import reservation
+
         return reservation(self.context, job_id, token)
 
     def reservations(self, pairs: Iterable[tuple[str, str]]) -> list[Reservation | None]:
         """Return the reservations made elsewhere with these ids and tokens, in order; None for a lost lease."""
+        from stanchion.jobs.settling import reservations
+
         return reservations(self.context, pairs)
 
     def enqueue_flow(self, part: Part | Push, tx: Any = None) -> FlowHandle:
         """Store a flow; with `tx`, in that transaction. Like `part.enqueue(tx)`, but works for a flow without calls."""
+        from stanchion.flows.parts import checked_part
+
         return checked_part(part).enqueue_in(self.context, tx)
 
     def flow(self, flow_id: str) -> FlowHandle:
         """Return a handle to a flow by its id."""
+        from stanchion.flows.handle import FlowHandle
+
         return FlowHandle(self.context, flow_id)
 
     def event_group(

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from stanchion.app.area import Area
 from stanchion.context.testing import START, Clock, url_of_test
 from stanchion.core.aio import off_loop
-from stanchion.jobs.job import Job
 from stanchion.jobs.options import named_queues
-from stanchion.stores.protocol import Store
 from stanchion.stores.registry import open_store
-from stanchion.tasks.task import Task
 
 if TYPE_CHECKING:
     from stanchion.cron.ticker import Ticker
+    from stanchion.jobs.job import Job
+    from stanchion.stores.protocol import Store
+    from stanchion.tasks.task import Task
 
 
 class RunCalls(Area):

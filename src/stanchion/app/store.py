@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Self
 from stanchion.app.area import Area
 from stanchion.core.aio import off_loop, off_loop_alone, off_loop_block
 from stanchion.core.checks import seconds_of
-from stanchion.stores.protocol import Store
-from stanchion.stores.records.workers import WorkerRow
 
 if TYPE_CHECKING:  # imported at first use, so that a program loads only what it uses
     from stanchion.alerts.records import Alert, Monitor
     from stanchion.context.upkeep import Maintained
+    from stanchion.stores.protocol import Store
+    from stanchion.stores.records.workers import WorkerRow
 
 
 class StoreCalls(Area):

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast, overloa
 from stanchion.app.area import Area
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name
-from stanchion.core.events import Event
-from stanchion.core.retry import Retry
-from stanchion.jobs.handle import JobHandle
-from stanchion.jobs.options import EnqueueOptions
 from stanchion.tasks.enqueuer import Enqueuer
 from stanchion.tasks.task import Task, TaskOptions, registered
 
 if TYPE_CHECKING:  # imported at first use, so that a program loads only what it uses
     from zoneinfo import ZoneInfo
 
+    from stanchion.core.events import Event
+    from stanchion.core.retry import Retry
     from stanchion.cron.schedule import Missed, Schedule
+    from stanchion.jobs.handle import JobHandle
+    from stanchion.jobs.options import EnqueueOptions
     from stanchion.pipelines import Pipeline, Station
 
 P = ParamSpec("P")

@@ -18,24 +18,24 @@ from stanchion.context.queue_schemas import QueueSchemas
 from stanchion.context.rates import DeclaredRates, stored_rates
 from stanchion.context.registry import Registry
 from stanchion.context.semaphores import DeclaredSemaphores
-from stanchion.context.unknown_work import UnknownWork
 from stanchion.core.aio import calls_pool
 from stanchion.core.blocking import BlockingCalls
 from stanchion.core.checks import shown
-from stanchion.core.codec import Codec
 from stanchion.core.events import Listeners
 from stanchion.core.retry import Retry
 from stanchion.errors import CannotJoin, InvalidInput, LeaseLost
 from stanchion.partitions.layout import READ_SECONDS
 from stanchion.partitions.opening import is_partitioned, with_partitions
-from stanchion.stores.protocol import Store, Transactions
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.registry import absolute_url, open_store, shown_url
-from stanchion.stores.rules.declared_rates import StoredRate
 from stanchion.telemetry.traces import traces_if
 
 if TYPE_CHECKING:
+    from stanchion.context.unknown_work import UnknownWork
     from stanchion.context.upkeep import Upkeep
+    from stanchion.core.codec import Codec
+    from stanchion.stores.protocol import Store, Transactions
+    from stanchion.stores.rules.declared_rates import StoredRate
     from stanchion.waits import Waits
 
 _KEPT = (

@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stanchion.context.pauses import CODE, by_settings
 from stanchion.context.settings import (
@@ -30,9 +30,11 @@ from stanchion.context.settings import (
     tenant_lanes,
 )
 from stanchion.errors import NotPermitted
-from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import QueueSettings
+
+if TYPE_CHECKING:
+    from stanchion.stores.protocol import Store
 
 AFFIRM_SECONDS, GONE_SECONDS = 20.0, 60.0
 """Seconds between confirmations of the number of lanes while processes declare two; seconds without one after which

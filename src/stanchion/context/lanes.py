@@ -26,14 +26,17 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
-from stanchion.context.cached_settings import CachedSettings
 from stanchion.context.order_keys import with_order_key
 from stanchion.context.shard import MAX_LANES, shuffle_shard
-from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import UNLANED, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome
-from stanchion.stores.records.queues import QueueSettings
+
+if TYPE_CHECKING:
+    from stanchion.context.cached_settings import CachedSettings
+    from stanchion.stores.protocol import Store
+    from stanchion.stores.records.queues import QueueSettings
 
 COUNTED = 1000
 """Jobs counted per lane; longer lanes count as equally long."""

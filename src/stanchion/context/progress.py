@@ -7,14 +7,16 @@ import math
 import threading
 import time
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from stanchion.core.forks import reset_after_fork
 from stanchion.errors import LeaseLost, StoreUnavailable
-from stanchion.stores.protocol import Store
-from stanchion.stores.records.jobs import JobState
-from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Progress
+
+if TYPE_CHECKING:
+    from stanchion.stores.protocol import Store
+    from stanchion.stores.records.jobs import JobState
+    from stanchion.stores.records.leases import Lease
 
 log = logging.getLogger("stanchion")
 

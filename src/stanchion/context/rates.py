@@ -10,15 +10,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stanchion.context.declared_texts import DeclaredTexts
 from stanchion.errors import InvalidInput
-from stanchion.stores.protocol import Store
 from stanchion.stores.rules.declared_rates import CACHED_SECONDS, KIND, CachedRates, StoredRate, rate_in, rate_text
-from stanchion.stores.rules.limits import Rate
 from stanchion.stores.rules.task_rates import KIND as OF_TASKS
 from stanchion.stores.rules.task_rates import task_rate
+
+if TYPE_CHECKING:
+    from stanchion.stores.protocol import Store
+    from stanchion.stores.rules.limits import Rate
 
 _TASKS_CACHED = 10_000
 

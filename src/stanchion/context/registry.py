@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stanchion.context.unknown_work import Unknown
-from stanchion.context.work import DeclaredTopic, QueueWork, Work
 from stanchion.core.partition_names import logical_name
 from stanchion.errors import UnknownTask
-from stanchion.stores.records.jobs import JobRow
+
+if TYPE_CHECKING:
+    from stanchion.context.work import DeclaredTopic, QueueWork, Work
+    from stanchion.stores.records.jobs import JobRow
 
 
 class Registry:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stanchion.errors import InvalidInput
-from stanchion.stores.protocol import Store
-from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.rules.limits import limits_in
+
+if TYPE_CHECKING:
+    from stanchion.stores.protocol import Store
+    from stanchion.stores.records.jobs import NewJob
 
 MAX_CAPACITY = 1_000_000
 

@@ -11,15 +11,17 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from stanchion.context.steadiness import Steadiness
 from stanchion.context.upkeep_lease import UpkeepLease
-from stanchion.core.events import Listeners
-from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.rules.lost_leases import lost_leases
 from stanchion.stores.rules.upkeep import Budget
+
+if TYPE_CHECKING:
+    from stanchion.core.events import Listeners
+    from stanchion.stores.protocol import Store
 
 log = logging.getLogger("stanchion.upkeep")
 

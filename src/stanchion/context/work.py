@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from stanchion.core.retry import Retry
-from stanchion.stores.protocol import Store
-from stanchion.stores.records.jobs import JobRow, NewJob
-from stanchion.stores.records.outcomes import Outcome
+if TYPE_CHECKING:
+    from stanchion.core.retry import Retry
+    from stanchion.stores.protocol import Store
+    from stanchion.stores.records.jobs import JobRow, NewJob
+    from stanchion.stores.records.outcomes import Outcome
 
 
 class Models(Protocol):

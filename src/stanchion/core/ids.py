@@ -8,7 +8,6 @@ import secrets
 import threading
 import time
 from hashlib import sha256
-from uuid import UUID
 
 ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """The form of all ids of jobs."""
@@ -105,7 +104,7 @@ def beside(one: str, distance: int) -> str:
 
     Distances below 2**72 stay within the millisecond of an id of this process.
     """
-    number = UUID(one).int
+    number = int(one.replace("-", ""), 16)
     moment, a, b = number >> 80, number >> 64 & 0xFFF, number & (1 << 62) - 1
     return _text((moment << _RANDOM_BITS | a << 62 | b) + distance)
 

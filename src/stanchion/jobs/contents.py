@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stanchion.core.checks import shown
-from stanchion.core.codec import Codec
 from stanchion.errors import InvalidInput, SearchTooWide
 from stanchion.stores.paging import Selects, pages_by_size
-from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.records.query import Query
+
+if TYPE_CHECKING:
+    from stanchion.core.codec import Codec
+    from stanchion.stores.records.jobs import JobRow
+    from stanchion.stores.records.query import Query
 
 LOOKED_AT_MAX = 100_000
 """Jobs that one search looks into at most."""

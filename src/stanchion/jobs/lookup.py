@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
-from stanchion.context.context import Context
 from stanchion.core.checks import acted_id, acted_ids, checked_id
 from stanchion.core.ids import new_ids
 from stanchion.core.partition_names import logical_name
@@ -14,9 +13,12 @@ from stanchion.jobs.contents import selected
 from stanchion.jobs.job import FreshJob, Job
 from stanchion.jobs.search import Search, contents_of, query_of
 from stanchion.stores.letters import ByHome
-from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
 from stanchion.stores.rules.jobs import copy_of, state_of
+
+if TYPE_CHECKING:
+    from stanchion.context.context import Context
+    from stanchion.stores.protocol import Store
 
 
 def job_of(context: Context, row: JobRow, *, duplicate: bool = False) -> Job:

@@ -9,25 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from stanchion.stores.records.capabilities import Capabilities
-from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd
-from stanchion.stores.records.jobs import JobRef, JobRow, JobState, NewJob, Pushed, Redriven
-from stanchion.stores.records.leases import Lease
-from stanchion.stores.records.managers import ManagerStatus
-from stanchion.stores.records.outcomes import Outcome
-from stanchion.stores.records.prepared import PlainColumns, Prepared
-from stanchion.stores.records.query import Page, Query
-from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
-from stanchion.stores.records.staging import Publication
-from stanchion.stores.records.values import VersionedValue
-from stanchion.stores.records.workers import Beat, WorkerRow
-from stanchion.stores.rules.lost_leases import LostLeaseDelay
-from stanchion.stores.rules.shard_map import ShardMap
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
-from stanchion.stores.wakeup.signs import Signs
+
+if TYPE_CHECKING:
+    from stanchion.stores.records.capabilities import Capabilities
+    from stanchion.stores.records.claims import Claim, Claimed
+    from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd
+    from stanchion.stores.records.jobs import JobRef, JobRow, JobState, NewJob, Pushed, Redriven
+    from stanchion.stores.records.leases import Lease
+    from stanchion.stores.records.managers import ManagerStatus
+    from stanchion.stores.records.outcomes import Outcome
+    from stanchion.stores.records.prepared import PlainColumns, Prepared
+    from stanchion.stores.records.query import Page, Query
+    from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
+    from stanchion.stores.records.staging import Publication
+    from stanchion.stores.records.values import VersionedValue
+    from stanchion.stores.records.workers import Beat, WorkerRow
+    from stanchion.stores.rules.lost_leases import LostLeaseDelay
+    from stanchion.stores.rules.shard_map import ShardMap
+    from stanchion.stores.wakeup.signs import Signs
 
 
 class Listener(Protocol):

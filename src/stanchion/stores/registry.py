@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
@@ -88,6 +87,8 @@ def absolute_url(url: str, folder: str = "") -> str:
     path, separator, query = rest.partition("?")
     if not with_path or not path or scheme.partition("+")[0] not in ("sqlite", _SHARDS):
         return url
+    from pathlib import Path
+
     return f"{scheme}:///{Path(folder, Path(path).expanduser()).absolute()}{separator}{query}"
 
 
