@@ -397,6 +397,3 @@ def pages(store: Store, query: Query) -> Iterator[list[Any]]:
         if page.next is None:
             return
         page = store.select(replace(query, after=page.next))
-
-
-StoreFactory = Callable[[str], Store]
