@@ -1,4 +1,4 @@
-"""What the page of internals says of code, and how the code has it.
+"""Read the facts that the pages on internals state about the code, and the same facts from the code.
 
 python -m tests.docs.internals     rewrite the table of verbs
 """
@@ -17,7 +17,8 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.sql.engine.schema import metadata
 from tests.docs.pages import ROOT
 
-PAGE = ROOT / "docs" / "internals.md"
+PAGES = [ROOT / "docs" / "internals.md", *sorted((ROOT / "docs" / "inside").glob("*.md"))]
+PORT = ROOT / "docs" / "inside" / "port.md"
 SOURCE = ROOT / "src" / "stanchion"
 
 _VERBS = re.compile(r"(?<=<!-- verbs -->\n).*?(?=<!-- end of verbs -->)", re.DOTALL)
@@ -26,7 +27,7 @@ _PATH = re.compile(r"[\w./{},*-]+\.(?:py|lua|toml)|[\w/]+/")
 
 
 def verbs() -> dict[str, str]:
-    """Return the verbs of the port, as they are called, each with the first sentence of what it says of itself."""
+    """Return the call of each verb of the port, with the first sentence of its docstring."""
     found = {}
     for name, verb in vars(Store).items():
         if not name.startswith("_") and callable(verb):
@@ -40,30 +41,35 @@ def _first_sentence(text: str) -> str:
 
 
 def table_of_verbs() -> str:
-    """Return the table of verbs, as it stands in the page."""
+    """Return the table of verbs as the page should have it."""
     rows = [f"| `{call}` | {meaning.replace('|', chr(92) + '|')} |\n" for call, meaning in verbs().items()]
     return "".join(["| verb | |\n| --- | --- |\n", *rows])
 
 
 def table_in_page() -> str:
-    """Return the table of verbs that the page has."""
-    found = _VERBS.search(PAGE.read_text())
-    assert found, f"{PAGE.name} has no place for the table of verbs"
+    """Return the table of verbs as the page has it."""
+    found = _VERBS.search(PORT.read_text())
+    assert found, f"{PORT.name} has no place for the table of verbs"
     return found[0]
 
 
 def write() -> None:
     """Write the table of verbs into the page."""
-    PAGE.write_text(_VERBS.sub(lambda _: table_of_verbs(), PAGE.read_text()))
+    PORT.write_text(_VERBS.sub(lambda _: table_of_verbs(), PORT.read_text()))
+
+
+def text() -> str:
+    """Return the text of all pages."""
+    return "\n".join(page.read_text() for page in PAGES)
 
 
 # -- tables
 
 
-def rows_after(text: str) -> Iterator[list[str]]:
-    """Yield the rows of the first table after a piece of text, without its head, as texts of cells."""
-    _, found, rest = PAGE.read_text().partition(text)
-    assert found, f"{PAGE.name} does not have {text!r}"
+def rows_after(heading: str) -> Iterator[list[str]]:
+    """Yield the rows of the first table after a text, without its head, as lists of cells."""
+    _, found, rest = text().partition(heading)
+    assert found, f"no page has {heading!r}"
     lines = iter(rest.splitlines())
     for line in lines:
         if line.startswith("| ---"):
@@ -73,17 +79,17 @@ def rows_after(text: str) -> Iterator[list[str]]:
 
 
 def names_in(cell: str) -> list[str]:
-    """Return what a cell has in backquotes; several names may share a pair of them."""
+    """Return the names in backquotes in a cell; several names may share a pair of backquotes."""
     return [name.strip() for code in _CODE.findall(cell) for name in code.split(",")]
 
 
-def tables_in_page() -> list[str]:
-    """Return the tables of the database that the page has a section for."""
-    return re.findall(r"^\*\*`(stanchion_\w+)`\*\*", PAGE.read_text(), re.MULTILINE)
+def tables_in_pages() -> list[str]:
+    """Return the tables of the database that have a section."""
+    return re.findall(r"^\*\*`(stanchion_\w+)`\*\*", text(), re.MULTILINE)
 
 
 def columns_in_page(table: str) -> list[str]:
-    """Return the columns of a table that the page names."""
+    """Return the columns of a table as its section lists them."""
     return [name for row in rows_after(f"\n**`{table}`**") for name in names_in(row[0])]
 
 
@@ -110,7 +116,7 @@ def _is_for_mysql(index: Index) -> bool:
 
 
 def layers() -> list[set[str]]:
-    """Return the layers of the contract, from above; packages that are still to come are left out."""
+    """Return the layers of the contract from the top; leave out packages that do not exist yet."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (found,) = [contract for contract in contracts if contract.get("containers") == ["stanchion"]]
     named = [[name.strip() for name in layer.split("|")] for layer in found["layers"]]
@@ -119,8 +125,8 @@ def layers() -> list[set[str]]:
 
 
 def layers_in_page() -> list[set[str]]:
-    """Return the layers of the picture."""
-    _, _, rest = PAGE.read_text().partition("<!-- layers -->\n```text\n")
+    """Return the layers of the diagram."""
+    _, _, rest = text().partition("<!-- layers -->\n```text\n")
     picture, _, _ = rest.partition("```")
     lines = [line.strip() for line in picture.splitlines()]
     drawn = [re.split(r"\s{2,}", line)[0] for line in lines if line and line != "▼"]
@@ -128,7 +134,7 @@ def layers_in_page() -> list[set[str]]:
 
 
 def packages(of: str = "") -> set[str]:
-    """Return the modules and packages of a folder of the package, but for those that say nothing of themselves."""
+    """Return the names of modules and packages in a folder of the package, except `__init__` and the like."""
     return {
         one.stem if one.suffix == ".py" else one.name
         for one in (SOURCE / of).iterdir()
@@ -136,13 +142,13 @@ def packages(of: str = "") -> set[str]:
     }
 
 
-def paths_in_page() -> set[str]:
-    """Return all that the page names like a file or a folder of code."""
-    return {name for code in _CODE.findall(PAGE.read_text()) for name in [code.strip()] if _PATH.fullmatch(name)}
+def paths_in_pages() -> set[str]:
+    """Return every name of a code file or folder on the pages."""
+    return {name for code in _CODE.findall(text()) for name in [code.strip()] if _PATH.fullmatch(name)}
 
 
 def is_there(path: str) -> bool:
-    """Tell whether the repository or the package has such a file or folder; `*` and `{a,b}` stand for several."""
+    """Return whether the repository or the package has this file or folder; `*` and `{a,b}` match several."""
     choices = re.match(r"(.*)\{([^}]*)\}(.*)", path)
     if choices:
         return all(is_there(f"{choices[1]}{one.strip()}{choices[3]}") for one in choices[2].split(","))

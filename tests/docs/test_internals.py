@@ -1,4 +1,4 @@
-"""The page of internals against the code: verbs, tables, indexes, packages, layers and the files that it names."""
+"""Compare the pages on internals with the code: verbs, tables, indexes, packages, layers and files."""
 
 import re
 
@@ -15,16 +15,16 @@ def test_the_verbs_are_those_of_the_port() -> None:
 
 
 def test_each_table_has_its_section() -> None:
-    assert sorted(internals.tables_in_page()) == sorted(TABLES)
+    assert sorted(internals.tables_in_pages()) == sorted(TABLES)
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_the_columns_are_those_of_the_schema(table: str) -> None:
     there = [column.name for column in TABLES[table].columns]
-    if table == "stanchion_history":  # it says how it differs from live jobs
+    if table == "stanchion_history":  # the page lists only its differences from live jobs
         live = {column.name for column in TABLES["stanchion_jobs"].columns}
         assert set(internals.columns_in_page(table)) == set(there) - live
-        _, _, rest = internals.PAGE.read_text().partition("those of a live job, but for\n")
+        _, _, rest = internals.text().partition("those of a live job, but for\n")
         gone = internals.names_in(rest.partition("\n")[0])
         assert set(gone) == live - set(there)
     else:
@@ -32,7 +32,7 @@ def test_the_columns_are_those_of_the_schema(table: str) -> None:
 
 
 def test_the_indexes_are_those_of_the_schema() -> None:
-    told = {internals.names_in(row[0])[0]: internals.names_in(row[1]) for row in internals.rows_after("\n### Indexes")}
+    told = {internals.names_in(row[0])[0]: internals.names_in(row[1]) for row in internals.rows_after("\n## Indexes")}
     assert told == internals.indexes()
 
 
@@ -54,4 +54,4 @@ def test_the_picture_is_the_contract() -> None:
 
 
 def test_the_files_that_are_named_are_there() -> None:
-    assert [path for path in sorted(internals.paths_in_page()) if not internals.is_there(path)] == []
+    assert [path for path in sorted(internals.paths_in_pages()) if not internals.is_there(path)] == []

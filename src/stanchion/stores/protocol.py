@@ -144,7 +144,7 @@ class Store(Protocol):
         """
 
     def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
-        """Give back jobs whose lease ran out or whose worker is dead; return them as they are now.
+        """Return jobs whose lease expired or whose worker is dead to their queues; return their new state.
 
         A worker is dead when it missed three of its own heartbeats. A job whose worker has no row is left alone unless
         some live worker has a row, and the job started longer ago than those three heartbeats: an empty list of workers
@@ -179,7 +179,7 @@ class Store(Protocol):
         """
 
     def unstage(self, write: str) -> None:
-        """Delete the staged jobs of a write, but none of a publication that has begun."""
+        """Delete the staged jobs of a write, except for a publication that has begun."""
 
     # -- workers
 
@@ -187,7 +187,7 @@ class Store(Protocol):
         """Record that these workers are alive; the answer covers all of them together."""
 
     def leave(self, worker: str) -> None:
-        """Forget a worker that has given back all its jobs."""
+        """Forget a worker that holds no jobs any more."""
 
     def workers(self, *, holders: bool = False) -> list[WorkerRow]:
         """Return all known workers, including late ones, with their numbers of running jobs.
@@ -198,7 +198,7 @@ class Store(Protocol):
     # -- reading
 
     def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
-        """Return those of the jobs that are live or in history, by id."""
+        """Return the jobs that are live or in history, by id; leave out unknown ids."""
 
     def select(self, query: Query) -> Page:
         """Return up to `limit` jobs that meet all conditions of a query, and the cursor of the next page.
@@ -225,7 +225,7 @@ class Store(Protocol):
     # -- operating
 
     def cancel(self, ids: Sequence[str]) -> list[JobState | None]:
-        """Cancel jobs at once; ask running ones to stop. Return the new states, None if unknown."""
+        """Cancel jobs; ask running ones to stop. Return the new states, None if unknown."""
 
     def retry(self, ids: Sequence[str]) -> list[Redriven]:
         """Make dead, cancelled and scheduled jobs ready now, with all their attempts and the same ids."""
@@ -270,7 +270,7 @@ class Store(Protocol):
         """Return the nodes of a flow, by id; none if it is unknown, or ended long ago."""
 
     def flow_ends(self, node: str, after: int = -1, limit: int = 1000) -> list[MemberEnd]:
-        """Return up to `limit` member ends of a node, by index, those after the index `after`."""
+        """Return up to `limit` member ends of a node, by index, after the index `after`."""
 
     # -- versioned values
 
