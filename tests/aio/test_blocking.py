@@ -138,6 +138,20 @@ def test_an_async_task_is_warned_and_the_worker_is_not(app: Stanchion, caplog: p
     assert [message.split()[0] for message in warned(caplog)] == ["Queue.push"]
 
 
+def test_a_cell_of_a_notebook_is_not_reported(app: Stanchion, caplog: pytest.LogCaptureFixture) -> None:
+    cell: dict[str, Any] = {"__name__": "IPython.core.interactiveshell"}
+    exec("async def run_code(call):\n    return call()", cell)  # noqa: S102
+    asyncio.run(cell["run_code"](lambda: app.queue("orders").push(1)))
+    assert warned(caplog) == []
+
+    async def within() -> None:
+        app.queue("orders").push(2)
+
+    exec("async def run_code(call):\n    return await call()", cell)  # noqa: S102
+    asyncio.run(cell["run_code"](within))
+    assert len(warned(caplog)) == 1
+
+
 def test_the_bridge_of_sqlalchemy_is_no_blocking_call(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     greenlet = pytest.importorskip("greenlet")
     app = Stanchion(f"sqlite:///{tmp_path}/jobs.db")

@@ -178,6 +178,30 @@ def test_a_long_call_takes_no_thread_of_the_pool(monkeypatch: pytest.MonkeyPatch
     assert len(puts) == 1
 
 
+class Counting(Owner):
+    """An owner whose calls take its block's value as a transaction."""
+
+    def effect(self, tx: Any = None) -> int:  # noqa: ARG002 - the twin takes it
+        self.step("effect")
+        return threading.get_ident()
+
+    aeffect = off_loop(effect)
+
+
+def test_calls_in_a_transaction_run_in_the_thread_of_its_block() -> None:
+    owner = Counting()
+
+    async def run() -> None:
+        async with owner.ablock(4711) as tx:
+            found = await asyncio.gather(owner.aeffect(tx=tx), owner.aeffect(tx), owner.aeffect(tx=tx))
+            assert set(found) == {owner.threads[0]}
+            assert await owner.aeffect() != owner.threads[0]
+            assert await owner.aeffect(tx=object()) != owner.threads[0]
+        assert await owner.aeffect(tx=tx) != owner.threads[0]
+
+    asyncio.run(run())
+
+
 class TestApp:
     """The app as a block, and its transactions."""
 

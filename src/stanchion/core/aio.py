@@ -80,15 +80,15 @@ def off_loop(call: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
 
     Not for calls that wait: each would occupy one of a few threads. See `off_loop_alone`.
 
-    A call in a transaction of the caller gets a thread of its own. Else calls that wait for the locks of that
-    transaction could occupy all threads, and it would never end.
+    A call in a transaction of the caller runs in the thread of its block, or else in one of its own. Else calls that
+    wait for the locks of that transaction could occupy all threads, and it would never end.
     """
     transaction_of = _transaction_of(call)
 
     @functools.wraps(call)
     async def twin(*args: P.args, **kwargs: P.kwargs) -> R:
-        in_transaction = transaction_of(args, kwargs) is not None
-        put = _new_thread if in_transaction else _pool_of(call, args).put
+        tx = transaction_of(args, kwargs)
+        put = _pool_of(call, args).put if tx is None else _BLOCKS.get(id(tx), _new_thread)
         return await in_thread(put, _bound(call, *args, **kwargs))
 
     return _named(twin, call, "Await `{}`, run off the event loop.")
@@ -123,7 +123,8 @@ def off_loop_block(
 ) -> Callable[P, AbstractAsyncContextManager[T]]:
     """Return the async twin of a method that opens a block: `async with twin() as value:`.
 
-    A thread of its own enters and leaves the block, so that locks which belong to a thread stay with it.
+    A thread of its own enters and leaves the block, so that locks which belong to a thread stay with it. It also makes
+    the calls that get the value as `tx`, one after the other.
     """
 
     @functools.wraps(call)
@@ -138,6 +139,7 @@ def off_loop_block(
             except asyncio.CancelledError:
                 thread.put(block.undo)  # it may be entered yet
                 raise
+            _BLOCKS[id(value)] = thread.put
             try:
                 yield value
             except BaseException as error:
@@ -145,6 +147,8 @@ def off_loop_block(
                     raise
             else:
                 await _finished(thread.put, _bound(block.leave, None))
+            finally:
+                _BLOCKS.pop(id(value), None)
         finally:
             thread.end()
 
@@ -196,12 +200,23 @@ class _Thread:
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self.put = self._calls.put
+        self._lock = threading.Lock()
+        self._ended = False
         threading.Thread(target=self._run, name="stanchion-block", daemon=True).start()
+
+    def put(self, call: Callable[[], None]) -> None:
+        """Make a call behind the others; in another thread once this one has ended."""
+        with self._lock:
+            if not self._ended:
+                self._calls.put(call)
+                return
+        _new_thread(call)
 
     def end(self) -> None:
         """End the thread behind the calls that it has."""
-        self._calls.put(None)
+        with self._lock:
+            self._ended = True
+            self._calls.put(None)
 
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
@@ -251,3 +266,6 @@ def _pool_of(call: Callable[..., Any], args: tuple[Any, ...]) -> DaemonPool:
 
 
 _OF_NO_APP = calls_pool()
+
+_BLOCKS: dict[int, Callable[[Callable[[], None]], None]] = {}
+"""Put a call into the thread of an open block, by the identity of the block's value."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
 from types import CodeType, FrameType
 from typing import Any
 
@@ -41,7 +42,7 @@ class BlockingCalls:
     def _report(self, frame: FrameType) -> None:
         called, caller = _public_call(frame)
         found = _twin_of(called)
-        if found is None or found[0] in self._reported:
+        if found is None or found[0] in self._reported or _in_notebook(caller):
             return
         method, instead = found
         self._reported.add(method)
@@ -57,6 +58,13 @@ def _bridged() -> bool:
     """Return whether SQLAlchemy's `run_sync` makes the call: its statements then wait without blocking the loop."""
     greenlet = sys.modules.get("greenlet")
     return greenlet is not None and greenlet.getcurrent().parent is not None
+
+
+def _in_notebook(frame: FrameType | None) -> bool:
+    """Return whether a cell of a notebook makes the call: IPython runs each on its event loop, which has to wait."""
+    while frame is not None and not frame.f_code.co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR):
+        frame = frame.f_back
+    return frame is not None and _package(frame) == "IPython"
 
 
 def _public_call(frame: FrameType) -> tuple[FrameType, FrameType | None]:

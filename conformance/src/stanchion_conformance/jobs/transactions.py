@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -51,6 +52,41 @@ class TestJoining:
         assert q.counts() == Counts()
         assert q.find() == []
         assert not q.push(2, key="k").duplicate
+
+    def test_coroutines_push_and_commit_in_it(self, app: Stanchion, q: Queue, other_q: Queue) -> None:
+        q.push("first")
+
+        async def run() -> None:
+            (job,) = await q.areserve(lease=LONG_LEASE)
+            async with app.atransaction() as tx:
+                await job.acommit("done", tx=tx)
+                await asyncio.gather(*(q.apush(n, tx=tx) for n in range(20)))
+                assert (await other_q.asize()).ready == 0
+            with suppress(Failed):
+                async with app.atransaction() as tx:
+                    await q.apush("never", tx=tx)
+                    raise Failed
+
+        asyncio.run(run())
+        assert (other_q.size().ready, other_q.counts().committed) == (20, 1)
+
+    def test_a_coroutine_that_is_cancelled_in_it_rolls_it_back(self, app: Stanchion, q: Queue) -> None:
+        async def push(pushed: asyncio.Event) -> None:
+            async with app.atransaction() as tx:
+                await q.apush(1, tx=tx)
+                pushed.set()
+                await asyncio.sleep(3600)
+
+        async def run() -> None:
+            pushed = asyncio.Event()
+            pushing = asyncio.ensure_future(push(pushed))
+            await pushed.wait()
+            pushing.cancel()
+            await asyncio.gather(pushing, return_exceptions=True)
+            await q.apush(2)
+
+        asyncio.run(run())
+        assert [job.payload for job in q.peek(5)] == [2]
 
     def test_keys_of_finished_jobs_hold_in_it_too(self, app: Stanchion, q: Queue) -> None:
         first = q.push(1, key="k")
