@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from stanchion.pipelines.send import Send
     from stanchion.queues.consumer import Consumer
     from stanchion.queues.queue import Queue
+    from stanchion.tasks.middleware import Attempt
     from stanchion.tasks.task import Task
     from stanchion.topics.topic import Event, Lag, Subscription, Topic
     from stanchion.worker.worker import Worker
@@ -83,6 +84,7 @@ __all__ = [  # noqa: RUF022 - in groups
     "Task",
     "Worker",
     # Jobs
+    "Attempt",
     "Job",
     "JobHandle",
     "JobState",
@@ -211,6 +213,7 @@ _MODULES = {
     "pipelines.send": ["Send"],
     "queues.consumer": ["Consumer"],
     "queues.queue": ["Queue"],
+    "tasks.middleware": ["Attempt"],
     "tasks.task": ["Task"],
     "topics.topic": ["Event", "Lag", "Subscription", "Topic"],
     "worker.worker": ["Worker"],

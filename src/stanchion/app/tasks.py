@@ -9,6 +9,7 @@ from stanchion.app.area import Area
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name
 from stanchion.tasks.enqueuer import Enqueuer
+from stanchion.tasks.middleware import AnyMiddleware
 from stanchion.tasks.task import Task, TaskOptions, registered
 
 if TYPE_CHECKING:  # imported at first use, so that a program loads only what it uses
@@ -23,6 +24,7 @@ if TYPE_CHECKING:  # imported at first use, so that a program loads only what it
 
 P = ParamSpec("P")
 R = TypeVar("R")
+M = TypeVar("M", bound=AnyMiddleware)
 
 
 class TaskCalls(Area):
@@ -134,6 +136,15 @@ class TaskCalls(Area):
     aschedules = off_loop(schedules)
     aschedule = off_loop(schedule)
 
+    def middleware(self, middleware: M) -> M:
+        """Register middleware: it runs around each attempt, inside of what was registered before.
+
+        `def around(attempt, call_next)` is for sync tasks, `async def` for async ones; an object with the methods `run`
+        and `arun` is for both. `call_next()` runs the rest and returns the result of the task. See `Attempt`.
+        """
+        self.context.middleware.add(middleware)
+        return middleware
+
     def on(self, event: Event) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Register middleware for an event: enqueue, start, success, failure, retry or dead."""
+        """Register a listener for an event: enqueue, start, success, failure, retry or dead."""
         return self.context.events.on(event)

@@ -22,6 +22,7 @@ from stanchion.core.aio import calls_pool
 from stanchion.core.blocking import BlockingCalls
 from stanchion.core.checks import shown
 from stanchion.core.events import Listeners
+from stanchion.core.middleware import Middleware
 from stanchion.core.retry import Retry
 from stanchion.errors import CannotJoin, InvalidInput, LeaseLost
 from stanchion.partitions.layout import READ_SECONDS
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     from stanchion.waits import Waits
 
 _KEPT = (
-    *("retry", "timeout", "traces", "blocking", "events", "registry", "declared", "schemas", "hidden", "rates"),
-    "_partitions",
+    *("retry", "timeout", "traces", "blocking", "events", "middleware", "registry", "declared", "schemas", "hidden"),
+    *("rates", "_partitions"),
 )
 """The attributes that a pickled context keeps, besides what it was made with."""
 
@@ -94,6 +95,7 @@ class Context:
         self.traces = traces_if(traces)
         self.blocking = BlockingCalls()
         self.events = Listeners()
+        self.middleware = Middleware()
         self.registry = Registry()
         self.declared = DeclaredQueues()
         self.semaphores = DeclaredSemaphores()

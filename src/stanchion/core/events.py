@@ -1,4 +1,4 @@
-"""Middleware: functions called on the events of jobs."""
+"""Listeners: functions called on the events of jobs."""
 
 from __future__ import annotations
 

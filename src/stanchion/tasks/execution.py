@@ -8,6 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import copy_context
 from decimal import getcontext, setcontext
+from functools import partial
 from inspect import Parameter
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from stanchion.stores.one_by_one import DATA
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.rules.outcomes import commit_of
+from stanchion.tasks.middleware import Attempt, arun_within, run_within
 from stanchion.tasks.retrying import after_failure
 from stanchion.tasks.traced import TracedAttempt
 
@@ -112,11 +114,17 @@ class Execution:
                 self.args.insert(place, given[name])
 
     def call(self) -> Any:
-        """Run the function; for an async one, return the coroutine."""
+        """Run the function, within the middleware; for an async one, return the coroutine."""
+        middleware, call = self._context.middleware, self._called
+        if self.work.is_async:
+            if middleware.asynchronous:
+                call = partial(arun_within, middleware.asynchronous, Attempt(self), call)
+        elif middleware.sync:
+            call = partial(run_within, middleware.sync, Attempt(self), call)
         if (traces := self._context.traces) is None:
-            return self._called()
+            return call()
         self.traced = TracedAttempt(traces, self.row, self.work.name, lambda: self.mask)
-        return self.traced.run_async(self._called) if self.work.is_async else self.traced.run(self._called)
+        return self.traced.run_async(call) if self.work.is_async else self.traced.run(call)
 
     def awaited(self, value: Awaitable[Any]) -> Any:
         """Wait for what a call in this thread returned, in an event loop of its own."""

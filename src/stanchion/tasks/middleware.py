@@ -1,0 +1,115 @@
+"""Middleware: runs around each attempt, between the worker and the task.
+
+attempt ──► first ──call_next()──► second ──call_next()──► the task
+        ◄──result, or error──      ◄──────────────────────
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from stanchion.context.work import Work
+from stanchion.core.tracebacks import begins_task
+from stanchion.jobs.reservation import Reservation
+
+CallNext = Callable[[], Any]
+"""Runs the rest of an attempt, and returns the result of the task."""
+
+AsyncCallNext = Callable[[], Awaitable[Any]]
+
+
+class _Call(Protocol):
+    args: list[Any]
+    kwargs: dict[str, Any]
+
+    @property
+    def work(self) -> Work: ...
+    @property
+    def job(self) -> Reservation: ...
+
+
+class Attempt:
+    """One attempt at a job, as middleware sees it.
+
+    `args` and `kwargs` are the arguments of the call, which middleware may change before it calls the rest.
+    """
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: _Call) -> None:
+        self._call = call
+
+    @property
+    def job(self) -> Reservation:
+        """The running job."""
+        return self._call.job
+
+    @property
+    def task(self) -> str:
+        """The name of the task; of a station, the name of its queue."""
+        return self._call.work.name
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function that the attempt calls."""
+        return self._call.work.function
+
+    @property
+    def args(self) -> list[Any]:
+        """The positional arguments of the call."""
+        return self._call.args
+
+    @args.setter
+    def args(self, args: Sequence[Any]) -> None:
+        self._call.args = list(args)
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """The keyword arguments of the call."""
+        return self._call.kwargs
+
+    @kwargs.setter
+    def kwargs(self, kwargs: dict[str, Any]) -> None:
+        self._call.kwargs = dict(kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Attempt {self.job.attempt} at {self.task} {self.job.id}>"
+
+
+class BothKinds(Protocol):
+    """Middleware for sync and async tasks."""
+
+    def run(self, attempt: Attempt, call_next: CallNext, /) -> Any: ...
+    async def arun(self, attempt: Attempt, call_next: AsyncCallNext, /) -> Any: ...
+
+
+AnyMiddleware = Callable[[Attempt, CallNext], Any] | Callable[[Attempt, AsyncCallNext], Awaitable[Any]] | BothKinds
+
+
+def run_within(middleware: Sequence[Callable[..., Any]], attempt: Attempt, call: CallNext) -> Any:
+    """Call a sync task within its middleware."""
+
+    def step(place: int) -> Any:
+        if place == len(middleware):
+            return call()
+        return middleware[place](attempt, partial(step, place + 1))
+
+    return step(0)
+
+
+async def arun_within(middleware: Sequence[Callable[..., Any]], attempt: Attempt, call: AsyncCallNext) -> Any:
+    """Call an async task within its middleware."""
+
+    async def step(place: int) -> Any:
+        if place == len(middleware):
+            return await _awaited(call)
+        return await middleware[place](attempt, partial(step, place + 1))
+
+    return await step(0)
+
+
+@begins_task
+async def _awaited(call: AsyncCallNext) -> Any:
+    return await call()
