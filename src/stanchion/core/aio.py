@@ -18,6 +18,7 @@ from itertools import islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
+from stanchion.core.caller import CALLER, Caller
 from stanchion.core.threads import DaemonPool
 
 if TYPE_CHECKING:
@@ -40,14 +41,17 @@ def calls_pool() -> DaemonPool:
 
 
 async def in_thread(put: Callable[[Callable[[], None]], None], call: Callable[[], R]) -> R:
-    """Make a call in a thread; `put` brings it there.
+    """Make a call in a thread, with the context variables of the present task; `put` brings it there.
 
-    Cancelled before it has started, it is not made; later, it goes on by itself.
+    Cancelled before it has started, it is not made; later, it goes on by itself, but runs no more awaitables in this
+    task: see `from_caller`.
     """
     import asyncio  # it loads the modules of TLS, which a program without coroutines does not need
 
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[R] = loop.create_future()
+    context, caller = contextvars.copy_context(), Caller(loop)
+    context.run(CALLER.set, caller)
 
     def answered(value: Any, error: BaseException | None) -> None:
         if answer.done():  # cancelled meanwhile
@@ -58,13 +62,14 @@ async def in_thread(put: Callable[[Callable[[], None]], None], call: Callable[[]
             answer.set_exception(RuntimeError("the call raised StopIteration"))
         else:
             answer.set_exception(error)
+        caller.wake()
 
     def work() -> None:
         value, failure = None, None
         if answer.cancelled():
             return
         try:
-            value = call()
+            value = context.run(call)
         except BaseException as error:
             failure = error
         with suppress(RuntimeError):  # the loop was closed
@@ -72,7 +77,11 @@ async def in_thread(put: Callable[[Callable[[], None]], None], call: Callable[[]
         del value, failure  # the traceback of an error refers to this frame
 
     put(work)  # a future of `concurrent.futures` would take as long as the rest
-    return await answer
+    try:
+        return await caller.serve(answer)
+    except BaseException:
+        answer.cancel()
+        raise
 
 
 def off_loop(call: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
@@ -89,7 +98,7 @@ def off_loop(call: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
     async def twin(*args: P.args, **kwargs: P.kwargs) -> R:
         tx = transaction_of(args, kwargs)
         put = _pool_of(call, args).put if tx is None else _BLOCKS.get(id(tx), _new_thread)
-        return await in_thread(put, _bound(call, *args, **kwargs))
+        return await in_thread(put, functools.partial(call, *args, **kwargs))
 
     return _named(twin, call, "Await `{}`, run off the event loop.")
 
@@ -99,7 +108,7 @@ def off_loop_alone(call: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
 
     @functools.wraps(call)
     async def twin(*args: P.args, **kwargs: P.kwargs) -> R:
-        return await in_thread(_new_thread, _bound(call, *args, **kwargs))
+        return await in_thread(_new_thread, functools.partial(call, *args, **kwargs))
 
     return _named(twin, call, "Await `{}`, run off the event loop.")
 
@@ -110,8 +119,8 @@ def off_loop_each(call: Callable[P, Iterator[T]]) -> Callable[P, AsyncIterator[T
     @functools.wraps(call)
     async def twin(*args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
         pool = _pool_of(call, args)
-        items = await in_thread(pool.put, _bound(call, *args, **kwargs))
-        while page := await in_thread(pool.put, _bound(lambda: list(islice(items, _PAGE)))):
+        items = await in_thread(pool.put, functools.partial(call, *args, **kwargs))
+        while page := await in_thread(pool.put, lambda: list(islice(items, _PAGE))):
             for item in page:
                 yield item
 
@@ -135,7 +144,7 @@ def off_loop_block(
         thread, block = _Thread(), _Block(functools.partial(call, *args, **kwargs))
         try:
             try:
-                value = await in_thread(thread.put, _bound(block.enter))
+                value = await in_thread(thread.put, block.enter)
             except asyncio.CancelledError:
                 thread.put(block.undo)  # it may be entered yet
                 raise
@@ -143,10 +152,10 @@ def off_loop_block(
             try:
                 yield value
             except BaseException as error:
-                if not await _finished(thread.put, _bound(block.leave, error)):
+                if not await _finished(thread.put, functools.partial(block.leave, error)):
                     raise
             else:
-                await _finished(thread.put, _bound(block.leave, None))
+                await _finished(thread.put, functools.partial(block.leave, None))
             finally:
                 _BLOCKS.pop(id(value), None)
         finally:
@@ -225,11 +234,6 @@ class _Thread:
 
 def _new_thread(work: Callable[[], None]) -> None:
     threading.Thread(target=work, name="stanchion-call", daemon=True).start()
-
-
-def _bound(call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Callable[[], R]:
-    """Return a call to be made in another thread, with the context variables of this one."""
-    return functools.partial(contextvars.copy_context().run, call, *args, **kwargs)
 
 
 def _named(twin: Callable[P, R], call: Callable[..., Any], doc: str) -> Callable[P, R]:
