@@ -8,13 +8,14 @@ BIN := $(VENV)/bin
 DEMO := $(VENV)/.installed-demo
 DEV := $(VENV)/.installed-dev
 BENCH := $(VENV)/.installed-bench
+DOCS := $(VENV)/.installed-docs
 PARALLEL := PYTEST_XDIST_AUTO_NUM_WORKERS=$$(( 5 * $$(nproc) / 2 ))
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-big test nightly check lint types quick bench pictures servers clean
+.PHONY: help demo demo-big docs test nightly check lint types quick bench pictures servers clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -63,6 +64,9 @@ quick: $(DEV)
 bench: $(BENCH) servers ## Measure throughput and latency, beside other queues
 	@$(BIN)/python -m benchmarks.run
 
+docs: $(DOCS) ## Build the site of the documentation into build/site
+	@$(BIN)/python -m docs.site.build
+
 pictures: $(DEV) servers ## Take the pictures of the pages, as references for `make nightly`
 	@$(BIN)/python -m tests.web.pictures --keep
 
@@ -88,7 +92,12 @@ $(DEMO): pyproject.toml | $(BIN)/python
 $(DEV): pyproject.toml conformance/pyproject.toml | $(BIN)/python
 	@echo "installing what the tests need"
 	@$(BIN)/pip install --quiet --editable . --editable conformance --group dev
-	@touch $@ $(DEMO)
+	@touch $@ $(DEMO) $(DOCS)
+
+$(DOCS): pyproject.toml | $(BIN)/python
+	@echo "installing what the documentation needs"
+	@$(BIN)/pip install --quiet --editable '.[web,metrics,grpc]' --group docs
+	@touch $@
 
 $(BENCH): pyproject.toml | $(DEV)
 	@echo "installing what the benchmarks need"

@@ -18,6 +18,7 @@ from stanchion.context.queue_schemas import QueueSchemas
 from stanchion.context.rates import DeclaredRates, stored_rates
 from stanchion.context.registry import Registry
 from stanchion.context.semaphores import DeclaredSemaphores
+from stanchion.core import environment
 from stanchion.core.aio import calls_pool
 from stanchion.core.blocking import BlockingCalls
 from stanchion.core.checks import shown
@@ -122,7 +123,7 @@ class Context:
     @property
     def url(self) -> str:
         """The store's URL. Raises InvalidInput if none was given."""
-        url = self._url or os.environ.get("STANCHION_URL")
+        url = self._url or os.environ.get(environment.URL)
         if not url:
             raise InvalidInput("no store: pass a URL, such as Stanchion('sqlite:///jobs.db'), or set STANCHION_URL")
         return url

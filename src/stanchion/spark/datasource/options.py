@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from stanchion.app import Stanchion
 from stanchion.context.shard import range_in, stored_range
+from stanchion.core import environment
 from stanchion.core.checks import checked_name, checked_priority
 from stanchion.core.codec import Codec
 from stanchion.errors import InvalidInput, StanchionError
@@ -30,7 +31,7 @@ Use = Literal["read", "write", "readStream", "writeStream"]
 
 T = TypeVar("T", int, float)
 
-KEYS = "STANCHION_KEYS"
+KEYS = environment.KEYS
 """The environment variable with comma-separated keys of payloads, newest first; read by the executing process."""
 
 _IGNORED = {"checkpointlocation", "queryname"}
@@ -280,7 +281,7 @@ def _unknown(written: str, name: str | None, use: Use, known: list[str]) -> str:
 
 def reachable_url(url: str | None) -> str:
     """Return a URL that works for other processes on this machine, in any working folder."""
-    url = url or os.environ.get("STANCHION_URL")
+    url = url or os.environ.get(environment.URL)
     if not url:
         raise InvalidInput("the option url is missing: name the store, such as .option('url', 'postgresql://...')")
     if url.startswith("memory:"):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 
+from stanchion.core import environment
 from stanchion.errors import InvalidInput
-
-_VARIABLE = "STANCHION_CALL_SECONDS"
 
 _SLOWEST = 2000
 """Jobs that a slow server stores, publishes or finishes in a second."""
@@ -18,11 +17,11 @@ def _call_seconds(given: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise InvalidInput(f"{_VARIABLE} is {given!r}, and must be a number of seconds above 0")
+        raise InvalidInput(f"{environment.CALL_SECONDS} is {given!r}, and must be a number of seconds above 0")
     return seconds
 
 
-CALL_SECONDS = _call_seconds(os.environ.get(_VARIABLE, "10"))
+CALL_SECONDS = _call_seconds(os.environ.get(environment.CALL_SECONDS, "10"))
 """Seconds that a call may take, including its retries, unless it says otherwise because it moves very many jobs.
 
 Read it as `calls.CALL_SECONDS`, at the call: tests set a shorter time.

@@ -35,13 +35,21 @@ class QueueSettings:
 
     name: str
     paused: bool = False
+    """True while no job of the queue may start."""
     max_rate: float | None = None
+    """Maximum number of jobs started per second, by all workers together."""
     max_running: int | None = None
+    """Maximum number of jobs that run at a time."""
     lanes: int = 1
+    """Number of lanes."""
     lanes_per_tenant: int = 1
+    """Number of lanes that the jobs of one tenant share."""
     history_ttl: float = 7 * 86_400.0
+    """Seconds for which finished jobs are kept; 0 keeps none."""
     dead_letter: str | None = None
+    """Queue to which dead jobs move; None keeps them in history."""
     lease: float = 30.0
+    """Seconds for which a reservation without heartbeats is valid."""
     uses_lanes: bool = field(default=False, compare=False)
     """True once the queue has several lanes or a job in a lane; upkeep resets it."""
     uses_slots: bool = field(default=False, compare=False)
@@ -49,6 +57,7 @@ class QueueSettings:
     expires: float | None = None
     """Seconds without a push, a reservation or an end after which the queue is removed; None: never."""
     expires_with_jobs: bool = False
+    """True if expiry also removes a queue that holds live jobs."""
     timeout: float | None = None
     """Seconds that one attempt may run, for jobs that name no time-out and whose task names none."""
     ordered: bool = False

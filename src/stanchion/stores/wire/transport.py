@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
+from stanchion.core import environment
+
 PORT: Final = 7117
 """The port of a manager whose address names none."""
 
-TOKEN_VARIABLE: Final = "STANCHION_MANAGER_TOKEN"  # noqa: S105 - the name of a variable
+TOKEN_VARIABLE: Final = environment.MANAGER_TOKEN
 """The environment variable with a token for all callers."""
 
 REQUEST_BYTES: Final = 16 * 1024 * 1024

@@ -19,6 +19,7 @@ from urllib.parse import unquote
 import typer
 
 from stanchion.app import Stanchion
+from stanchion.core import environment
 from stanchion.core.printable import safe
 from stanchion.errors import InvalidInput, NotPermitted, StanchionError, StoreUnavailable, UnknownTask
 from stanchion.ops.audit import AuditLog, Entry
@@ -73,7 +74,7 @@ class Session:
         return app
 
     def _given_url(self) -> str:
-        url = self.url or os.environ.get("STANCHION_URL")
+        url = self.url or os.environ.get(environment.URL)
         if not url:
             raise InvalidInput(
                 "no store: give --url sqlite:///jobs.db, set STANCHION_URL, or name your app with --app module:app"
@@ -98,7 +99,7 @@ class Session:
         """Hide credentials, as drivers may quote the URL."""
         text = re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", text)
         text = re.sub(r"(?i)((?:password|token)=)\S+", r"\1***", text)
-        url = self.url or os.environ.get("STANCHION_URL") or ""
+        url = self.url or os.environ.get(environment.URL) or ""
         password = re.search(r"://[^:/@]*:([^@]+)@", url)
         if password:
             for form in (password[1], unquote(password[1])):
@@ -187,7 +188,7 @@ Debug = Annotated[
     typer.Option(
         "--debug",
         help="Show the traceback of an error (or set STANCHION_DEBUG).",
-        envvar="STANCHION_DEBUG",
+        envvar=environment.DEBUG,
         show_envvar=False,
     ),
 ]

@@ -16,6 +16,7 @@ from stanchion.alerts.records import SHOWN, Alert, Monitor
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.watching.changes import Change, Changes
 from stanchion.alerts.watching.webhook import Webhook
+from stanchion.core import environment
 from stanchion.core.checks import whole
 from stanchion.core.durations import duration, spelled
 from stanchion.core.printable import safe
@@ -42,7 +43,7 @@ _BANDS = [
     Column("OF LIMIT", right=True),
 ]
 
-TOKEN_VARIABLE = "STANCHION_WEBHOOK_TOKEN"  # noqa: S105 - a name
+TOKEN_VARIABLE = environment.WEBHOOK_TOKEN
 
 
 @command(alerts_cli, group=True)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from stanchion.core import environment
 from stanchion.core.durations import duration
 from stanchion.errors import InvalidInput, MissingExtra, StanchionError
 from stanchion.ops.cli.console.drawing import GraphFormat, checked_format, print_graph
@@ -159,7 +160,7 @@ _ENGINES = ("workers", "spark")
 def named_pipeline(session: Session, target: str) -> Pipeline:
     """Return the pipeline of `module:pipeline`; --url is for an app without a store of its own."""
     if session.url is not None:
-        os.environ["STANCHION_URL"] = session.url
+        os.environ[environment.URL] = session.url
     pipeline = load_pipeline(target)
     if session.url is not None and pipeline.context.url != session.url:
         raise InvalidInput(f"the app of {target} names its own store; leave --url out")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from stanchion.app import Stanchion
+from stanchion.core import environment
 from stanchion.errors import MissingExtra
 from stanchion.ops.cli.console.given import past
 from stanchion.ops.cli.console.root import LOOK, cli
@@ -93,4 +94,4 @@ def _by_spark(app: Stanchion | None, folder: Path | None, bounds: _Bounds) -> Re
 
 
 def _has_store(session: Session) -> bool:
-    return bool(session.url or session.app_path or os.environ.get("STANCHION_URL"))
+    return bool(session.url or session.app_path or os.environ.get(environment.URL))

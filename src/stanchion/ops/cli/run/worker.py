@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from stanchion.app import Stanchion
+from stanchion.core import environment
 from stanchion.core.durations import duration
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.ops.cli.console.given import names, optional_duration
@@ -144,7 +145,7 @@ def _tell_unknown(session: Session, app: Stanchion, queues: Iterable[str]) -> No
 def _check_app(path: str, url: str | None) -> Stanchion:
     """Return the app; refuse an unusable one before any process starts. `url` is for an app without its own store."""
     if url is not None:
-        os.environ["STANCHION_URL"] = url
+        os.environ[environment.URL] = url
     app = load_app(path)
     named = app.url
     if url is not None and named != url:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from stanchion.core import tokens
+from stanchion.core import environment, tokens
 from stanchion.core.checks import checked_name
 from stanchion.core.tokens import token_of
 from stanchion.errors import InvalidInput
@@ -19,7 +19,7 @@ from stanchion.manager.server.tokens import caller_in as program_in
 
 __all__ = ["LOCAL", "TOKEN_VARIABLE", "Caller", "Role", "Token", "Tokens", "token_of", "tokens_in"]
 
-TOKEN_VARIABLE: Final = "STANCHION_WEB_TOKEN"  # noqa: S105 - the name of a variable
+TOKEN_VARIABLE: Final = environment.WEB_TOKEN
 """The environment variable with a single token, of the role operate."""
 
 

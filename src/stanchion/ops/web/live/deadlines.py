@@ -17,6 +17,7 @@ from contextvars import ContextVar, copy_context
 from math import inf
 from typing import Any, Final, Generic, TypeVar
 
+from stanchion.core import environment
 from stanchion.errors import StoreUnavailable
 
 T = TypeVar("T")
@@ -24,7 +25,7 @@ T = TypeVar("T")
 SECONDS: Final = 2.0
 """Deadline of the reads that a page needs, and of each further part of it."""
 
-VARIABLE: Final = "STANCHION_PAGE_SECONDS"
+VARIABLE: Final = environment.PAGE_SECONDS
 """The environment variable that sets another one."""
 
 MOST: Final = 4

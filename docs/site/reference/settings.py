@@ -1,0 +1,74 @@
+"""Reference of settings: of queues, of one job, of tasks, of workers."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from docs.site.reference.api import package
+from docs.site.reference.tables import code, prose, table
+
+_NOT_SET: Final = ("name", "uses_lanes", "uses_slots", "declared", "key_partitions")
+"""Fields of a queue's row that nobody sets."""
+
+
+def page() -> str:
+    """Return the page."""
+    found = package()
+    queue = found["stores.records.queues.QueueSettings"]
+    fields = [one for one in queue.attributes.values() if "property" not in one.labels and one.name not in _NOT_SET]
+    job = found["jobs.options.EnqueueOptions"]
+    parts = [
+        "# Settings",
+        "## Queue settings",
+        "Stored with the queue; set them in code with `app.queue(name, ...)`, or for all processes with "
+        "`queue.configure(...)` and `stanchion queues set`. See [Queues](/queues.md).",
+        prose(queue.docstring.value),
+        table(["setting", "type", "default", "meaning"], map(_row, fields)),
+        "## Job options",
+        "Options of `task.using(...)`, `queue.push(...)` and `app.enqueue(...)`. See [Tasks](/tasks.md).",
+        table(["option", "type", "meaning"], [_option(one) for one in _options(job)]),
+        prose(found["jobs.options.PushOptions"].docstring.value),
+        "## Task options",
+        _call(found, "Stanchion", "task"),
+        "## Worker options",
+        "Options of `Worker(app, ...)`; `stanchion worker` has the same as flags. See [Workers](/workers.md).",
+        _defaults(found["Worker"].final_target.parameters),
+        prose(found["Worker"].final_target.docstring.value),
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _row(one: Any) -> tuple[str, str, str, str]:
+    default = one.value if one.value is not None and "field(" not in str(one.value) else None
+    if one.value is not None and "field(default=" in str(one.value):
+        default = str(one.value).partition("default=")[2].partition(",")[0].rstrip(")")
+    return code(one.name), code(str(one.annotation)), code(str(default or "")), _about(one)
+
+
+def _option(one: Any) -> tuple[str, str, str]:
+    return code(one.name), code(str(one.annotation)), _about(one)
+
+
+def _options(job: Any) -> list[Any]:
+    return [one for one in job.all_members.values() if one.is_attribute and not one.name.startswith("_")]
+
+
+def _about(one: Any) -> str:
+    return prose(one.docstring.value).replace("\n", " ") if one.docstring else ""
+
+
+def _call(found: Any, name: str, method: str) -> str:
+    function = found[name].final_target.all_members[method]
+    function = function.final_target if function.is_alias else function
+    text = prose(function.docstring.value) if function.docstring else ""
+    forms = function.overloads or [function]
+    return f"Options of `@app.{method}(...)`.\n\n{_defaults(forms[-1].parameters)}\n\n{text}"
+
+
+def _defaults(parameters: Any) -> str:
+    rows = [
+        (code(one.name), code(str(one.annotation or "")), code(str(one.default or "")))
+        for one in parameters
+        if one.name not in ("self", "app") and one.kind and "variadic" not in one.kind.value
+    ]
+    return table(["option", "type", "default"], rows)
