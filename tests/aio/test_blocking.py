@@ -91,6 +91,7 @@ def test_the_setting_turns_it_off(caplog: pytest.LogCaptureFixture) -> None:
         ("Batch.__enter__", "async with", lambda app: app.queue("orders").batch().__enter__()),
         ("Consumer.__enter__", "async with", lambda app: app.consumer("one").__enter__()),
         ("Reservation.commit", "acommit()", lambda app: app.held.commit()),
+        ("Reservation.report_progress", "areport_progress()", lambda app: app.held.progress(0.5)),
         ("Reservation.__exit__", "async with", lambda app: app.held.__enter__().__exit__(None, None, None)),
         ("Stanchion.find", "afind()", lambda app: app.find(state="dead")),
         ("Stanchion.schedules", "aschedules()", lambda app: app.schedules()),

@@ -71,7 +71,7 @@ def _public_call(frame: FrameType) -> tuple[FrameType, FrameType | None]:
     """Return the outermost frame of Stanchion above this one, and that of its caller."""
     called, outer = frame, frame.f_back
     while outer is not None and (package := _package(outer)) in _BETWEEN:
-        if package == "stanchion":
+        if package == "stanchion" and outer.f_code.co_name != "__call__":  # `job.progress(0.5)` reports the progress
             called = outer
         outer = outer.f_back
     return called, outer

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from stanchion.alerts.alerts import monitor
 from stanchion.alerts.collector import StoreMetrics
 from stanchion.context.context import Context, HasContext
+from stanchion.core.aio import off_loop_alone
 from stanchion.core.checks import checked_name, positive_seconds, seconds_of, whole
 from stanchion.core.ids import NAME_MAX, process_id
 from stanchion.errors import InvalidInput, SchemaMismatch, StanchionError, StoreUnavailable
@@ -224,6 +225,7 @@ class Worker:
 
         Returns within the grace period plus a few seconds, whatever the store and the tasks do.
         """
+        self.context.blocking.check()
         seconds = self._grace if grace is None else seconds_of(grace, "grace")
         with self._lifecycle:
             if not self._started or self._state == "stopped":
@@ -256,6 +258,9 @@ class Worker:
             self._reporter.stop()
             self._remarks.info("worker %s has stopped", self.id)
             self._remarks.close(STEP_SECONDS_MAX)
+
+    astart = off_loop_alone(start)
+    astop = off_loop_alone(stop)
 
     @property
     def queues(self) -> list[str]:
