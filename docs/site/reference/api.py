@@ -88,6 +88,20 @@ def described(one: Any, title: str | None = None) -> Iterator[str]:
             yield f"### {one.name}.{member.name}"
             yield block(_signatures(member) if member.is_function else f"{member.name}: {member.annotation or 'Any'}")
             yield _docstring(member)
+            yield _twin(one, member.name)
+
+
+_FORMS: Final = {"off_loop_each": "async for ... in", "off_loop_block": "async with"}
+"""How a twin is called, by the function that makes it; the others are awaited."""
+
+
+def _twin(one: Any, name: str) -> str:
+    """Return a line about the async twin of a method; twins with a docstring have a section of their own."""
+    twin = one.all_members.get(f"a{name}")
+    if twin is None or twin.docstring is not None:
+        return ""
+    maker = str(getattr(twin, "value", "")).partition("(")[0]
+    return f"Async: `{_FORMS.get(maker, 'await')} a{name}(...)`, with the same parameters."
 
 
 def _members(one: Any) -> Iterator[Any]:
