@@ -67,7 +67,7 @@ def test_a_worker_goes_on_with_what_a_task_returns(app, add, total):
 
 def test_events_tell_of_each_call(app, add):
     heard = []
-    for event in ("enqueue", "start", "success", "failure", "retry", "dead"):
+    for event in ("pushed", "started", "done", "failed", "retrying", "dead"):
         app.on(event)(lambda job, *_error, event=event: heard.append((event, job.task, str(job.state))))
 
     @app.task(name="again")
@@ -77,14 +77,14 @@ def test_events_tell_of_each_call(app, add):
     again.s().enqueue()
     app.drain()
     assert heard == [
-        ("enqueue", "again", "ready"),
-        ("start", "again", "running"),
-        ("start", "add", "running"),
-        ("success", "add", "done"),
+        ("pushed", "again", "ready"),
+        ("started", "again", "running"),
+        ("started", "add", "running"),
+        ("done", "add", "done"),
     ]
     heard.clear()
     chain(add.s(1), add.s(1)).enqueue()
-    assert heard == [("enqueue", "add", "ready"), ("enqueue", "add", "waiting")]
+    assert heard == [("pushed", "add", "ready"), ("pushed", "add", "waiting")]
 
 
 def test_what_a_job_gets_is_awaited_through_an_outage(app, store, add):

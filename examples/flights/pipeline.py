@@ -74,8 +74,8 @@ class Pipeline:
             queues.alerts: self.alerts,
         }
         self._flights = stations(app, queues.prefix)
-        app.on("start")(self._begun)
-        app.on("success")(self._passed)
+        app.on("started")(self._begun)
+        app.on("done")(self._passed)
         app.on("dead")(self._died)
 
     def delete_queues(self) -> None:

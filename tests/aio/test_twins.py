@@ -252,7 +252,7 @@ DONT_WAIT: dict[str, Callable[[Any], Any]] = {
     "Stanchion.pipeline": lambda x: x.app.pipeline("other"),
     "Stanchion.cron": lambda x: x.app.cron("* * * * *")(x.task),
     "Stanchion.middleware": lambda x: x.app.middleware(lambda _attempt, call_next: call_next()),
-    "Stanchion.on": lambda x: x.app.on("start")(lambda _job: None),
+    "Stanchion.on": lambda x: x.app.on("started")(lambda _job: None),
     "Stanchion.flow": lambda x: x.app.flow(x.held.id),
     "Queue.batch": lambda x: x.queue.batch(),
     "Batch.count": lambda x: x.batch.count(1),

@@ -36,7 +36,7 @@ def fatal(job: Job) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@app.on("success")
+@app.on("done")
 def succeeded(job: Reservation) -> None:
     journal.note("succeeded", job.id, token=job.token, attempt=job.attempt)
 

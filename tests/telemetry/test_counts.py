@@ -22,9 +22,9 @@ def row(queue: str = "q", task: str | None = "t", *, waited: float = 0.0) -> Job
     [
         (Commit(LEASE), "done"),
         (Rollback(LEASE, 0.0, "no"), "failed"),
-        (Rollback(LEASE, 9.0), "put_off"),
-        (Rollback(LEASE, 0.0, refund=True), "given_back"),
-        (Bury(LEASE, "no"), "buried"),
+        (Rollback(LEASE, 9.0), "released"),
+        (Rollback(LEASE, 0.0, refund=True), "released"),
+        (Bury(LEASE, "no"), "dead"),
         (None, "settled"),
     ],
 )

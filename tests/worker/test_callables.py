@@ -134,7 +134,7 @@ def test_listeners_and_policies_that_nothing_awaits_are_refused(app: Stanchion) 
         return 1
 
     with pytest.raises(InvalidInput, match="listener"):
-        app.on("success")(listener)
+        app.on("done")(listener)
     with pytest.raises(InvalidInput, match="policy"):
         Retry.custom(listener)  # type: ignore[arg-type]
 

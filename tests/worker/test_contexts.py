@@ -89,16 +89,16 @@ def test_the_decimal_context_is_that_of_one_job(app: Stanchion):
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_job_sees_what_a_listener_of_its_start_sets(app: Stanchion, kind: str):
-    seen: dict[str, list[str]] = {"start": [], "task": [], "success": []}
+    seen: dict[str, list[str]] = {"started": [], "task": [], "done": []}
 
-    @app.on("start")
+    @app.on("started")
     def start(job: Any) -> None:
-        seen["start"].append(TENANT.get())
+        seen["started"].append(TENANT.get())
         TENANT.set(job.tenant)
 
-    @app.on("success")
+    @app.on("done")
     def success(job: Any) -> None:
-        seen["success"].append(TENANT.get())
+        seen["done"].append(TENANT.get())
         TENANT.set(job.tenant)
 
     @app.task(name="sync")
@@ -112,8 +112,8 @@ def test_a_job_sees_what_a_listener_of_its_start_sets(app: Stanchion, kind: str)
     with working(app, threads=1):
         for tenant in ("a", "b"):
             app.using(kind, tenant=tenant).enqueue().result(timeout=60)
-        until(lambda: len(seen["success"]) == 2)
-    assert seen == {"start": ["nobody"] * 2, "task": ["a", "b"], "success": ["nobody"] * 2}
+        until(lambda: len(seen["done"]) == 2)
+    assert seen == {"started": ["nobody"] * 2, "task": ["a", "b"], "done": ["nobody"] * 2}
 
 
 def test_a_model_or_a_policy_sets_nothing_for_the_next_job(app: Stanchion):

@@ -88,8 +88,8 @@ def test_of_its_last_jobs(app: Stanchion, kept: "WeakSet[Large]", task: str, hea
     declare(app, kept)
     ended: list[str] = []
     if heard:
-        app.on("failure")(lambda job, _error: ended.append(job.id))
-        app.on("success")(lambda job: ended.append(job.id))
+        app.on("failed")(lambda job, _error: ended.append(job.id))
+        app.on("done")(lambda job: ended.append(job.id))
     with working(app):
         for _ in range(3):
             app.enqueue(task)

@@ -100,7 +100,7 @@ def test_attempts_by_outcome(app: Stanchion) -> None:
             ("q", "good", "done"): 2,
             ("q", "bad", "failed"): 2,
             ("other", "own", "settled"): 1,
-            ("q", "buried", "buried"): 1,
+            ("q", "buried", "dead"): 1,
         }
         assert value(port, "stanchion_job_run_seconds_count", queue="q", task="good") == 2
         assert value(port, "stanchion_job_pickup_delay_seconds_count", queue="q") == 5

@@ -252,10 +252,10 @@ def test_the_job_is_passed_wherever_a_task_wants_it(app):
 
 def test_events(app):
     heard = []
-    for event in ("start", "success", "failure", "retry", "dead"):
+    for event in ("started", "done", "failed", "retrying", "dead"):
         app.on(event)(lambda job, *_error, event=event: heard.append((job.task, event)))
 
-    @app.on("success")
+    @app.on("done")
     def faulty(_job: Job) -> None:
         raise RuntimeError("a listener's own fault")
 
@@ -287,11 +287,11 @@ def test_events(app):
     for name, event in heard:
         by_task.setdefault(name, []).append(event)
     assert by_task == {
-        "good": ["start", "success"],
-        "bad": ["start", "failure", "retry"],
-        "last": ["start", "failure", "dead"],
-        "letter": ["start", "failure", "dead"],
-        "misfit": ["start", "failure", "dead"],
+        "good": ["started", "done"],
+        "bad": ["started", "failed", "retrying"],
+        "last": ["started", "failed", "dead"],
+        "letter": ["started", "failed", "dead"],
+        "misfit": ["started", "failed", "dead"],
     }
 
 

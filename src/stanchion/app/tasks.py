@@ -146,5 +146,5 @@ class TaskCalls(Area):
         return middleware
 
     def on(self, event: Event) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Register a listener for an event: enqueue, start, success, failure, retry or dead."""
+        """Register a listener for an event: pushed, started, done, failed, retrying or dead."""
         return self.context.events.on(event)

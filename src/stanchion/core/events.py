@@ -12,7 +12,7 @@ from stanchion.errors import InvalidInput
 
 log = logging.getLogger("stanchion.events")
 
-Event = Literal["enqueue", "start", "success", "failure", "retry", "dead"]
+Event = Literal["pushed", "started", "done", "failed", "retrying", "dead"]
 EVENTS: tuple[Event, ...] = get_args(Event)
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Listeners:
     """The listeners of one app.
 
-    "enqueue", "start" and "success" are called with the job; "failure", "retry" and "dead" with the job
+    "pushed", "started" and "done" are called with the job; "failed", "retrying" and "dead" with the job
     and the error. An exception in a listener is logged and does not affect the job.
     """
 

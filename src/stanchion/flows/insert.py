@@ -84,7 +84,7 @@ def extend_once(context: Context, node: FlowNode, parts: Sequence[Part], once: s
         )
     if not added:
         raise FlowClosed(node.root)
-    if context.events.hears("enqueue"):
+    if context.events.hears("pushed"):
         stored = store.fetch([job.id for job in jobs]) if tx is None else {job.id for job in jobs}
         announce(context, [job for job in jobs if job.id in stored])
 

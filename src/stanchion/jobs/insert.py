@@ -87,16 +87,16 @@ def _inserted(context: Context, jobs: list[NewJob], tx: Any) -> list[Pushed]:
     if is_partitioned(store):
         jobs[:] = store.placed(jobs)  # by layouts that were noticed just now: the caller sees the partitions
     pushed = store.push(jobs, tx)
-    if context.events.hears("enqueue"):
+    if context.events.hears("pushed"):
         for job in jobs_of(context, jobs, pushed):
             if not job.duplicate:
-                context.events.fire("enqueue", job)
+                context.events.fire("pushed", job)
     return pushed
 
 
 def announce(context: Context, jobs: Sequence[NewJob]) -> None:
     """Fire the event for jobs that were stored with a flow."""
-    if jobs and context.events.hears("enqueue"):
+    if jobs and context.events.hears("pushed"):
         now = context.store.now()
         for row in (created(job, now) for job in jobs):
-            context.events.fire("enqueue", Job(context, row, state_of(row, now)))
+            context.events.fire("pushed", Job(context, row, state_of(row, now)))

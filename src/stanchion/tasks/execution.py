@@ -99,7 +99,7 @@ class Execution:
     @property
     def heard(self) -> bool:
         """Whether the task has the job, or a listener hears of its success."""
-        return self._job is not None or self._context.events.hears("success")
+        return self._job is not None or self._context.events.hears("done")
 
     def _give(self, given: Mapping[str, Any]) -> None:
         """Pass values that no call gives to their parameters, at their positions among the stored arguments."""
@@ -241,14 +241,14 @@ def report(
     """Fire the events of an attempt that was settled by `outcome` (None: by the task itself)."""
     job.state = state
     if state is JobState.DONE or (not state.final and _passed_on(outcome)):
-        context.events.fire("success", job)
+        context.events.fire("done", job)
         return
     if _failed(outcome):
-        context.events.fire("failure", job, error)
+        context.events.fire("failed", job, error)
     if state is JobState.DEAD or _dead_lettered(job, outcome, state):
         context.events.fire("dead", job, error)
     elif not state.final and error is not None:
-        context.events.fire("retry", job, error)
+        context.events.fire("retrying", job, error)
 
 
 def _failed(outcome: outcomes.Outcome | None) -> bool:
@@ -303,7 +303,7 @@ def _attempted(context: Context, row: JobRow) -> Attempted:
     except (Unrunnable, Unknown) as reason:
         return not_begun(context, row, reason)
     job = execution.job
-    context.events.fire("start", job)
+    context.events.fire("started", job)
     try:
         value = execution.call()
         if execution.work.is_async:

@@ -25,7 +25,7 @@ DELAY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 
 _OUTCOMES: Mapping[type, str] = {
     outcomes.Commit: "done",
     outcomes.Move: "moved",
-    outcomes.Bury: "buried",
+    outcomes.Bury: "dead",
     outcomes.Abandon: "cancelled",
     outcomes.Continue: "continued",
 }
@@ -126,7 +126,7 @@ def name_of(outcome: Outcome | None) -> str:
     if (name := _OUTCOMES.get(type(outcome))) is not None:
         return name
     if isinstance(outcome, outcomes.Rollback):
-        return "given_back" if outcome.refund else "put_off" if outcome.error is None else "failed"
+        return "released" if outcome.refund or outcome.error is None else "failed"
     return "settled" if outcome is None else "other"
 
 

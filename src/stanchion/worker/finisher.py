@@ -285,7 +285,7 @@ class Finisher:
             if not _GOOD.issuperset(states):
                 self._metrics.stored([outcome.lease.queue if outcome else None for outcome, _, _ in group], states)
         hears = self._context.events.hears
-        heard = any(hears(event) for event in ("success", "failure", "retry", "dead"))
+        heard = any(hears(event) for event in ("done", "failed", "retrying", "dead"))
         lost = []
         for (outcome, job, error), state in zip(group, states, strict=True):
             if state is None:

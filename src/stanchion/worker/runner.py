@@ -228,8 +228,8 @@ class Runners:
 
     def _begin(self, slot: int, attempt: Attempt) -> None:
         self.running[slot] = attempt
-        if self._context.events.hears("start"):
-            self._context.events.fire("start", attempt.job)
+        if self._context.events.hears("started"):
+            self._context.events.fire("started", attempt.job)
 
     def _end(self, attempt: Attempt, finished: Finished) -> None:
         self._tell_ends(attempt, finished)

@@ -108,7 +108,7 @@ def _tally(app: Stanchion) -> FailureTally:
         group = group_of(text, job.task)
         tally.add(job.queue, job.task, group, text, job.id, new=job.attempts < 2, dead=dead)
 
-    app.on("retry")(partial(add, dead=False))
+    app.on("retrying")(partial(add, dead=False))
     app.on("dead")(partial(add, dead=True))
     return tally
 

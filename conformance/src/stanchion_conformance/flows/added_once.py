@@ -128,7 +128,7 @@ class TestAddedOnce:
 
     def test_listeners_hear_of_it_once(self, work: Work, app: Stanchion) -> None:
         heard: list[str] = []
-        app.on("enqueue")(lambda job: heard.append(job.id))
+        app.on("pushed")(lambda job: heard.append(job.id))
         events = app.event_group("heard")
         for _ in range(3):
             events.add(work.add(1), once="k")

@@ -236,15 +236,15 @@ class TestEvents:
 
         work.enqueue(True)
         app.drain()
-        assert story == ["enqueue", "start", "success"]
+        assert story == ["pushed", "started", "done"]
         story.clear()
         work.enqueue(False)
         app.drain()
-        assert story == ["enqueue", "start", "failure no", "retry no"]
+        assert story == ["pushed", "started", "failed no", "retrying no"]
         story.clear()
         clock.advance(11)
         app.drain()
-        assert story == ["start", "failure no", "dead no"]
+        assert story == ["started", "failed no", "dead no"]
 
     def test_a_dead_letter_is_dead_too(self, app: Stanchion) -> None:
         story: list[str] = []
@@ -263,7 +263,7 @@ class TestEvents:
 
     def test_a_duplicate_is_no_enqueue(self, app: Stanchion) -> None:
         heard: list[str] = []
-        app.on("enqueue")(lambda job: heard.append(job.id))
+        app.on("pushed")(lambda job: heard.append(job.id))
         first = app.queue(QUEUE).push(1, key="k")
         app.queue(QUEUE).push(1, key="k")
         assert heard == [first.id]

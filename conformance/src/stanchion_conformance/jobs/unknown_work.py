@@ -188,7 +188,7 @@ class TestUnknownWork:
         self, app: Stanchion, other_app: Stanchion, store: Store, clock: StoreClock
     ) -> None:
         heard: list[str] = []
-        for event in ("start", "failure", "retry", "dead"):
+        for event in ("started", "failed", "retrying", "dead"):
             other_app.on(event)(lambda *_, event=event: heard.append(event))
 
         @app.task(queue=QUEUE, name="fail", retry=Retry.linear(1000, jitter=0))

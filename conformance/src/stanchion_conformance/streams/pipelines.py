@@ -135,15 +135,15 @@ class TestStations:
 
     def test_the_events_are_those_of_tasks(self, app: Stanchion, etl: Pipeline) -> None:
         story: list[tuple[str, str]] = []
-        app.on("start")(lambda job: story.append(("start", job.queue)))
-        app.on("success")(lambda job: story.append(("success", job.queue)))
+        app.on("started")(lambda job: story.append(("started", job.queue)))
+        app.on("done")(lambda job: story.append(("done", job.queue)))
         app.on("dead")(lambda job, _error: story.append(("dead", job.queue)))
         etl.station("raw", to=["mid"])(same)
         etl.station("mid", to="end")(lambda _item: Bury("no good"))
         etl.station("end")(same)
         etl.push(1)
         etl.drain()
-        assert story == [("start", "etl.raw"), ("success", "etl.raw"), ("start", "etl.mid"), ("dead", "etl.mid")]
+        assert story == [("started", "etl.raw"), ("done", "etl.raw"), ("started", "etl.mid"), ("dead", "etl.mid")]
 
 
 class TestForks:
