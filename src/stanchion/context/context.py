@@ -23,6 +23,7 @@ from stanchion.core.aio import calls_pool
 from stanchion.core.blocking import BlockingCalls
 from stanchion.core.checks import shown
 from stanchion.core.events import Listeners
+from stanchion.core.hooks import Hooks
 from stanchion.core.middleware import Middleware
 from stanchion.core.retry import Retry
 from stanchion.errors import CannotJoin, InvalidInput, LeaseLost
@@ -97,6 +98,7 @@ class Context:
         self.blocking = BlockingCalls()
         self.events = Listeners()
         self.middleware = Middleware()
+        self.hooks = Hooks()
         self.registry = Registry()
         self.declared = DeclaredQueues()
         self.semaphores = DeclaredSemaphores()

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from stanchion.worker.attempt import Attempt, Finished, Limit, Running, raised, returned
+from stanchion.worker.hooks import WorkerHooks, astop
 from stanchion.worker.timeouts import Timeouts, half_way
 
 log = logging.getLogger("stanchion.worker")
@@ -43,13 +44,25 @@ async def _awaited(value: Awaitable[Any]) -> Any:
 class AsyncLoop:
     """One event loop in a thread of its own.
 
+        setting up ──hooks──► running ──stop──► winding up ──hooks──► closed
+
     `ended(slot, finished)` is called for every attempt, in that thread. `broken(loop)` is called when the loop can't
-    go on; its attempts fail.
+    go on; its attempts fail. `first`: it also runs the hooks of the process.
     """
 
     def __init__(
-        self, timeouts: Timeouts, ended: Callable[[int, Finished], None], broken: Callable[[AsyncLoop], None]
+        self,
+        timeouts: Timeouts,
+        ended: Callable[[int, Finished], None],
+        broken: Callable[[AsyncLoop], None],
+        hooks: WorkerHooks,
+        first: bool,
     ) -> None:
+        self._hooks, self._starts, self.last = hooks, hooks.starts(first), False
+        self._early: list[tuple[int, Attempt]] | None = []
+        """Attempts that wait for the hooks; None: these are done."""
+        self.ready = threading.Event()
+        """Set once the hooks are done, or have failed."""
         self._timeouts, self._ended, self._tell_broken = timeouts, ended, broken
         self._attempts: dict[int, Attempt] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -66,6 +79,8 @@ class AsyncLoop:
         self._thread.start()
 
     def _serve(self) -> None:
+        if not self._set_up():
+            return
         failures = 0
         while True:
             began = time.monotonic()
@@ -82,6 +97,25 @@ class AsyncLoop:
                 log.error("a task stopped the event loop; it has been restarted", exc_info=error)
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
+
+    def _set_up(self) -> bool:
+        """Run the hooks of the start; return False if one has failed."""
+        try:
+            for hook in self._starts:
+                self._loop.run_until_complete(_awaited(hook()))
+        except BaseException as error:
+            self._hooks.failed(error)  # its attempts go back when the worker stops
+            self._loop.close()
+            return False
+        finally:
+            self.ready.set()
+        self._call(self._begin_early)
+        return True
+
+    def _begin_early(self) -> None:
+        early, self._early = self._early or (), None
+        for slot, attempt in early:
+            self._begin(slot, attempt)
 
     def _run_loop(self) -> BaseException | None:
         """Run until something stops the loop; return the loop's own error, if any."""
@@ -166,6 +200,9 @@ class AsyncLoop:
         return True
 
     def _begin(self, slot: int, attempt: Attempt) -> None:
+        if self._early is not None:
+            self._early.append((slot, attempt))
+            return
         self._tasks[slot] = self._loop.create_task(self._run(slot, attempt), context=attempt.context)
 
     def _cancel(self, slot: int) -> None:
@@ -207,6 +244,12 @@ class AsyncLoop:
             running.cancel()
             del running  # its error has this frame in its traceback
 
+    def join(self, seconds: float) -> None:
+        """Wait until it has stopped."""
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            log.error("an event loop, or a hook of on_worker_stop on it, did not end within %.0f s", seconds)
+
     def _begin_to_wind_up(self) -> None:
         self._winding_up = self._loop.create_task(self._wind_up())
 
@@ -216,6 +259,7 @@ class AsyncLoop:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=CLEAN_UP)
+        await astop(self._hooks.stops(self.last))
         self._stopping = True
         self._loop.stop()
 
@@ -233,7 +277,9 @@ class Loops:
         timeouts: Timeouts,
         ended: Callable[[int, Finished], None],
         give_back: Callable[[int], None],
+        hooks: WorkerHooks,
     ) -> None:
+        self._hooks, self._begun = hooks, False
         self._running, self._timeouts = running, timeouts
         self._ended, self._give_back = ended, give_back
         self._lock = threading.Lock()
@@ -244,9 +290,16 @@ class Loops:
         """Return the loop for new attempts, created when needed."""
         with self._lock:
             if self._current is None:
-                self._current = AsyncLoop(self._timeouts, self._ended, self._broken)
+                first, self._begun = not self._begun, True
+                self._current = AsyncLoop(self._timeouts, self._ended, self._broken, self._hooks, first)
                 self._all.append(self._current)
             return self._current
+
+    def begin(self) -> None:
+        """Run the async hooks of the process on its first loop. Raises what they raise."""
+        if self._hooks.needs_loop:
+            self.current().ready.wait()
+            self._hooks.check()
 
     def wait_for(self, value: Awaitable[Any]) -> Any:
         """Wait in this thread for something that runs on the loop of new attempts."""
@@ -269,8 +322,16 @@ class Loops:
 
     def stop(self) -> None:
         """Stop all loops; what still runs there is cancelled."""
+        if self._hooks.needs_loop and self._begun:
+            self.current().last = True
         for loop in self._all.copy():
             loop.stop()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the hooks of loops that stop, up to `seconds`."""
+        deadline = time.monotonic() + seconds
+        for loop in self._all.copy() if self._hooks.stops(last=True) else ():
+            loop.join(max(0.0, deadline - time.monotonic()))
 
     def check(self) -> None:
         """Replace a blocked loop, and stop those no longer needed. Called about every second."""

@@ -23,6 +23,7 @@ from stanchion.stores.rules.lost_leases import start_of
 from stanchion.tasks.execution import Unrunnable, not_begun
 from stanchion.worker.attempt import Attempt, Finished, Running, interrupted, not_started, raised, returned, timed_out
 from stanchion.worker.default_timeouts import DefaultTimeouts
+from stanchion.worker.hooks import WorkerHooks
 from stanchion.worker.loop import Loops
 from stanchion.worker.timeouts import Timeouts
 
@@ -56,9 +57,11 @@ class Runners:
         ran: Callable[[tuple[str, int, float]], None] = lambda _: None,
         holds: Callable[[JobRow, float], bool] = lambda _row, _claimed_at: True,
         begins: Callable[[float | None], None] | None = None,
+        hooks: WorkerHooks | None = None,
     ) -> None:
         self._context, self._most, self._ran, self._ends = context, threads, ran, ends
         self._finish, self._room, self._stuck = finish, room, stuck
+        self._hooks = hooks or WorkerHooks(context.hooks, lambda: None)
         self.defaults, self._holds, self._begins = defaults, holds, begins
         self._buffer: SimpleQueue[tuple[JobRow, float] | None] = SimpleQueue()
         self._slots: SimpleQueue[int] = SimpleQueue()
@@ -69,9 +72,18 @@ class Runners:
         self._threads = 0
         self.running: Running = {}
         self.timeouts = Timeouts(self.running, self._give_up)
-        self.loops = Loops(self.running, self.timeouts, self._ended, self._give_back_blocked)
+        self.loops = Loops(self.running, self.timeouts, self._ended, self._give_back_blocked, self._hooks)
         self.low_water = NEVER
         self._unwanted: set[str] = set()
+
+    def begin(self) -> None:
+        """Call the hooks of the process. If one fails, stop, and raise its error."""
+        try:
+            self._hooks.start_process()
+            self.loops.begin()
+        except BaseException:
+            self.stop()
+            raise
 
     def add(self, rows: Sequence[JobRow], reserved: int, claimed_at: float) -> None:
         """Buffer claimed jobs. `reserved`: this worker's jobs that have not ended, including these. `claimed_at`: when
@@ -111,6 +123,15 @@ class Runners:
             if attempt is not None:
                 self._end(attempt, interrupted(attempt))
                 self._ask_to_stop(slot, attempt)
+                if not attempt.work.is_async:
+                    with self._growing:
+                        self._threads -= 1  # it ends by itself
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the hooks of the threads and loops that stop, then of the process, each step up to `seconds`."""
+        self._hooks.wait_for_threads(self._threads, seconds)
+        self.loops.join(seconds)
+        self._hooks.stop_process(seconds)
 
     def stop(self) -> None:
         """Stop idle threads now, the others when their job ends."""
@@ -151,9 +172,10 @@ class Runners:
     def _start_thread(self) -> None:
         with self._growing:
             self._threads += 1
-        threading.Thread(target=self._work, name="stanchion-runner", daemon=True).start()
+        threading.Thread(target=self._hooks.within, args=(self._work,), name="stanchion-runner", daemon=True).start()
 
-    def _work(self) -> None:
+    def _work(self) -> bool:
+        """Run jobs until told to stop; return False if another thread has taken this one's place."""
         buffer, running, finish, tell_ends = self._buffer, self.running, self._finish, self._tell_ends
         slot = self._slots.get()
         while (taken := buffer.get()) is not None:
@@ -173,13 +195,14 @@ class Runners:
                     continue
                 finished = variables.run(self._run, slot, attempt, seconds)
                 if running.pop(slot, None) is None:
-                    return  # given up meanwhile: another thread has replaced this one
+                    return False  # given up meanwhile
                 tell_ends(attempt, finished)
                 finish(finished)
                 del finished
             del taken, row, attempt, variables  # free them while the runner is idle
             if buffer.qsize() <= self.low_water:
                 self._room()
+        return True
 
     def _prepared(self, row: JobRow, claimed_at: float) -> Attempt | None:
         """Return the attempt at a job, or None if the job ended before it started."""

@@ -37,6 +37,7 @@ from stanchion.worker.default_timeouts import DefaultTimeouts
 from stanchion.worker.finisher import Finisher
 from stanchion.worker.health import Health
 from stanchion.worker.heartbeat import Heartbeat
+from stanchion.worker.hooks import WorkerHooks
 from stanchion.worker.order import Order, checked_order
 from stanchion.worker.pulse import PulseWriter
 from stanchion.worker.reaper import Reaper
@@ -179,6 +180,9 @@ class Worker:
             self._remarks.info("worker %s runs %s with %d threads", self.id, named, self._threads)
             crons = self.context.registry.crons
             self._scheduler = Scheduler(self.context, lambda: self._claimer.live) if crons else None
+            self._state = "stopped"  # for good, if a hook fails
+            self._runners.begin()
+            self._state = "running"
             for role in (self._reporter, self._finisher, self._heartbeat, self._claimer, self._reaper):
                 role.start()
             if self.pulse is not None:
@@ -187,15 +191,18 @@ class Worker:
                 self._scheduler.start()
 
     def _open_runners(self) -> None:
+        self._hooks = WorkerHooks(self.context.hooks, self.finish)
         self._lines = JobLines() if JobLines.wanted() else None
         ends = [one.ended for one in (self._metrics, self._lines) if one is not None]
         self._finisher: Finisher = Finisher(
-            self.context, self._health, self._settled, self._metrics, self._failures, self._unmet, self._lines
+            *(self.context, self._health, lambda queues: self._claimer.settled(queues), self._metrics),
+            *(self._failures, self._unmet, self._lines),
         )
         self._runners: Runners = Runners(
-            *(self.context, self._threads, self._finisher.put, self._room, self._stuck, self._defaults),
-            *(ends, self._times.ended, lambda row, claimed_at: self._heartbeat.holding.may_begin(row, claimed_at)),
-            None if self.pulse is None else self.pulse.begins,
+            *(self.context, self._threads, self._finisher.put, lambda: self._claimer.room(), self._stuck),
+            *(self._defaults, ends, self._times.ended),
+            lambda row, claimed_at: self._heartbeat.holding.may_begin(row, claimed_at),
+            *(None if self.pulse is None else self.pulse.begins, self._hooks),
         )
 
     def run(self) -> None:
@@ -210,6 +217,7 @@ class Worker:
                     pass
             finally:
                 self.stop()
+        self._hooks.check()
 
     def finish(self) -> None:
         """Make `run` stop the worker and return. Does not block; any thread may call it, even a task."""
@@ -246,6 +254,7 @@ class Worker:
             self._runners.disown()
             self._runners.stop()
             stored = self._finisher.close(STEP_SECONDS_MAX)
+            self._runners.wait(max(STEP_SECONDS_MAX, deadline - time.monotonic()))
             if not stored:
                 self._remarks.warning("%d outcomes could not be stored; their jobs run again", self._finisher.backlog)
             if self._lines is not None:
@@ -278,12 +287,6 @@ class Worker:
         return self._reporter.port if self._started else self._health_port
 
     # -- between the roles
-
-    def _settled(self, queues: Collection[str]) -> None:
-        self._claimer.settled(queues)
-
-    def _room(self) -> None:
-        self._claimer.room()
 
     def _each_second(self) -> None:
         self._runners.loops.check()
@@ -340,7 +343,7 @@ class Worker:
 
     def _trouble(self) -> str | None:
         of_roles = self._started and (self._finisher.trouble(2 * self._every) or self._runners.loops.trouble())
-        return self._health.trouble() or of_roles or None
+        return self._health.trouble() or of_roles or (self._hooks.trouble if self._started else None) or None
 
     def _routes(self) -> dict[str, Route]:
         routes = probes(
