@@ -1,4 +1,4 @@
-"""A feed of what happens to jobs, read from what the store keeps of them."""
+"""A feed of job events, derived from the stored jobs."""
 
 from stanchion.feed.event import FeedEvent
 from stanchion.feed.feed import Feed

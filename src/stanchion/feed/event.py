@@ -14,7 +14,7 @@ from stanchion.stores.records.jobs import JobState
 Kind = Literal["pushed", "started", "finished", "gap"]
 
 KINDS: tuple[Kind, ...] = ("pushed", "started", "finished")
-"""The kinds of events of jobs, in the order in which they happen to one; a `gap` is of a queue."""
+"""Kinds of job events, in the order of a job's life; a `gap` concerns a queue."""
 
 _POSITION = re.compile(r"1\.(\d{1,18})\.(\d{1,18})(?:\.(\d)\.([0-9a-f-]{1,36}))?")
 
@@ -22,8 +22,8 @@ _POSITION = re.compile(r"1\.(\d{1,18})\.(\d{1,18})(?:\.(\d)\.([0-9a-f-]{1,36}))?
 class Position(NamedTuple):
     """A place among the events, which are in the order of time, rank and id; times by the store's clock.
 
-    All events up to the time `after` were delivered, and of those at the next microsecond all up to `rank` and `id`.
-    None of those before `origin` was wanted.
+    All events up to the time `after` were delivered, and at the next microsecond all up to `rank` and `id`.
+    Events before `origin` were not wanted.
     """
 
     after: int

@@ -27,7 +27,7 @@ from stanchion.waits.signals import Subscription
 log = logging.getLogger("stanchion")
 
 _SECONDS_PER_READ = 0.4
-"""Seconds between two looks without a sign, per statement of a look: so an idle feed runs 2.5 statements a second."""
+"""Seconds between two polls without a signal, per statement of a poll: an idle feed runs 2.5 statements a second."""
 _CLOCK_STEP_MICROS = 2000
 """Twice the step of the coarsest clocks of stores, so that a push right after the call of `watch` is not before it."""
 _APART_SECONDS, _APART_LOOKS = 0.02, 2
@@ -147,7 +147,7 @@ class Feed:
         deadline = deadline_in(timeout)
         if deadline <= time.monotonic():
             self._next_at = self._not_before = 0.0
-            # A look that is under way may have read before what this one is to find.
+            # A poll in progress may have read before the events that this one is to find.
             self._asked_meanwhile = self._look is not None
         return deadline
 
@@ -212,7 +212,7 @@ class Feed:
     # -- waiting
 
     def _pause(self, reader: Reader) -> float:
-        """Return the seconds until the next look, unless a sign comes; no sign tells that a job has started."""
+        """Return the seconds until the next poll, unless a signal comes earlier; starts of jobs send no signal."""
         told = self._wanted.kinds.isdisjoint({"started"}) and self._listening().hears
         return max(self._context.poll * (BACKUP_POLLS if told else 1), _SECONDS_PER_READ * reader.reads)
 

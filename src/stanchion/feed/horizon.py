@@ -1,4 +1,4 @@
-"""How far a feed is complete: the time up to which no event can appear any more."""
+"""How far a feed is complete: the time before which no event can appear any more."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.query import Horizon
 
 LATE_MICROS = 2 * SECOND
-"""The longest time from the moment at which a step reads the clock to that at which its transaction is among the open
-ones, or visible."""
+"""Longest time between reading the clock in a step and seeing its transaction as open, or its result as visible."""
 
 
 class Settled:
-    """The time up to which no event can appear any more, derived from one horizon after the other.
+    """The time before which no event can appear any more, derived from successive horizons.
 
     A step reads the clock, writes, and becomes visible later, with its transaction. If the store names the open
     transactions, one that is named first now has begun to write after the previous horizon. So events before that are
@@ -28,7 +27,7 @@ class Settled:
         self._latest = start
 
     def move(self, horizon: Horizon) -> int:
-        """Take in a horizon, read before the jobs of a look; return the time up to which that look is complete."""
+        """Add a horizon that was read before the jobs of a poll; return the time up to which that poll is complete."""
         if horizon.writers is None:
             self.at = max(self.at, horizon.now - self._overlap)
             return self.at

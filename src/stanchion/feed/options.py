@@ -1,4 +1,4 @@
-"""The checks of what a feed is asked for."""
+"""Check the options of a feed."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class FeedOptions(TypedDict, total=False):
     """Options of a feed.
 
     `task`, `tenant`: only jobs of these. `overlap`: on a store whose capabilities say `feed: overlap`, the seconds
-    after which an event is visible at the latest; a caller's transaction must not be open for longer. `skew`: the
-    seconds by which the clocks of clients that push may differ from the store's.
+    after which an event is visible at the latest; a caller's transaction must not be open for longer. `skew`: maximum
+    seconds between the clocks of pushing clients and the store's.
     """
 
     task: str | None

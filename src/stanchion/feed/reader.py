@@ -1,7 +1,7 @@
 """Reads the events of a feed, look by look, and remembers which it has delivered.
 
-A look reads the events after `position.after`. Those that are settled, so that none can appear before them any more,
-move the position; the others are read again by the next look, and `_delivered` tells which of them are new.
+A poll reads the events after `position.after`. Settled events, before which no event can appear any more, advance the
+position; the next poll reads the others again, and `_delivered` identifies the new ones.
 
     position.after          settled                       now
     ───────┼───────────────────┼────────────────────────────┼──►  time, by the store's clock
@@ -40,7 +40,7 @@ from stanchion.stores.rules.dead_letters import letter_queues
 CHUNK = 5000
 """Events that are sorted and delivered together; more only come out of order if they are not settled."""
 DELIVERED_MAX = 100_000
-"""Delivered events that are remembered; beyond that the feed delivers only what is settled."""
+"""Maximum number of delivered events remembered; beyond that the feed delivers only settled events."""
 
 _SLICE_FROM_MICROS = 5 * SECOND
 _SLICE_MICROS_MIN = SECOND // 10
@@ -61,9 +61,9 @@ NOW = Query(
 
 
 class Found(NamedTuple):
-    """An event that a look has found, at a time. The look finds it by the time `found_by`: of the event, or of the end.
+    """An event found by a poll, with its time. `found_by`: the time that the poll reads by, of the event or the end.
 
-    Events are delivered in the order of time and rank. Those of one time and rank are found in the order of ids.
+    Events are delivered in order of time and rank. Events with equal time and rank are found in order of ids.
     """
 
     at: int
@@ -93,7 +93,7 @@ class Reader:
         self.position = self._start = self._reached_last = start
         self._settled = Settled(start.after, overlap)
         self._delivered: dict[Key, int] = {}
-        """The delivered events that a look may find again, with the time by which it does."""
+        """Delivered events that a later poll may find again, with the time by which it finds them."""
         self._running: dict[str, int] = {}
         """Delivered starts of jobs whose end was not delivered, by id."""
         self._by_name = wanted.queues is not None and not wanted.queues.open
@@ -106,12 +106,12 @@ class Reader:
         self._now = self._ids_until = 0
         self._slice = SECOND
         self._complete_until = start.after
-        """The time up to which some look has read everything that was visible then."""
+        """The time up to which some poll has read all events visible then."""
         self._told_gaps: set[str] = set()
         self.reads, self.seconds = 0, 0.0
         """Statements of the last look, and the time that they took."""
         self.behind = False
-        """There is more to read at once."""
+        """There is more to read immediately."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ class Reader:
         return len(self._delivered) > DELIVERED_MAX
 
     def _slices(self) -> Iterator[list[FeedEvent]]:
-        """Deliver one slice of what is settled; its events appear in it for the last time."""
+        """Deliver one slice of the settled time, whose events are read for the last time."""
         begin = self.position.after
         end = min(begin + self._slice, self._settled.at)
         while end > begin:
@@ -157,7 +157,7 @@ class Reader:
                 self._slice *= 2
             self._move(end)
             break
-        self.behind = end > begin  # then the next slice, or what is not settled
+        self.behind = end > begin  # then the next slice, or the unsettled events
 
     def _latest(self) -> Iterator[list[FeedEvent]]:
         """Deliver all that is visible now."""
@@ -170,7 +170,7 @@ class Reader:
             yield from self._events(Period(self.position.after, None, self._skew, now))
             self._whole_at, self._whole_took = began, self.seconds
             self._move(self._complete)
-            # After a step of the clock, or a sleep of this computer, the look did not reach as far as it should have.
+            # After a clock step, or a sleep of this computer, the poll did not reach as far as it should have.
             self.behind = self._settled.at - self._complete > SECOND
         else:  # the part of the period where most events appear
             self._ids_until = self.position.after
@@ -180,7 +180,7 @@ class Reader:
 
     @property
     def _complete(self) -> int:
-        """The time up to which this look finds all events, and none can appear any more."""
+        """The time up to which this poll finds all events, and no more can appear."""
         return min(self._settled.at, self._ids_until)
 
     def _move(self, after: int) -> None:
@@ -201,7 +201,7 @@ class Reader:
     def _events(self, period: Period) -> Iterator[list[FeedEvent]]:
         """Yield the new events of a period, in order if they are few, else chunk by chunk.
 
-        Raises TooManyEvents for a period that can be divided; none of its events is delivered then.
+        Raises TooManyEvents for a period that can be divided, and then delivers no event of it.
         """
         found: dict[Key, Found] = {}
         in_order, one_tick = True, period.until == period.after + 1
@@ -264,7 +264,7 @@ class Reader:
         return {key: event for key, event in keys if key not in self._delivered and not self._before_start(event)}
 
     def _before_start(self, event: Found) -> bool:
-        """Return whether the feed from which this one continues has delivered an event of its last microsecond.
+        """Return whether the feed that this one continues has delivered an event of its last microsecond.
 
         Starts are delivered again, as they are not found in order.
         """
@@ -272,12 +272,12 @@ class Reader:
         return at_once and self._start.covers(event.at, event.rank, event.job.id)
 
     def _of(self, source: Source, job: Seen, period: Period) -> Iterator[Found]:
-        """Yield the events of a job in a period, and those that could not be found in an earlier one."""
+        """Yield the events of a job in a period, and events that an earlier period could not find."""
         if source == "pushes":
             yield Found(job.enqueued_at, _PUSHED, "pushed", job, job.enqueued_at)
             return
         found_by = job.finished_at or job.started_at or 0
-        # Tests move the clock of the store, and not that of the ids.
+        # Tests move the store's clock, but not the clock of the ids.
         off = abs(made_at(job.id) - job.enqueued_at), abs(made_at(job.id) + self._moved() - job.enqueued_at)
         strange = min(off) > self._skew
         if source == "ends" and strange and job.enqueued_at > self.position.origin:
@@ -289,7 +289,7 @@ class Reader:
             yield Found(job.finished_at, _DIED if source == "deaths" else _FINISHED, "finished", job, found_by)
 
     def _remember(self, found: Mapping[Key, Found], period: Period) -> None:
-        """Remember that these events are delivered; those of a period with an end are not read again."""
+        """Remember that these events are delivered; events of a period with an end are not read again."""
         delivered = {key: event.found_by for key, event in found.items()}
         for kind, at, job_id in found:
             if kind == "started" and found[kind, at, job_id].job.finished_at is None:
@@ -318,7 +318,7 @@ class Reader:
         return events
 
     def _reached(self, one: Found, until: int, *, ends_its_time: bool) -> Position:
-        """Return the position after an event and all before it, of which those up to `until` are complete."""
+        """Return the position after an event and all before it, complete up to `until`."""
         origin = self.position.origin
         if one.at > until:
             return Position(until, origin)

@@ -1,8 +1,7 @@
 """The queries of a feed: jobs by the time of their push, of their start and of their end.
 
-Each reads a bounded stretch of an index that the store has anyway. The ids of jobs begin with the time at which a
-client made them, so that jobs pushed in a period are found in a range of ids, wider by what clocks of clients may be
-wrong.
+Each reads a bounded stretch of an index that the store has anyway. A job's id begins with its client's clock, so jobs
+pushed in a period are found in a range of ids, extended by the possible error of clients' clocks.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ Source = Literal["pushes", "running", "ends", "deaths"]
 def pushes(wanted: Selection, names: Sequence[str], period: Period, moved: int = 0) -> Query:
     """Return the query for the jobs pushed to these queues in a period; without names to all.
 
-    `moved`: microseconds by which a test has moved the store's clock.
+    `moved`: microseconds added to the store's clock by a test.
     """
     low = first_id(period.after - max(0, moved) - period.skew)
     high = first_id(period.ids_until - min(0, moved) + period.skew + 1000)
@@ -94,7 +93,7 @@ def letters_query(wanted: Selection, names: Sequence[str], period: Period) -> Qu
 
 
 def deaths(rows: Iterable[tuple[Any, ...]], queues: Sequence[str]) -> Iterator[Seen]:
-    """Yield dead letters as finished jobs of the queues in which they died."""
+    """Yield dead letters as finished jobs of the queue where they died."""
     for *fields, headers in rows:
         letter = Seen(*fields)
         death = death_in(letter.id, headers)
@@ -123,7 +122,7 @@ def first_id(micros: int) -> str:
 
 
 def made_at(job_id: str) -> int:
-    """Return the time at which an id was made, by the clock of its client; 0 for an id of another kind."""
+    """Return the creation time of an id by its client's clock; 0 for an id of another kind."""
     try:
         return int(job_id[:8] + job_id[9:13], 16) * 1000
     except ValueError:

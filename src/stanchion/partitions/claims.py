@@ -1,9 +1,8 @@
 """Claims from a partitioned queue: its physical queues in turn.
 
-A claim asks one of them, the next in turn, and is done if that has enough jobs. Else one look at all tells which others
-have due jobs. If there are none, it asks all from time to time, for jobs whose lease has run out. All claims of one
-call have the same token: so a repeat after a lost reply finds what they reserved. A worker that gets the jobs of all by
-streams needs no look.
+A claim asks one of them in turn, and is done if it returns enough jobs. Otherwise one read of all finds the ones with
+due jobs. If there are none, it asks all from time to time, for jobs with expired leases. All claims of a call have the
+same token, so a repeat after a lost reply finds their jobs. A worker with streams for all partitions needs no read.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class PartitionClaims:
         return self._apart(claimed)
 
     def _come_by_streams(self, claim: Claim, names: Sequence[str]) -> bool:
-        """Return True if the jobs of all physical queues come to the claiming worker, so that no look is needed."""
+        """Return whether streams deliver the jobs of all physical queues to the claiming worker, without reads."""
         if claim.worker is None or not hasattr(self._store, "feeds"):
             return False
         return cast("BehindManagers", self._store).feeds(claim.worker, names)
@@ -93,14 +92,14 @@ class PartitionClaims:
         return Claimed(rows, retry_in)
 
     def _due(self, queues: Sequence[str]) -> list[str]:
-        """Return those of the queues that have a due job."""
+        """Return the queues that have a due job."""
         stats = self._store.stats(queues, ["next_due"])
         dues = [(queue, due) for queue in queues if (due := stats[queue].next_due) is not None]
         now = self._store.now() if dues else 0
         return [queue for queue, due in dues if due <= now]
 
     def _apart(self, claimed: Claimed) -> Claimed:
-        """Give back what came together with a job that must run alone."""
+        """Return jobs that were claimed together with a job that must run alone."""
         claimed, back = apart(claimed)
         if back:
             self._store.settle(back)

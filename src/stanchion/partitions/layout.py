@@ -30,7 +30,7 @@ PARTITIONS_PER_TENANT = 6
 
 
 class Layout(NamedTuple):
-    """The numbers of partitions: for new jobs, for jobs with keys, and those that are read: the most there ever were.
+    """Numbers of partitions: for new jobs, for jobs with keys, and for reads (the most there ever were).
 
     With `partitions` 1, new jobs without keys go to the queue itself.
     """

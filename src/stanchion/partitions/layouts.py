@@ -39,7 +39,7 @@ class Layouts:
         return (queue,) if layout is None else layout.names(queue)
 
     def of(self, queue: str) -> Layout | None:
-        """Return the layout of a queue, or of that to which a partition belongs; None: it has no partitions.
+        """Return the layout of a queue, or of a partition's queue; None: it has no partitions.
 
         The partition of a queue that this process does not know has been read from the store: read the layouts first.
         """
@@ -62,7 +62,7 @@ class Layouts:
         self.read()
 
     def cover(self, queue: str, names: Iterable[str]) -> None:
-        """Let claims read these partitions, too: those that a deleted queue of the same name has left behind."""
+        """Let claims read these partitions too, which a deleted queue of the same name has left."""
         needed = max(((partition_number(name) or 0) + 1 for name in names), default=0)
         while (found := self._stored(queue))[0] is not None and found[0].read < needed:
             if self._store.compare_and_set(KIND, queue, found[0]._replace(read=needed).text, found[1]):

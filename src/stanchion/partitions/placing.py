@@ -46,7 +46,7 @@ class Placing:
         return [self._change(change) for change in changes]
 
     def outcomes(self, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
-        """Return outcomes with physical queues in their leases and for the jobs that go on."""
+        """Return outcomes with physical queues in their leases and in the jobs that continue."""
         known = self._layouts.known
         asked = [
             one.lease.id
@@ -57,7 +57,7 @@ class Placing:
         return [self._outcome(one, rows) for one in outcomes]
 
     def publication(self, publication: Publication) -> Publication:
-        """Return a publication that finishes the jobs of the physical queue in which they are reserved."""
+        """Return a publication that finishes jobs in the physical queue where they are reserved."""
         finish = publication.finish
         if finish is None or (layout := self._layouts.known.get(finish.queue)) is None:
             return publication

@@ -15,7 +15,7 @@ from stanchion.stores.rules.query import merged, value_of
 
 
 class Reading:
-    """Reads by the names of queues: those of partitioned ones stand for all their physical queues."""
+    """Reads by queue name: a partitioned queue is expanded to all its physical queues."""
 
     def __init__(self, store: Store, layouts: Layouts) -> None:
         self._store, self._layouts = store, layouts
@@ -25,9 +25,9 @@ class Reading:
         return [name for queue in queues for name in self._layouts.names(queue)]
 
     def select(self, query: Query) -> Page:
-        """Return a page of a query. That of one queue is merged of a page of each physical queue, so reads are bounded.
+        """Return a page of a query, for one queue merged from a page of each physical queue, so reads are bounded.
 
-        A query that names few jobs, such as those of a token, is one read.
+        A query that names few jobs, for example by token, is one read.
         """
         queries = self._parts(query)
         if len(queries) == 1:
@@ -37,7 +37,7 @@ class Reading:
         return page._replace(rows=_logical(query.columns, page.rows)) if query.columns else page
 
     def _parts(self, query: Query) -> list[Query]:
-        """Return the queries whose jobs, merged, are those of a query."""
+        """Return queries whose merged jobs are the jobs of a query."""
         queue, passed = value_of(query, "queue"), value_of(query, "passed")
         if passed is not None and passed == queue:
             query = replace(query, where=tuple(one for one in query.where if one.field != "passed"))
@@ -77,7 +77,7 @@ class Reading:
         return total
 
     def expanded(self, query: Query) -> Query:
-        """Return a query with the physical queues of those that it names."""
+        """Return a query with its queues expanded to physical queues."""
         return replace(query, where=tuple(map(self._expanded, query.where)))
 
     def _expanded(self, one: Condition) -> Condition:

@@ -1,13 +1,13 @@
 """Settings of a partitioned queue: stored with the queue, and applied to each of its physical queues.
 
     1. if the number of partitions changes: a mark among the declared settings of the queue
-    2. the settings of new partitions, as they are, then the layout
+    2. the settings of new partitions, unchanged, then the layout
     3. the settings of the queue
-    4. those of its physical queues, again until the settings of the queue are still the same afterwards
+    4. the settings of its physical queues, repeated until the queue's settings are the same before and after
 
-So of two processes that change settings at the same time, the later one applies those of both. A process that dies
-after 1 leaves a mark, for which others look for a layout that is not there. One that dies between the other steps
-leaves partitions with older settings: `repair`, which maintenance calls, applies them.
+If two processes change settings at the same time, the later one applies both changes. A process that dies after 1
+leaves a mark, so that others search in vain for a layout. One that dies between the other steps leaves partitions with
+older settings, which `repair` in maintenance corrects.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class PartitionSettings:
         return replace(settings, partitions=layout.partitions, key_partitions=layout.keys)
 
     def listed(self, settings: Iterable[QueueSettings]) -> list[QueueSettings]:
-        """Return the settings of queues without those of their partitions."""
+        """Return the settings of queues, without their partitions."""
         known = self._layouts.known
         hidden = {name for queue, layout in known.items() for name in layout.names(queue)[1:]}
         return [self.shown(one) for one in settings if one.name not in hidden]

@@ -31,8 +31,8 @@ from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
 class PartitionedStore:
     """The store of a database, addressed by the names of queues.
 
-    It translates the name of a partitioned queue to those of its physical queues, and passes all else on. Rows keep the
-    name of their physical queue, as it is part of their lease; `logical_name` gives that of the queue.
+    It translates the name of a partitioned queue to its physical queues, and passes everything else on. Rows keep the
+    name of their physical queue, as it is part of their lease; `logical_name` maps it to the queue.
     """
 
     knows_partitions = True

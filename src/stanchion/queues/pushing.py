@@ -41,7 +41,7 @@ class Pushing(QueuePart):
         Returns the jobs of a collection. An iterator, which may be endless, is streamed in bounded memory; returns
         the number of new jobs. Each batch is atomic; with `tx`, all together are.
         """
-        several(items, "what is to be pushed", "[{'id': 1}, {'id': 2}]")
+        several(items, "the payloads", "[{'id': 1}, {'id': 2}]")
         stored = store_batches(self.context, (self._new(batch) for batch in batches(items)), tx)
         if isinstance(items, Collection):
             return [job for new, pushed in stored for job in lookup.jobs_of(self.context, new, pushed)]

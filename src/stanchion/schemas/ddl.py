@@ -22,11 +22,11 @@ _ALSO = {
     **{"bool": "boolean", "byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"},
     **{"real": "float", "timestamp_ltz": "timestamp"},
 }
-"""Further names of types, and what they stand for."""
+"""Synonyms of types."""
 
 MOST_FIELDS = 1000
 MOST_NESTED = 20
-"""Fields of a schema, those of its objects included, and objects, lists and maps within each other."""
+"""Maximum number of fields of a schema, including nested ones, and of levels of objects, lists and maps."""
 
 _TOKENS = re.compile(r"\s*(?:(?P<quoted>`(?:[^`]|``)+`)|(?P<text>'[^']*'|\"[^\"]*\")|(?P<word>\w+)|(?P<mark>[<>(),:]))")
 
@@ -164,7 +164,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def check_names(struct: Struct) -> None:
-    """Raise InvalidInput for fields that can't be told apart, and for too many of them."""
+    """Raise InvalidInput for fields that can't be distinguished, and for too many of them."""
     if _checked(struct, "") > MOST_FIELDS:
         raise InvalidInput(f"a schema has at most {MOST_FIELDS} fields; put some into a map<string,...>")
 
@@ -183,8 +183,8 @@ def _checked(kind: Kind, path: str) -> int:
             )
         if (other := known.get(field.name.casefold())) is not None:
             raise InvalidInput(
-                f"two fields of the schema are named {quoted(other)} and {quoted(field.name)}, which Spark can't tell "
-                f"apart; rename one"
+                f"two fields of the schema are named {quoted(other)} and {quoted(field.name)}, which Spark can't "
+                f"distinguish; rename one"
             )
         known[field.name.casefold()] = field.name
     return sum(1 + _checked(one.kind, f"{path}.{quoted(one.name)}") for one in kind.fields)

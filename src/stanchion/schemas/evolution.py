@@ -23,7 +23,7 @@ class _Pair(NamedTuple):
 
 
 def merged(stored: Struct, declared: Struct, path: str = "") -> Struct:
-    """Return the stored fields, and behind them those that are declared in addition. Raises Refused.
+    """Return the stored fields, followed by newly declared ones. Raises Refused.
 
     Fields that are stored but not declared are kept: an older release declares fewer.
     """

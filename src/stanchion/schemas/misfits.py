@@ -87,7 +87,7 @@ def _is(value: Any, wanted: str) -> Misfit:
 
 
 def _called(value: Any) -> str:
-    """Return what a value of JSON is called."""
+    """Return the JSON name of a value's type."""
     for kind, name in _NAMES.items():
         if isinstance(value, kind):
             return name

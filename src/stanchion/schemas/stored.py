@@ -1,11 +1,11 @@
 """The schema of a queue in the store: a versioned value, and a mark among the declared settings of the queue.
 
     1. if the queue has no mark: the version that the value has now, 0 without one, as the mark
-    2. the value, by compare-and-set: its version is that of the schema
+    2. the value, by compare-and-set: its version is the version of the schema
 
-The schema is in force from the first change after the mark. So processes that read the settings of a queue know that it
-has a schema, releases that know of none copy the mark as any other declared setting, and the schema of a deleted queue
-is not that of a later one with its name. A process that dies after 1 leaves a mark for which there is no schema.
+The schema is in force from the first change after the mark. So processes that read the queue's settings know of its
+schema, older releases copy the mark like any other declared setting, and a later queue of the same name does not
+inherit the schema of a deleted one. A process that dies after 1 leaves a mark without a schema.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NONE = ""
 
 
 class Stored(NamedTuple):
-    """What the store has for a queue. `version`: of the value; `base`: the mark; None: the queue has none."""
+    """Stored schema of a queue. `version`: of the value; `base`: the mark; None: the queue has none."""
 
     text: str
     version: int
@@ -45,7 +45,7 @@ class Stored(NamedTuple):
 
 
 def stored_schema(store: Store, queue: str) -> Stored:
-    """Return what the store has for a queue."""
+    """Return the stored schema of a queue."""
     # The value first: if there is no mark afterwards, no process has changed the value since it was read.
     value = next(iter(store.values(KIND, [queue])), None)
     settings = next(iter(store.queues([queue])), None)

@@ -14,7 +14,7 @@ from stanchion.stores.records.values import VersionedValue
 from stanchion.topics.terms import KIND, Terms, TopicTerms, terms_in, text_of
 
 CACHE_SECONDS = 1.0
-"""Seconds for which a process pushes by the subscriptions that it has read from a store of several processes."""
+"""Seconds for which a process caches the subscriptions of a store that several processes share."""
 
 UNDER_WAY = 0.5
 """Seconds for a push that has just begun."""
@@ -47,7 +47,7 @@ class TopicDirectory:
         self._context.registry.declared_topics[self._topic] = self
 
     def store_declared(self, store: Store) -> None:
-        """Store declared subscriptions, once for each store: those whose declaration has changed."""
+        """Store declared subscriptions whose declaration has changed, once for each store."""
         if self._declared and self._stored_in is not store:
             for terms in self._declared.values():
                 check_semaphores(self._context, terms)
@@ -68,9 +68,9 @@ class TopicDirectory:
         return terms
 
     def recent(self, *, in_transaction: bool = False) -> TopicTerms:
-        """Return the terms as they were stored up to `CACHE_SECONDS` ago, with those that the code declares.
+        """Return the terms as stored up to `CACHE_SECONDS` ago, plus those declared in code.
 
-        A caller with an open transaction may keep others from writing, so nothing is stored for it.
+        A caller's open transaction may block other writers, so nothing is stored for it.
         """
         store, read = self._context.store, self._read
         if not in_transaction:
@@ -80,7 +80,7 @@ class TopicDirectory:
         return terms if self._stored_in is store or not self._declared else terms.as_declared(self._declared)
 
     def change(self, change: Callable[[TopicTerms], TopicTerms]) -> TopicTerms:
-        """Change the terms; return what they were before."""
+        """Change the terms; return the former ones."""
         self.store_declared(self._context.store)
         return self._change(self._context.store, change)
 
@@ -114,12 +114,12 @@ def check_semaphores(context: Context, terms: Terms) -> None:
 
 
 def subscribed(terms: TopicTerms, topic: str, name: str, its: Terms) -> TopicTerms:
-    """Return the terms of a topic with a subscription. Raises InvalidInput unless that has a queue of its own."""
+    """Return the terms of a topic with a new subscription. Raises InvalidInput unless its queue is unused."""
     for other, known in terms.subscriptions.items():
         if other != name and known.queue == its.queue:
             raise InvalidInput(
-                f"the queue {its.queue!r} is that of subscription {other!r} of topic {topic!r}, so it would get each "
-                f"event twice; give {name!r} a queue of its own, with queue="
+                f"subscription {other!r} of topic {topic!r} already uses the queue {its.queue!r}, so it would get each "
+                f"event twice; give {name!r} another queue, with queue="
             )
     after = terms.subscribed(name, its)
     if len(after.subscriptions) > MOST_SUBSCRIPTIONS:

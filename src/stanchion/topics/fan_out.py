@@ -35,7 +35,7 @@ EVENT, TOPIC = "x-event", "x-topic"
 
 _KIND = "topic-push"
 _NAMES = 64
-"""Names of the values by which a publication tells that it was done; pushes that choose the same one take turns."""
+"""Names of the values that mark a publication as done; pushes that choose the same one take turns."""
 
 
 class Copy(NamedTuple):
@@ -78,7 +78,7 @@ class FanOut:
             yield Copy(event, name, NewJob(job_id, its.queue, text, its.task, **_with_defaults(its, own)))
 
     def _seen(self, push: Push, headers: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what filters look at, as it is stored."""
+        """Return the fields that filters compare, as they are stored."""
         plain = self._context.codec.plain
         return {
             "payload": self._context.codec.decode(plain(push.payload, "payload")),
@@ -102,12 +102,12 @@ def copy_id(event: str, topic: str, subscription: str) -> str:
 
 @lru_cache(maxsize=10_000)
 def _distance(topic: str, subscription: str) -> int:
-    """Return the distance of the ids of a subscription's jobs from those of the events."""
+    """Return the distance between the ids of events and of a subscription's jobs."""
     return int.from_bytes(blake2b(json.dumps([topic, subscription]).encode(), digest_size=9).digest())
 
 
 def store_copies(context: Context, copies: Sequence[Copy], tx: Any = None) -> set[str]:
-    """Store copies in one step, or with `tx` in that transaction; return the ids of those whose key was taken."""
+    """Store copies in one step, or in the transaction `tx`; return the ids whose key was taken."""
     jobs = [copy.job for copy in copies]
     if not jobs:
         return set()

@@ -1,4 +1,4 @@
-"""Events of the past: what the queues of a topic's subscriptions still hold, for a subscriber that comes late."""
+"""Past events for a late subscriber, read from the queues of the topic's other subscriptions."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def past_events(
 ) -> Iterator[tuple[str, Push]]:
     """Yield the events whose jobs were stored since then (None: all), oldest first, each with its id, as it was pushed.
 
-    An event is due `delay` seconds after the time at which it was pushed, by the clock of the store, so that it comes
-    before later ones. It has no key: of several events with one key, each had its job.
+    An event is due `delay` seconds after its push, by the store's clock, so it precedes later ones. It has no key: of
+    several events with one key, each had its job.
     """
     now = context.store.now()
     where = () if since is None else _stored_since(since, now)
@@ -65,7 +65,7 @@ def _jobs_of(context: Context, topic: str, terms: Terms, where: tuple[Condition,
     for values in chain.from_iterable(pages(context.store, query)):
         row = dict(zip(_COLUMNS, values, strict=True))
         headers = context.codec.decode(row["headers"]) or {}
-        # A replay has an id of its own, and the headers of the job that it repeats.
+        # A replay has a new id, and the headers of the job that it repeats.
         if headers.get(TOPIC) == topic and EVENT in headers and row["origin"] is None:
             yield headers[EVENT], headers, row, terms
 
@@ -84,7 +84,7 @@ def _pushed_at(found: Sequence[_Found], now: int) -> int:
 
 
 def _pushed(context: Context, found: _Found) -> Push | None:
-    """Return the event of a job, to be pushed again; None if the job's payload is not that of the event any more."""
+    """Return the event of a job, to be pushed again; None if the job has another payload now."""
     _, headers, row, terms = found
     payload = context.codec.decode(row["payload"] if row["arrival_payload"] is None else row["arrival_payload"])
     if row["task"] is not None:

@@ -15,7 +15,7 @@ KIND = "topic"
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a subscription gets. `task`: its jobs call this task; None: they are plain payloads.
+    """Stored terms of a subscription. `task`: its jobs call this task; None: they are plain payloads.
 
     `filter`: see `topics.filters`. `options`: options of its jobs where the event has none, as fields of a job.
     """

@@ -1,4 +1,4 @@
-"""Topics and their subscriptions: push once, and each subscriber gets a job of its own."""
+"""Topics and their subscriptions: push once, and each subscriber gets its own job."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Event(NamedTuple):
 
 
 class Lag(NamedTuple):
-    """What a subscriber has still to do: the number of its jobs that have not ended, of these how many are ready and
-    running, and for how many seconds the first that is due has waited.
+    """Backlog of a subscriber: its unfinished jobs, the ready and running jobs among them, and the seconds since its
+    first due job became due.
     """
 
     jobs: int
@@ -83,7 +83,7 @@ class Subscription:
         return self.terms.task
 
     def lag(self) -> Lag:
-        """Count what is still to be done."""
+        """Count the unfinished jobs."""
         return _lags(self.context, [self])[self.name]
 
     alag = off_loop(lag)
@@ -110,8 +110,8 @@ class Topic:
     def push(self, payload: Any, *, id: str | None = None, tx: Any = None, **options: Unpack[PushOptions]) -> Event:
         """Store a job for each subscription, all in one step; with `tx`, in that transaction.
 
-        The options are those of `Queue.push`, for each of the jobs: a `key` is unique in each queue. `id`: of the
-        event, from `new_id()`. A push that is repeated with it stores no job again, whether it is live or in history.
+        The options are those of `Queue.push`, and apply to each job: a `key` is unique in each queue. `id`: id of the
+        event, from `new_id()`. A repeated push with the same id stores no second job, live or finished.
         """
         (event,) = self._pushed([Push(payload, **options)], id, tx)
         return event
@@ -122,7 +122,7 @@ class Topic:
         Each event is stored in one step; with `tx`, all are in that transaction. `id`: of the first event, from
         `new_id()`; the others have ids that follow from it. The same items with it are not stored again.
         """
-        several(items, "what is to be pushed", "[{'id': 1}, {'id': 2}]")
+        several(items, "the events", "[{'id': 1}, {'id': 2}]")
         return list(self._pushed((item if isinstance(item, Push) else Push(item) for item in items), id, tx))
 
     apush = off_loop(push)
@@ -143,7 +143,7 @@ class Topic:
         fan_out: FanOut | None = None
         for item, event in items:
             if item.queue is not None:
-                raise InvalidInput(f"{shown(item)} names a queue; an event goes to those of the subscriptions")
+                raise InvalidInput(f"{shown(item)} names a queue; an event goes to the queues of the subscriptions")
             terms = self._directory.recent(in_transaction=tx is not None)
             if fan_out is None or fan_out.terms is not terms:
                 fan_out = FanOut(self.context, self.name, terms)
@@ -172,9 +172,9 @@ class Topic:
         """Store a subscription, or change the one of this name: it gets the events that are pushed from now on.
 
         `queue`: of its jobs, by default `topic.name`. `task`: the task that its jobs call, with the payload as the
-        argument; None: they are plain payloads. `filter`: conditions on the events, see `topics.filters`. `since`: it
-        gets past events, too; see `catch_up`. `options`: priority, delay, max_attempts, timeout, limits and rate of its
-        jobs, where an event has none of its own. Other processes push by it within a second.
+        argument; None: they are plain payloads. `filter`: conditions on the events, see `topics.filters`. `since`: also
+        deliver past events; see `catch_up`. `options`: defaults for its jobs where an event sets none: priority, delay,
+        max_attempts, timeout, limits and rate. Other processes use it within a second.
         """
         _checked_since(since, self.context)
         terms = self._terms(name, queue, task, filter, options)
@@ -196,7 +196,7 @@ class Topic:
         filter: Filter | None = None,
         **options: Unpack[PushOptions],
     ) -> Callable[[AnyTask], AnyTask]:
-        """Declare a task as a subscriber, to be put above `@app.task`; the parameters are those of `subscribe`.
+        """Declare a task as a subscriber, above `@app.task`; takes the parameters of `subscribe`.
 
         It is stored when this process first uses the topic or works for its queue. A declaration that has not changed
         is not stored again, so that what an operator has changed stays in force.
@@ -213,10 +213,10 @@ class Topic:
     def catch_up(self, name: str, since: Since = "all") -> int:
         """Bring past events to a subscription, oldest first; return their number.
 
-        These are events of which some other subscription of the topic still has a job, live or in history, that was
-        stored since then: `since` is an aware datetime, a timedelta before now, or "all". Each has its payload,
-        headers, tenant, order key and priority, and the filter of the subscription decides. None is brought twice, nor
-        if it had come by itself, as long as the queue keeps its history: so a call that failed may be repeated.
+        These are events that were stored since then and still exist as a job of another subscription, live or in
+        history: `since` is an aware datetime, a timedelta before now, or "all". Each has its payload, headers, tenant,
+        order key and priority, and must pass the subscription's filter. An event that the subscriber already got is not
+        delivered again while the queue keeps its history, so a failed call may be repeated.
         """
         moment, its = _checked_since(since, self.context), self.subscription(name).terms
         others = {one.name: one.terms for one in self.subscriptions() if one.name != name}
@@ -238,7 +238,7 @@ class Topic:
         return its is not None
 
     def subscription(self, name: str) -> Subscription:
-        """Return a subscription. Raises InvalidInput if there is none of this name."""
+        """Return a subscription. Raises InvalidInput if the name is unknown."""
         checked_name(name, "subscription")
         for one in self.subscriptions():
             if one.name == name:
@@ -283,12 +283,12 @@ class Topic:
         return Terms(own, name_of_task, checked_filter(wanted), fields)
 
     def _refuse_shared(self, name: str, terms: Terms, *, named: bool) -> None:
-        """Raise InvalidInput if a default queue is that of another topic, as dots in names allow."""
+        """Raise InvalidInput if a default queue belongs to another topic, as dots in names allow."""
         for value in [] if named else self.context.store.values(KIND):
             for other, its in terms_in(value).subscriptions.items() if value.name != self.name else ():
                 if its.queue == terms.queue:
                     raise InvalidInput(
-                        f"the queue {terms.queue!r} is that of subscription {other!r} of topic {value.name!r}; "
+                        f"subscription {other!r} of topic {value.name!r} already uses the queue {terms.queue!r}; "
                         f"give {name!r} another one, with queue="
                     )
 

@@ -34,7 +34,7 @@ class Request(NamedTuple):
 
 
 class ClaimPoll(Poll):
-    """Claims for all waiters at one queue with the same options; hands out jobs first come, first served."""
+    """Claims for all waiters at one queue with the same options; delivers jobs first come, first served."""
 
     def __init__(self, coordinator: Coordinator, claim: Claim, *, pops: bool) -> None:
         super().__init__(coordinator)
@@ -118,7 +118,7 @@ class ClaimPoll(Poll):
         return self._claim.queue in (self.coordinator.heard.queues or ())
 
     def _repeat(self, request: Request) -> None:
-        """Repeat a claim whose reply was lost; deliver what it reserved then or reserves now."""
+        """Repeat a claim whose reply was lost; deliver the jobs that it reserved then or reserves now."""
         assert request.lost_claim is not None  # noqa: S101 - asked by the caller
         rows = self._ask_for(request.lost_claim._replace(repeat=True))[0]
         with self.coordinator.lock:
@@ -166,7 +166,7 @@ class ClaimPoll(Poll):
         overdue = due if later <= 0 else None
         if later > 0:
             naps.append(later)
-        elif overdue != self._overdue:  # it may have come due after the claim: try once more at once
+        elif overdue != self._overdue:  # it may have become due after the claim: try once more immediately
             naps.append(0.0)
         self._overdue = overdue
         return min(naps)
@@ -180,17 +180,17 @@ class ClaimPoll(Poll):
 
 
 def put_back(host: Host, rows: list[JobRow], *, pops: bool) -> None:
-    """Give back jobs that no waiter took, without counting an attempt. Failures are logged."""
+    """Return jobs that no waiter took, without counting an attempt. Failures are logged."""
     ids = [row.id for row in rows]
     try:
         if pops:
-            # Their rows don't say at which moment they were committed.
+            # Their rows don't show when they were committed.
             host.store.delete([row.ref for row in host.store.fetch(ids).values()])
             host.store.adopt([_unpopped(row) for row in rows])
         else:
             host.store.settle([Rollback(row.lease, 0.0, refund=True) for row in rows])
     except Exception as error:
-        log.warning("%d jobs could not be given back: %s (%s)", len(ids), ", ".join(ids[:5]), error)
+        log.warning("%d jobs could not be returned: %s (%s)", len(ids), ", ".join(ids[:5]), error)
 
 
 def _unpopped(row: JobRow) -> JobRow:

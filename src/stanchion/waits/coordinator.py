@@ -155,7 +155,7 @@ class Waits:
         return self._polls[key]
 
     def put_back(self, rows: list[JobRow], *, pops: bool) -> None:
-        """Give back jobs reserved for a waiter that is gone. Does not block."""
+        """Return jobs reserved for a waiter that is gone. Does not block."""
         self._pool.submit(lambda: put_back(self.host, rows, pops=pops))
 
     @property

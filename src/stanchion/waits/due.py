@@ -73,7 +73,7 @@ class DuePoll(Poll):
         return due - self._held_back(due), min([host.poll * polls, *later])
 
     def _held_back(self, due: Collection[str]) -> set[str]:
-        """Return those of the queues that hand out no job now: paused, or at their `max_running`."""
+        """Return the queues that deliver no job now: paused, or at their `max_running`."""
         store = self.coordinator.host.store
         settings = store.queues(due) if due else []
         limited = {one.name: one.max_running for one in settings if one.max_running is not None}

@@ -44,7 +44,7 @@ class Entry:
 
 
 class EndPoll(Poll):
-    """Reads the keys that have waiters: new or signalled keys at once, the others together from time to time."""
+    """Read the keys with waiters: new or signalled keys immediately, the others together from time to time."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         super().__init__(coordinator)

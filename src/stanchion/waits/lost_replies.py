@@ -15,7 +15,7 @@ class LostClaims:
         self._of: dict[str, list[Claim]] = {}
 
     def add(self, claim: Claim) -> None:
-        """Keep a claim that may have reserved jobs. Those of a lease go back by themselves."""
+        """Keep a claim that may have reserved jobs. Jobs under a lease return by themselves."""
         if claim.worker is not None:
             with self._lock:
                 self._of.setdefault(claim.worker, []).append(claim)

@@ -1,4 +1,4 @@
-"""A poll of the store that answers several waiters at once."""
+"""A poll of the store that serves several waiters."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Host(Protocol):
 
 
 class Coordinator(Protocol):
-    """What a poll needs of its coordinator. `heard`: the signs of other processes that arrive now."""
+    """The coordinator as a poll sees it. `heard`: signals from other processes arrive now."""
 
     host: Host
     lock: Lock
@@ -56,7 +56,7 @@ class Coordinator(Protocol):
     def heard(self) -> Signs: ...
 
     def put_back(self, rows: list[JobRow], *, pops: bool) -> None:
-        """Give back jobs reserved for a waiter that is gone. Does not block."""
+        """Return jobs reserved for a waiter that is gone. Does not block."""
 
 
 class Poll(ABC):
@@ -78,7 +78,7 @@ class Poll(ABC):
     @property
     @abstractmethod
     def waiters(self) -> Iterable[Waiter[Any]]:
-        """All waiters, including those that have left."""
+        """All waiters, including ones that have left."""
 
     @abstractmethod
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Pop: jobs delivered at most once, as they are committed before they are handed out."""
+"""Pop: deliver jobs at most once, by committing them before delivery."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POP_LEASE_SECONDS = 30.0
 
 
 def pop(store: Store, request: Claim) -> Claimed:
-    """Pop due jobs: (1) reserve them, (2) commit them, (3) return those whose commit succeeded, as done.
+    """Pop due jobs: (1) reserve them, (2) commit them, (3) return the committed ones, as done.
 
     A death after (1) leaves them reserved: they are ready again when the lease expires, and no attempt counts.
     A death after (2) leaves them done, though no caller has received them.
@@ -36,6 +36,6 @@ def pop(store: Store, request: Claim) -> Claimed:
 
 
 def _committed(store: Store, rows: Sequence[JobRow]) -> list[JobRow]:
-    """Commit reserved jobs; return those whose lease had not expired, as done."""
+    """Commit reserved jobs; return the ones whose lease had not expired, as done."""
     states = store.settle([commit_of(row) for row in rows]) if rows else []
     return [popped(row) for row, state in zip(rows, states, strict=True) if state is not None]

@@ -13,7 +13,7 @@ from stanchion.waits.waiter import Waiter
 
 
 class Subscription(Poll):
-    """Waits for signs of some queues until it is closed; a sign between two waits ends the second one at once.
+    """Wait for signals of some queues until closed; a signal between two waits ends the second one immediately.
 
     It reads nothing: `ask` only answers waiters whose time is over.
     """

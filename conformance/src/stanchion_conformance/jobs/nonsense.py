@@ -207,7 +207,7 @@ class TestWhatWasTakenForSomethingElse:
 
     @pytest.mark.parametrize("items", ["abc", {"id": 1}, b"abc"], ids=repr)
     def test_a_single_payload_is_no_list_of_them(self, q: Queue, items: Any) -> None:
-        with pytest.raises(InvalidInput, match="what is to be pushed"):
+        with pytest.raises(InvalidInput, match="the payloads must be a list"):
             q.push_many(items)
         assert q.size().total == 0
 

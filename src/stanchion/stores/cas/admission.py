@@ -1,4 +1,4 @@
-"""Admission: decides which reserved jobs may run, namely those that get all their slots and a start of their rate."""
+"""Admission: decides which reserved jobs may run: the ones that get all their slots and a start of their rate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Admission:
     def admit(
         self, rows: Sequence[JobRow], most: int, uncounted: str | None, began: int
     ) -> tuple[list[JobRow], list[Verdict]]:
-        """Return up to `most` jobs with all their slots, and the verdicts on those that wait; give back the rest.
+        """Return up to `most` jobs with all their slots, and the verdicts on waiting jobs; release the rest.
 
         All jobs that one claim parks wait since its start, `began`, in however many rounds. Slots are taken first and
         starts last, so that no job spends a start and then waits for a slot.
@@ -52,7 +52,7 @@ class Admission:
             admitted += [row for row in part if row.id not in deferred]
             left = [row for row in left if row.id not in deferred]
             verdicts |= deferred
-        # Jobs after the last one handed out are not parked: they had no claim to a slot yet.
+        # Jobs after the last one delivered are not parked: they had no claim to a slot yet.
         asked_rows = rows.index(admitted[-1]) + 1 if admitted and len(admitted) == most else len(rows)
         waiting = [verdicts[row.id] for row in rows[:asked_rows] if row.id in verdicts]
         self.park(waiting, uncounted, began)
@@ -74,7 +74,7 @@ class Admission:
         self.undo(rows, lambda row, _now: claim_rules.put_back(row), uncounted)
 
     def _spend_starts(self, rows: Sequence[JobRow]) -> dict[str, Verdict]:
-        """Take the starts of jobs that have a rate; return the verdicts on those that get none."""
+        """Take the starts of jobs that have a rate; return the verdicts on jobs without one."""
         rated = [(row, rate) for row in rows if (rate := limits_in(row.limits).rate) is not None]
         if not rated:
             return {}
@@ -89,7 +89,7 @@ class Admission:
         }
 
     def _take_slots(self, rows: Sequence[JobRow]) -> tuple[dict[str, Verdict], dict[str, int]]:
-        """Take the slots of jobs; return the verdicts on those that have to wait, and how many slots each holds now."""
+        """Take the slots of jobs; return the verdicts on waiting ones, and how many slots each job holds now."""
         verdicts: dict[str, Verdict] = {}
         held = {row.id: row.slots_held for row in rows}
         while left := [row for row in rows if row.id not in verdicts and held[row.id] < len(slots_of(row))]:
@@ -115,7 +115,7 @@ class Admission:
     def undo(
         self, rows: Sequence[JobRow], undone: Callable[[JobRow, int], JobRow], uncounted: str | None
     ) -> list[JobRow]:
-        """Undo reservations that are not handed out; return the jobs as they are then."""
+        """Undo reservations that are not delivered; return the resulting jobs."""
 
         def decide(index: int, row: JobRow | None, facts: Facts) -> Decision[JobRow | None]:
             if row is None or not claim_rules.holds(row, rows[index].lease, facts.now):

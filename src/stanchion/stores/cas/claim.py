@@ -1,9 +1,9 @@
 """Claims in a store without transactions over several jobs: jobs are reserved first, then take their slots.
 
 A claim parks the jobs that have to wait. Many similar jobs may follow them in the queue, and then some that may run.
-The claim therefore skips jobs that wait first for a slot it found full, and hands out those behind them. Skipping takes
-time that later claims need not spend again: the next claim of this process that meets such jobs first parks a run of
-them, for half the time that skipping took. So the first job behind them waits while only a few are parked.
+The claim therefore skips jobs that wait first for a slot it found full, and delivers the jobs after them. Skipping
+takes time that later claims need not spend again: the next claim of this process that meets such jobs first parks a run
+of them, for half the time that skipping took. So the first job after them waits while only a few are parked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stanchion.stores.rules.slots import NO_SLOTS, slot_needs
 from stanchion.stores.rules.unreadable import readable
 
 CLAIM_SECONDS = 2.0
-"""Seconds for which one claim parks jobs; at most half a lease, so that the leases of its jobs do not run out."""
+"""Maximum seconds that one claim parks jobs; at most half a lease, so that its jobs' leases do not expire."""
 
 _FULL_SLOTS_MAX = 8
 """Full slots passed to the store, which then leaves out the jobs that wait for them."""
@@ -64,7 +64,7 @@ class DueJobs(Protocol):
 
 
 class Claims:
-    """Hands out jobs that may run, and skips or parks those that have to wait."""
+    """Delivers jobs that may run, and skips or parks jobs that have to wait."""
 
     def __init__(self, due: DueJobs, admission: Admission, outcomes: Outcomes) -> None:
         self._due, self._admission, self._outcomes = due, admission, outcomes
@@ -115,7 +115,7 @@ class Claims:
         return claimed
 
     def _hand_out(self, claim: Claim) -> Claimed:
-        """Reserve jobs until `claim.limit` of them have their slots; give back what was reserved beyond."""
+        """Reserve jobs until `claim.limit` of them have their slots; release the excess."""
         uncounted = "-reserved" if claim.counted else "-"
         rows: dict[str, JobRow] = {}
         wish, began, until = claim, 0, time.monotonic() + CLAIM_SECONDS
@@ -128,9 +128,9 @@ class Claims:
             claimed = self._due.reserve_due(wish)
             if not refused and {NO_SLOTS}.issuperset(map(slot_needs, claimed.rows)):
                 return claimed
-            # After a lost reply the token's jobs come again: those that have their slots must not ask twice.
+            # After a lost reply the token's jobs are returned again: ones with their slots must not ask twice.
             new = [row for row in claimed.rows if row.id not in rows]
-            # Jobs that the token holds already are all handed out, regardless of the limit of this round.
+            # Jobs that the token holds already are all delivered, regardless of the limit of this round.
             began = began or min((row.started_at or 0 for row in new), default=0)
             if not rows:
                 until = min([until, *(time.monotonic() + _lease(row) / 2 for row in new)])
@@ -157,7 +157,7 @@ class Claims:
             wish = wish._replace(limit=larger, repeat=False, full=skipping.full if more else ())
 
     def _hand_out_named(self, claim: Claim) -> Claimed:
-        """Reserve the jobs that a claim names; park or defer those that have to wait."""
+        """Reserve the jobs that a claim names; park or defer the ones that have to wait."""
         claimed = self._due.reserve_due(claim)
         if {NO_SLOTS}.issuperset(map(slot_needs, claimed.rows)):
             return claimed

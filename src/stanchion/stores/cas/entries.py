@@ -21,7 +21,7 @@ from stanchion.stores.rules.set_back import is_overdue
 from stanchion.stores.rules.slots import hold_tokens, slots_of, uses_slots
 
 STALE = 3 * SECOND
-"""Age from which outbox recovery applies an entry: its process is presumed dead."""
+"""Age in microseconds from which outbox recovery applies an entry: its process is presumed dead."""
 
 
 def is_stale(written_at: int, before: int) -> bool:
@@ -62,7 +62,7 @@ def hold_of(row: JobRow, slot: Slot) -> Hold:
 
 
 def holds_of(row: JobRow | None) -> list[Hold]:
-    """Return the holds to which a job is entitled; an order key also without a token, as later jobs of the key wait."""
+    """Return the holds that a job is entitled to; an order key also without a token, as later jobs of the key wait."""
     if row is None or row.finished_at is not None:
         return []
     holds = [hold_of(row, slot) for slot in slots_of(row)]

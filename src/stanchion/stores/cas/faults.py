@@ -1,4 +1,4 @@
-"""Faults: what a failed call may have done, which decides about retries."""
+"""Faults: possible effects of a failed call, which decide about retries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Fault(Enum):
     LOST = auto()
     """The connection broke, or its node lost its role; the call may have been carried out."""
     BUSY = auto()
-    """Temporarily refused, as for a deadlock or a lock; nothing was done."""
+    """Temporarily refused, as for a deadlock or a lock; no change was made."""
     HOPELESS = auto()
     """Refused permanently."""
     OTHER = auto()

@@ -116,7 +116,7 @@ class Flows:
         """Let the jobs that wait for an ended node continue, or cancel them; return the member ends to record, its own
         too.
 
-        Appends to `entries` those of the cancelled jobs.
+        Appends the entries of cancelled jobs to `entries`.
         """
         if node.state == NodeState.FAILED and (handler := flows.failure_job(node)) is not None:
             self._push([handler])

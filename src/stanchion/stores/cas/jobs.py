@@ -19,7 +19,7 @@ Answer = TypeVar("Answer")
 
 
 class Seen(NamedTuple):
-    """A job as it was read, the version by which the store tells whether it has changed, and the store's clock then."""
+    """A job as read, the version that detects later changes, and the store's clock at that time."""
 
     row: JobRow
     version: Any
@@ -43,7 +43,7 @@ class Result(Enum):
 
     DONE = auto()
     CHANGED = auto()
-    """Another change came first; nothing was written."""
+    """Another change was first; nothing was written."""
     KEY_TAKEN = auto()
     """Another live job of the queue has the key; nothing was written."""
 
@@ -65,7 +65,7 @@ class Jobs(Protocol):
         """Return the store's clock."""
 
     def read(self, ids: Sequence[str], queues: Sequence[str] | None = None) -> tuple[int, dict[str, Seen]]:
-        """Return the store's clock, and those of the jobs that are live or in history, by id.
+        """Return the store's clock, and the jobs that are live or in history, by id.
 
         `queues`: the queue of each, where alone it is looked for; None: in all queues.
         """
@@ -98,7 +98,7 @@ class Decision(NamedTuple, Generic[Answer]):
 
 
 class Facts(NamedTuple):
-    """The inputs of a decision besides the job: clock, settings, and whether this may be a repeat."""
+    """Inputs of a decision in addition to the job: clock, settings, and whether this may be a repeat."""
 
     now: int
     settings: Mapping[str, QueueSettings]

@@ -1,8 +1,8 @@
-"""Who looks for leases from before the clock was set back: of processes that start together, one.
+"""Decides which of several starting processes searches for leases from before the clock was set back.
 
-A process can't tell whether the clock was set back before its start, and a lease does not show it either. The look
-reads up to LEASES_SEARCHED_MAX jobs. So the time of the last one is kept: while it is recent, and not from the future,
-another process has looked since, or the clock went back by less than RECENT.
+A process can't know whether the clock was set back before its start, and a lease does not show it either. The search
+reads up to LEASES_SEARCHED_MAX jobs. So the time of the last one is stored: while it is recent, and not from the
+future, another process has searched since, or the clock was set back by less than RECENT.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KIND: Final = "clock"
 NAME: Final = "leases"
 
 RECENT: Final = 30 * SECOND
-"""Microseconds for which the look of another process is enough; a lease from before lasts longer by that at most."""
+"""Microseconds that another process's search is enough; an earlier lease lasts longer by that at most."""
 
 
 class Values(Protocol):

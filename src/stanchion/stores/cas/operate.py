@@ -19,7 +19,7 @@ class Operator:
         self._loop = loop
 
     def cancel(self, ids: Sequence[str]) -> list[JobState | None]:
-        """Cancel jobs at once; ask running ones to stop. Return the new states, None if unknown."""
+        """Cancel jobs; ask running ones to stop. Return the new states, None if unknown."""
 
         def decide(_index: int, row: JobRow | None, facts: Facts) -> Decision[JobState | None]:
             if row is None:
@@ -34,7 +34,7 @@ class Operator:
         return self._loop.decide_each(ids, decide)
 
     def bury_misfits(self, ids: Sequence[str]) -> None:
-        """Bury those of these jobs that wait to be claimed and have values of wrong types."""
+        """Bury the unclaimed jobs among these that have values of wrong types."""
 
         def decide(_index: int, row: JobRow | None, facts: Facts) -> Decision[None]:
             fault = None if row is None else misfit(row)

@@ -24,8 +24,8 @@ class PushOnce(Protocol):
     def push_once(self, batches: Iterable[tuple[str, Sequence[NewJob]]]) -> None:
         """Store jobs as `push` does, each batch under an idempotency key.
 
-        Within an hour, a repeated call with the same key stores none of them again, even of those that are gone from a
-        history with a shorter retention. Taken unique keys are no error.
+        Within an hour, a repeated call with the same key stores no job again, even if it is gone from a history with a
+        shorter retention. Taken unique keys are no error.
         """
 
 

@@ -20,7 +20,7 @@ def portions(items: Iterable[T], most: int = PORTION) -> Iterator[list[T]]:
 
 
 def grouped(items: Iterable[T], name_of: Callable[[T], str]) -> dict[str, list[T]]:
-    """Return the items by name, such as that of their queue."""
+    """Return the items by name, such as their queue's."""
     groups: dict[str, list[T]] = {}
     for item in items:
         groups.setdefault(name_of(item), []).append(item)
@@ -28,7 +28,7 @@ def grouped(items: Iterable[T], name_of: Callable[[T], str]) -> dict[str, list[T
 
 
 class PastLocks(Protocol):
-    """Works on items by a function, and leaves out those that wait for somebody's transaction."""
+    """Applies a function to items, and leaves out items that wait for another transaction."""
 
     def __call__(self, items: Sequence[H], work: Callable[[Sequence[H]], object], /) -> None: ...
 

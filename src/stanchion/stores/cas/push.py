@@ -1,4 +1,4 @@
-"""What a push does to the job that has the key of a new one."""
+"""Effects of a push on the job that has the key of a new one."""
 
 from __future__ import annotations
 

@@ -4,15 +4,15 @@ A claim reserves jobs, then takes their slots under the jobs' hold tokens, each 
 job without a free slot is parked. These invariants may be violated for moments, and outbox recovery restores them:
 
     never more holders than capacity       taking a slot checks the capacity in the same operation
-    no slot held by a job that ended       the end stores what the job held: (1) the end, (2) its slots are freed
-    no waiter while a slot is free         (1) the job is parked, (2) the slot is checked again; who frees a slot
-                                           looks for waiters afterwards: one of the two sees the other
+    no slot held by an ended job           the end stores the job's holds: (1) the end, (2) its slots are freed
+    no waiter while a slot is free         (1) the job is parked, (2) the slot is checked again; a process that frees a
+                                           slot searches for waiters afterwards: one of the two sees the other
 
 A slot is granted to a waiter in two operations: (1) in the slot's row, (2) in the job. After a death in between, the
 row names a holder that still waits, and the next process that checks the slot does (2). If (2) finds that the job does
-not wait any more, the slot is freed, unless the job has got it, as its hold token tells. Each release renews the token,
+not wait any more, the slot is freed, unless the job has got it, as its hold token shows. Each release renews the token,
 so that a late repeat never frees a slot that was taken again. The order key, which a job keeps between attempts, has a
-hold token of its own.
+separate hold token.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class SlotRows(Protocol):
         """Return the job that has waited longest for each of these slots, by (waits_since, id)."""
 
     def spend(self, asking: Sequence[Asking]) -> list[int | None]:
-        """Take a start from the bucket of each rate: None, or the time at which to ask again; see `Bucket.asked`."""
+        """Take a start from the bucket of each rate: return None, or the time to ask again; see `Bucket.asked`."""
 
     def holds(self) -> Iterable[Hold]:
         """Return all slots that are held."""
 
     def slots_waited_at(self) -> Iterable[Slot]:
-        """Return the slots for which jobs wait; full ones may be left out."""
+        """Return the slots that jobs wait for; full ones may be left out."""
 
 
 class Taking(Enum):
@@ -61,7 +61,7 @@ class Taking(Enum):
     TAKEN = auto()
     FULL = auto()
     BEHIND = auto()
-    """The head of line of its order key is due and not reserved: the same claim may come to it."""
+    """The head of line of its order key is due and not reserved: the same claim may reach it."""
 
 
 class Slots:
@@ -155,7 +155,7 @@ class Slots:
         self.give_each(waiting)
 
     def free_forfeited(self, holds: Sequence[Hold]) -> dict[str, Seen]:
-        """Free the slots to which their job is not entitled; return the jobs as they were then.
+        """Free the slots that their job is not entitled to; return the jobs as they were then.
 
         Outbox recovery also checks this, because a claim may reserve a deferred job again under the same token.
         """

@@ -31,7 +31,7 @@ from stanchion.stores.rules.staging import value_of_write
 _COMMITS_MAX = 1000
 _PIECE_JOBS = 500
 _PIECE_CHARS_MAX = 1 << 20
-"""Characters from which on a piece takes no further job."""
+"""Number of characters from which a piece takes no further job."""
 
 
 class Piece(NamedTuple):
@@ -49,7 +49,7 @@ class Staged(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A publication whose value is written and whose jobs are being pushed; `kind` and `name`: those of the value."""
+    """A publication whose value is written and whose jobs are being pushed; `kind` and `name` name that value."""
 
     write: str
     attempts: tuple[str, ...]
@@ -71,16 +71,16 @@ class StageRows(Protocol):
         """Yield the pieces of an attempt; each read is bounded in characters."""
 
     def drop_piece(self, begun: Begun, attempt: str, piece: Piece) -> None:
-        """Delete a pushed piece, and record that the publication goes on."""
+        """Delete a pushed piece, and record that the publication continues."""
 
     def stage_prepared(self, write: str, attempt: str, prepared: Sequence[Prepared]) -> None:
-        """Store prepared jobs under a write and an attempt; what is there already is not added again."""
+        """Store prepared jobs under a write and an attempt; add none twice."""
 
     def prepared(self, write: str, attempt: str) -> Iterator[Prepared]:
         """Yield the prepared jobs of an attempt."""
 
     def drop_prepared(self, begun: Begun, attempt: str, prepared: Prepared) -> None:
-        """Delete pushed prepared jobs, and record that the publication goes on."""
+        """Delete pushed prepared jobs, and record that the publication continues."""
 
     def unstage(self, write: str) -> None:
         """Delete the staged jobs of a write."""
@@ -141,9 +141,9 @@ class Staging:
         jobs = sum(number for _, number in attempts) + sum(one.jobs for one in prepared)
         if finish is not None and jobs:
             raise CannotJoin(
-                f"this store can't enqueue staged jobs and finish those of queue {finish.queue!r} in one step, so a "
-                f"failure in between would repeat or lose some; let each row carry its job_id and go on with "
-                f"mode=move, or use a store with transactions"
+                f"this store can't enqueue staged jobs and finish jobs of queue {finish.queue!r} in one step, so a "
+                f"failure in between would repeat or lose some; let each row carry its job_id and use "
+                f"mode=move, or a store with transactions"
             )
         now = self._rows.now()
         value = publication.value or value_of_write(write, now)
@@ -175,7 +175,7 @@ class Staging:
     def unstage(self, write: str) -> None:
         """Delete the staged jobs of a write, unless its publication has begun: then they are needed to complete it.
 
-        A publisher may die, and its machinery then give up the write: as Spark does after a failed commit.
+        A publisher may die, and its caller then abort the write, as Spark does after a failed commit.
         """
         if all(begun.write != write for begun in self._rows.begun(_EVER)):
             self._rows.unstage(write)

@@ -1,4 +1,4 @@
-"""Pushes of jobs that are to run at once: they are stored, and then claimed by their ids.
+"""Pushes of jobs that start running immediately: they are stored, and then claimed by their ids.
 
 A death in between leaves them queued. If a claim of another process is faster, the push says that they were queued.
 """
@@ -29,13 +29,13 @@ class Stores(Protocol):
 
 
 class Starts:
-    """Stores new jobs, and reserves those that a claim names."""
+    """Stores new jobs, and reserves the ones that a claim names."""
 
     def __init__(self, jobs: Jobs, stores: Stores, claim: Callable[[Claim], Claimed]) -> None:
         self._jobs, self._stores, self._claim = jobs, stores, claim
 
     def push(self, jobs: Sequence[NewJob], claim: Claim | None) -> list[Pushed]:
-        """Store jobs; those of the claim that were not known before run at once, as far as they may."""
+        """Store jobs; the claim's jobs that were not known before run immediately, as far as they may."""
         pushed, new = self._stores.push_new(jobs)
         if claim is None or not claim.ids or not jobs:
             return pushed

@@ -28,7 +28,7 @@ class WorkerRows(Protocol):
         """Record a heartbeat of these workers, in the same state."""
 
     def leased(self, now: int) -> Iterable[str]:
-        """Return the ids of running jobs whose lease ends after this time, or of those of them that began later.
+        """Return the ids of running jobs whose lease ends after this time, or that began after it.
 
         Up to LEASES_SEARCHED_MAX.
         """
@@ -41,7 +41,7 @@ PastLocks = Callable[[Sequence[str], Callable[[Sequence[str]], list[JobRow]]], l
 
 
 class LostJobs:
-    """Gives back jobs whose lease ran out or whose worker is dead."""
+    """Returns jobs with an expired lease or a dead worker to their queues."""
 
     def __init__(
         self,
@@ -51,9 +51,9 @@ class LostJobs:
         values: Values | None = None,
         past_locks: PastLocks = lambda ids, free: free(ids),
     ) -> None:
-        """`values`: where processes share the first look for leases from the future; None: each looks by itself.
+        """`values`: where processes share the first search for leases from the future; None: each searches separately.
 
-        `past_locks`: frees jobs by a function, and leaves out those that a transaction has locked.
+        `past_locks`: frees jobs with a function, and leaves out jobs that a transaction has locked.
         """
         self._loop, self._rows, self._recover_outbox = loop, rows, recover_outbox
         self._past_locks = past_locks
@@ -61,7 +61,7 @@ class LostJobs:
         self._watch = set_back.Watch() if values is None else set_back.Watch(LooksForLeases(values).mine)
 
     def recover(self, limit: int = _RECOVER_JOBS_MAX, as_of: int | None = None) -> list[JobRow]:
-        """Give back lost jobs, and return them as they are now; if there are none, run outbox recovery."""
+        """Return lost jobs to their queues, and return their new state; if there are none, run outbox recovery."""
         freed = self._free_lost(limit, as_of) if limit else []
         if not freed:
             self._recover_outbox()
@@ -79,7 +79,7 @@ class LostJobs:
         return self._past_locks(suspects, lambda ids: self.free(ids, workers, as_of)) if suspects else []
 
     def _bring_back(self, workers: dict[str, WorkerRow]) -> None:
-        """Rewrite what is from the future: heartbeats and leases from before the clock was set back."""
+        """Rewrite times from the future: heartbeats and leases from before the clock was set back."""
         now = self._loop.jobs.now()
         ahead = set_back.seen_now(workers.values(), now)
         if ahead:

@@ -1,4 +1,4 @@
-"""Claims: due jobs are handed out in order, within the limits of their queue and their own."""
+"""Claims: due jobs are delivered in order, within the limits of their queue and of the jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stanchion.stores.rules.slots import uses_slots
 from stanchion.stores.rules.unreadable import readable
 
 CLAIM_SECONDS_MAX = 2.0
-"""Seconds for which one claim searches beyond jobs that have to wait; at most half of its lease."""
+"""Maximum seconds that one claim searches past jobs that have to wait; at most half of its lease."""
 
 
 class Claims:
@@ -28,7 +28,7 @@ class Claims:
         self._workers, self._outcomes = workers, outcomes
 
     def claim(self, claim: Claim) -> Claimed:
-        """Reserve due jobs; a job that must run alone is handed out alone, unless the claim asks for no rows."""
+        """Reserve due jobs; a job that must run alone is delivered alone, unless the claim asks for no rows."""
         reserved = self._reserve(claim)
         if not claim.rows:
             return Claimed([], reserved=self._checked(claim, reserved))

@@ -61,7 +61,7 @@ class Flows:
     # -- verbs
 
     def change_flows(self, changes: Sequence[FlowChange]) -> list[bool]:
-        """Open, extend, close and stop flows, in this order, or none of them; raise DuplicateKey."""
+        """Open, extend, close and stop flows, in this order, all or nothing; raise DuplicateKey."""
         self._pushes.refuse_duplicates([job for change in changes for job in self._to_store(change)])
         return [self._change(change) for change in changes]
 

@@ -49,7 +49,7 @@ class SteadyClock:
 
 
 class FrozenClock:
-    """A clock that stands still, at its creation time or where told; its owner moves it, by `at` or `clock_offset`."""
+    """A stopped clock, at its creation time or a given one; its owner moves it, by `at` or `clock_offset`."""
 
     def __init__(self, at: int | None = None) -> None:
         self.at, self.clock_offset = time.time_ns() // 1000 if at is None else at, 0.0
@@ -157,7 +157,7 @@ class Queue:
             yield head
         head = self.live.get(self.head or "")
         if head is not None and head.state == JobState.WAITING:
-            # A job from before the queue was ordered may hold what the head waits for.
+            # A job from before the queue was ordered may hold the slot that the head waits for.
             due = (row for row in self.live.values() if row.slots_held and row.state == QUEUED and row.run_at <= now)
             of_key = head.waits_kind == ORDER
             held = (
@@ -172,14 +172,14 @@ class Queue:
         return (head.run_at - now) / SECOND if early and head is not None else None
 
     def started(self, jobs: int, *, counted: bool) -> None:
-        """Count jobs that were handed out, and take their starts from the rate."""
+        """Count delivered jobs, and take their starts from the rate."""
         if counted:
             self.counts["reserved"] += jobs
         if self.settings.max_rate is not None:
             self._bucket = self._bucket.spent(jobs)
 
     def reshape(self) -> None:
-        """Reset the shape to what the live jobs need, if these are few."""
+        """Reset the shape to the needs of the live jobs, if these are few."""
         if len(self.live) <= FEW:
             self.settings = reshaped(self.settings, self.live.values())
 
@@ -284,7 +284,7 @@ class Jobs:
         return [row.id for row in sorted(rows, key=lambda row: (row.waits_since or 0, row.id))]
 
     def waited_for(self) -> list[Slot]:
-        """Return the slots for which jobs wait, or have waited."""
+        """Return the slots that jobs wait for, or have waited for."""
         return list(self._waiting)
 
     def head_of_key(self, slot: Slot) -> str | None:

@@ -1,4 +1,4 @@
-"""The order in which the jobs of a queue are handed out: by rank within a lane, round-robin between lanes."""
+"""Delivery order of a queue's jobs: by rank within a lane, round-robin between lanes."""
 
 from __future__ import annotations
 

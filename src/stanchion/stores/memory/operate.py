@@ -18,7 +18,7 @@ class Operations:
         self._jobs, self._slots, self._flows = jobs, slots, flows
 
     def cancel(self, ids: Sequence[str]) -> list[JobState | None]:
-        """Cancel jobs at once; ask running ones to stop. Return the new states, None if unknown."""
+        """Cancel jobs; ask running ones to stop. Return the new states, None if unknown."""
         now = self._jobs.now()
         return [self._cancel(row, now) if row else None for row in map(self._jobs.find, ids)]
 

@@ -18,7 +18,7 @@ class Pushes:
         self._jobs, self._slots = jobs, slots
 
     def push(self, jobs: Sequence[NewJob]) -> list[Pushed]:
-        """Store jobs in order, or none of them; raise DuplicateKey."""
+        """Store jobs in order, all or nothing; raise DuplicateKey."""
         self.refuse_duplicates(jobs)
         return self.store(jobs)
 

@@ -27,7 +27,7 @@ class Queries:
         self._jobs = jobs
 
     def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
-        """Return those of the jobs that are live or in history, by id."""
+        """Return the jobs that are live or in history, by id."""
         return {row.id: row for row in map(self._jobs.find, ids) if row is not None}
 
     def select(self, query: Query) -> Page:

@@ -19,7 +19,7 @@ from stanchion.stores.rules.slots import Verdict
 
 
 class Slots:
-    """Counts slots, free and held; a free slot is granted at once to the waiter entitled to it next."""
+    """Counts slots, free and held; a free slot is granted immediately to the waiter entitled to it next."""
 
     def __init__(self, jobs: Jobs, values: Values) -> None:
         self.held: Counter[Slot] = Counter()

@@ -1,4 +1,4 @@
-"""New jobs that are stored as running at once."""
+"""New jobs that are stored as running."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from stanchion.stores.rules.starts import claim_of, with_tokens
 
 
 class Starts:
-    """Stores new jobs and reserves those that a claim names."""
+    """Stores new jobs and reserves the ones that a claim names."""
 
     def __init__(self, jobs: Jobs, pushes: Pushes, claims: Claims) -> None:
         self._jobs, self._pushes, self._claims = jobs, pushes, claims
 
     def push(self, jobs: Sequence[NewJob], claim: Claim | None) -> list[Pushed]:
-        """Store jobs in order, or none of them; reserve those of the claim that were not known before."""
+        """Store jobs in order, all or nothing; reserve the claim's jobs that were not known before."""
         if claim is None:
             return self._pushes.push(jobs)
         new = {job.id for job in jobs if self._jobs.find(job.id) is None}

@@ -52,7 +52,7 @@ CAPABILITIES = Capabilities(
 class MemoryStore:
     """Jobs in this process, lost at its end.
 
-    Each verb is that of a collaborator, called with the lock held.
+    Each verb delegates to a collaborator, with the lock held.
     """
 
     capabilities = CAPABILITIES
@@ -129,7 +129,7 @@ class MemoryStore:
         """Do nothing: a later call finds all data."""
 
     def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
-        """Delete what is past retention: history, flows, stages, expired queues, dead workers without jobs."""
+        """Delete everything past retention: history, flows, stages, expired queues, dead workers without jobs."""
         with self._lock:
             now = self._clock.now()
             self._operations.keep_up()

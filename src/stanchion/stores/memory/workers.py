@@ -35,7 +35,7 @@ class Workers:
         return beat_of(workers, self._workers.values(), cancelled, now)
 
     def leave(self, worker: str) -> None:
-        """Forget a worker that has given back all its jobs."""
+        """Forget a worker that holds no jobs any more."""
         self._workers.pop(worker, None)
 
     def workers(self, *, holders: bool = False) -> list[WorkerRow]:
@@ -46,7 +46,7 @@ class Workers:
         return found + holders_of(self._leased()) if holders else found
 
     def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
-        """Give back jobs whose lease ran out or whose worker is dead; if there are none, recount the slots."""
+        """Return jobs with an expired lease or a dead worker to their queues; if there are none, recount the slots."""
         now = self._jobs.now()
         at = now if as_of is None else as_of
         self._workers |= {worker.id: worker for worker in set_back.seen_now(self._workers.values(), now)}

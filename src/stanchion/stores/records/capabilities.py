@@ -1,4 +1,4 @@
-"""Capabilities: what a store supports beyond the common port."""
+"""Capabilities: features of a store beyond the common port."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a store supports beyond the semantics that all stores share."""
+    """Features of a store beyond the semantics that all stores share."""
 
     name: str
     joins_transactions: bool
@@ -29,4 +29,4 @@ class Capabilities:
     prepared_jobs: bool = False
     """True if plain jobs can be given as Arrow columns, see `PreparedJobs`."""
     claims_by_id: bool = False
-    """True if jobs can be reserved by their ids, see `Claim.ids`, and stored as running at once; a manager needs it."""
+    """True if jobs can be reserved by id, see `Claim.ids`, and pushed as running; a manager needs both."""

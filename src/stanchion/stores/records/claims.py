@@ -8,7 +8,7 @@ from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.slots import Slot
 
 POP: Final = "-"
-"""Suffix of the token of a claim whose jobs are committed before they are handed out; see `Claim.counted`."""
+"""Suffix of the token of a claim whose jobs are committed before delivery; see `Claim.counted`."""
 
 
 LOWEST_RANK: Final = -32_768
@@ -27,11 +27,10 @@ class Claim(NamedTuple):
     holds a semaphore before it starts.
 
     `ids`: pairs of a job and a worker. Then exactly these jobs are reserved, each for its worker (empty: for a lease,
-    as without a worker), as far as they are queued and due in this queue, and its limits and their slots let them
-    start; the rows come in the order of `ids`. Such a claim never waits for a lock: a job that another transaction
-    holds does not come back either. `worker`, `lanes` and `min_rank` do not count. Empty: any jobs. `not_after`:
-    nothing is reserved once the store's clock is past this time, in microseconds; it is compared in the step that
-    reserves.
+    as without a worker), if they are queued and due in this queue, and its limits and their slots let them start; rows
+    have the order of `ids`. Such a claim never waits for a lock: it leaves out jobs that another transaction holds.
+    `worker`, `lanes` and `min_rank` do not count. Empty: any jobs. `not_after`: nothing is reserved once the store's
+    clock is past this time, in microseconds; it is compared in the step that reserves.
     """
 
     queue: str
@@ -50,7 +49,7 @@ class Claim(NamedTuple):
 
     @property
     def held_by(self) -> str | None:
-        """What the jobs record as their `worker`: the id of a worker, or the name of the holder of a lease."""
+        """Recorded as the jobs' `worker`: the id of a worker, or the name of a lease holder."""
         return self.worker or self.holder
 
     @property
@@ -75,7 +74,7 @@ class Claim(NamedTuple):
         lost.
 
         The commit counts the job as popped. The token carries this because it is stored with the job: when the lease
-        runs out, the attempt is given back.
+        expires, the attempt is refunded.
         """
         return not self.token.endswith(POP)
 
@@ -83,8 +82,8 @@ class Claim(NamedTuple):
 class Claimed(NamedTuple):
     """The claimed jobs, in order; `retry_in`: seconds until a limit of the queue may allow more.
 
-    `retry_in` is 0 if the claim stopped early because too many jobs had to wait: claim again at once. `reserved`: the
-    number of jobs reserved under the token, for a claim without rows.
+    `retry_in` is 0 if the claim stopped early because too many jobs had to wait: claim again immediately. `reserved`:
+    the number of jobs reserved under the token, for a claim without rows.
     """
 
     rows: list[JobRow]

@@ -56,7 +56,7 @@ class MemberEnd(NamedTuple):
 
 
 class OpenFlow(NamedTuple):
-    """Store the nodes of a flow and its jobs; may be repeated. A node without members is done at once."""
+    """Store the nodes of a flow and its jobs; may be repeated. A node without members is done immediately."""
 
     nodes: Sequence[FlowNode] = ()
     jobs: Sequence[NewJob] = ()

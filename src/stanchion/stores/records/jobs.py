@@ -16,7 +16,7 @@ UNLANED = -1
 """Lane of jobs pushed while their queue had no lanes."""
 
 QUEUED: Literal["queued"] = "queued"
-"""Stored state of scheduled and ready jobs; comparing `run_at` with the store's clock tells them apart."""
+"""Stored state of scheduled and ready jobs; comparing `run_at` with the store's clock distinguishes them."""
 
 
 class JobState(StrEnum):
@@ -72,7 +72,7 @@ class NewJob(NamedTuple):
     waits_name: str | None = None
     trail: str | None = None
     key_ttl: float | None = None
-    """Seconds for which a job that has finished still holds the key, against this one."""
+    """Seconds for which a finished job still holds the key against this one."""
 
     @property
     def waits_for(self) -> Slot | None:
@@ -81,7 +81,7 @@ class NewJob(NamedTuple):
 
 
 class Pushed(NamedTuple):
-    """The result of pushing a NewJob. For a duplicate, `id` is that of the job that has the key.
+    """The result of pushing a NewJob. For a duplicate, `id` names the job that has the key.
 
     `token`: the job was stored as running, under this token; None: as queued, or by an earlier push.
     """
@@ -103,13 +103,13 @@ class JobRef(NamedTuple):
 class JobRow(NamedTuple):
     """A whole job as stored, live or finished.
 
-    `rank`: what a claim sorts by, highest first: the priority, plus a boost for a queued job that was granted a
+    `rank`: sort key of claims, highest first: the priority, plus a boost for a queued job that was granted a
     semaphore. `slots_held`: the number of slots held, the order key first, then semaphores by name. `order_hold`,
-    `slots_hold`: see `rules.slots.hold_tokens`. `waits_kind`, `waits_queue`, `waits_name`, `waits_since`: the slot at
-    which the job is parked, and since when; for a job deferred by its rate, `waits_since` encodes
-    `rules.slots.promise_of`. `arrival_payload`: the payload with which the job came to its queue; None if it is
-    unchanged since. `trail`: see `rules.trail`. `entry_payload`: the payload with which it entered its first queue, if
-    a move has changed that and it is kept. `past_waits`: see `rules.past_waits`; a claim does not read it.
+    `slots_hold`: see `rules.slots.hold_tokens`. `waits_kind`, `waits_queue`, `waits_name`, `waits_since`: the slot
+    where the job is parked, and since when; for a job deferred by its rate, `waits_since` encodes
+    `rules.slots.promise_of`. `arrival_payload`: the payload on arrival in the queue; None if unchanged since. `trail`:
+    see `rules.trail`. `entry_payload`: the payload on entry to the first queue, if a move has changed it and it is
+    kept. `past_waits`: see `rules.past_waits`; a claim does not read it.
     """
 
     id: str

@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 
 class QueueFigures(NamedTuple):
-    """A queue of which this manager owns slices, or did.
+    """A queue with slices that this manager owns, or did.
 
-    `window`: keys in memory. `lag`: seconds since the time at which the next job was due; 0: none waits. `in_flight`:
-    jobs at receivers. Since the start: `sent` jobs; outcomes stored, by streams and calls, that ended a job
-    (`acknowledged`), or gave it back (`postponed`); jobs that the manager gave back as their receiver was gone
-    (`expired`); jobs given back that no receiver had begun (`unsent`); calls of the store that had jobs of the queue
-    (`statements`), which are one statement each on PostgreSQL for plain jobs, and may be several elsewhere.
+    `window`: keys in memory. `lag`: seconds since the next job became due; 0: none waits. `in_flight`: jobs at
+    receivers. Since the start: `sent` jobs; stored outcomes, by streams and calls, that ended a job (`acknowledged`),
+    or returned it (`postponed`); jobs returned because their receiver was gone (`expired`), or before any receiver had
+    begun them (`unsent`); store calls with jobs of the queue (`statements`), one statement each on PostgreSQL for plain
+    jobs, possibly several elsewhere.
     """
 
     queue: str
@@ -41,9 +41,9 @@ class ReceiverFigures(NamedTuple):
 
 
 class ManagerStatus(NamedTuple):
-    """What a manager does. `statements`: calls of the store for dispatch since its start, reads of windows included.
+    """Figures of a manager. `statements`: store calls for dispatch since its start, including window reads.
 
-    `pushes`, `outcomes`: those that wait to be stored. Of a manager that did not answer only the address is known.
+    `pushes`, `outcomes`: numbers waiting to be stored. For a manager that did not answer only the address is known.
     """
 
     address: str

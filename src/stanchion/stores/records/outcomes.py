@@ -24,8 +24,8 @@ class Ties(Enum):
 class Commit(NamedTuple):
     """Finish a running job as done; with `jobs` it continues as these, stored in the same step, and counts as moved.
 
-    A job that was asked to stop is cancelled instead if it has `jobs`; none of them is stored. Jobs with a taken key
-    are handled as by `push`, but none raises DuplicateKey: "raise" is treated as "return".
+    A job that was asked to stop is cancelled instead if it has `jobs`, which are then not stored. Jobs with a taken key
+    are handled as by `push`, but never raise DuplicateKey: "raise" is treated as "return".
     """
 
     lease: Lease
@@ -45,10 +45,10 @@ class Rollback(NamedTuple):
     """Give a running job back, due in `delay` seconds.
 
     With an `error`, the failure is counted and stored; `group`: see `core.error_kinds`; `type`: module and class of the
-    exception. `refund` gives back the attempt
+    exception. `refund` takes back the attempt
     counted at the claim; with an `error` too, the job is put off, which is no failure, and the error is the reason.
-    Without attempts left, the job is dead; if cancelled meanwhile, it is cancelled. `payload`: what the next attempt
-    gets; None: unchanged.
+    Without attempts left, the job is dead; if cancelled meanwhile, it is cancelled. `payload`: for the next attempt;
+    None: unchanged.
     """
 
     lease: Lease

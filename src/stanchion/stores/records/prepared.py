@@ -1,4 +1,4 @@
-"""Plain jobs as columns, and in the form in which a store keeps them."""
+"""Plain jobs as columns, and in the storage form of a store."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PLAIN_FIELDS = ("priority", "tenant", "max_attempts", "timeout")
-"""The fields of prepared jobs that may have other values than their defaults, besides id, queue and payload."""
+"""Fields of prepared jobs that may differ from their defaults, in addition to id, queue and payload."""
 
 SHARED_FIELDS = (*PLAIN_FIELDS, "headers")
-"""Those that may have one for all jobs."""
+"""Fields among them that may have one value for all jobs."""
 
 
 @dataclass(frozen=True)
 class PlainColumns:
-    """New jobs of one queue, due at once, without keys, slots, lanes and flows.
+    """New jobs of one queue, due immediately, without keys, slots, lanes and flows.
 
     `ids`, `payloads`: Arrow texts without nulls, ids in ascending order. `fixed`: values of SHARED_FIELDS, for all
     jobs; `varying`: of PLAIN_FIELDS, as Arrow columns.
@@ -38,7 +38,7 @@ class PlainColumns:
 
 
 class Prepared(NamedTuple):
-    """Jobs of one queue in the form in which their store keeps them. `first`: the id of the first one."""
+    """Jobs of one queue in the storage form of their store. `first`: the id of the first one."""
 
     queue: str
     jobs: int

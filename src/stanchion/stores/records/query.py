@@ -42,7 +42,7 @@ MATCHED = frozenset({"token", "flow_root", "flow_node", "order_key", "passed", "
 """The fields that support `=` only."""
 
 OF_SLOTS = frozenset({"waits_for", "holds"})
-"""Those of them that are compared with a `Slot`; the others with a text."""
+"""Conditions among them that are compared with a `Slot`; the others with a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Query:
     The orders: `newest` and `id` by id, descending and ascending; `due` as claims take jobs, by rank, `run_at` and id;
     `arrival` as jobs came to the slot that they wait for; `finished` by time of the end, oldest first.
 
-    `horizon`: the page comes with a Horizon, read before the jobs.
+    `horizon`: return a Horizon with the page, read before the jobs.
     """
 
     of: Of = "all"
@@ -77,10 +77,10 @@ class Query:
 
 
 class Horizon(NamedTuple):
-    """The moment of a read, and who may still add to what was before it.
+    """The moment of a read, and the transactions that may still add earlier events.
 
-    `now`: by the store's clock. `writers`: names of the transactions that were open then and may write jobs, each name
-    used once; None: the store can't tell.
+    `now`: by the store's clock. `writers`: names of the transactions then open that may write jobs, each name
+    used once; None: the store can't list them.
     """
 
     now: int

@@ -45,11 +45,11 @@ class QueueSettings:
     lanes_per_tenant: int = 1
     """Number of lanes that the jobs of one tenant share."""
     history_ttl: float = 7 * 86_400.0
-    """Seconds for which finished jobs are kept; 0 keeps none."""
+    """Retention of finished jobs in seconds; 0 keeps none."""
     dead_letter: str | None = None
-    """Queue to which dead jobs move; None keeps them in history."""
+    """Queue for dead jobs; None keeps them in history."""
     lease: float = 30.0
-    """Seconds for which a reservation without heartbeats is valid."""
+    """Seconds that a reservation without heartbeats is valid."""
     uses_lanes: bool = field(default=False, compare=False)
     """True once the queue has several lanes or a job in a lane; upkeep resets it."""
     uses_slots: bool = field(default=False, compare=False)

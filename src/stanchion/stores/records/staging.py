@@ -1,4 +1,4 @@
-"""Staged jobs: their publication, and what is committed with it."""
+"""Staged jobs: their publication, and the outcomes committed with it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Finish(NamedTuple):
 class Publication(NamedTuple):
     """Publish staged jobs, all or none, once.
 
-    `attempts`: those to publish, each with the number of jobs it staged; jobs of other attempts are dropped. `value`:
-    written in the same step; it tells whether the write was published before. None: the write's own value, of kind
+    `attempts`: attempts to publish, each with the number of jobs it staged; jobs of other attempts are dropped.
+    `value`: written in the same step; it records that the write was published. None: the write's default value, of kind
     "write" and the same name. `finish`: committed in the same step.
     """
 

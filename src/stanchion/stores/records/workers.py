@@ -29,10 +29,10 @@ class QueueTimes(NamedTuple):
 class WorkerRow:
     """A live worker as it describes itself; `heartbeat` in seconds.
 
-    `began`: its running jobs, in the form of `lost_leases.start_of`; None if they begin when they are handed out.
-    `lanes`: the queues of which it serves only some lanes. `order`: in which order managers send it jobs of its queues;
-    None from what is no worker, and from a worker that gets its jobs by claims alone. `times`: of each queue with
-    activity; none from a release that does not report them.
+    `began`: its running jobs, in the form of `lost_leases.start_of`; None if they begin at delivery. `lanes`: the
+    queues that it serves only in some lanes. `order`: in which order managers send it jobs of its queues; None unless
+    it is a worker that receives jobs from managers. `times`: of each queue with activity; none from a release that does
+    not report them.
     """
 
     id: str
@@ -58,7 +58,7 @@ HOLDER: Final = "holder"
 """State of the row that `Store.workers` makes for a name under which consumers hold leases, without heartbeats."""
 
 LEASES_SEARCHED_MAX: Final = 10_000
-"""Leases among which `Store.workers` looks for names, those that end first: of each queue on Redis, else of all."""
+"""Maximum leases that `Store.workers` searches for names, soonest end first: per queue on Redis, else in total."""
 
 
 class Beat(NamedTuple):

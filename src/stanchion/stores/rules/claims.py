@@ -21,7 +21,7 @@ from stanchion.stores.rules.slots import (
 
 
 def in_claim_order(rows: list[JobRow], claim: Claim | None = None) -> list[JobRow]:
-    """Sort claimed jobs into the order in which they are handed out: that of the claim if it names jobs."""
+    """Sort claimed jobs into the order of delivery: the claim's order if it names jobs."""
     if len(rows) > 1:
         rows.sort(key=lambda row: (-row.rank, row.run_at, row.id))
         if claim is not None and claim.ids:
@@ -46,7 +46,7 @@ def claimed(row: JobRow, claim: Claim, lease: float, now: int) -> JobRow:
 def parked_or_deferred(row: JobRow, verdict: Verdict, token: str, now: int) -> JobRow:
     """Return a queued job that may not run yet: parked at a slot, or deferred by its rate.
 
-    `token`: the hold token for what the job holds and waits for, unless it has hold tokens already.
+    `token`: the hold token for the slots that the job holds or waits for, unless it has hold tokens already.
     """
     slot = verdict.slot
     keeps_order_key = row.order_key is not None and (verdict.held > 0 or slot is not None)
@@ -62,7 +62,7 @@ def parked_or_deferred(row: JobRow, verdict: Verdict, token: str, now: int) -> J
 
 
 def undelivered(row: JobRow) -> JobRow:
-    """Return a claimed job as it was before its claim, because it is not handed out."""
+    """Return a claimed job as it was before its claim, because it is not delivered."""
     return row._replace(
         state=QUEUED, attempts=row.attempts - 1, token=None, worker=None, lease_until=None, started_at=None
     )
@@ -96,10 +96,10 @@ def holds(row: JobRow | None, lease: Lease, now: int) -> TypeGuard[JobRow]:
 
 
 def left_in(row: JobRow | None, lease: Lease, now: int) -> JobState | None:
-    """Return the state in which this lease left the job, maybe in another queue, if it was the last and is over."""
+    """Return the state in which this lease left the job, in any queue, if it was the last lease and is over."""
     if row is None or row.token != lease.token or row.state == JobState.RUNNING:
         return None
-    # A dead letter with 0 attempts has just been moved. With more, it was claimed from its new queue and given back.
+    # A dead letter with 0 attempts was just moved. With more, it was claimed from its new queue and returned.
     return state_of(row, now) if row.attempts == 0 else stored_state_of(row, now)
 
 

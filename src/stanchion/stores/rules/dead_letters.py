@@ -69,7 +69,7 @@ _IN_QUEUE = frozenset({QUEUED, JobState.WAITING.value})
 
 
 def headers_in(text: str | None) -> dict[str, Any]:
-    """Return the headers in a stored text; none where another program has stored what is no JSON object."""
+    """Return the headers in a stored text; none if another program stored something other than a JSON object."""
     try:
         found = json.loads(text) if text else None
     except (ValueError, RecursionError):
@@ -78,7 +78,7 @@ def headers_in(text: str | None) -> dict[str, Any]:
 
 
 def check_story(headers: Mapping[str, Any]) -> None:
-    """Raise InvalidInput for headers that look like those of a dead letter, and can't be read as such."""
+    """Raise InvalidInput for dead-letter headers that can't be parsed."""
     for name, (kinds, form) in _STORY.items():
         if not isinstance(headers.get(name, kinds[0]()), kinds) or isinstance(headers.get(name), bool):
             raise InvalidInput(f"the header {name} is written by dead letters, and must be {form}; leave it out")

@@ -87,7 +87,7 @@ class CachedRates:
         self._known = {}
 
     def noticing(self, compare_and_set: CompareAndSet) -> CompareAndSet:
-        """Return a `compare_and_set` after which a change of a declared rate applies at once."""
+        """Return a `compare_and_set` that makes a changed declared rate apply immediately."""
         return partial(self._noticing, compare_and_set)
 
     def _noticing(self, compare_and_set: CompareAndSet, kind: str, name: str, text: str | None, version: int) -> bool:

@@ -1,10 +1,10 @@
 """The errors stored with a job: the last ten entries, as JSON.
 
 An entry has `attempt`, `at` (seconds since 1970), `error`, `group` (the key of its group, see `core.error_kinds`), and,
-where they are known, `type` (module and class of the exception), `traceback`, `worker`, `started` (when the attempt
-began) and `until` (when the job is due again): they cost no write of their own. A job is put off when the worker's code
-does not know its work. The entry of a job that was put off also has `times` and `since`: how often, and since when. It
-is a single entry, and the last one. A later failure gets an entry of its own; any other end of an attempt removes it.
+where known, `type` (module and class of the exception), `traceback`, `worker`, `started` (start of the attempt) and
+`until` (next due time), all without an extra write. A job is put off when the worker's code does not know its work. The
+entry of a put-off job also has `times` and `since`: number of deferrals, and time of the first. It is a single entry,
+and the last one. A later failure gets a separate entry; any other end of an attempt removes it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def with_error(
 
 
 def waiting_until(row: JobRow, run_at: int) -> JobRow:
-    """Return the job due at a time, which its last error entry tells."""
+    """Return the job with the due time that its last error entry records."""
     *before, last = entries_of(row)
     return with_entries(row, [*before, {**last, "until": run_at / SECOND}])._replace(run_at=run_at)
 

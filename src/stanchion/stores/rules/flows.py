@@ -1,6 +1,6 @@
 """The rules of flows as pure functions: a node and a member end in; the next node and what follows out.
 
-A flow is a tree of nodes whose leaves are jobs. A job stores its flow position. A job that comes after a node waits for
+A flow is a tree of nodes whose leaves are jobs. A job stores its flow position. A job that follows a node waits for
 that node's slot. A node may be a member of another node.
 """
 
@@ -15,7 +15,7 @@ from stanchion.stores.records.flows import ExtendFlow, FlowChange, FlowNode, Mem
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 
 FLOW_TTL_MICROS = 7 * 86_400 * SECOND
-"""Microseconds after its end at which a flow is deleted."""
+"""Microseconds between a flow's end and its deletion."""
 
 
 class FlowPosition(NamedTuple):
@@ -103,7 +103,7 @@ def has_ended(before: FlowNode, after: FlowNode) -> bool:
 
 
 def deepest_first(nodes: Sequence[FlowNode]) -> list[list[FlowNode]]:
-    """Return the nodes of a flow by depth in its tree, deepest first: the order in which member ends propagate."""
+    """Return the nodes of a flow by depth in its tree, deepest first, as member ends propagate."""
     parents = {node.id: _parent(node) for node in nodes}
     depths: dict[str, int] = {}
     for one in parents:

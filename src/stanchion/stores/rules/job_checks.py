@@ -116,7 +116,7 @@ _KINDS: Final = (ORDER, SEMAPHORE, NODE)
 
 
 def check_id(value: str, what: str = "a job") -> None:
-    """Raise InvalidInput for what is no id of a job or another thing that the client makes."""
+    """Raise InvalidInput unless this is the id of a job, or of another client-made thing."""
     if not ID.fullmatch(value):
         raise InvalidInput(f"the id of {what} is a UUID in small letters, not {shown(value)}")
 

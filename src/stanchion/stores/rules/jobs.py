@@ -29,7 +29,7 @@ class Transition(NamedTuple):
         return self.row.finished_at is not None
 
     def state(self, now: int) -> JobState:
-        """Return the state in which the attempt ended: dead also if the job was moved to a dead-letter queue."""
+        """Return the final state of the attempt: dead also if the job was moved to a dead-letter queue."""
         return JobState.DEAD if self.counted == "buried" else stored_state_of(self.row, now)
 
 
@@ -90,12 +90,12 @@ def replaced(row: JobRow, job: NewJob, now: int) -> JobRow | None:
 
 
 def with_payload(row: JobRow, payload: str | None) -> JobRow:
-    """Return a job with another payload (None: unchanged); the one that it came to its queue with is kept beside."""
+    """Return a job with another payload (None: unchanged); keep the payload of its arrival in the queue."""
     return row if payload is None else row._replace(payload=payload, arrival_payload=arrival_payload(row))
 
 
 def arrival_payload(row: JobRow) -> str:
-    """Return the payload with which a job came to its queue."""
+    """Return the payload of a job on its arrival in its queue."""
     return row.payload if row.arrival_payload is None else row.arrival_payload
 
 
@@ -166,7 +166,7 @@ _STATES: Final = {state.value: state for state in JobState}
 def detached(row: JobRow, now: int) -> JobRow:
     """Return a job as another store receives it: holding nothing and waiting for nothing; no live job of a flow.
 
-    What it waits for here is over `now`, by the clock of its store. The wait for a rate lasts until it is due.
+    Its present wait ends `now`, by its store's clock; a wait for a rate lasts until the job is due.
     """
     known = row if row.waits_for is None else wait_over(row, now)
     detached_row = known._replace(rank=row.priority, **_HOLDS_NOTHING)
@@ -174,7 +174,7 @@ def detached(row: JobRow, now: int) -> JobRow:
 
 
 def arriving(row: JobRow, now: int) -> JobRow:
-    """Return a job as the shard receives it to which its partition moves: a retry that holds its order key is due.
+    """Return a job as the target shard of its partition stores it: a retry that holds its order key is due.
 
     The job has begun before the others of its key, which do not wait for it there. It comes before them by its time.
     """

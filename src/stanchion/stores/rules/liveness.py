@@ -29,8 +29,8 @@ def shares(worker: WorkerRow, now: int) -> bool:
 def least_sharing(workers: Iterable[WorkerRow], sharing: Iterable[tuple[WorkerRow, int]]) -> int:
     """Return how many workers share the polling of what some workers poll: the least over their queues.
 
-    `sharing`: workers, each with the number of those that serve the same queues and lanes. Of a queue divided by lanes,
-    only workers that serve all lanes of a worker share its polling.
+    `sharing`: workers, each with the number of workers that serve the same queues and lanes. Only workers that serve
+    all lanes of a worker share its polling of a queue with lanes.
     """
     totals: dict[str, dict[LaneRange, int]] = {}
     for lanes in (lanes for worker in workers for lanes in lanes_of(worker)):

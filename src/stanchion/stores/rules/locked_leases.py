@@ -8,14 +8,14 @@ REMEMBERED_SECONDS = 1.0
 
 
 class LockedLeases:
-    """Remembers for a moment up to when all expired leases were freed, but those of locked jobs.
+    """Remember for a moment the time up to which all expired leases were freed, except for locked jobs.
 
     A claim frees expired leases first, by a slower route. While somebody's open transaction commits a job whose lease
     has expired, that frees nothing, and would slow down every claim of every queue.
     """
 
     def __init__(self, seconds: float | None = None) -> None:
-        """`seconds`: for which they are remembered; None: REMEMBERED_SECONDS."""
+        """`seconds`: how long they are remembered; None: REMEMBERED_SECONDS."""
         self._seconds = seconds
         self._now = self._until = 0
         self._remembered_at = 0.0
@@ -25,11 +25,11 @@ class LockedLeases:
         self._now = now
 
     def confirm(self) -> None:
-        """Take note that all of these are freed, but those of locked jobs."""
+        """Record that all of these are freed, except for locked jobs."""
         self._until, self._remembered_at = self._now, time.monotonic()
 
     @property
     def until(self) -> int:
-        """The time up to which expired leases are to be ignored; 0: none."""
+        """Time up to which expired leases are ignored; 0: none."""
         seconds = REMEMBERED_SECONDS if self._seconds is None else self._seconds
         return self._until if time.monotonic() - self._remembered_at < seconds else 0

@@ -1,20 +1,20 @@
-"""Lost leases: which jobs are charged with one, and from when on a job is handed out alone.
+"""Lost leases: which jobs are charged with one, and when a job is delivered alone.
 
 When a worker dies, each of its jobs that had begun is charged with the loss, and the attempt counts. The other jobs get
-their attempt back. What is known about a start:
+their attempt back. Evidence of a start:
 
-    reservation with a lease           it began when it was handed out; that of a pop never began
-    token of the claim ends in "+"     the worker had a free thread for each of its jobs: they began at once
+    reservation with a lease           it began at delivery; a popped job never began
+    token of the claim ends in "+"     the worker had a free thread for each of its jobs: they began immediately
     worker's row lists the job         it was running at the last heartbeat
-    worker's row has no list           a consumer with heartbeats: its jobs began when they were handed out
-    none of these                      it may have begun since the last heartbeat
+    worker's row has no list           a consumer with heartbeats: its jobs began at delivery
+    otherwise                          it may have begun since the last heartbeat
 
-A job that kills its worker at once may thus not be known to have begun. It is charged all the same, together with the
+If a job kills its worker immediately, its start may thus be unknown. It is charged all the same, together with the
 worker's other jobs, up to ALONE_FROM losses; no job dies of these. From then on the job waits between its attempts and
-is handed out alone: the worker lets its other jobs end, records the start, and only then begins the job. The next loss
-is therefore certainly its own, and after MOST of them the job is dead. The charge is stored in the job's last error
-entry. Any other end of an attempt clears it, except a put-off: the put-off entry, which has `times`, is skipped when
-the charge is read.
+is delivered alone: the worker lets its other jobs end, records the start, and only then begins the job. The next loss
+is therefore certainly caused by this job, and after MOST of them the job is dead. The charge is stored in the job's
+last error entry. Any other end of an attempt clears it, except a put-off: the put-off entry, which has `times`, is
+skipped when the charge is read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from stanchion.stores.rules.error_entries import entries_of, with_entries
 from stanchion.stores.rules.unreadable import readable
 
 ALONE_FROM = 2
-"""Lost leases from which on a job is handed out alone."""
+"""Number of lost leases from which a job is delivered alone."""
 
 MOST = 5
 """Lost leases after which a job is dead, if it is known to have begun."""
@@ -39,7 +39,7 @@ MOST_IN_ALL = 25
 """Lost leases after which a job is dead in any case: something kills its holders before it begins."""
 
 AT_ONCE = "+"
-"""Suffix of the token of a claim whose jobs all begin when they are handed out."""
+"""Suffix of the token of a claim whose jobs all begin at delivery."""
 
 LostLeaseDelay = Callable[[JobRow, int], float]
 """Returns the seconds of a job's n-th wait after lost leases."""
@@ -94,7 +94,7 @@ def forgiven(row: JobRow) -> JobRow:
 
 
 def start_of(job_id: str, token: str) -> str:
-    """Return the form in which a worker's row lists the start of a job."""
+    """Return a job's start in the form of the list in a worker's row."""
     return f"{job_id}:{token}"
 
 

@@ -32,7 +32,7 @@ class LostReplies:
         self._repeats[claim._replace(limit=0, repeat=True)] = (now, now)
 
     def due(self) -> list[Claim]:
-        """Return the claims to repeat now. They reserve nothing new; they return what the first try reserved."""
+        """Return the claims to repeat now. They reserve nothing new; they return the jobs of the first try."""
         now = time.monotonic()
         return [claim for claim, (_, repeat_at) in self._repeats.items() if repeat_at <= now]
 

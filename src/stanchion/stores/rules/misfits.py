@@ -50,7 +50,7 @@ class RowTypes:
     def fitted(self, row: JobRow, mended: Iterable[str] = (), *, whole: bool, columns: int = len(_HINTS)) -> JobRow:
         """Return a row with the right types.
 
-        `mended`: fields written anew. Unless it is `whole`, fields may be missing. `columns`: how many were read.
+        `mended`: rewritten fields. Unless it is `whole`, fields may be missing. `columns`: number of columns read.
         """
         types = tuple(map(type, row[:columns]))
         if types in self._known and not mended and row.state in _STATES and are_small(_small_of(row)):
@@ -90,7 +90,7 @@ class RowTypes:
         return list(zip(*columns, strict=True))
 
     def _instead(self, name: str, value: Any) -> Any:
-        """Return what a row has in place of a value of a wrong type."""
+        """Return the replacement for a row's value of a wrong type."""
         if name in _OTHERWISE:
             return _OTHERWISE[name]
         if isinstance(value, bytes) and str in self._types[name]:

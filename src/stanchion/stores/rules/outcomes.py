@@ -92,7 +92,7 @@ def opens_jobs(outcome: Outcome) -> bool:
 def fanned_out(commit: Commit) -> list[NewJob]:
     """Return the jobs stored with a commit.
 
-    A taken key never refuses one of them: that would also fail the job's own outcome and those of its batch.
+    A taken key never refuses one of these jobs: that would also fail the job's outcome and the rest of its batch.
     """
     return [job._replace(on_duplicate="return") if job.on_duplicate == "raise" else job for job in commit.jobs]
 
@@ -102,7 +102,7 @@ def lease_lost(
 ) -> Transition:
     """Take a job back from a holder that is gone; a job not known to have begun gets its attempt back.
 
-    The job is due at once, or after `delay` if it must run alone from now on.
+    The job is due immediately, or after `delay` if it must run alone from now on.
     """
     if row.cancel_requested:
         return Transition(_cancelled(row, "", now), "cancelled")
@@ -163,13 +163,13 @@ def _given_back(row: JobRow, outcome: Rollback, queue: QueueSettings, now: int) 
         until = {"until": (now + int(outcome.delay * SECOND)) / SECOND} if again else {}
         row = _failed(row, outcome, outcome.error, now, **until) if failed else put_off(row, outcome.error, now)
     elif outcome.delay or not outcome.refund:
-        row = forgiven(not_put_off(row))  # a job given back at once, unharmed, may not have begun
+        row = forgiven(not_put_off(row))  # a job returned immediately, unharmed, may not have begun
     if row.cancel_requested:
         return Transition(_cancelled(row, "", now), "cancelled")
     if row.attempts >= row.max_attempts:
         dead = row if outcome.error is not None else with_error(row, _used_up(row), None, now)
         return _dead(dead, queue, now)
-    # A job given back unharmed keeps its order in the queue.
+    # A job returned unharmed keeps its order in the queue.
     run_at = row.run_at if outcome.refund and not outcome.delay else now + int(outcome.delay * SECOND)
     return Transition(_unreserved(row)._replace(run_at=run_at), "rolled_back")
 

@@ -1,10 +1,10 @@
-"""The waits of a job that are over: for which slot, since when, until when.
+"""Finished waits of a job: slot, start and end.
 
-A job that never waited has none. What ends a wait appends a line in the same write: [kind, queue, name, since, until],
-of the slot as JSON. The newest WAITS_MAX lines are kept; MORE, before the first one, tells that there were others.
+A job that never waited has none. The write that ends a wait appends a line: [kind, queue, name, since, until] of the
+slot, as JSON. The newest WAITS_MAX lines are kept; MORE, before the first one, marks that older ones were dropped.
 
-A job that its rate defers waits for that rate until the time that it was promised. If it is deferred again, its wait
-goes on from there, in a further line.
+A job deferred by its rate waits for that rate until the promised time. If it is deferred again, its wait continues
+in a further line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WAITS_MAX: Final = 10
 """Lines kept of a job's waits: the newest."""
 
 MORE: Final = "+"
-"""Stands before the first line if older ones were dropped."""
+"""Prefix of the first line if older ones were dropped."""
 
 
 class PastWait(NamedTuple):
@@ -93,7 +93,7 @@ def wait_over(row: JobRow, now: int) -> JobRow:
 
 
 def deferred(row: JobRow, run_at: int, now: int) -> JobRow:
-    """Return a job with the wait added for which its rate defers it."""
+    """Return a job with the added wait for the rate that defers it."""
     rate, promise = limits_in(row.limits).rate, promise_of(row)
     if rate is None:
         return row

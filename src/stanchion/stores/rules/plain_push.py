@@ -1,4 +1,4 @@
-"""What all texts of `stanchion_push` have in common, by which programs without the package push: names and limits.
+"""Common names and limits of all texts of `stanchion_push`, by which programs without the package push.
 
 A word in angle brackets in such a text stands for a value of this module.
 """
@@ -20,8 +20,8 @@ UNPRINTABLE = (
     *((0x890, 0x891), (0x8E2, 0x8E2), (0x1680, 0x1680), (0x180E, 0x180E), (0x2000, 0x200F), (0x2028, 0x202F)),
     *((0x205F, 0x206F), (0x3000, 0x3000), (0xE000, 0xF8FF), (0xFEFF, 0xFEFF), (0xFFF9, 0xFFFB)),
 )
-"""Characters, from first to last, that no name may hold: controls, separators other than the space, format characters
-and those of private use."""
+"""Characters, from first to last, that no name may contain: controls, separators except space, format and private-use
+characters."""
 
 _VALUES: dict[str, object] = {
     "name": NAME,
@@ -40,6 +40,6 @@ _VALUES: dict[str, object] = {
 
 
 def filled(text: str, /, **values: object) -> str:
-    """Return the text with values in place of words in angle brackets; `values`: those of the database."""
+    """Return the text with the words in angle brackets replaced by `values` of the database."""
     known = {**_VALUES, **values}
     return re.sub(r"<(\w+)>", lambda word: str(known[word[1]]), text)

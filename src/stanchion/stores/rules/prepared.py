@@ -1,4 +1,4 @@
-"""Plain jobs as columns of Arrow, in portions, and put together as bytes without a look at each."""
+"""Plain jobs as Arrow columns, in portions, and joined as bytes without processing single jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _BYTES = 1 << 20
-"""Bytes of columns from which on they are cut in half."""
+"""Number of bytes from which columns are cut in half."""
 
 
 def prepared_by(

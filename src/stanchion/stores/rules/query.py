@@ -164,7 +164,7 @@ ORDERED: Mapping[Order, tuple[str, ...]] = {
 
 
 def place(row: JobRow, order: Order) -> tuple[Any, ...]:
-    """Return the ascending sort key of a job; that of `newest` is sorted in reverse."""
+    """Return the ascending sort key of a job; `newest` sorts in reverse."""
     first, *rest = (getattr(row, name) for name in ORDERED[order])
     return (-first if order == "due" else first, *rest)
 
@@ -194,7 +194,7 @@ def behind(query: Query) -> tuple[Any, ...]:
 
 
 def is_behind(row: JobRow, query: Query) -> bool:
-    """Return True if a job comes after the cursor of a query."""
+    """Return whether a job follows the cursor of a query."""
     values = behind(query)
     if not values:
         return True
@@ -225,7 +225,7 @@ def projected(rows: Sequence[JobRow], columns: Sequence[str]) -> list[Any]:
 
 
 def merged(query: Query, parts: Sequence[tuple[Callable[[Query], Page], Query]]) -> Page:
-    """Return the page of a query whose jobs are those of several: of each, what reads it, and the query.
+    """Return the page of a query whose jobs come from several, given as pairs of a reader and a query.
 
     Each is read up to the limit, so the reads are bounded. A page that is short, although there are more jobs, is
     completed: what would come between its last job and the first of another page is not known otherwise.

@@ -6,18 +6,18 @@ One start comes due every 1/rate seconds. The rule adds:
 % of a rate of 10/s, and a job that returns at its promised time finds no start.
 * Idle time saves up a tenth of a second's worth of starts, at least one, and no tolerance.
 * A deferred job is promised a time, each later than the previous one, and is admitted when it returns. A job that asks
-for the first time while others wait comes after them, unless their next start stayed unused for longer than the
+for the first time while others wait goes after them, unless their next start stayed unused for longer than the
 tolerance.
 * After a pause in claims, returning jobs may find fewer starts than promised. Each of them is then promised another
 time, in order; so is each job that was promised a later time, when it returns. Their order thus survives a pause. It
-does not if claims are always later than the tolerance: a job deferred for the third time then comes after those
-deferred for the second. Jobs with a second promise return one by one, so the first claim after a pause may leave some
-saved starts to the next claims.
+does not if claims are always later than the tolerance: a job deferred for the third time then goes after jobs deferred
+for the second. Jobs with a second promise return one by one, so the first claim after a pause may leave some saved
+starts to the next claims.
 
 A bucket from the future, as after the database's clock was set back, keeps its tokens and forgets its promises: they
 would hold up new jobs until the clock has made up for it.
 
-In any period, the number of starts is at most what the rate allows for that period plus the tolerance, plus one.
+In any period, at most rate * (period + tolerance) + 1 jobs start.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class Bucket:
         return max(self.capacity, 1 + self.rate * _TOLERANCE_SECONDS)
 
     def at(self, now: int) -> Bucket:
-        """Return the bucket filled up to `now`; one from before the clock was set back begins anew, without promises.
+        """Return the bucket filled up to `now`; one from before the clock was set back is reset, without promises.
 
-        It is full then, so that it gives a start at once, with which it is stored.
+        A reset bucket is full, so it grants a start immediately, and is stored with it.
         """
         if is_ahead(self.filled_at, now):
             return replace(self, tokens=self.capacity, filled_at=now, promised=0, promised_again=0)

@@ -1,4 +1,4 @@
-"""Which lanes of their queues workers serve: as a stored text, and those that no worker serves."""
+"""The lanes served by workers, as a stored text, and the lanes that no worker serves."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def divided_queues(workers: Iterable[WorkerRow]) -> frozenset[str]:
 def unserved(
     settings: QueueSettings, in_use: Collection[int], workers: Collection[WorkerRow], now: int
 ) -> list[tuple[int, int]]:
-    """Return the ranges of lanes, of those that a queue has or where it has jobs, that no live worker serves.
+    """Return the ranges of a queue's lanes, including lanes with jobs, that no live worker serves.
 
     `in_use`: the lanes with jobs; those without a lane belong to lane 0.
     """

@@ -1,4 +1,4 @@
-"""The values by which managers say that they live."""
+"""The versioned values by which managers prove themselves alive."""
 
 from __future__ import annotations
 

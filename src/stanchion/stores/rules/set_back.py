@@ -1,7 +1,7 @@
-"""A clock of the database that was set back: what was written before is from its future.
+"""A database clock that was set back: earlier writes lie in its future.
 
-A time ahead of the clock by more than a call takes counts as now, at the first look, and is rewritten: else a worker
-that died before would look alive until the clock has made up for it. Due times stay as they are.
+A time ahead of the clock by more than the duration of a call counts as now, when first read, and is rewritten:
+otherwise a worker that died before would look alive until the clock has caught up. Due times stay unchanged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from stanchion.stores.records.jobs import SECOND, JobRow, JobState
 from stanchion.stores.records.workers import WorkerRow
 
 AHEAD = 10 * SECOND
-"""Microseconds by which a time may be ahead of a clock that was read before, as calls take some seconds."""
+"""Microseconds that a time may be ahead of a clock read before it, as calls take some seconds."""
 
 
 def is_ahead(at: int | None, now: int) -> bool:
@@ -27,7 +27,7 @@ def is_overdue(at: int, now: int, micros: int) -> bool:
 
 
 def seen_now(workers: Iterable[WorkerRow], now: int) -> list[WorkerRow]:
-    """Return those whose heartbeat is from the future, as seen now."""
+    """Return the workers whose heartbeat is from the future, as seen now."""
     return [replace(one, last_seen_at=now) for one in workers if is_ahead(one.last_seen_at, now)]
 
 
@@ -39,9 +39,9 @@ def started_now(row: JobRow, now: int) -> JobRow | None:
 
 
 class Watch:
-    """Tells one process whether the clock may have been set back since its last reading.
+    """Detects in one process whether the clock may have been set back since its last reading.
 
-    `at_first`: decides for the first one, as others may have looked for what is from the future.
+    `at_first`: decides for the first reading, because other processes may have checked for times from the future.
     """
 
     def __init__(self, at_first: Callable[[int], bool] = lambda _now: True) -> None:
@@ -49,7 +49,7 @@ class Watch:
         self._at_first = at_first
 
     def set_back(self, now: int) -> bool:
-        """Take in a reading; return whether it is far behind the last one."""
+        """Record a reading; return whether it is far before the last one."""
         back = self._at_first(now) if self._latest is None else is_ahead(self._latest, now)
         self._latest = now
         return back

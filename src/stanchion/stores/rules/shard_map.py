@@ -3,8 +3,8 @@
     planned ──announced──► leaving ──► moved ──► in its new shard; the old one is a former one
                               └──jobs run too long──► planned
 
-planned: the move is on record, and changes nothing yet but for what a divided queue refuses. leaving: pushes go to the
-old shard, which hands out no jobs. moved: pushes go to the new one, which hands out no jobs yet.
+planned: the move is recorded; its only effect is on operations that a divided queue refuses. leaving: pushes go to the
+old shard, which delivers no jobs. moved: pushes go to the new one, which delivers no jobs yet.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Former(NamedTuple):
 class ShardMap:
     """Which shard holds what.
 
-    `default`: the shard of all that `places` does not name. `places`: the shards of partitions, by their names, such as
-    "orders#3". `version`: that of the value in which it is stored; 0 for a map that only a file has.
+    `default`: the shard of everything not named by `places`. `places`: the shards of partitions, by name, such as
+    "orders#3". `version`: of the value in which it is stored; 0 for a map that exists only as a file.
     """
 
     default: str
@@ -63,30 +63,30 @@ class ShardMap:
         return self.places.get(queue, self.default)
 
     def held(self, queue: str) -> bool:
-        """Return True if no shard hands out jobs of a physical queue, as it is on its way."""
+        """Return whether no shard delivers jobs of a physical queue, because it is moving."""
         move = self.moving.get(queue)
         return move is not None and move.phase != "planned"
 
     def others(self, queue: str) -> tuple[str, ...]:
-        """Return the shards beside `of` that may have jobs or history of a physical queue, the latest first."""
+        """Return the shards other than `of` that may have jobs or history of a physical queue, the latest first."""
         move = self.moving.get(queue)
         current = () if move is None or move.phase == "planned" else (self.source(queue), move.to)
         names = (*current, *(one.shard for one in reversed(self.former.get(queue, ()))))
         return tuple(name for name in dict.fromkeys(names) if name != self.of(queue))
 
     def divides(self, queue: str) -> bool:
-        """Return True if a queue, or that of a partition, may have partitions in another shard than the default."""
+        """Return whether a queue, or a partition's queue, may have partitions outside the default shard."""
         return logical_name(queue) in self._divided
 
     # -- changes
 
     def planned(self, queues: Iterable[str], to: str) -> Self:
-        """Return the map with moves of these physical queues; of those that are there, or on their way, unchanged."""
+        """Return the map with moves of these physical queues; leave out the ones already there or moving."""
         new = {queue: Move(to) for queue in queues if queue not in self.moving and self.of(queue) != to}
         return replace(self, moving={**self.moving, **new})
 
     def in_phase(self, queues: Iterable[str], phase: Phase) -> Self:
-        """Return the map with moves in another phase; those that have ended are left out."""
+        """Return the map with moves in another phase; without the finished ones."""
         changed = {queue: self.moving[queue]._replace(phase=phase) for queue in queues if queue in self.moving}
         return replace(self, moving={**self.moving, **changed})
 

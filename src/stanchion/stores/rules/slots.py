@@ -1,4 +1,4 @@
-"""Slots: what a job waits for, and what it must hold to run.
+"""Slots: capacities that a job waits for, and must hold to run.
 
     order        one job of an order key at a time, from its first claim until it is final or moves
     semaphore    as many jobs as its capacity, while they run
@@ -6,7 +6,7 @@
     rate         the starts of a keyed rate; spent, never held
 
 All jobs take their slots in the same order, the order key and then semaphores by name, so that they never deadlock. The
-number of slots held therefore tells which ones they are.
+number of slots held therefore identifies them.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ def waits_at(slot: Slot | None) -> dict[str, Any]:
 
 
 def slots_of(row: JobRow | NewJob) -> tuple[Slot, ...]:
-    """Return the slots that a job must hold to run, in the order in which it takes them."""
+    """Return the slots that a job must hold to run, in the order of taking them."""
     order = () if row.order_key is None else (order_slot(row.queue, row.order_key),)
     return order + tuple(map(semaphore_slot, limits_in(row.limits).semaphores))
 
 
 slot_needs = attrgetter("order_key", "limits")
-"""Returns what a job asks for; a batch of jobs is checked by it without a Python call per job."""
+"""Returns the slots that a job needs; it checks a batch of jobs without a Python call per job."""
 NO_SLOTS = (None, None)
 """The needs of a job that uses no slots."""
 
@@ -121,7 +121,7 @@ class HoldTokens(NamedTuple):
 def hold_tokens(row: JobRow) -> HoldTokens:
     """Return the hold tokens of a job. Each is the token of the reservation that took the slot first, and never reused.
 
-    The token of the order key is valid until the job is final or moves, that of the semaphores until they are freed.
+    The order key's token is valid until the job is final or moves, the semaphores' token until they are freed.
     """
     token = row.token if row.state == JobState.RUNNING else None
     order = None if row.order_key is None else row.order_hold or token
@@ -129,7 +129,7 @@ def hold_tokens(row: JobRow) -> HoldTokens:
 
 
 def freed(before: JobRow, after: JobRow | None) -> list[Slot]:
-    """Return the slots that a step has freed, and those whose next waiter may have changed.
+    """Return the slots that a step has freed, and the slots whose next waiter may have changed.
 
     The order key is included even if the job did not hold it: the job may have been the head of line.
     """

@@ -8,13 +8,13 @@ from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.values import ValueChange, VersionedValue
 
 WRITE_KIND = "write"
-"""Kind of the values that record published writes, for publishers without a value of their own."""
+"""Kind of the values that record published writes, for publishers without another value."""
 
 KEPT_STAGED = 86_400 * SECOND
 """Age in microseconds after which unpublished staged jobs are forgotten, counted from the last use."""
 
 WRITES_KEPT = 30 * 86_400 * SECOND
-"""Microseconds for which a published write is remembered."""
+"""Microseconds that a published write is remembered."""
 
 
 def value_of_write(write: str, now: int) -> ValueChange:

@@ -1,4 +1,4 @@
-"""Pushes of jobs that are to run at once."""
+"""Pushes of jobs that start running immediately."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stanchion.stores.records.jobs import Pushed
 
 
 def claim_of(claim: Claim, stored: Collection[str]) -> Claim | None:
-    """Return the claim of those of its jobs that the push has stored; None if there are none."""
+    """Return the claim, restricted to jobs that the push has stored; None if there are none."""
     ids = tuple(one for one in claim.ids if one[0] in stored)
     return claim._replace(ids=ids, repeat=False) if ids else None
 

@@ -1,4 +1,4 @@
-"""The options about the rate of a task, for those who have not its code: versioned values by the names of tasks.
+"""Rate options of tasks, for processes without their code: versioned values by task name.
 
 The text is JSON, such as `{"rate":20.0,"rate_key":"stripe"}`. A task without a rate has none.
 """

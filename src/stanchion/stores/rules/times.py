@@ -1,7 +1,7 @@
 """Buckets of times, and the times of a worker as a stored text.
 
-The buckets are logarithmic, as those of DDSketch (Masson, Rim and Lee: "DDSketch: a fast and fully-mergeable quantile
-sketch with relative-error guarantees", VLDB 2019), with fixed bounds: so sums of several workers are exact, and any
+The buckets are logarithmic as in DDSketch (Masson, Rim and Lee: "DDSketch: a fast and fully-mergeable quantile
+sketch with relative-error guarantees", VLDB 2019), with fixed bounds: so sums over several workers are exact, and any
 quantile of them is within ACCURACY of its value, as long as it is between FLOOR and the last bound.
 """
 
@@ -21,7 +21,7 @@ RATIO: Final = (1 + ACCURACY) / (1 - ACCURACY)
 """Of the bounds of two buckets."""
 
 FLOOR: Final = 0.001
-"""Seconds up to which times are in the first bucket."""
+"""Upper bound of the first bucket in seconds."""
 
 BUCKETS: Final = 121
 """The last one is of all times beyond the last bound, 272 days."""
@@ -30,7 +30,7 @@ BOUNDS: Final = tuple(FLOOR * RATIO**index for index in range(BUCKETS - 1))
 """Seconds. The bucket of a time is its place among them by `bisect_left`: a bound is part of its bucket."""
 
 ENTRIES_MAX: Final = 60
-"""Queues and bands of which a worker tells times, those with most jobs."""
+"""Maximum number of queues and bands whose times a worker reports, the ones with most jobs."""
 
 
 def quantile(counts: Sequence[int], share: float) -> float | None:

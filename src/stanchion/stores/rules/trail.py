@@ -1,9 +1,9 @@
 """The trail of a job: the queues that it has passed, and the payloads that it had there.
 
 A job that has not moved has none. A move writes [queue, entered_at, attempts, left] for the queue that it leaves, and
-[queue, entered_at] for the one that it comes to. `left` is 0 if it left with the payload that it came with, 1 with
-another one, 2 as one of several jobs; the stops up to the last 2 are those of the job that it was split from. A trail
-of STOPS_MAX stops may lack some behind the first one. Partitions are named like their queue.
+[queue, entered_at] for its next one. `left` is 0 if the job left with the payload of its arrival, 1 with another one, 2
+as one of several jobs; the stops up to the last 2 belong to the job that it was split from. A trail of STOPS_MAX stops
+may lack some after the first one. Partitions are named like their queue.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ def passed(row: JobRow, queue: str) -> bool:
 
 
 def entry_in_trail(queue: str) -> str:
-    """Return the text with which each stop at a queue begins in a trail; it occurs nowhere else there."""
+    """Return the text that begins each stop at a queue in a trail; it occurs nowhere else there."""
     return f"[{_dumps(queue)},"
 
 
 def moved(row: JobRow, queue: str, now: int, payload: str, *, keep_entry: bool = False) -> JobRow:
     """Return a job after a move to a queue with a payload.
 
-    `keep_entry`: if this changes the payload for the first time, keep the one with which the job entered its first
+    `keep_entry`: if this is the first change of the payload, keep the one with which the job entered its first
     queue.
     """
     came_with, entry = arrival_payload(row), row.entry_payload
@@ -90,7 +90,7 @@ def split_trail(row: JobRow) -> str:
 
 
 def payload_at(row: JobRow, queue: str) -> str | None:
-    """Return the payload with which a job came to a queue, since it was pushed or split; None if it is not known.
+    """Return a job's payload on arrival in a queue, since it was pushed or split; None if unknown.
 
     For its first queue it is the payload of its entry, for others the one of its last visit.
     """
@@ -107,7 +107,7 @@ def payload_at(row: JobRow, queue: str) -> str | None:
 
 
 def entry_payload(row: JobRow) -> str | None:
-    """Return the payload with which a job entered its first queue; None if it was not kept."""
+    """Return a job's payload on entry to its first queue; None if it was not kept."""
     return payload_at(row, own_stops_of(row)[0].queue)
 
 

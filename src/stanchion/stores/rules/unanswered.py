@@ -1,4 +1,4 @@
-"""What is known of a call that only some of several databases answered."""
+"""Partial results of a call that only some of several databases answered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stanchion.errors import StoreUnavailable
 class ShardUnavailable(StoreUnavailable):
     """A shard of several did not answer.
 
-    `answers`: those of the others, by their places among what was asked for.
+    `answers`: the available answers, by their positions in the request.
     """
 
     def __init__(self, message: str, answers: Mapping[int, Any], *, lasting: bool = False) -> None:

@@ -1,7 +1,7 @@
-"""Claimed jobs that must not run, as what is stored of them can't be read: they are dead, with the reason.
+"""Claimed jobs that must not run because their stored values can't be read: they are dead, with the reason.
 
-Without its limits a job would run beside others that it must not run beside. What came through Stanchion was checked;
-a program may have written to the database by itself.
+Without its limits a job would run concurrently with jobs that exclude it. Values that came through Stanchion were
+checked, but a program may have written to the database directly.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class NotUtf8(str):
 
 
 class OfWrongTypes(str):
-    """The payload, or what was found in its place, of a job that has values of wrong types in some fields."""
+    """The payload, or the value found in its place, of a job with values of wrong types in some fields."""
 
     def __new__(cls, payload: str, fields: Iterable[str]) -> OfWrongTypes:
         """Take the payload of a job, and the names of the fields."""
@@ -34,13 +34,13 @@ class OfWrongTypes(str):
 
 
 TEXTS = ("payload", "task", "headers", "tenant", "key", "order_key", "limits")
-"""Texts of a job that a claim returns, and that other programs give: those with a set form are left out."""
+"""Texts of a job that a claim returns, and that other programs set; fields with a fixed form are left out."""
 
 _texts_of = attrgetter(*TEXTS)
 
 
 def readable(claimed: Claimed) -> tuple[Claimed, list[Bury]]:
-    """Split claimed jobs into those that may run, and the outcomes of the others; then there may be more to claim."""
+    """Split claimed jobs into ones that may run, and outcomes of the others; there may then be more to claim."""
     faults = {row.id: fault for row in claimed.rows if (fault := _fault(row)) is not None}
     if not faults:
         return claimed, []
