@@ -82,7 +82,7 @@ def test_a_path_is_relative_to_the_given_folder():
     ],
 )
 def test_options_that_change_what_the_driver_returns_are_refused(url):
-    with pytest.raises(InvalidInput, match="changes what the driver returns"):
+    with pytest.raises(InvalidInput, match="changes the driver's replies"):
         open_store(url)
 
 

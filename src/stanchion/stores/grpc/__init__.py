@@ -24,7 +24,7 @@ CAPABILITIES = Capabilities(
     extra="grpc",
     claims_by_id=True,
 )
-"""What is known without asking a manager; see `GrpcStore.capabilities`."""
+"""Capabilities known without asking a manager; see `GrpcStore.capabilities`."""
 
 
 def open_store(url: str, database: Store | None = None) -> GrpcStore:

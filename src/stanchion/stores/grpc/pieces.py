@@ -18,13 +18,13 @@ SCAN_SECONDS = 120.0
 
 
 class Pieces:
-    """Halves what is passed or asked for until it fits."""
+    """Halves arguments and requests until they fit."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
     def all(self, verb: str, name: str, items: Sequence[Any], **arguments: Any) -> list[Any]:
-        """Call a verb with items, the argument `name`, that has a result for each; each piece is a step of its own."""
+        """Call a verb with items, the argument `name`, that has a result for each; each piece is a separate step."""
         try:
             found: list[Any] = self._calls.make(verb, seconds_for(len(items)), **{name: items}, **arguments)
         except RequestTooLarge:
@@ -36,7 +36,7 @@ class Pieces:
         return found or []
 
     def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
-        """Return those of the jobs that are live or in history, by id."""
+        """Return the jobs that are live or in history, by id."""
         try:
             found: dict[str, JobRow] = self._calls.make("fetch", seconds_for(len(ids)), ids=ids)
         except ReplyTooLarge as error:

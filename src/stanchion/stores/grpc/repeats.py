@@ -1,7 +1,7 @@
-"""Verbs that must recognise what they did if the reply was lost.
+"""Verbs that must recognise their own effect if the reply was lost.
 
-The store repeats its own calls to the database, and recognises these. A client that repeats a call of a manager looks
-at what is stored.
+The store repeats its own calls to the database, and recognises these. A client that repeats a call of a manager reads
+the stored state instead.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Repeats:
         return self._is_now(kind, name, text, version + 1)
 
     def delete(self, refs: Sequence[JobRef]) -> list[bool]:
-        """Delete jobs; for a repeat, those that are gone count as deleted."""
+        """Delete jobs; in a repeat, missing jobs count as deleted."""
         deleted, again = self._calls.make_repeatable("delete", seconds_for(len(refs)), refs=refs)
         if not again or all(deleted):
             return list(deleted)

@@ -24,7 +24,7 @@ _SECONDS: Final = 3.0
 
 
 class Statuses:
-    """Asks managers what they do."""
+    """Asks managers for their status."""
 
     def __init__(self, channels: Channels, made: Calls) -> None:
         self._channels, self._calls = channels, made
@@ -42,7 +42,7 @@ class Statuses:
         return [one.session for one in self._managers()[1]]
 
     def _managers(self) -> tuple[str, Sequence[Any]]:
-        """Return a manager that answers, and what it says of all."""
+        """Return a manager that answers, and its status of all managers."""
         failure: StoreUnavailable | None = None
         for host in self._channels.hosts():
             try:

@@ -37,10 +37,10 @@ class GrpcStore:
     """Jobs in the store of managers."""
 
     lost_lease_delay: LostLeaseDelay = staticmethod(default_delay)
-    """Not used: managers give back lost jobs by the default retry policy."""
+    """Not used: managers return lost jobs by the default retry policy."""
 
     capabilities: Capabilities
-    """What the store of the managers supports."""
+    """Capabilities of the managers' store."""
 
     def __init__(self, channels: Channels, database: Store | None = None) -> None:
         self._channels, self._signals = channels, StreamedSignals(channels)
@@ -77,7 +77,7 @@ class GrpcStore:
     @clock_offset.setter
     def clock_offset(self, seconds: float) -> None:
         if seconds:
-            raise InvalidInput("a client can't move the clock of a manager's store; test with a store of your own")
+            raise InvalidInput("a client can't move the clock of a manager's store; test with a local store")
 
     # -- life of the store itself
 

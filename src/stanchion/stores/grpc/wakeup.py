@@ -107,7 +107,7 @@ class Subscription:
                 except grpc.RpcError as error:
                     was, self.connected, self._missed = self.connected, False, True
                     if was and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                        backoff.succeeded()  # its time was over: go on with a new one
+                        backoff.succeeded()  # its time was over: continue with a new one
                         continue
                     if not self._goes_on():
                         return

@@ -316,7 +316,5 @@ def open_store(url: str) -> MariaDBStore:
     address.refuse_unknown(parsed, _options())
     for name in _DECODING & parsed.query.keys():
         if name != "use_unicode" or parsed.query[name] not in ("1", "true"):
-            raise InvalidInput(
-                f"the option {name} changes what the driver returns, so the store can't use it; remove it"
-            )
+            raise InvalidInput(f"the option {name} changes the driver's replies, so the store can't use it; remove it")
     return MariaDBStore(Database(parsed.set(drivername="mysql+pymysql"), MariaDBDialect(), pool_size))

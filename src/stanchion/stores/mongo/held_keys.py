@@ -12,7 +12,7 @@ from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob, Push
 from stanchion.stores.rules.jobs import key_held_since
 
 _DEFERRED_MICROS = 30 * SECOND
-"""Microseconds within which a push looks into history once more."""
+"""Microseconds within which a push checks history once more."""
 
 
 def deferred(row: JobRow, job: NewJob) -> JobRow:
@@ -28,7 +28,7 @@ class HeldKeys:
         self._server = server
 
     def find(self, jobs: Iterable[NewJob], now: int) -> dict[str, Pushed]:
-        """Return the answers for those of the jobs whose keys finished jobs hold. Raises DuplicateKey."""
+        """Return the answers for jobs whose keys are held by finished jobs. Raises DuplicateKey."""
         answers: dict[str, Pushed] = {}
         for job in jobs:
             if job.key_ttl is None or (found := self._holder(job, now)) is None:

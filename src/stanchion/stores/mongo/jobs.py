@@ -43,7 +43,7 @@ class Jobs:
         return self._queues.settings_of(queues)
 
     def read(self, ids: Sequence[str], queues: Sequence[str] | None = None) -> tuple[int, dict[str, Seen]]:
-        """Return the server's clock, and those of the jobs that are live or in history, by id; see `cas.jobs.Jobs`."""
+        """Return the server's clock, and the jobs that are live or in history, by id; see `cas.jobs.Jobs`."""
         within = {} if queues is None else {"queue": {"$in": list(dict.fromkeys(queues))}}
         wanted = {"_id": {"$in": list(dict.fromkeys(ids))}, **within, **KEPT}
         stages = {"$match": wanted}, {"$addFields": {"now": "$$NOW"}}

@@ -1,4 +1,4 @@
-"""Jobs that no claim finds, as another program has stored a wrong type in the fields by which claims search."""
+"""Jobs that no claim finds, because another program has stored a wrong type in the fields that claims search by."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _LIVE: Final = (QUEUED, JobState.WAITING.value, JobState.RUNNING.value)
 
 
 class Misfits:
-    """Buries them. The index of queued jobs has them before or behind the others of their queue, lane or rank.
+    """Buries them. The index of queued jobs has them before or after the others of their queue, lane or rank.
 
-    Not each server skips what is between, so a process looks into a queue once in `rests.LONGEST` seconds.
+    Not every server skips the jobs in between, so a process checks a queue once in `rests.LONGEST` seconds.
     """
 
     def __init__(self, server: Access, bury: Callable[[Sequence[str]], object]) -> None:
@@ -32,7 +32,7 @@ class Misfits:
         self._rests = Rests()
 
     def bury(self, queues: Sequence[QueueSettings], now: int) -> None:
-        """Bury those in these queues; the next round goes on with very many."""
+        """Bury such jobs of these queues; very many are continued in the next round."""
         due = self._rests.over(queues, now)
         if due and not self._bury_some([settings.name for settings in due]):
             self._rests.begin(due, now)

@@ -89,7 +89,7 @@ class Purges:
         self._rests = Rests()
 
     def with_old(self, queues: Sequence[QueueSettings], now: int) -> list[str]:
-        """Return those of these queues whose history has jobs beyond its retention, by few commands for all.
+        """Return the queues whose history has jobs beyond its retention, by few commands for all.
 
         A queue rests if it has no job that will be beyond it soon: later ends are kept for as long.
         """
@@ -101,7 +101,7 @@ class Purges:
         return sorted(self._with_ends([one for one in due if one.name in soon], now))
 
     def _with_ends(self, queues: Sequence[QueueSettings], at: int) -> set[str]:
-        """Return those of these queues whose history has jobs that are beyond its retention at a time."""
+        """Return the queues whose history has jobs that are beyond its retention at a time."""
         pipelines: list[list[Document]] = [
             [
                 {"$match": {"queue": one.name, **_ended_by(at, one.history_ttl), **FREE}},
@@ -218,7 +218,7 @@ def _delete(on: Place, jobs: Sequence[Document], such: Document) -> int:
 
 
 def _restore(on: Place, documents: Sequence[Document]) -> set[str]:
-    """Store jobs of which only the id was left; return the ids of those whose key a live job has."""
+    """Store jobs of which only the id remained; return the ids of the jobs whose key a live job has."""
     updates = [
         UpdateOne(
             {"_id": one["_id"], "gone": True},

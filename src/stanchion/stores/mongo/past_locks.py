@@ -29,7 +29,7 @@ Free = Callable[[Sequence[str]], list[JobRow]]
 
 
 class PastLocks:
-    """Frees what nobody has locked, and remembers what is locked, so that it costs the next calls little."""
+    """Frees unlocked jobs, and remembers locked ones, so that they cost the next calls little."""
 
     def __init__(self, server: Access, jobs: Jobs) -> None:
         self._server, self._jobs = server, jobs
@@ -38,7 +38,7 @@ class PastLocks:
     def free(self, ids: Sequence[str], free: Free) -> list[JobRow]:
         """Free jobs by `free`, at first all together, and return them as they are now; leave out those locked.
 
-        It begins nothing after the time of a call: the next round goes on.
+        It begins nothing after the time of a call: the next round continues.
         """
         self._locked = self._locked.intersection(ids)  # replaced, not changed: several threads may call
         known = random.sample(sorted(self._locked), min(_LOCKED_TRIED_MAX, len(self._locked)))
@@ -56,7 +56,7 @@ class PastLocks:
         return rows
 
     def _tried(self, group: Sequence[str], free: Free) -> tuple[list[JobRow], list[str]]:
-        """Free jobs; return those freed, and the ids of those that still run if it took too long."""
+        """Free jobs; return the freed ones, and the ids of jobs that still run if it took too long."""
         try:
             with self._server.outside.hurried(SECONDS):
                 return free(group), []
@@ -68,7 +68,7 @@ class PastLocks:
 
 
 class WorkPastLocks:
-    """Does work on items, as outbox entries and slots; those that have waited come after all others.
+    """Processes items, such as outbox entries and slots; items that have waited are processed last.
 
     An item waits for a job to which it grants a slot or a result, and whose transaction may stay open for long.
     """
@@ -78,9 +78,9 @@ class WorkPastLocks:
         self._waited: frozenset[Hashable] = frozenset()
 
     def work(self, items: Sequence[T], work: Callable[[Sequence[T]], object]) -> None:
-        """Work on items, at first on all together; leave out those that wait for a lock.
+        """Process items, at first all together; leave out the ones that wait for a lock.
 
-        It begins nothing after the time of a call: the next round goes on.
+        It begins nothing after the time of a call: the next round continues.
         """
         waited = [one for one in items if one in self._waited]
         groups = [[one for one in items if one not in self._waited]]

@@ -42,7 +42,7 @@ class PreparedPushes:
         self._server, self._queues, self._signals = server, queues, signals
 
     def prepare(self, columns: PlainColumns) -> list[Prepared] | None:
-        """Return jobs as documents; None if one may leave no room for what is added to it later."""
+        """Return jobs as documents; None if one may have no room for later additions."""
         import pyarrow.compute as pc
 
         if pc.max(pc.binary_length(columns.payloads)).as_py() > MAX_CONTENT:
@@ -74,7 +74,7 @@ def _each(rows: bytes) -> Iterator[RawBSONDocument]:
 
 
 def _documents(columns: PlainColumns) -> bytes:
-    """Return the documents of jobs: that of any job, with the columns in their places."""
+    """Return the documents of jobs: a template document, with the columns in their places."""
     job = NewJob("", columns.queue, "", **columns.fixed)
     any_job = {**document_of(created(job, 0)), **dict.fromkeys(_TIMES, Int64(0)), "version": 0}
     any_job["events"] = [event(ObjectId(), columns.queue, "pushed")]

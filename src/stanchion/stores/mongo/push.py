@@ -51,7 +51,7 @@ class Push:
         self._held_keys = HeldKeys(server)
 
     def push(self, jobs: Sequence[NewJob]) -> list[Pushed]:
-        """Store jobs, in order; raise DuplicateKey for a job that asks for it, and store none of the batch then."""
+        """Store jobs, in order; raise DuplicateKey for a job that asks for it, and then store no job of the batch."""
         return self._push(jobs, {}).pushed
 
     def push_new(self, jobs: Sequence[NewJob]) -> Stored:
@@ -162,7 +162,7 @@ class Push:
                     return _answer(row)
 
     def _look_again(self, new: Sequence[NewJob], rows: Mapping[str, JobRow], results: dict[str, Pushed]) -> None:
-        """Take back deferred jobs whose keys others have taken and finished with since the first look, or make them
+        """Remove deferred jobs whose keys others have taken and finished with since the first check, or make them
         due.
         """
         late = self._held_keys.find(new, self._server.now()) if new else {}
@@ -190,12 +190,12 @@ class Push:
 
 
 def _place(job: NewJob) -> tuple[str, str | None]:
-    """Return the entry of a job in the key index; a job without a key has one of its own."""
+    """Return the entry of a job in the key index; a job without a key has a unique one."""
     return job.queue, job.key
 
 
 def _first(jobs: Sequence[NewJob]) -> Iterable[NewJob]:
-    """Return the jobs to insert at once: of several jobs with one id or key, the first."""
+    """Return the jobs to insert together: of several jobs with one id or key, the first."""
     firsts: dict[Any, NewJob] = {}
     for job in jobs:
         firsts.setdefault(_place(job) if job.key is not None else job.id, job)

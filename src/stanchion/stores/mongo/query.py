@@ -34,7 +34,7 @@ class Queries:
         self._server, self._holders = server, holders
 
     def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
-        """Return those of the jobs that are live or in history, by id."""
+        """Return the jobs that are live or in history, by id."""
         wanted = {"_id": {"$in": list(dict.fromkeys(ids))}, **KEPT}
         found = self._server.call(lambda on, _again: list(on.jobs.find(wanted))) if ids else []
         return {one["_id"]: as_reserved(row_of(one, whole=True)) for one in found}

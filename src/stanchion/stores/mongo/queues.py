@@ -112,7 +112,7 @@ class Counters:
             self._fold_all(queue, among or {}, math.inf)
 
     def fold_some(self, seconds: float) -> set[str] | None:
-        """Fold events for up to `seconds`, also those of dropped queues.
+        """Fold events for up to `seconds`, also of dropped queues.
 
         Return the queues that had some; None if time ran out, so that any may have.
         """
@@ -221,7 +221,7 @@ def _fold(on: Place, queue: str, among: Document, alone: bool) -> Folded:
 
     (1) The counts and the list of events that they now include change in one update, (2) these events are removed from
     the jobs, (3) the list is removed. `alone`: the owner of a present list has died, so (2) and (3) are done for it,
-    and nothing is counted twice. `folds` changes in (1) and (3), which readers and other folders use to detect a
+    without counting anything twice. `folds` changes in (1) and (3), which readers and other folders use to detect a
     change.
     """
     found = to_fold(on, queue, alone)

@@ -1,4 +1,4 @@
-"""Queues at rest: upkeep leaves a queue alone in which it has found nothing to do, for as long as that is sure."""
+"""Queues at rest: upkeep skips a queue where it has found no work, for as long as that is certain."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ LONGEST = 900.0
 
 
 class Rests:
-    """Remembers when to look at each queue again; one that is new to this process is due."""
+    """Remembers when to check each queue again; a queue new to this process is due."""
 
     def __init__(self) -> None:
         self._until: dict[_Known, int] = {}
 
     def over(self, queues: Sequence[QueueSettings], now: int) -> list[QueueSettings]:
-        """Return the queues to look at now. A change of settings or shape ends a rest, as does a clock set back."""
+        """Return the queues to check now. A change of settings or shape ends a rest, as does a clock set back."""
         present = {_known(one) for one in queues}
         self._until = {one: until for one, until in self._until.items() if one in present}
         return [one for one in queues if not 0 < self._until.get(_known(one), 0) - now <= LONGEST * SECOND]

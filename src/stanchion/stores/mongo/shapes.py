@@ -21,9 +21,9 @@ class Shapes:
         self._rests = Rests()
 
     def keep_up(self, queues: Sequence[QueueSettings], active: Collection[str] | None, now: int) -> None:
-        """Reset shapes of queues with few jobs where they claim too much; extend those that claim too little.
+        """Reset shapes of queues with few jobs where they claim too much; extend shapes that claim too little.
 
-        `active`: the queues in which something has happened since the last round; None: any.
+        `active`: the queues with activity since the last round; None: any.
         """
         due = {settings.name for settings in self._rests.over(queues, now)}
         back = [self._set_back(settings) for settings in queues]

@@ -35,7 +35,7 @@ from stanchion.stores.rules.slots import Asking, semaphore_slot
 
 _PAGE = 200
 _HELD: Document = {"$gte": "o", "$lt": "t"}
-"""The ids of slots that can be held; those of rates sort after them."""
+"""The ids of slots that can be held; ids of rates sort after them."""
 _RATES: Document = {"$gte": "t:", "$lt": "t;"}
 _UNKNOWN_CAPACITY = 1
 _BUCKET = ("tokens", "filled_at", "promised", "promised_again")
@@ -117,12 +117,12 @@ class SlotDocuments:
         return [seen_in(one, self._server.at(one["now"])) for one in found]
 
     def slots_waited_at(self) -> list[Slot]:
-        """Return the slots for which jobs wait."""
+        """Return the slots that jobs wait for."""
         stages = {"$match": {"waits_for": _HELD}}, {"$group": {"_id": "$waits_for"}}
         return [slot_of(one["_id"]) for one in self._server.call(lambda on, _again: on.documents(on.jobs, *stages))]
 
     def spend(self, asking: Sequence[Asking]) -> list[int | None]:
-        """Take a start from the bucket of each rate: None, or the time at which to ask again; see `Bucket.asked`."""
+        """Take a start from the bucket of each rate: return None, or the time to ask again; see `Bucket.asked`."""
         answers: dict[int, int | None] = {}
         for name in dict.fromkeys(one.rate.name for one in asking):
             places = [place for place, one in enumerate(asking) if one.rate.name == name]
@@ -165,7 +165,7 @@ class Semaphores:
         self._server, self._wake = server, wake
 
     def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False) -> bool:
-        """Make a semaphore, or change its capacity; None: to the declared one. False: nothing was changed."""
+        """Make a semaphore, or change its capacity; None: to the declared one. False: no change was made."""
         slot = semaphore_slot(name)
         key = key_of(slot)
 
@@ -236,7 +236,7 @@ def _by_slot(holds: Sequence[Hold]) -> dict[Slot, list[str]]:
 
 
 def _take(slot: Slot, mine: list[str]) -> list[InsertOne[Document] | UpdateOne]:
-    """Return the writes that take slots: all of a semaphore at once, because its document is rewritten each time."""
+    """Return the writes that take slots: one per semaphore, because its document is rewritten each time."""
     if slot.kind == ORDER:
         return [InsertOne({"_id": key_of(slot), "holders": [holder]}) for holder in mine]
     wanted = {"_id": key_of(slot), "free": {"$gte": len(mine)}, "holders": {"$nin": mine}}
@@ -244,7 +244,7 @@ def _take(slot: Slot, mine: list[str]) -> list[InsertOne[Document] | UpdateOne]:
 
 
 def _free(slot: Slot, mine: list[str]) -> list[DeleteOne | UpdateOne]:
-    """Return the writes that free slots: all of a semaphore at once."""
+    """Return the writes that free slots: one per semaphore."""
     if slot.kind == ORDER:
         return [DeleteOne({"_id": key_of(slot), "holders": holder}) for holder in mine]
     held = {"_id": key_of(slot), "holders": {"$all": mine}}
@@ -252,7 +252,7 @@ def _free(slot: Slot, mine: list[str]) -> list[DeleteOne | UpdateOne]:
 
 
 def _found(on: Place, asked: Mapping[Slot, list[str]]) -> dict[Slot, Found]:
-    """Return the slot documents that exist, each with which of these holders it has."""
+    """Return the existing slot documents, each with which of these holders it has."""
     holders = sorted({holder for mine in asked.values() for holder in mine})
     fields = {"held": {"$setIntersection": ["$holders", {"$literal": holders}]}, "free": 1}
     found = on.documents(on.slots, {"$match": {"_id": {"$in": list(map(key_of, asked))}}}, {"$project": fields})

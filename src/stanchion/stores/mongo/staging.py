@@ -104,11 +104,11 @@ class Stage:
         return self._server.call(lambda on, _again: list(on.stage.find(wanted).sort("job", 1).limit(limit)))
 
     def drop_piece(self, begun: Begun, attempt: str, piece: Piece) -> None:
-        """Delete a pushed piece, and record that the publication goes on."""
+        """Delete a pushed piece, and record that the publication continues."""
         self._drop(begun, [_id_of(begun.write, attempt, job.id) for job in piece.jobs])
 
     def drop_prepared(self, begun: Begun, attempt: str, prepared: Prepared) -> None:
-        """Delete pushed prepared jobs, and record that the publication goes on."""
+        """Delete pushed prepared jobs, and record that the publication continues."""
         self._drop(begun, [_id_of(begun.write, attempt, prepared.first)])
 
     def _drop(self, begun: Begun, ids: list[str]) -> None:

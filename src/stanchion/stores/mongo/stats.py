@@ -14,10 +14,10 @@ from stanchion.stores.records.queues import Counts, Head, QueueStats, Sizes, Sta
 from stanchion.stores.rules.query import sizes_in
 
 FEW: Final = 100
-"""Queues up to which each is searched with steps in the index. Of more, only those with many jobs are."""
+"""Number of queues up to which each is searched with index steps. Beyond it, only queues with many jobs are."""
 
 SHALLOW: Final = 100
-"""Queued jobs up to which a queue among many is read whole. Two steps in the index for each of 5,000 queues take 25 s
+"""Queued jobs up to which a queue among many is read whole. Two index steps for each of 5,000 queues take 25 s
 on DocumentDB, which plans each; one command reads their jobs in 0.1 s."""
 
 
@@ -80,8 +80,8 @@ class Stats:
     def _stepped(self, queues: Collection[str]) -> dict[str, tuple[Head, ...]]:
         """Return the heads of queues with any number of jobs, with one index step for each.
 
-        Of most queues, one lane and one rank are in use: one command finds the first job of many of these, and the
-        last lane with its lowest rank, which tells that there are no others.
+        Most queues use one lane and one rank: one command finds the first job of many of these, and the
+        last lane with its lowest rank, which shows that there are no others.
         """
         ends: dict[str, dict[str, Document]] = {}
         for one in across(self._server, [arm for queue in dict.fromkeys(queues) for arm in _ends(queue)]):

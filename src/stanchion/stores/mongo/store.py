@@ -124,7 +124,7 @@ class MongoStore:
         self.compare_and_set = with_signs(rates.noticing(publications.compare_and_set), signals.announce)
 
     def _staging(self, stage: Stage, prepared: PreparedPushes, values: Values) -> Staging:
-        """Return what publishes staged jobs; its verbs, and those of the stage, become those of the store."""
+        """Return the publisher of staged jobs; its verbs, and the stage's, become verbs of the store."""
         staging = Staging(stage, self._push, prepared, values.compare_and_set, self._outcomes.settle)
         self.stage, self.publish, self.unstage = stage.stage, staging.publish, staging.unstage
         self.prepare, self.stage_prepared = prepared.prepare, stage.stage_prepared

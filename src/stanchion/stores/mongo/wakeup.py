@@ -52,7 +52,7 @@ class Signals(Broadcast):
         self._after_commit: WeakKeyDictionary[ClientSession, AfterCommit] = WeakKeyDictionary()
 
     def close(self) -> None:
-        """End all waits, also those on the server, which the driver would leave alone; send what is unsent."""
+        """End all waits, also on the server, which the driver would leave alone; send unsent signals."""
         super().close()
         for cursor in [*self._tails]:
             with suppress(PyMongoError), pymongo.timeout(_KILL_SECONDS):
@@ -72,7 +72,7 @@ class Signals(Broadcast):
             self._capped = make_signals(self._server.place)
         signals: list[dict[str, Any]] = [{"queues": sorted(queues)}] if queues else []
         if finished is None or finished:
-            # A release without signals for ends looks for the queues in each signal.
+            # A release without signals for ends reads the queues in each signal.
             signals.append({"queues": [], "ends": [_ANY] if finished is None else sorted(finished)})
         if self._capped and signals:
             self._server.place.signals.insert_many(signals)
@@ -86,8 +86,8 @@ class Signals(Broadcast):
     def _follow(self, reception: Reception) -> None:
         """Wake the listeners of signals as they arrive.
 
-        A cursor begins at the oldest signal; those up to the present newest were handled before. Many clients make ids,
-        so only the order within the collection tells which signal came first.
+        A cursor begins at the oldest signal; signals up to the present newest were handled before. Many clients make
+        ids, so only the order within the collection shows which signal was first.
         """
         place = self._server.place_of_tails
         self._capped = make_signals(place)
@@ -95,7 +95,7 @@ class Signals(Broadcast):
             raise NoSignals("the server has no capped collections")
         wanted = _WANTED[reception.kind]
         newest = place.signals.find_one(wanted, sort=[("$natural", -1)])
-        if newest is None:  # a cursor on an empty collection dies at once
+        if newest is None:  # a cursor on an empty collection dies immediately
             newest = {"_id": place.signals.insert_one({"queues": [""], "ends": [""]}).inserted_id}
         patience = int(patience_of(place.database.client) * 1000)
         with place.signals.find(wanted, cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(patience) as cursor:

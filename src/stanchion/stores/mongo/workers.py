@@ -41,7 +41,7 @@ class Workers:
         return beat_of(workers, self.known_workers().values(), cancelled, now)
 
     def leave(self, worker: str) -> None:
-        """Forget a worker that has given back all its jobs."""
+        """Forget a worker that holds no jobs any more."""
         self._server.call(lambda on, _again: on.workers.delete_one({"_id": worker}))
 
     def workers(self, *, holders: bool = False) -> list[WorkerRow]:

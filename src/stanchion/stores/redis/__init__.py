@@ -19,7 +19,7 @@ CAPABILITIES = Capabilities(
     atomic_batches=False,
     atomic_pushes=True,  # but not on a cluster
     durable="as the server's appendonly and appendfsync say: always keeps every write, everysec all but about the "
-    "last second when the machine dies, and without appendonly what the last snapshot has",
+    "last second when the machine dies; without appendonly only the last snapshot survives",
     processes=True,
     extra="redis",
     claims_by_id=True,

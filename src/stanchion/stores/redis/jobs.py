@@ -40,7 +40,7 @@ class Jobs:
     # -- reading
 
     def read(self, ids: Sequence[str], queues: Sequence[str] | None = None) -> tuple[int, dict[str, Seen]]:
-        """Return the store's clock, and those of the jobs that are live or in history, by id; see `cas.jobs.Jobs`."""
+        """Return the store's clock, and the jobs that are live or in history, by id; see `cas.jobs.Jobs`."""
         seen: dict[str, Seen] = {}
         now = None
         wanted = list(dict.fromkeys(ids))
@@ -57,7 +57,7 @@ class Jobs:
         return self.now() if now is None else now, seen
 
     def _grouped(self, ids: Sequence[str], queues: Sequence[str] | None) -> dict[str, list[str]]:
-        """Return the ids by queue: by these, or else by those in which the jobs were last seen, if they were."""
+        """Return the ids by queue: by these queues, or else by the queues where the jobs were last seen."""
         places = map(self.places.queue_of, ids) if queues is None else queues
         groups: dict[str, dict[str, None]] = {}
         for queue, job_id in zip(places, ids, strict=True):

@@ -21,7 +21,7 @@ from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS, Budget, purge_each, 
 _SCRIPT_JOBS_MAX = 1000
 _PURGE_JOBS_MAX = 2000
 _KEYS_KEPT_SECONDS = 3600
-"""Seconds for which a queue remembers jobs that left it and idempotency keys: much longer than calls are repeated."""
+"""Seconds that a queue remembers idempotency keys and jobs that left it: much longer than calls are repeated."""
 
 
 class _Leaving(NamedTuple):
@@ -62,7 +62,7 @@ class Removal:
         return [ref in deleted for ref in refs]
 
     def _delete_in(self, queue: str, jobs: Sequence[_Leaving]) -> tuple[set[JobRef], bool]:
-        """Delete the unchanged jobs; tell whether a first try, whose reply was lost, may have deleted others."""
+        """Delete the unchanged jobs; return whether a first try, whose reply was lost, may have deleted others."""
         texts = [text for ref, seen, entry in jobs for text in (ref.id, seen.version, *entry_texts(entry))]
         key = self._jobs.server.keys.queue(queue)
         answers, again = self._jobs.server.call(

@@ -1,6 +1,6 @@
 """Jobs of one Redis index in its order: by arrival at a slot, by end, and as claims take them.
 
-An index returns the requested number of entries after the last one; those of several keys are merged.
+An index returns the requested number of entries after the last one; entries of several keys are merged.
 """
 
 from __future__ import annotations

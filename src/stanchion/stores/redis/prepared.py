@@ -1,6 +1,6 @@
-"""Redis's form of prepared jobs: MessagePack, which a script unpacks without a look at each byte.
+"""Redis's form of prepared jobs: MessagePack, which a script unpacks without reading each byte.
 
-Two items: an array of id, body, id, body, and so on; and the priority of all jobs, or an array with that of each. All
+Two items: an array of id, body, id, body, and so on; and the priority of all jobs, or an array of priorities. All
 are texts. https://github.com/msgpack/msgpack/blob/master/spec.md
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _IN_BODY = {"payload": "payload", "tenant": "tenant", "max_attempts": "9", "timeout": "0.5"}
-"""The fields of a body that columns have, with values by which to find their places."""
+"""The fields of a body that columns have, with values that mark their places."""
 
 _ID_TEXT = b"\xdb\x00\x00\x00\x24"
 """What precedes an id of 36 characters."""
@@ -69,7 +69,7 @@ def _packed_texts(column: pa.Array) -> pa.Array:
 
 
 def _bodies(columns: PlainColumns) -> pa.Array:
-    """Return the bodies of jobs: that of any job, with the columns in their places."""
+    """Return the bodies of jobs: a template body, with the columns in their places."""
     import pyarrow as pa
 
     fields = body_text(NewJob("", "", "", **columns.fixed)).split(FIELD)

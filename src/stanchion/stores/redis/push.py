@@ -32,7 +32,7 @@ def _can_not_raise(group: tuple[str, Sequence[NewJob]]) -> bool:
 
 @dataclass
 class _Answers:
-    """What became of jobs, by their ids, and those of them that a push has not stored."""
+    """Results of jobs by id, and the jobs that a push has not stored."""
 
     pushed: dict[str, Pushed] = field(default_factory=dict)
     met: set[str] = field(default_factory=set)

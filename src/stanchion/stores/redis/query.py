@@ -1,8 +1,8 @@
 """Reading the jobs of a Redis database: by ids, by the conditions of a query, and split queries.
 
-The ids of each queue are in an index. A page walks along all these indexes at once, and the scripts filter by state;
+The ids of each queue are in an index. A page walks along all these indexes together, and the scripts filter by state;
 other conditions are checked here. A query that names few jobs, by a token, a slot, an order key or a flow, reads only
-those.
+these jobs.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Queries:
         self._orders = Orders(jobs, slots)
 
     def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
-        """Return those of the jobs that are live or in history, by id."""
+        """Return the jobs that are live or in history, by id."""
         return {job_id: as_reserved(seen.row) for job_id, seen in self._jobs.read(ids)[1].items()}
 
     def select(self, query: Query) -> Page:
@@ -127,7 +127,7 @@ class Queries:
         return ids
 
     def _walk(self, query: Query) -> Iterator[tuple[int, list[JobRow]]]:
-        """Walk along the ids of all queues at once, with bounded reads that make up a page together."""
+        """Walk along the ids of all queues together, with bounded reads that make up a page."""
         named, states, newest = value_of(query, "queue"), _stored(query), query.order == "newest"
         queues = [named] if named is not None else queues_of(query, self._jobs.places.queues())
         low, high = _bounds(query)

@@ -26,7 +26,7 @@ _EXPIRING = "expiring"
 """The list of queues that may have `expires`."""
 
 _LISTED_MICROS = 60 * SECOND
-"""Microseconds for which a queue stays listed at least."""
+"""Minimum microseconds that a queue stays listed."""
 
 _CLEARED_USE = ("active_events", "", "active_at", "")
 """Settings to clear so that the expiry of a queue starts again."""
@@ -100,7 +100,7 @@ class Queues:
             self._server.all([self._server.script("lapse", self._keys.queue(name)) for name in names])
 
     def _forget_lapsed(self, names: Sequence[str]) -> None:
-        """Unlist those of these queues whose keys have lapsed."""
+        """Unlist the queues whose keys have expired."""
         there = self._server.all([Call(("EXISTS", self._keys.queue(name) + "settings")) for name in names])
         for name, exists in zip(names, there, strict=True):
             if not exists:

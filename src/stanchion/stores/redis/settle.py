@@ -60,7 +60,7 @@ class Outcomes:
         server = self._jobs.server
 
         def run(again: bool) -> list[int]:
-            if again:  # a reply was lost: check what was done
+            if again:  # a reply was lost: check the effect
                 states = self._general.settle(commits, repeat=True)
                 return [_DONE if state else _LOST for state in states]
             # In one text: encoding it takes the driver less time than two arguments for each job.

@@ -1,4 +1,4 @@
-"""Slots in Redis: each in keys of its own; waiters are stored with the jobs of their queue."""
+"""Slots in Redis: one set of keys per slot; waiters are stored with the jobs of their queue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stanchion.stores.rules.slots import Asking, semaphore_slot
 
 _AT_ONCE = 500
 _LISTED_MICROS = 60 * SECOND
-"""Microseconds for which a slot without holders stays listed, at least."""
+"""Minimum microseconds that a slot without holders stays listed."""
 
 
 class SlotRows:
@@ -102,7 +102,7 @@ class SlotRows:
         return sorted(found, key=_since)[:limit]
 
     def queues_at(self, slot: Slot) -> list[str]:
-        """Return the queues in which jobs may wait for a slot."""
+        """Return the queues where jobs may wait for a slot."""
         return self._queues_at_each([slot])[0]
 
     def _queues_at_each(self, slots: Sequence[Slot]) -> list[list[str]]:
@@ -114,7 +114,7 @@ class SlotRows:
         return [[slot.queue] if slot.kind == ORDER else found[slot] for slot in slots]
 
     def slots_waited_at(self) -> Iterator[Slot]:
-        """Return the slots for which jobs wait and that may be free."""
+        """Return the slots that jobs wait for and that may be free."""
         places = self._jobs.places
         for queue in places.with_any(places.queues(), "waits"):
             after = ""
@@ -144,7 +144,7 @@ class SlotRows:
     # -- rates
 
     def spend(self, asking: Sequence[Asking]) -> list[int | None]:
-        """Take a start from the bucket of each rate: None, or the time at which to ask again."""
+        """Take a start from the bucket of each rate: return None, or the time to ask again."""
         promises: dict[Rate, list[Promise | None]] = {}
         for one in asking:
             promises.setdefault(one.rate, []).append(one.promise)

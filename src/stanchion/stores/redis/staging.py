@@ -76,7 +76,7 @@ class StageRows:
             yield Piece(first, [job_in(job) for job in text.decode().split(ROW)])
 
     def drop_piece(self, begun: Begun, attempt: str, piece: Piece) -> None:
-        """Delete a pushed piece, and record that the publication goes on."""
+        """Delete a pushed piece, and record that the publication continues."""
         self._drop(self._pieces(begun.write, attempt), piece.key, begun)
 
     def prepared(self, write: str, attempt: str) -> Iterator[Prepared]:
@@ -86,7 +86,7 @@ class StageRows:
             yield Prepared(queue.decode(), int(jobs), first, rows)
 
     def drop_prepared(self, begun: Begun, attempt: str, prepared: Prepared) -> None:
-        """Delete pushed prepared jobs, and record that the publication goes on."""
+        """Delete pushed prepared jobs, and record that the publication continues."""
         self._drop(self._prepared(begun.write, attempt), prepared.first, begun)
 
     def _each(self, key: str) -> Iterator[tuple[str, bytes]]:

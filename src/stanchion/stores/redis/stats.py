@@ -10,11 +10,11 @@ from stanchion.stores.redis.client.places import Places
 from stanchion.stores.redis.client.server import Call, Server
 
 _FEW = 4
-"""Queues from which on it pays to ask first which of them have live jobs."""
+"""Number of queues from which it pays to ask first which of them have live jobs."""
 
 
 class Stats:
-    """Counts jobs; those of several queues in one round trip, and of queues without jobs by one command together."""
+    """Counts jobs: several queues in one round trip, all queues without jobs by one command."""
 
     def __init__(self, server: Server, places: Places) -> None:
         self._server, self._places, self._key = server, places, server.keys.queue

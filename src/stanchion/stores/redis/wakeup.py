@@ -3,7 +3,7 @@
 Each write that brings work adds an entry to its queue's stream `signals`, and each that ends jobs one to `ends`. One
 thread reads all streams with listeners in the process. The first read starts at the last entry at the creation of the
 listener, each further one after the last entry of the previous read. An entry added between two reads thus ends the
-second one at once, regardless of other readers and of the length of the stream.
+second one immediately, regardless of other readers and of the length of the stream.
 """
 
 from __future__ import annotations

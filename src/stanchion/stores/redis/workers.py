@@ -38,7 +38,7 @@ class Workers:
 
     def beat(self, workers: Sequence[WorkerRow]) -> Beat:
         """Record that these workers are alive; return the number of live workers, and the callers' jobs to cancel."""
-        # In hashes of their own, as earlier releases parse the row; written first, so that no job begins unrecorded.
+        # In separate hashes, as earlier releases parse the row; written first, so that no job begins unrecorded.
         began = {worker.id: "" if worker.began is None else json.dumps(worker.began) for worker in workers}
         self._run("began", "began", began)
         self._run("began", "times", {worker.id: times_text(worker.times) or "" for worker in workers})
@@ -64,7 +64,7 @@ class Workers:
         return [row.id for row in rows if row.cancel_requested and row.worker in mine and row.lease_until is None]
 
     def leave(self, worker: str) -> None:
-        """Forget a worker that has given back all its jobs."""
+        """Forget a worker that holds no jobs any more."""
         self._server.command("HDEL", self._server.keys.own("workers"), worker)
         self._server.command("HDEL", self._server.keys.own("began"), worker)
         self._server.command("HDEL", self._server.keys.own("times"), worker)
@@ -103,7 +103,7 @@ class Workers:
         return self._some((_Lost(queue, jobs, read) for queue, jobs in found), LEASES_SEARCHED_MAX)
 
     def suspects(self, workers: Mapping[str, WorkerRow], now: int, limit: int) -> list[str]:
-        """Return the ids of up to `limit` running jobs whose holder may be gone; those of unknown workers come last."""
+        """Return the ids of up to `limit` running jobs whose holder may be gone, jobs of unknown workers last."""
         expired = self._of_each_queue("leases", lambda keys: Call(("ZCOUNT", keys + "leases", "-inf", now)))
         gone = [_Lost(queue, jobs, ("ZRANGEBYSCORE", "leases", "-inf", now)) for queue, jobs in expired]
         unknown: list[tuple[str, str]] = []
@@ -149,7 +149,7 @@ class Workers:
         return found[:limit]
 
     def _holders(self) -> Iterator[tuple[str, str, int]]:
-        """Yield each worker with running jobs ('' for those with a lease) per queue, with the number of jobs."""
+        """Yield each worker with running jobs ('' for leases) per queue, with the number of jobs."""
         for queue, flat in self._of_each_queue("running", lambda keys: self._server.script("holders", keys)):
             for worker, jobs in zip(flat[::2], flat[1::2], strict=True):
                 yield queue, worker.decode(), int(jobs)

@@ -40,7 +40,7 @@ class Address(NamedTuple):
 def address_of(url: str) -> Address:
     """Read `grpc://host1:7117,host2?token=...`, or `grpcs://` for TLS.
 
-    `ca`: a PEM file with the authority of the managers' certificates; by default those of the system. `cert`, `key`:
+    `ca`: a PEM file with the authority of the managers' certificates; by default the system's. `cert`, `key`:
     PEM files with a certificate of the caller. `name`: the name in the managers' certificate, if it is not the host's.
     `compression=gzip`. Without `token` it is STANCHION_MANAGER_TOKEN, if that is set.
     """
@@ -78,7 +78,7 @@ def hidden(url: str) -> str:
 
 
 def contents_of(path: str | None, option: str) -> bytes | None:
-    """Return what is in the file of an option. Raises InvalidInput."""
+    """Return the content of an option's file. Raises InvalidInput."""
     if path is None:
         return None
     try:

@@ -22,7 +22,7 @@ _SHORTEST = 0.001
 """Seconds of a deadline that has passed already."""
 
 _AWAY = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
-"""What a call ends with when its manager, or the way to it, is gone: it may have been carried out."""
+"""Statuses of a call whose manager, or the connection to it, is gone: it may have been carried out."""
 
 
 class ReplyTooLarge(Exception):
@@ -89,8 +89,8 @@ class Calls:
         data = written(request)
         if len(data) > REQUEST_BYTES:
             raise RequestTooLarge(
-                f"this call takes {len(data):,} bytes, and a manager takes {REQUEST_BYTES:,} at once; pass fewer jobs "
-                f"at a time, or smaller payloads"
+                f"this call takes {len(data):,} bytes, and a manager accepts {REQUEST_BYTES:,} per call; pass fewer "
+                f"jobs at a time, or smaller payloads"
             )
         while True:
             ask = self._channels.call(host, call.method)

@@ -80,7 +80,7 @@ class Channels:
         return found
 
     def is_open(self, host: str, method: Method, call: Call) -> bool:
-        """Return whether this is still the callable of an open channel; no code tells of a closed one."""
+        """Return whether this is still the callable of an open channel; gRPC has no code for a closed one."""
         return self._calls.get((host, method.name)) is call
 
     def close(self) -> None:

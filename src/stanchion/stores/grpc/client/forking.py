@@ -6,7 +6,7 @@ gRPC survives a fork only while no other thread is inside its library; else the 
 2. ends the open streams of this process, which are opened again after it, and
 3. waits until the calls under way have returned, for as long as the longest of them takes.
 
-What the program does with gRPC by itself is not known here.
+It can't account for the program's independent use of gRPC.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Library:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Do what is inside gRPC; wait while another thread forks."""
+        """Do work inside gRPC; wait while another thread forks."""
         thread = threading.get_ident()
-        if thread in self._inside:  # a stream that is ended, or a signal handler that makes a call amid another one
+        if thread in self._inside:  # a stream that is ended, or a signal handler that makes a call during another one
             yield
             return
         with self._changed:
@@ -60,7 +60,7 @@ class Library:
 
     @contextmanager
     def streaming(self, end: Callable[[], None]) -> Iterator[None]:
-        """Open and read a stream. If another thread forks, the block ends as if the stream had come to its end."""
+        """Open and read a stream. If another thread forks, the block ends as if the stream had ended."""
         stream, thread = _Stream(end), threading.get_ident()
         with self.used():
             self._streams[thread] = stream

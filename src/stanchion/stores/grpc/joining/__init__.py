@@ -1,1 +1,1 @@
-"""Calls in transactions of the caller, on the database behind the managers."""
+"""Calls in the caller's transactions, on the database of the managers."""

@@ -1,10 +1,10 @@
-"""Jobs settled in transactions of callers: their managers are told once these are committed.
+"""Jobs settled in callers' transactions: their managers are notified after the commit.
 
-    settled in a transaction ──► open ──► committed: the job no longer runs under its token ──► told
-                                   └────► rolled back: it does, and goes on being held
+    settled in a transaction ──► open ──► committed: the job no longer runs under its token ──► reported
+                                   └────► rolled back: it does, and remains held
 
-Only the database knows whether a transaction was committed. So it is asked: at once if a session says so, and else more
-and more seldom.
+Only the database knows whether a transaction was committed. So it is polled: immediately if a session reports its end,
+otherwise at growing intervals.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from stanchion.stores.wakeup.broadcast import started
 log = logging.getLogger("stanchion.grpc")
 
 FIRST, LONGEST = 0.02, 1.0
-"""Seconds between two looks: at first, and while nothing is committed for long."""
+"""Seconds between two polls: initially, and after a long time without a commit."""
 
 _MOST: Final = 500
-"""Jobs that one look is about."""
+"""Maximum number of jobs per poll."""
 
 _RUNNING: Final = JobState.RUNNING.value
 _COLUMNS: Final = ("id", "token", "state")
 
 
 class Commits:
-    """Looks for commits in a thread, while jobs wait for them.
+    """Polls for commits in a thread, while jobs wait for them.
 
-    `held`: returns those of the leases under which a worker of this process still holds a job. `committed`: called with
-    the leases that have ended.
+    `held`: returns the leases, of the given ones, under which a worker of this process still holds a job. `committed`:
+    called with the leases that have ended.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Commits:
         self._pause = self._look_at = 0.0
 
     def wait_for(self, store: Store, leases: Collection[Lease], transaction: Any) -> None:
-        """Tell the managers of these jobs once the transaction is committed in which they were settled."""
+        """Notify the managers of these jobs once the transaction that settled them is committed."""
         mine = self._held(leases)
         if not mine:
             return
@@ -70,7 +70,7 @@ class Commits:
                 started(lambda: self._run(store), "stanchion-commits")
 
     def ended(self) -> None:
-        """Take in that a transaction may have ended: look at once."""
+        """Record that a transaction may have ended: poll immediately."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
@@ -85,7 +85,7 @@ class Commits:
         while (leases := self._next()) is not None:
             try:
                 over = self._over(store, leases)
-            except Exception as error:  # whatever it is, the next look may tell
+            except Exception as error:  # whatever it is, the next poll may succeed
                 log.warning("not known which transactions have ended: %s", error)
                 continue
             self._committed(over)
@@ -94,7 +94,7 @@ class Commits:
                 self._open.intersection_update(self._held(self._open))
 
     def _next(self) -> list[Lease] | None:
-        """Wait until it is time for a look; return the jobs that it is about, or None if there are none."""
+        """Wait until the next poll is due; return its jobs, or None if there are none."""
         with self._changed:
             while self._open and not self._ended and (left := self._look_at - time.monotonic()) > 0:
                 self._changed.wait(left)
@@ -105,7 +105,7 @@ class Commits:
             return list(self._open) or None
 
     def _over(self, store: Store, leases: Sequence[Lease]) -> list[Lease]:
-        """Return those of the jobs that no longer run under their tokens."""
+        """Return the jobs that no longer run under their tokens."""
         over: list[Lease] = []
         for start in range(0, len(leases), _MOST):
             part = leases[start : start + _MOST]
@@ -117,7 +117,7 @@ class Commits:
 
 
 def _listen(transaction: Any, ended: Callable[[], None]) -> None:
-    """Hear of the commit of a SQLAlchemy Session; other transactions don't tell."""
+    """Observe the commit of a SQLAlchemy Session; other transactions don't report it."""
     if hasattr(transaction, "get_bind"):
         from sqlalchemy import event
 

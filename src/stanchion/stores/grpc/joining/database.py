@@ -1,4 +1,4 @@
-"""The database behind the managers, for calls in the caller's transaction.
+"""The managers' database, for calls in the caller's transaction.
 
 The store of the database refuses a transaction that is elsewhere. So it remains to know that the managers use the same
 one: then the session of one of them lives in it. In a copy of the database none lives, as it is not renewed there.
@@ -19,13 +19,13 @@ from stanchion.stores.rules.sessions import SESSION, session_row
 
 _PAUSE = 0.5
 _NEW_SECONDS, _LATE_SECONDS = 2.0, 15.0
-"""Seconds between two looks; and for which a session may be missing, as it is a new one, or be renewed late."""
+"""Seconds between two polls; and for which a session may be missing, as it is a new one, or be renewed late."""
 
 
 class ManagersDatabase:
-    """The store of the database, once it is known to be that of the managers. `store`: None if no database was given.
+    """The database's store, once it is verified to be the managers'. `store`: None if no database was given.
 
-    `sessions`: returns the ids of those of the managers. `managers`: their URL, for messages.
+    `sessions`: returns the ids of the managers' sessions. `managers`: their URL, for messages.
     """
 
     def __init__(self, store: Store | None, sessions: Callable[[], Sequence[str]], managers: str) -> None:
@@ -47,8 +47,8 @@ class ManagersDatabase:
         """Its store. Raises CannotJoin if there is none, or if the managers use another database."""
         if self._store is None:
             raise CannotJoin(
-                "a job that goes through a manager can't be part of your transaction, as the manager has a connection "
-                "of its own: leave tx out, or name the database of the managers too, as in "
+                "a job that goes through a manager can't be part of your transaction, as the manager has a separate "
+                "connection: leave tx out, or name the database of the managers too, as in "
                 "Stanchion('grpc://...', database='postgresql://...')"
             )
         with self._lock:

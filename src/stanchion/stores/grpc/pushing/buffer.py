@@ -1,7 +1,7 @@
 """What waits to be pushed, of all threads: in bounds, and in messages of many pushes.
 
 add ──► waiting ──► sent, one message, or up to UNDER_WAY full ones ──► answered
-           ▲──────────┘ given back, marked: the reply is lost, or one of the message's pushes failed
+           ▲──────────┘ returned, marked: the reply is lost, or one of the message's pushes failed
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_BYTES: Final = REQUEST_BYTES
 
 MESSAGE_JOBS: Final = 500
 MESSAGE_BYTES: Final = 1024 * 1024
-"""What goes in one message, at most."""
+"""Maximum size of one message."""
 
 UNDER_WAY: Final = 2
 """Messages without an answer. While one is stored, the next one is on its way if it is full; else more join it."""
@@ -42,7 +42,7 @@ class Push:
         self.again = False
         """An earlier try may have stored the jobs."""
         self.alone = False
-        """It goes in a message of its own, as a push of its message has failed."""
+        """It is sent in a separate message, because a push of its message has failed."""
         self.over = False
         """True once it is answered, or withdrawn."""
         self._pushed: list[Pushed] = []
@@ -102,7 +102,7 @@ class Buffer:
             return True
 
     def _may_send(self) -> bool:
-        """Return True if nothing is under way, or a full message waits and there is room for it."""
+        """Return whether nothing is under way, or a full message waits and there is room for it."""
         if not self._sent:
             return True
         if len(self._sent) >= UNDER_WAY or (self._jobs < MESSAGE_JOBS and self._bytes < MESSAGE_BYTES):
@@ -144,7 +144,7 @@ class Buffer:
             return None
 
     def give_back(self) -> None:
-        """Let what was sent without an answer wait again: its stream has ended."""
+        """Let sent, unanswered pushes wait again: their stream has ended."""
         with self.changed:
             for message in reversed(self._sent.values()):
                 self._wait_again(message.pushes)
@@ -160,7 +160,7 @@ class Buffer:
             self._waiting.clear()
 
     def withdraw(self, push: Push, error: StanchionError) -> None:
-        """Fail a push whose caller waits no longer, unless it is answered; what was sent may be stored."""
+        """Fail a push whose caller stopped waiting, unless it is answered; a sent push may be stored."""
         with self.changed:
             if not push.over:
                 self._leave(push)

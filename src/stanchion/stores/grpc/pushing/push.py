@@ -18,7 +18,7 @@ from stanchion.stores.wakeup.broadcast import started
 
 
 class Pushing:
-    """Stores pushes by a stream; large batches by calls of their own."""
+    """Stores pushes by a stream, and large batches by separate calls."""
 
     def __init__(self, channels: Channels, calls: Calls, pieces: Pieces) -> None:
         self._channels, self._calls, self._pieces = channels, calls, pieces

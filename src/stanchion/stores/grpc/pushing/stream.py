@@ -21,7 +21,7 @@ from stanchion.stores.wire.methods import METHODS
 _METHOD: Final = METHODS["Queues.PushStream"]
 _IDLE_SECONDS: Final = 60.0
 _STREAM_SECONDS: Final = 300.0
-"""Age at which a stream sends no more, and another one is opened: managers that were added get their share."""
+"""Age at which a stream stops sending and another one opens, so that added managers get their share."""
 
 _SPARE_SECONDS: Final = 120.0
 """Time for the last answers."""
@@ -46,7 +46,7 @@ class _Requests:
         return data
 
     def end(self) -> None:
-        """Take no more: what the buffer gives from now on belongs to another stream. The call has ended."""
+        """Take no more: what the buffer returns from now on belongs to another stream. The call has ended."""
         with self._buffer.changed:
             self._ended = True
             self._buffer.changed.notify_all()
@@ -58,7 +58,7 @@ class _Requests:
 
 
 class PushStream:
-    """Sends what waits in a buffer, in a thread of its own, until nothing waits any more."""
+    """Sends the waiting pushes of a buffer, in a separate thread, until none waits."""
 
     def __init__(self, channels: Channels, calls: Calls, buffer: Buffer) -> None:
         self._channels, self._calls, self._buffer = channels, calls, buffer
@@ -84,7 +84,7 @@ class PushStream:
                 time.sleep(backoff.failed())
 
     def cancel(self) -> None:
-        """End the stream to the present manager; what it has not answered goes to the next one."""
+        """End the stream to the present manager; unanswered pushes go to the next one."""
         self._stream.cancel()
 
     @property

@@ -9,7 +9,7 @@ _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def stamp() -> int:
-    """Return microseconds of a clock that goes on while the machine sleeps."""
+    """Return microseconds of a clock that keeps running while the machine sleeps."""
     return time.clock_gettime_ns(_CLOCK) // 1000
 
 

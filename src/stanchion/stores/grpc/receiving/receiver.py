@@ -1,10 +1,10 @@
-"""A worker of this process as managers see it: the jobs that it has, of all managers, and what it takes.
+"""A worker of this process as managers see it: its jobs, from all managers, and the queues it takes.
 
     stream ──► buffer ──claim──► held ──settle──► up the stream ──► confirmed, or stored by a call after a second
 
-A job is held until its outcome is confirmed. When a stream ends, its jobs in the buffer are dropped: the manager gives
-back what the next hello does not name. Those that a claim has taken don't begin any more: the manager gives them back
-soon, unless a new stream comes first, and only a manager knows which came first.
+A job is held until its outcome is confirmed. When a stream ends, its jobs in the buffer are dropped: the manager
+returns jobs that the next hello does not name. Claimed jobs don't begin any more: the manager returns them soon,
+unless a new stream opens first, and only a manager knows which happened first.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ ANSWER_SECONDS = 1.0
 """Time for a manager to confirm outcomes; then they are stored by a call of another one."""
 
 PASSED_OVER_SECONDS = 1.0
-"""Time for which jobs of other queues go before a job in the buffer; then it is given back."""
+"""Time that jobs of other queues may overtake a job in the buffer; then it is returned."""
 
 
 SURE_SECONDS = 1.25
 SURE_SHARE = 1 / 4
-"""Time, and share of a manager's lease, for which an answered stamp keeps jobs from others: the shorter one. After the
-end of a stream, which this process may not have seen, a manager waits longer than that, and in silence for a lease."""
+"""Time, and share of a manager's lease, for which an answered stamp reserves jobs for this worker: the shorter one.
+After the end of a stream, which this process may not have seen, a manager waits longer than that, and in silence for a
+lease."""
 
 
 class Link:
-    """What a receiver keeps of its stream to one manager. `up`: jobs and outcomes pass; look under the lock."""
+    """A receiver's state of its stream to one manager. `up`: jobs and outcomes pass; read it under the lock."""
 
     def __init__(self) -> None:
         self.up = False
@@ -54,7 +55,7 @@ class Link:
         self.sure_until = -math.inf
         """Until when its manager gives no job of this receiver to others, in microseconds as `stamp`."""
         self.asks = False
-        """A stamp should go up at once, as a job is to begin."""
+        """A stamp should be sent immediately, because a job is about to begin."""
         self.silent = False
         """The manager has not answered in time: no other job waits for that."""
 
@@ -70,9 +71,9 @@ class Link:
 
 
 class Feeding(NamedTuple):
-    """What streams bring to a worker: jobs of these physical queues, of some only those in these lanes.
+    """Queues that streams deliver to a worker: jobs of these physical queues, for some only in these lanes.
 
-    Partitions of a queue stand side by side.
+    Partitions of a queue are listed separately.
     """
 
     queues: tuple[str, ...]
@@ -80,7 +81,7 @@ class Feeding(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """A job in the buffer, the link by which it came, and since when it waits, on the monotonic clock."""
+    """A job in the buffer, the link that delivered it, and the start of its wait on the monotonic clock."""
 
     row: JobRow
     link: Link
@@ -113,7 +114,7 @@ class Receiver:
         self._arrived, self.stop_jobs, self._opened = arrived, stop, opened
         lock = threading.RLock()
         self.changed, self._answered = threading.Condition(lock), threading.Condition(lock)
-        """For the streams, which then have something to say; for those that wait for the answers to outcomes."""
+        """For streams, which then have something to send; for callers waiting for answers to outcomes."""
         self.capacity, self.epochs = Capacity(), Epochs()
         self.stopping = self.leaving = False
         """It takes no more jobs; it has none left and ends its streams."""
@@ -155,7 +156,7 @@ class Receiver:
         return held.link
 
     def take_in(self, link: Link, rows: Sequence[JobRow], late: Sequence[bool]) -> None:
-        """Buffer the jobs of a message; refuse those that are late."""
+        """Buffer the jobs of a message; refuse late ones."""
         queues, now = set(), time.monotonic()
         for row, is_late in zip(rows, late, strict=True):
             if is_late or self.stopping:
@@ -189,7 +190,7 @@ class Receiver:
                 one.link.jobs, link.jobs = one.link.jobs - 1, link.jobs + 1
 
     def confirmed(self, link: Link, settled: Sequence[Lease], lost: Sequence[Lease]) -> None:
-        """Take in which outcomes are stored, and which can't be."""
+        """Record which outcomes are stored, and which can't be."""
         for lease in (*settled, *lost):
             link.unconfirmed.discard(lease)
             self._ended(lease)
@@ -215,7 +216,7 @@ class Receiver:
     # -- the worker's calls
 
     def claim(self, claim: Claim) -> list[JobRow]:
-        """Take jobs from the buffer, those of the highest rank first; remember how many are asked for."""
+        """Take jobs from the buffer, highest rank first; remember how many are asked for."""
         with self.changed:
             before = self.capacity.jobs
             self.capacity.asked(len(self._held) + claim.limit)
@@ -225,7 +226,7 @@ class Receiver:
             fitting = sorted((one for one in waiting if one.row.rank >= claim.min_rank), key=lambda one: -one.row.rank)
             taken = fitting[: claim.limit]
             alone = next((place for place, one in enumerate(taken) if is_alone(one.row)), None)
-            if alone is not None:  # such a job is handed out by itself
+            if alone is not None:  # such a job is delivered alone
                 taken = taken[: max(1, alone)]
             for one in taken:
                 waiting.remove(one)
@@ -241,7 +242,7 @@ class Receiver:
             return {queue: {one.row.rank for one in rows} for queue, rows in self._buffer.items() if rows}
 
     def _give_back_passed_over(self, queue: str) -> None:
-        """Give back jobs of queues before which this one goes for long: another worker may have no such jobs."""
+        """Return jobs of queues that were overtaken by this one for long: another worker may have no such jobs."""
         now = time.monotonic()
         name = logical_name(queue)  # claims from its partitions go in turn
         since, self._served[name] = now - PASSED_OVER_SECONDS, now
@@ -258,7 +259,7 @@ class Receiver:
         one.link.send(Refused(one.row.lease))
 
     def settle(self, commits: Sequence[Commit]) -> dict[Lease, Answer | None]:
-        """Send outcomes up, those of jobs with a stream; return their answers, None for those without one in time."""
+        """Send outcomes of jobs with a stream; return their answers, None if there is none in time."""
         with self.changed:
             mine: dict[Lease, Link] = {}
             for one in commits:
@@ -283,7 +284,7 @@ class Receiver:
             return {lease: settling.answers.get(lease) for lease in mine}
 
     def held(self, leases: Collection[Lease]) -> list[Lease]:
-        """Return those of the leases under which it holds a job."""
+        """Return the leases, of the given ones, under which it holds a job."""
         with self.changed:
             return [lease for lease in leases if lease in self._held]
 
@@ -316,7 +317,7 @@ class Receiver:
                 self.changed.notify_all()
 
     def stop(self) -> None:
-        """Take no more jobs; give back what is not begun, uncounted."""
+        """Take no more jobs; return jobs not begun, uncounted."""
         with self.changed:
             self.stopping = True
             for rows in self._buffer.values():

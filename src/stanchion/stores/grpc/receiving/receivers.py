@@ -29,7 +29,7 @@ _END_SECONDS = 2.0
 """Time for goodbyes."""
 
 OPENING_SECONDS = 10.0
-"""Time for streams to feed all queues of a new worker; then it takes jobs from those that there are."""
+"""Time for streams to feed all queues of a new worker; then it takes jobs from the queues that are fed."""
 
 
 class _Worker:
@@ -129,27 +129,27 @@ class Receivers:
     # -- claims
 
     def claim(self, claim: Claim) -> Claimed | None:
-        """Return jobs that have come by streams; None if the claim must be made by a call."""
+        """Return jobs delivered by streams; None if the claim must be made by a call."""
         if claim.worker is None or not claim.rows or claim.repeat or claim.ids or not claim.limit:
             return None
         worker = self._workers.get(claim.worker) or self._opened(claim.worker)
         if worker is None:
             return None
         rows = worker.receiver.claim(claim)
-        # Until streams bring the jobs of all its queues, a worker chooses by looks: what a look finds is claimed.
+        # Until streams deliver the jobs of all its queues, a worker polls, and claims the jobs that it finds.
         return Claimed(rows) if rows or self._feeds(worker, worker.receiver.feeding.queues) else None
 
     def fed(self, queues: Collection[str]) -> bool:
-        """Return True if the jobs of all these queues come by streams."""
+        """Return whether streams deliver the jobs of all these queues."""
         return any(self.feeds(worker, queues) for worker in list(self._workers))
 
     def feeds(self, worker_id: str, queues: Collection[str]) -> bool:
-        """Return True if the jobs of all these queues come to a worker by streams."""
+        """Return whether streams deliver the jobs of all these queues to a worker."""
         worker = self._workers.get(worker_id)
         return worker is not None and self._feeds(worker, queues)
 
     def came(self, queues: Collection[str]) -> Mapping[str, Collection[int]]:
-        """Return the ranks of the jobs of these queues that have come to workers, and that no claim has got yet."""
+        """Return the ranks of these queues' jobs that workers have received but no claim has taken."""
         found: dict[str, set[int]] = {}
         for worker in list(self._workers.values()):
             for queue, ranks in worker.receiver.came().items():
@@ -171,7 +171,7 @@ class Receivers:
         return up and topology.owned.issuperset(queues) and set(receiver.feeding.queues).issuperset(queues)
 
     def _is_open(self, worker_id: str) -> bool:
-        """Return True if a worker takes jobs from its streams; once it does, it goes on."""
+        """Return whether a worker takes jobs from its streams; once it does, it continues to."""
         worker = self._workers.get(worker_id)
         if worker is None:
             return False
@@ -246,7 +246,7 @@ class Receivers:
         return [next(states) if (answer := answers.get(one.lease)) is None else _STATES[answer] for one in outcomes]
 
     def held(self, leases: Collection[Lease]) -> list[Lease]:
-        """Return those of the leases under which a worker holds a job."""
+        """Return the leases, of the given ones, under which a worker holds a job."""
         return [lease for worker in list(self._workers.values()) for lease in worker.receiver.held(leases)]
 
     def holds(self, lease: Lease) -> bool:

@@ -18,7 +18,7 @@ class Settling:
         self.answers: dict[Lease, Answer] = {}
 
     def answer(self, leases: Iterable[Lease], answer: Answer) -> None:
-        """Take in what a manager says; leases of other calls count for nothing."""
+        """Process a manager's answers; ignore leases of other calls."""
         for lease in leases:
             if lease in self.waiting:
                 self.waiting.discard(lease)

@@ -44,7 +44,7 @@ class _Ups:
         self._thread: threading.Thread | None = None
         self._last = False
         self.report = False
-        """The manager has asked what the receiver has."""
+        """The manager has asked for the jobs of the receiver."""
 
     def __iter__(self) -> Self:
         return self
@@ -59,7 +59,7 @@ class _Ups:
             return written(self._next())
 
     def end(self) -> None:
-        """Say nothing more: the call has ended."""
+        """Send nothing more: the call has ended."""
         with self._receiver.changed:
             self._ended = True
             self._receiver.changed.notify_all()
@@ -103,7 +103,7 @@ class _Ups:
 
 
 class ReceiveStream:
-    """Keeps a stream to a manager in a thread of its own, until `end`."""
+    """Keeps a stream to a manager in a separate thread, until `end`."""
 
     def __init__(
         self, channels: Channels, calls: Calls, receiver: Receiver, host: str, managers: Callable[[], int]
@@ -144,7 +144,7 @@ class ReceiveStream:
         self._stream.cancel()
 
     def _exchange(self, backoff: Backoff) -> None:
-        """Say hello, then take what comes, to the end of the stream; raise its error."""
+        """Say hello, then process messages to the end of the stream; raise its error."""
         ups = _Ups(self)
 
         def take(data: bytes) -> None:
@@ -188,7 +188,7 @@ class ReceiveStream:
 
 
 def wait_for_end(streams: list[ReceiveStream], seconds: float) -> None:
-    """Wait until streams have said goodbye; end those that take longer."""
+    """Wait until streams have said goodbye; end slow ones."""
     deadline = time.monotonic() + seconds
     while any(not one.over for one in streams) and time.monotonic() < deadline:
         time.sleep(0.005)

@@ -26,7 +26,7 @@ _STREAM_SECONDS: Final = 300.0
 
 
 class Topology:
-    """The managers, by address, with the queues of which each owns a part, and the queues that have an owner.
+    """The managers, by address, with the queues that each owns in part, and the queues that have an owner.
 
     `changed` is called after each change.
     """

@@ -1,10 +1,10 @@
 """Claims: due jobs reserved, within the limits of the queue.
 
 Steps of a claim, one command each: (1) read the settings of the queue and the clock, (2) find expired leases and the
-next jobs, (3) reserve those of them that are still queued, each atomically, by one update, (4) read which of them it
-got. After a death past (3) an unknown token holds the jobs until their lease runs out, or their worker is found dead.
+next jobs, (3) reserve the jobs that are still queued, each atomically, by one update, (4) read which of them it
+got. After a death past (3) an unknown token holds the jobs until their lease expires, or their worker is found dead.
 
-The index of queued jobs is read in order. Within a rank, due jobs come first, and the server goes on to the next rank
+The index of queued jobs is read in order. Within a rank, due jobs come first, and the server moves to the next rank
 at the first job that is not due. Scheduled jobs, however many and of whatever priority, thus cost one step per rank.
 
 With `max_rate` or `max_running`, and in a queue with lanes, (3) and (4) run under the claim lock, see `lanes.py`. A
@@ -48,7 +48,7 @@ from stanchion.stores.rules.slots import HOLDER_BOOST, order_slot
 
 _LANE_MAX = 1 << 30
 _CLAIMED: Final[Document] = {"past_waits": 0}
-"""All fields of a job but those that no worker needs."""
+"""All fields of a job except for those that no worker needs."""
 
 
 class Obtained(NamedTuple):
@@ -139,8 +139,8 @@ class DueJobs:
     def _obtain_in_order(self, claim: Claim, state: QueueState) -> Obtained:
         """Reserve the head of an ordered queue, or else the next job, which becomes the head.
 
-        The head is the job that was handed out, parked or deferred last: as long as it is live in the queue, no other
-        is handed out. It is stored before the job is reserved; after a death in between it is a job like any other.
+        The head is the job that was delivered, parked or deferred last: as long as it is live in the queue, no other
+        is delivered. It is stored before the job is reserved; after a death in between it is a job like any other.
         """
         lock = self._locks.acquire(state, 1)
         if lock is None:
@@ -167,7 +167,7 @@ class DueJobs:
     def _head(self, state: QueueState) -> Document | None:
         """Return the head of an ordered queue if it is live there.
 
-        If it is parked, and a job from before the queue was ordered holds what it may wait for, that one goes first.
+        If it is parked, and a job from before the queue was ordered holds the slot it may wait for, that one goes first.
         """
         if (head := state.document.get("head")) is None:
             return None
@@ -192,7 +192,7 @@ class DueJobs:
         return self._locks.state_of(queue)
 
     def _next(self, claim: Claim, state: QueueState, limit: int, offset: int | None = None) -> list[str] | None:
-        """Return the ids that a claim names, all of them, or else those of the next due jobs: see `_next_any`."""
+        """Return the ids that a claim names, all of them, or else the ids of the next due jobs: see `_next_any`."""
         return list(claim.workers) if claim.ids else self._next_any(claim, state, limit, offset)
 
     def _next_any(self, claim: Claim, state: QueueState, limit: int, offset: int | None = None) -> list[str] | None:
@@ -241,7 +241,7 @@ class DueJobs:
             self._expired.free(lost, state.now)
 
     def _take(self, claim: Claim, state: QueueState, ids: list[str], limit: int) -> list[JobRow]:
-        """Reserve up to `limit` of these jobs; replace those that other claimers got by the next ones."""
+        """Reserve up to `limit` of these jobs; replace jobs that other claimers got by the next ones."""
         rows: list[JobRow] = []
         while ids and len(rows) < limit:
             part, rest = ids[: limit - len(rows)], ids[limit - len(rows) :]
@@ -305,7 +305,7 @@ def _offset(claim: Claim, state: QueueState, rows: list[JobRow]) -> Document:
 
 
 def _reserving(claim: Claim, state: QueueState) -> Document:
-    """Return the update that reserves jobs: `rules.claims.claimed` for all at once."""
+    """Return the update that reserves jobs: `rules.claims.claimed` for all of them."""
     held: Document = {"state": JobState.RUNNING.value, "token": claim.token, "started_at": state.now}
     if claim.worker is None:
         lease = state.settings.lease if claim.lease is None else claim.lease
@@ -321,7 +321,7 @@ def _reserving(claim: Claim, state: QueueState) -> Document:
 
 
 def _such(claim: Claim) -> Document:
-    """Return the filter for the jobs that a claim wants of those that are due."""
+    """Return the filter for the due jobs that the claim wants."""
     ranks: Document = {} if claim.min_rank == LOWEST_RANK else {"rank": {"$gte": claim.min_rank}}
     return ranks | passing(claim.full)
 

@@ -1,4 +1,4 @@
-"""Expired leases, which a claim frees first; those of jobs that a transaction has locked must not hold it up."""
+"""Expired leases, which a claim frees first; a job locked by a transaction must not delay the claim."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class ExpiredLeases:
         self._locked = LockedLeases(_REMEMBERED_SECONDS)
 
     def match(self, now: int) -> Document:
-        """Return the filter for their jobs, but those that could not be freed just now."""
+        """Return the filter for their jobs, except for those that could not be freed just now."""
         return {"lease_until": {"$gt": self._locked.until, **up_to(now)}}
 
     def free(self, ids: Sequence[str], now: int) -> None:
-        """Free the leases of these jobs; leave alone what is locked, for a moment."""
+        """Free the leases of these jobs; skip locked ones for a moment."""
         self._locked.suspect(now)
         if self._freed(ids):
             return

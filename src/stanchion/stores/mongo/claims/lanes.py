@@ -6,9 +6,9 @@ The cost of a claim thus depends on the lanes and not on the jobs.
 Claim lock: lets one claimer at a time into a queue with `max_rate`, `max_running` or lanes. It is stored in the queue's
 document and expires after some seconds:
 
-    (1) acquire the lock, with the starts that the rate gives
+    (1) acquire the lock, with the starts that the rate grants
     (2) count running jobs, reserve jobs
-    (3) release the lock: give back unused starts, store the round-robin offset of the lanes
+    (3) release the lock: return unused starts, store the round-robin offset of the lanes
 
 A claimer that is too late for (3) finds the lock gone, and gives its reserved jobs back, so that the limits hold. After
 a death the lock expires; its starts are lost.

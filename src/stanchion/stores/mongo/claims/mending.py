@@ -1,6 +1,6 @@
-"""Documents of other programs that a claim could not reserve: what its update needs is written anew.
+"""Other programs' documents that a claim could not reserve: fields that its update needs are rewritten.
 
-With some fields the server computes when it reserves jobs. Of another type, they make the update fail. A claim that
+The server computes with some fields when it reserves jobs. With another type, they make the update fail. A claim that
 meets this replaces them, and stores their names in the field `misfit`, by which it ends the job: `rules/misfits.py`.
 """
 
@@ -22,18 +22,18 @@ _COMPUTED: Final[tuple[tuple[str, Document, Any], ...]] = (
     ("version", NUMBER, 0),
     ("events", {"$type": "array"}, []),
 )
-"""The fields with which an update that reserves jobs computes: conditions on them, and values to begin with."""
+"""Fields with which an update that reserves jobs computes: conditions on them, and initial values."""
 
 
 def is_misfit(error: OperationFailure) -> bool:
-    """Return True if an update failed by a value with which it can't compute."""
+    """Return whether an update failed on a value with which it can't compute."""
     if isinstance(error, BulkWriteError):
         return any(one["code"] in _TYPE_MISMATCH for one in error.details["writeErrors"])
     return error.code in _TYPE_MISMATCH
 
 
 def mend(on: Place, ids: Sequence[str]) -> None:
-    """Write anew what an update of these jobs can't compute with."""
+    """Rewrite fields with which an update of these jobs can't compute."""
     for name, fits, value in _COMPUTED:
         odd = {"_id": {"$in": list(ids)}, "$nor": [{name: {"$exists": False}}, {name: fits}]}
         on.jobs.update_many(odd, {"$set": {name: value}, "$addToSet": {"misfit": name}})

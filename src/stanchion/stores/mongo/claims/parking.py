@@ -81,7 +81,7 @@ class Parking:
         return sorted(self._server.call(work), key=claim_order)
 
     def _park(self, claim: Claim, state: QueueState, ids: list[str], as_read: Waits, began: int) -> None:
-        """Park jobs as `rules.claims.parked_or_deferred` does, all at once."""
+        """Park jobs as `rules.claims.parked_or_deferred` does, in one command."""
         slot, order_key, limits = as_read
         hold = "order_hold" if slot.kind == ORDER else "slots_hold"
         unchanged = {"order_key": order_key, "limits": limits, **_UNHELD}
@@ -98,7 +98,7 @@ class Parking:
 
 
 def passing(full: Sequence[Slot]) -> Document:
-    """Return the filter for jobs of a queue that wait first for none of these slots."""
+    """Return the filter for jobs of a queue whose first missing slot is none of these."""
     return {"$nor": [one for slot in full for one in _at(slot)]} if full else {}
 
 

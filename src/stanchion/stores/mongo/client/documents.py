@@ -1,7 +1,7 @@
 """A job as a document.
 
-The fields are those of JobRow, the id as `_id`; None and False are left out. The three of the slot that a job waits for
-are one, `waits_for`, the text of `cas.slot_keys`. Further fields:
+The fields are those of JobRow, the id as `_id`; None and False are left out. The three fields of the slot that a job
+waits for are one, `waits_for`, the text of `cas.slot_keys`. Further fields:
 
     version     number of changes; a step names the version that it has read
     stamp       of the last step by compare-and-set; after a lost reply, a step recognises its own work by it
@@ -13,7 +13,7 @@ are one, `waits_for`, the text of `cas.slot_keys`. Further fields:
     once        when it was stored, if another process may store it again after its end to complete a dead one's work
     gone        true if the job has finished in a queue without history, or was deleted: only its events and
                 outbox entries are still needed, or its id, for an hour from `once` on
-    misfit      names of fields whose values of wrong types were written anew: see `claims/mending.py`
+    misfit      names of fields whose values of wrong types were rewritten: see `claims/mending.py`
     expires_at  when the TTL index deletes the job, as a date: a day after its retention ends. Maintenance, which
                 counts its events first, normally deletes it earlier. A job that uses slots, belongs to a flow node, or
                 has continued as others has none: its outbox entries would be lost with it
@@ -86,7 +86,7 @@ def document_of(row: JobRow) -> Document:
 
 
 def refuse_large(row: JobRow) -> None:
-    """Raise InvalidInput for a job that leaves no room for what is added to it later."""
+    """Raise InvalidInput for a job without room for later additions."""
     texts = (row.payload, row.headers or "", row.arrival_payload or "", row.entry_payload or "")
     if 4 * sum(map(len, texts)) <= MAX_CONTENT:
         return
@@ -193,7 +193,7 @@ def difference(change: Change, stamp: ObjectId, history_ttl: float) -> Document:
 
 
 def remainder(document: Document) -> Document:
-    """Return what is left of a finished job in a queue without history."""
+    """Return the remainder of a finished job in a queue without history."""
     return {name: value for name, value in document.items() if name in _REMAINS} | {"gone": True}
 
 

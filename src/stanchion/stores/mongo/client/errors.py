@@ -25,7 +25,7 @@ TOO_LARGE = (
     f"elsewhere and pass a reference"
 )
 
-# BSONObjectTooLarge, and that of an update
+# BSONObjectTooLarge, and the code for an update
 _TOO_LARGE = frozenset({10334, 17419})
 _TOO_LARGE_WORDS = ("too large", "larger than", "Size must be between")
 # WriteConflict, LockTimeout, LockBusy, SnapshotUnavailable, TooManyLogicalSessions
@@ -62,7 +62,7 @@ def is_too_large(error: PyMongoError) -> bool:
 
 
 def _about_size(code: int | None, text: str) -> bool:
-    # Insertions are refused with generic codes, 2 by MongoDB and 8 by others: only the words tell them apart.
+    # Insertions are refused with generic codes, 2 by MongoDB and 8 by others: only the words distinguish them.
     return code in _TOO_LARGE or (code in (2, 8) and any(words in text for words in _TOO_LARGE_WORDS))
 
 

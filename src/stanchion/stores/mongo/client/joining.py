@@ -49,7 +49,7 @@ class Joined:
                 return work(self._inside, False)
         except DocumentTooLarge:
             raise InvalidInput(TOO_LARGE) from None
-        except PyMongoError as error:  # its labels tell the caller whether to try again
+        except PyMongoError as error:  # its labels show the caller whether to try again
             if is_too_large(without_documents(error)):
                 raise InvalidInput(TOO_LARGE) from None
             raise

@@ -51,7 +51,7 @@ class Place:
     def insert(
         self, collection: Collection[Document], documents: Sequence[Document] | Sequence[RawBSONDocument]
     ) -> set[int]:
-        """Insert documents, each on its own; return the positions of those that a unique index refused.
+        """Insert documents independently; return the positions of those that a unique index refused.
 
         In a transaction, which the first refusal aborts, that is an error.
         """
@@ -64,7 +64,7 @@ class Place:
         return set()
 
     def insert_missing(self, collection: Collection[Document], documents: Sequence[Document]) -> set[int]:
-        """Insert documents as `insert` does; in a transaction only those whose ids are missing."""
+        """Insert documents as `insert` does; in a transaction only the missing ones, by id."""
         if self.session is not None and documents:
             ids = {"_id": {"$in": [one["_id"] for one in documents]}}
             known = {one["_id"] for one in collection.find(ids, {"_id": 1}, session=self.session)}

@@ -116,7 +116,7 @@ class Server:
 
     @property
     def place_of_tails(self) -> Place:
-        """The collections for reads that wait for signals, each of which holds a connection all the time."""
+        """The collections for reads that wait for signals, each of which permanently holds a connection."""
         if not self._is_bounded:
             return self.place
         place = self._place_of_tails
@@ -229,7 +229,7 @@ def across(server: Access, arms: Sequence[Sequence[Document]]) -> Iterator[Docum
 
 
 def patience_of(client: MongoClient[Document]) -> float:
-    """Return the seconds for which the server may wait with an answer, well before the client takes it for lost."""
+    """Return how many seconds the server may wait with an answer, well before the client assumes it is lost."""
     limit = client.options.pool_options.socket_timeout
     return PATIENCE if limit is None else min(PATIENCE, max(limit - calls.CALL_SECONDS, limit / 2))
 
@@ -242,5 +242,5 @@ def _given(url: str) -> dict[str, Any]:
     except (InvalidURI, ConfigurationError, ValueError, InvalidOperation) as error:
         raise InvalidInput(f"the URL of the store is not valid: {error}") from None
     if given.get("w") == 0:
-        raise InvalidInput("w=0 in the URL of the store: a queue must know what was written; leave it out")
+        raise InvalidInput("w=0 in the URL of the store: a queue needs acknowledged writes; remove it")
     return {name.lower(): value for name, value in given.items()}

@@ -52,7 +52,7 @@ class FlowNodes:
         self._push, self._once, self._cancel = push, once, cancel
 
     def open_flow(self, nodes: Sequence[FlowNode], jobs: Sequence[NewJob]) -> None:
-        """Store the nodes of a flow and its jobs; a node without members is done at once."""
+        """Store the nodes of a flow and its jobs; a node without members is done immediately."""
         stamp = self._insert_nodes(nodes)
         try:
             self._assemble(nodes, jobs)
@@ -229,7 +229,7 @@ class FlowNodes:
 
 
 def _in_parts(jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
-    """Yield jobs in the order of storing: first those that may be refused, all at once, then waiting ones."""
+    """Yield jobs in the order of storing: first all that may be refused together, then waiting ones."""
     first = [job for job in jobs if job.on_duplicate == "raise" and job.key is not None]
     if first:
         yield first
@@ -240,7 +240,7 @@ def _in_parts(jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
 
 
 def _in_pieces(jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
-    """Yield jobs in portions that fit into a node's document: normally all at once."""
+    """Yield jobs in portions that fit into a node's document: normally in one."""
     piece, size = list[NewJob](), 0
     for job in jobs:
         if size > _PIECE_CHARACTERS:

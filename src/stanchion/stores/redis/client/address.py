@@ -27,7 +27,7 @@ class Watch(NamedTuple):
 class Address(NamedTuple):
     """The address of the server; `prefix` starts the name of every key.
 
-    With a `watch`, the host in `url` is a sentinel, and the sentinels tell the address of the server.
+    With a `watch`, the host in `url` is a sentinel, and the sentinels provide the address of the server.
     """
 
     url: str
@@ -61,7 +61,7 @@ def address_of(url: str) -> Address:
     if not prefix or not prefix.isprintable() or set(prefix) & set("{}"):
         raise InvalidInput("prefix must be printable and without braces, such as ?prefix=stanchion")
     for name in _DECODING & options.keys():
-        raise InvalidInput(f"the option {name} changes what the driver returns, so the store can't use it; remove it")
+        raise InvalidInput(f"the option {name} changes the driver's replies, so the store can't use it; remove it")
     login, _, hosts = parts.netloc.rpartition("@")
     watch = _watch(parts, hosts, options) if kind == "sentinel" else None
     database = parts.path.strip("/") if watch is None else options.pop("db", "0")

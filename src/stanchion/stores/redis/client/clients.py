@@ -65,7 +65,7 @@ def sentinels_of(address: Address, watch: Watch) -> list[Any]:
 
 
 class _Sentinels(Sentinel):
-    """The sentinels of a service, of which some may not know yet what others have announced."""
+    """The sentinels of a service, some of which may not yet know announcements of others."""
 
     announced: Callable[[], tuple[str, int] | None]
 

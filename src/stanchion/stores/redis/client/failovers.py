@@ -1,11 +1,11 @@
-"""What sentinels announce of a failover, so that calls go to the new master at once.
+"""Failovers announced by sentinels, so that calls go to the new master immediately.
 
 In a planned failover the old master lives, and takes writes until a sentinel makes it a replica, some ten seconds
 later. These writes are lost. So one thread is subscribed to all sentinels:
 
     the leader is about to promote a replica   calls wait, as the old master's writes no longer reach it
     the replica is promoted                    all connections are dropped, and calls go to the new master
-    the failover is given up                   calls go on with the old master
+    the failover is aborted                    calls continue with the old master
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LONGEST_HOLD = 5.0
 """Seconds that calls wait for a promotion: half the time of a call, as the replica may never answer."""
 
 _LAGGING = 10.0
-"""Seconds after a switch in which a sentinel may still name the old master."""
+"""Seconds after a switch during which a sentinel may still name the old master."""
 
 _LONGEST_SWITCH = 200.0
 """Seconds between promotion and switch: by default, sentinels wait 180 for the other replicas."""
@@ -84,7 +84,7 @@ class Failovers:
                 self._lock.wait(left)
 
     def _follow(self) -> None:
-        """Start the thread. Nobody knows what was announced before, so all connections are made again."""
+        """Start the thread. Earlier announcements are unknown, so all connections are made again."""
         with self._lock:
             if self._thread is not None:
                 return
@@ -200,7 +200,7 @@ class _Ear:
     def _lost(self, error: Exception) -> None:
         self.close()
         if not self._warned:  # once, until it answers again
-            log.warning("a sentinel tells of no failovers: %s", type(error).__name__)
+            log.warning("a sentinel announces no failovers: %s", type(error).__name__)
             self._warned = True
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ class Keys:
         return f"{self.prefix}:slot:{_tag(key_of(slot))}:"
 
     def flow(self, node: str) -> str:
-        """Return the prefix of the keys of a flow node; those of the root also serve the whole flow."""
+        """Return the prefix of the keys of a flow node; the root's keys also serve the whole flow."""
         return f"{self.prefix}:flow:{_tag(node)}:"
 
     def stage(self, write: str) -> str:

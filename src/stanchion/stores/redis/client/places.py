@@ -1,4 +1,4 @@
-"""The queues of a store, and the queues in which jobs were last seen."""
+"""The queues of a store, and the queues where jobs were last seen."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from stanchion.stores.redis.client.server import Call, Server
 _REMEMBERED = 16_384
 
 _KEYS_AT_ONCE = 4096
-"""Keys of which the first round trip asks by one command whether any is there: about half a millisecond of the server.
+"""Number of keys whose existence one command checks in the first round trip: about half a millisecond of the server.
 
-So upkeep takes as many commands beside a thousand idle queues as beside ten.
+So upkeep takes as many commands with a thousand idle queues as with ten.
 """
 _TOGETHER = (256, 16, 1)
 """Queues in one command of each further round trip, for those among whose keys one is there."""
@@ -33,7 +33,7 @@ class Places:
         return sorted(name.decode() for name in found)
 
     def with_any(self, queues: Sequence[str], *keys: str) -> list[str]:
-        """Return those of these queues that have any of these keys, in this order: Redis deletes empty ones.
+        """Return the queues that have any of these keys, in this order: Redis deletes empty ones.
 
         One command asks for many idle queues; in a cluster, where they are on several nodes, one for each.
         """
@@ -49,7 +49,7 @@ class Places:
         return [queue for queue in queues if queue in found]
 
     def list_queue(self, queue: str, *, again: bool = False) -> None:
-        """Add the queue to those that recovery and upkeep process."""
+        """Add the queue to the list that recovery and upkeep process."""
         if again or queue not in self._listed:
             listed = self._server.keys.own("queues")
             # A server out of memory refuses SADD, even for present members.
@@ -58,7 +58,7 @@ class Places:
             self._listed.add(queue)
 
     def unlist_queue(self, queue: str) -> None:
-        """Remove a deleted queue from those that recovery and upkeep process, unless it was made again."""
+        """Remove a deleted queue from the list that recovery and upkeep process, unless it was made again."""
         self._listed.discard(queue)
         self._server.command("SREM", self._server.keys.own("queues"), queue)
         if self._server.command("EXISTS", self._server.keys.queue(queue) + "settings"):
@@ -72,5 +72,5 @@ class Places:
                 self._queue_of.pop(job_id, None)
 
     def queue_of(self, job_id: str) -> str | None:
-        """Return the queue in which a job was last seen, or None."""
+        """Return the queue where a job was last seen, or None."""
         return self._queue_of.get(job_id)

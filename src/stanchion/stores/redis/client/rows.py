@@ -107,13 +107,13 @@ def body_text(job: JobRow | NewJob) -> str:
 
 
 def whole_body(row: JobRow) -> str:
-    """Return the body of a job and, behind it, its past waits, if any."""
+    """Return the body of a job, followed by its past waits, if any."""
     return body_text(row) if row.past_waits is None else f"{body_text(row)}{WAITS}{row.past_waits}"
 
 
 def new_text(job: NewJob, once: str = "") -> str:
     """Return a new job in the form of push.lua; jobs with the same idempotency key `once` are stored in one call."""
-    due = due_at(job, 0)  # a delay counts from the time at which the script runs
+    due = due_at(job, 0)  # a delay counts from the time when the script runs
     run_at, delay = (str(due), "") if job.run_at is not None else ("", str(due))
     key, waits_for, order_key = job.key or "", _waits(job), job.order_key or ""
     place = (str(job.priority), str(job.lane), run_at, delay)

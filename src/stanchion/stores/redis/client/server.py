@@ -152,7 +152,7 @@ class Server:
 
         def work(_again: bool) -> list[Any]:
             answers = self._transaction([call.sent for call in calls])
-            if isinstance(answers[0], NoScriptError):  # so none of them ran
+            if isinstance(answers[0], NoScriptError):  # so no script ran
                 answers = self._transaction([calls[0].whole, *(call.sent for call in calls[1:])])
             for answer in answers:
                 if isinstance(answer, Exception):
@@ -284,7 +284,7 @@ def _is_full(error: RedisError) -> bool:
 
 
 def _is_unresolved(error: BaseException | None) -> bool:
-    """Return whether the host is unknown; redis-py raises its own error while it handles that of the resolver."""
+    """Return whether the host is unknown; redis-py raises its error while handling the resolver's."""
     while isinstance(error, RedisError):
         error = error.__cause__ or error.__context__
     return isinstance(error, socket.gaierror)

@@ -1,7 +1,7 @@
 """Flows in Redis: opened, extended, closed, stopped and forgotten.
 
 Opening a flow: (1) a list names it as being assembled, (2) its nodes are stored, (3) its jobs, waiting ones first, (4)
-nodes without members end, (5) the list drops it. After a death in between, outbox recovery cancels what was stored.
+nodes without members end, (5) the list drops it. After a death in between, outbox recovery cancels the stored parts.
 
 Adding members: (1) a list names them, (2) the node stores their indexes and jobs in one step, (3) the jobs are pushed,
 (4) the list drops them. After a death past (2), outbox recovery continues with (3).
@@ -51,7 +51,7 @@ class Assembly:
         if nodes and all(opened):
             return None  # stored before; some of the jobs may be forgotten already
         waiting, others = ([job for job in jobs if (job.waits_kind is None) is free] for free in (False, True))
-        # Their order keys put them in the order of their ids, though those that wait are stored first.
+        # Their order keys put them in the order of their ids, though waiting jobs are stored first.
         now, push = self._server.now(), self._pushes.push
         pushed = push(list(map(unrefused, waiting)), now) + push(list(map(unrefused, others)), now)
         self._server.all([Call(("HSET", self._keys.flow(node.id) + "node", "opened", "1")) for node in nodes])

@@ -1,4 +1,4 @@
-"""The nodes of flows in Redis: hashes with keys of their own; the keys of the root also list all nodes and jobs.
+"""The nodes of flows in Redis: one hash per node; the keys of the root also list all nodes and jobs.
 
 The end of a node: (1) a list names it as one that may end, (2) it ends, (3) its consequences are applied, (4) it is
 marked as followed, (5) the list drops it. After a death past (2), outbox recovery continues with (3).
