@@ -182,7 +182,7 @@ def test_items_that_break_the_function_are_dead_in_the_end(spark: "SparkSession"
     ("make", "told"),
     [
         (lambda items: {"nowhere": items}, "returned rows for 'nowhere', which is not in its to="),
-        pytest.param(lambda items: items.union(items), "an item goes on once", marks=pytest.mark.nightly),
+        pytest.param(lambda items: items.union(items), "an item moves on once", marks=pytest.mark.nightly),
         pytest.param(
             lambda items: items.drop("job_id"),
             "is an end, so each row it returns is the result of an item",

@@ -271,7 +271,7 @@ class TestTypedWrite:
         assert "payload 2 of the batch does not fit the schema of queue 'orders' (version 1): field " in str(
             refused.refused
         )
-        with pytest.raises(InvalidInput, match="none of the rows was enqueued"):
+        with pytest.raises(InvalidInput, match="no row was enqueued"):
             own.commit([refused])
         assert app.queue("orders").size().total == 1
 

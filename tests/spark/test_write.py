@@ -136,7 +136,7 @@ class TestFailure:
         with pytest.raises(AnalysisException) as caught:
             write(rows, sql_app, queue="q")
         message = str(caught.value)
-        assert "priority must be a whole number from -100 to 100, not 500; none of the rows was enqueued" in message
+        assert "priority must be a whole number from -100 to 100, not 500; no row was enqueued" in message
         assert "Traceback" not in message
         assert pushed(sql_app) == []
         assert nothing_staged(sql_app)
@@ -266,7 +266,7 @@ class TestRows:
         ("row", "message"),
         [
             ({"payload": "{"}, "the column payload contains text that is not JSON"),
-            ({"payload": "NaN"}, "NaN is none of its numbers"),
+            ({"payload": "NaN"}, "NaN is not a JSON number"),
             ({"payload": {"a": float("inf")}}, "the column payload can't be encoded as JSON"),
             ({"payload": "1", "priority": 101}, "priority must be"),
             ({"payload": "1", "delay": -1.0}, "delay must be"),
@@ -318,5 +318,5 @@ class TestRows:
         assert isinstance(found, Staged)
         assert found.jobs == 1
         assert "not JSON" in (found.refused or "")
-        with pytest.raises(InvalidInput, match="none of the rows was enqueued"):
+        with pytest.raises(InvalidInput, match="no row was enqueued"):
             writer.commit([found])

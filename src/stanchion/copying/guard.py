@@ -1,12 +1,12 @@
-"""The guard: allows one copy of a queue at a time, by heartbeats in both stores, like those of workers.
+"""The guard: allows one copy of a queue at a time, by heartbeats in both stores, like a worker's.
 
     waiting ──no other copy in either store──► running ──► leaves
        ▲  └──another one: leaves, and asks again──┐
        └──────────────────────────────────────────┘
 
-If two ask at once, at least one sees the other, as each writes its row before it reads. A copy that died disappears
-after three heartbeats. A copy that was suspended for as long finds, before it writes anything, that its own row is
-late or that another copy is running.
+If two ask concurrently, at least one sees the other, as each writes its row before it reads. A copy that died
+disappears after three heartbeats. A copy that was suspended for as long finds, before it writes anything, that its own
+row is late or that another copy is running.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HEARTBEAT = 5.0
 _PREFIX = "copy-"
 _WAITING, _RUNNING = "waiting", "running"
 _PROOF = 1.0
-"""Seconds for which one check of both stores is valid."""
+"""Seconds that one check of both stores is valid."""
 
 
 class CopyRefused(StanchionError):

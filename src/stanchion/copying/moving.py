@@ -8,10 +8,10 @@
     5. what came to S meanwhile is handed over, until S has none
     6. the map says that the partition is in T, and T resumes it
 
-Each step may be repeated, and a mover that finds a partition in a phase goes on from there. A death leaves after
+Each step may be repeated, and a mover that finds a partition in a phase continues from there. A death leaves after
 
     1, 2  a queue paused in S; pushes are stored there
-    3     jobs in both, or either; S and T hand none out. One that S has handed out after all, by a claim that began
+    3     jobs in both, or either; S and T deliver none. One that S has delivered after all, by a claim that began
           before the pause, is deleted in T before anything else
     4, 5  the same, with pushes to T. Pushes with keys wait, as either may have a job of the key
     6     the queue paused in T: the upkeep of any worker resumes it, as the queue itself is not paused
@@ -58,7 +58,7 @@ class Moved:
 class PartitionMover:
     """Carries out the moves that the map has on record.
 
-    `wait`: seconds for which jobs that run in the source may go on; `settle`: seconds after which every program knows
+    `wait`: seconds that running jobs of the source may take; `settle`: seconds after which every program knows
     of an announcement, and calls that began before it have ended. Less than SETTLE is safe only if no program runs.
     """
 
@@ -79,7 +79,7 @@ class PartitionMover:
     def run(self) -> list[Moved]:
         """Move all partitions that are planned or under way; return the result of each.
 
-        CopyRefused while another mover has them. Run it again after any error, and for those that have a note.
+        CopyRefused while another mover has them. Run it again after any error, and for partitions with a note.
         """
         chart = self._store.chart()
         routes: dict[tuple[str, str], list[str]] = {}
@@ -139,7 +139,7 @@ class _Group:
             self._there.configure(queue, {**stored, "paused": True})
 
     def _without_ties(self, chart: ShardMap, queues: list[str], settle: float) -> list[str]:
-        """Return the partitions whose jobs have no ties to other shards. Those of a divided queue have none."""
+        """Return the partitions whose jobs have no ties to other shards. A divided queue's jobs have none."""
         divided = {logical_name(queue) for queue in chart.places}
         planned = [queue for queue in queues if chart.moving[queue].phase == "planned"]
         new = [queue for queue in planned if logical_name(queue) not in divided]
@@ -152,7 +152,7 @@ class _Group:
                     break
         return [queue for queue in queues if not self._moved[queue].note]
 
-    # -- 2: the source hands out no jobs
+    # -- 2: the source delivers no jobs
 
     def _pause(self, queues: Sequence[str], settle: float) -> None:
         """Pause the queues in the source, again if a program that did not know of the move has resumed one.
@@ -182,7 +182,7 @@ class _Group:
         return [queue for queue in queues if queue not in running]
 
     def _turn_back(self, queue: str, note: str) -> None:
-        """Let the source go on with a partition."""
+        """Let the source continue with a partition."""
         self._moved[queue].note = note
         self._pass(queue, self._there, self._source)
         self._change(lambda chart: chart.in_phase([queue], "planned"))
@@ -191,7 +191,7 @@ class _Group:
     # -- 3, 5: jobs are handed over
 
     def _correct(self, queues: Sequence[str]) -> None:
-        """Delete in the destination what a former mover has adopted, and the source has handed out after all."""
+        """Delete jobs in the destination that a former mover adopted, and the source delivered after all."""
         for queue in queues:
             for page in pages(self._there, replace(_LIVE.also(Condition("queue", "=", queue)), columns=("id",))):
                 known = self._source.fetch([row[0] for row in page])
@@ -223,7 +223,7 @@ class _Group:
                 self._source.recover()
 
     def _pass(self, queue: str, source: Store, there: Store) -> int:
-        """Hand over what is queued in one store; return the number of jobs."""
+        """Hand over the queued jobs of one store; return their number."""
         moved = 0
         for portion in queued_portions(source, queue, lambda row: not _tied(row)):
             handed = hand_over(source, there, portion, self._guard.stand)

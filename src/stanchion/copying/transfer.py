@@ -12,8 +12,8 @@ job is deleted from the source.
 
 Two things could break this:
 
-* A claim that started before the pause may still hand out a job. No call of a client lasts longer than `SETTLE`, so
-  the copy waits for that long once all queues are paused. If the source has handed out a job nevertheless, the
+* A claim that started before the pause may still deliver a job. No call of a client lasts longer than `SETTLE`, so
+  the copy waits for that long once all queues are paused. If the source has delivered a job nevertheless, the
   source keeps it and the destination drops it.
 * A second copy could finish and resume the destination while the first one has read rows that it has not adopted
   yet. So only one copy of a queue runs at a time, see `stanchion.copying.guard`.
@@ -179,7 +179,7 @@ class Transfer:
                 self._destination.set_semaphore(row.name, row.capacity)
 
     def _copy_declarations(self) -> None:
-        """Copy what the destination has not, so that rates hold there, and hidden values stay hidden, at once."""
+        """Copy the values that the destination lacks, so that its rates and hidden values apply immediately."""
         for kind in DECLARED:
             there = {value.name for value in self._destination.values(kind)}
             for value in self._source.values(kind):

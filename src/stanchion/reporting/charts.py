@@ -151,7 +151,7 @@ Spark = tuple[str, Sequence[float], str]
 
 
 def sparks(title: str, first: float, step: float, rows: Sequence[Spark]) -> Markup:
-    """Return one small line over time for each row, each with a scale of its own, on one axis of time."""
+    """Return one small line over time for each row, each scaled separately, on a common time axis."""
     count = max(len(values) for _, values, _ in rows)
 
     def draw(width: int) -> Markup:

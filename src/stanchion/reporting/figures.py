@@ -1,4 +1,4 @@
-"""The figures of a report: what they are, and the rules that both engines share. Their size is bounded."""
+"""The figures of a report: definitions, and the rules that both engines share. Their size is bounded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHARES = (0.5, 0.9, 0.95, 0.99, 1.0)
 NAMES = ("p50", "p90", "p95", "p99", "max")
 
 TASKS, TENANTS, ERRORS, STATIONS, MOST_ATTEMPTS = 30, 20, 500, 40, 25
-"""The most rows of each kind, and the number from which attempts are counted together."""
+"""Maximum rows of each kind, and the number from which attempts are counted together."""
 
 IDS = 5
 """Dead jobs that are named with an error."""
@@ -49,7 +49,7 @@ def jain(values_sum: float, squares_sum: float, count: int) -> float | None:
 def power_law(counts: Sequence[int]) -> Figures | None:
     """Fit count = top * rank ** -exponent to descending counts, on log-log axes; None for fewer than FEWEST_RANKS.
 
-    Least squares; a line through few points fits nearly always, and tells nothing.
+    Least squares; a line through few points nearly always fits, and means nothing.
     """
     if len(counts) < FEWEST_RANKS or counts[0] == counts[-1]:
         return None
@@ -92,7 +92,7 @@ def _level(what: str, limit: float, kept: int, of: int) -> Figures:
 
 
 def errors(rows: Sequence[Figures]) -> Figures:
-    """Return the figures of the errors, from those of each kind and task, the most frequent first."""
+    """Return the figures of the errors, from the figures of each kind and task, the most frequent first."""
     counts = [row["count"] for row in rows]
     return {"rows": redacted(list(rows)), "total": sum(counts), "law": power_law(counts)}
 
@@ -100,7 +100,7 @@ def errors(rows: Sequence[Figures]) -> Figures:
 def stations(rows: Sequence[Figures], step: int, first: float, last: float, order: Sequence[str]) -> list[Figures]:
     """Return the figures of the stations, from their figures in each time step.
 
-    `order`: stations in the order of their pipelines; others come by the time of their first item.
+    `order`: stations in the order of their pipelines; others are sorted by the time of their first item.
     """
     by_station: dict[str, list[Figures]] = {}
     for row in rows:

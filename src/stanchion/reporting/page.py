@@ -29,7 +29,7 @@ _BARS, _ERRORS_SHOWN = 12, 15
 _FITS = 0.9
 """R² from which the power law is shown."""
 _WIDE = 4
-"""Columns from which a table scrolls on a phone."""
+"""Number of columns from which a table scrolls on a phone."""
 _LEVELS = {"age": "started within", "run": "run time up to", "attempts": "attempts up to"}
 
 Cells = Sequence[str]
@@ -230,7 +230,7 @@ def _errors(figures: Figures) -> Section | None:
     charts: tuple[Chart, ...] = ()
     text = (
         f"{errors['total']:,} errors of {len(counts):,} {'kind' if len(counts) == 1 else 'kinds'}, by task. Numbers, "
-        f"ids, addresses, times and long quoted text do not make a kind of their own."
+        f"ids, addresses, times and long quoted text do not distinguish kinds."
     )
     if law is not None:
         line = (law["top"], law["exponent"])

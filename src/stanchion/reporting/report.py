@@ -85,7 +85,7 @@ def report(
 
 
 def checked_bounds(since: datetime | None, until: datetime | None, queues: Sequence[str]) -> list[str]:
-    """Return the names of the queues; raise InvalidInput for what is no bound or name."""
+    """Return the names of the queues; raise InvalidInput for an invalid bound or name."""
     for bound, what in ((since, "since"), (until, "until")):
         if bound is not None:
             aware(bound, what)
@@ -98,7 +98,7 @@ def period_before(since: datetime | None, until: datetime | None, now: datetime)
 
 
 def before_of(whole: Figures, p95: float | None) -> Figures:
-    """Return what a report says about the period before."""
+    """Return the report's comparison with the period before."""
     return {**{name: whole[name] for name in ("jobs", "dead", "failures", "first", "last")}, "pickup_p95": p95}
 
 
@@ -139,7 +139,7 @@ def about(app: Stanchion | None, queues: Sequence[str]) -> list[str]:
 
 
 def _place(app: Stanchion) -> list[str]:
-    """Return the URL of the store, without its password; none of a store that was given open."""
+    """Return the URL of the store, without its password; none if the store was passed open."""
     try:
         return [shown_url(app.url)]
     except InvalidInput:

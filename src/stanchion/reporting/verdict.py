@@ -1,4 +1,4 @@
-"""The verdict of a report: what a person should know first."""
+"""The verdict of a report: the first things a reader should know."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AGES = {band.name: band.max_age for band in BANDS}
 
 @dataclass(frozen=True)
 class Fact:
-    """A line of the verdict. `level`: bad, fair, good, or nothing. `link`: the section that tells more."""
+    """A line of the verdict. `level`: bad, fair, good, or nothing. `link`: the section with details."""
 
     level: str
     name: str
@@ -30,7 +30,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A sentence, and the facts behind it."""
+    """A sentence, and its facts."""
 
     sentence: str
     facts: tuple[Fact, ...]

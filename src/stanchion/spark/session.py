@@ -31,7 +31,7 @@ STARTED_HERE = {**ANYWHERE, "spark.sql.redaction.options.regex": "(?i)url|keys"}
 
 
 def session(master: str | None = None, name: str = "stanchion", **conf: Any) -> SparkSession:
-    """Return a Spark session in which `format("stanchion")` works: the running one, or a new one.
+    """Return a Spark session with `format("stanchion")`: the running one, or a new one.
 
     `master`: such as `local[4]`, `spark://host:7077`, `yarn`, or `sc://host` for Spark Connect; by default the master
     of `spark-submit`, or else all cores of this machine. `conf`: further Spark settings, which override those made

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 DRIVER = "org.postgresql.Driver"
 FETCHED = "10000"
-"""Rows that the driver fetches at once."""
+"""Number of rows that the driver fetches together."""
 
 _SCHEMES = ("postgresql", "postgres")
 _PROPERTIES = {
@@ -40,7 +40,7 @@ _PROPERTIES = {
 """The parameters of a URL that the JDBC driver has too, with its names. URLs with others go to the data source."""
 
 _OF_PARTS = "stored_{}"
-"""The name of a field by which jobs are divided into parts: as stored, so that an index finds them."""
+"""The stored name of the field that divides jobs into parts, so that an index finds them."""
 
 _CONVERTED = {
     "string": "{}::text",
@@ -49,7 +49,7 @@ _CONVERTED = {
     "boolean": "{}::boolean",
     "timestamp": "{}",
 }
-"""Each type of a column, from what the store has; times stay microseconds until they are in Spark."""
+"""SQL of each column type, from the stored value; times stay microseconds until they are in Spark."""
 
 _SHOWN = {"timestamp": "timestamp_micros({0}) AS {0}"}
 """Columns as Spark shows them. A time that travels as text costs the server and Spark much more."""
@@ -112,7 +112,7 @@ def _by_jdbc(spark: SparkSession, options: dict[str, Any]) -> DataFrame | None:
 
 
 def _connection(spark: SparkSession, place: Place) -> dict[str, str] | None:
-    """Return what the JDBC reader takes to connect; None if it can't read this place as the data source does."""
+    """Return the JDBC reader's connection options; None if it can't read this place as the data source does."""
     url = make_url(place.url)
     if (
         url.drivername.partition("+")[0] not in _SCHEMES

@@ -1,4 +1,4 @@
-"""What a process of Spark tallies of the items that did not meet an expectation of their station."""
+"""Counts in a Spark process of items that did not meet an expectation of their station."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stanchion.telemetry.failures import UNMET, Batch, FailureTally
 log = logging.getLogger("stanchion.spark")
 
 _TRIES = 20
-"""Merges of a task, which compete with those of the other tasks of the batch."""
+"""Merges of a task, which compete with other tasks of the batch."""
 
 
 class UnmetItems:

@@ -13,7 +13,7 @@ from stanchion.streams.state import StreamState, reserved_ids
 def acknowledge(store: Store, name: str, state: StreamState, settled: int = 0) -> StreamState | None:
     """Commit the reserved jobs of the last batch and acknowledge it; return None if the state has changed meanwhile.
 
-    Jobs that were taken back come again in a later batch. `settled`: the number of jobs settled before.
+    Jobs that were taken back are delivered in a later batch. `settled`: the number of jobs settled before.
     """
     while True:
         left = len(reserved_ids(store, state.queue, state.token))

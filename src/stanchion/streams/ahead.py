@@ -15,14 +15,14 @@ QUICK = 0.05
 """Seconds: a claim that takes less is made when its batch is needed."""
 
 EARLY = 2.0
-"""How early a claim begins before its batch is needed, in times of what a claim takes."""
+"""How early a claim begins before its batch is needed, in multiples of a claim's duration."""
 
 
 class Ahead:
     """Makes a claim in a thread, so that it has ended when the batch before it has.
 
-    It begins as late as it can, judged by the batch before: until then jobs of higher priority come first, and the jobs
-    are free for others. `claim` must be repeatable: what it has reserved is found when the batch is numbered, which
+    It begins as late as it can, judged by the batch before: until then jobs of higher priority go first, and the jobs
+    are free for others. `claim` must be repeatable: its jobs are found when the batch is numbered, which
     claims again if this claim did not begin, or failed.
     """
 
@@ -64,7 +64,7 @@ class Ahead:
         began = monotonic()
         try:
             self._claim(limit)
-        except StanchionError as error:  # the claim that numbers the batch tells of it, if it fails too
+        except StanchionError as error:  # the claim that numbers the batch reports it, if it fails too
             log.debug("the next batch was not claimed ahead: %s", error)
         self._claim_seconds, self._made = monotonic() - began, True
 

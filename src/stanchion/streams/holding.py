@@ -1,9 +1,9 @@
 """The rows of a stream's workers, and holding a batch whose rows are being stored elsewhere.
 
-A sink outside of this store can't store rows and commit jobs in one step. From the moment at which it may have stored
-the rows of a batch, until the batch is acknowledged, none of its jobs may go back: it would come again in a later
+A sink outside this store can't store rows and commit jobs in one step. From the moment when it may have stored the rows
+of a batch until the batch is acknowledged, no job of it may return to its queue: it would be delivered again in a later
 batch. So the worker that holds them is recorded with a heartbeat of hours. A driver that starts within a day has the
-same batch again, and finds that it is stored.
+same batch again, and finds it stored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stanchion.stores.records.workers import LaneRange, WorkerRow
 from stanchion.streams.state import StreamState, worker_id
 
 HOLD = 8 * 3600.0
-"""Seconds between two heartbeats of a held batch, of which three may be missed."""
+"""Seconds between two heartbeats of a held batch, three of which may be missed."""
 
 
 def rows_of(name: str, state: StreamState, heartbeat: float, lanes: Sequence[LaneRange] = ()) -> list[WorkerRow]:

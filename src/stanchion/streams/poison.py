@@ -18,7 +18,7 @@ from typing import NamedTuple
 from stanchion.streams.state import StreamState
 
 HALVED_FROM = 2
-"""The failure of a batch from which on half of its jobs go back before the next try."""
+"""Number of failures of a batch from which half of its jobs return before the next try."""
 
 LONGEST = 2000
 """Characters of a failure that are kept."""

@@ -1,4 +1,4 @@
-"""Publishing what was staged, together with jobs that were not."""
+"""Publish staged jobs, together with jobs that were not staged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stanchion.stores.records.staging import Publication
 
 
 def publish(store: Store, publication: Publication, carried: Sequence[Prepared] = ()) -> bool:
-    """Publish what was staged, and prepared jobs that the caller carries."""
+    """Publish staged jobs, and prepared jobs that the caller carries."""
     if not carried:
         return store.publish(publication)
     return cast("PreparedJobs", store).publish_prepared(publication, carried)

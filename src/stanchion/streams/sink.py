@@ -31,7 +31,7 @@ from stanchion.streams.state import (
 )
 
 QUERY_FAILED = "the query failed; see the log of Spark's driver"
-"""What a sink records that does not know the error."""
+"""Recorded by a sink that does not know the error."""
 
 
 def begin(store: Store, part: Part, run: str) -> None:
@@ -113,7 +113,7 @@ class SinkBatch:
     def settle(self, outcomes: Sequence[Outcome]) -> int:
         """Settle outcomes of jobs of this batch; return the number applied.
 
-        The other jobs are no longer reserved: they were settled before, or were taken back and come again.
+        The other jobs are no longer reserved: they were settled before, or were taken back and will be delivered again.
         """
         return settle(self.store, list(outcomes))
 
@@ -126,7 +126,7 @@ class SinkBatch:
         stateless: bool = False,
         carried: Sequence[Prepared] = (),
     ) -> None:
-        """Store what was staged, commit the jobs of the batch and acknowledge it, in one step; idempotent.
+        """Store the staged jobs, commit the jobs of the batch and acknowledge it, in one step; idempotent.
 
         `settled`: the number of jobs of the batch that this run has settled otherwise. `write`: the name under which
         the jobs were staged, if not the batch's. Unless the query is `stateless`, it may need the jobs again: if the
@@ -182,7 +182,7 @@ class SinkBatch:
     def publish_ahead(
         self, attempts: Sequence[tuple[str, int]], write: str = "", carried: Sequence[Prepared] = ()
     ) -> Self:
-        """Store what was staged, once per batch, while its jobs stay reserved; return the updated batch.
+        """Store the staged jobs, once per batch, while its jobs stay reserved; return the updated batch.
 
         Raises StagedJobsLost; StreamTaken if another driver has taken over, or the batch is finished.
         """

@@ -1,4 +1,4 @@
-"""The driver's side of a stream: where to start, up to where there is work, and what a batch contains."""
+"""The driver's side of a stream: where to start, the end of the available work, and the content of a batch."""
 
 from __future__ import annotations
 
@@ -96,15 +96,15 @@ class StreamSource:
     def stop_after_ready(self) -> None:
         """Reserve at most as many jobs as are ready now, so that new jobs can't keep the driver running.
 
-        Where they are too many to be counted within the time of a call, those that come meanwhile are reserved too.
+        If they are too many to be counted within the time of a call, jobs that arrive meanwhile are reserved too.
         """
         self._mine()
         try:
             self._left = self.behind()
-        except StoreUnavailable as error:  # if it can't be reached at all, the next call tells
+        except StoreUnavailable as error:  # if it can't be reached at all, the next call reports it
             log.warning(
-                "the ready jobs of the queue %r may be too many to count in time: the stream %r also reads those that "
-                "come while it runs (%s)",
+                "the ready jobs of the queue %r may be too many to count in time: the stream %r also reads jobs that "
+                "arrive while it runs (%s)",
                 self._queue,
                 self._name,
                 error,
@@ -198,7 +198,7 @@ class StreamSource:
         BatchNotKept; StreamStopped if single jobs fail one after the other.
         """
         state = self._checked(end)
-        self._revive()  # before the jobs of the batch are read: those that others have taken are left out
+        self._revive()  # before the jobs of the batch are read: jobs that others have taken are left out
         if not (state.acked <= end.seq <= state.reserved and start.seq <= end.seq):
             raise self._foreign(state, end)
         ids: list[str] = []
@@ -241,7 +241,7 @@ class StreamSource:
         state = self._write(failed)
         if stops:
             raise StreamStopped(self._name, ids[0], error)
-        if state.published == state.reserved or state.held:  # jobs given back would produce their outputs twice
+        if state.published == state.reserved or state.held:  # returned jobs would produce their outputs twice
             return ids
         if len(ids) > 1 and state.replays >= poison.HALVED_FROM:
             half = (len(ids) + 1) // 2
@@ -278,7 +278,7 @@ class StreamSource:
     # -- liveness
 
     def beat(self) -> None:
-        """Send a heartbeat for the jobs of this driver, and for those of the batch that it has taken over."""
+        """Send a heartbeat for the jobs of this driver, and for the batch that it has taken over."""
         state, sent_at = self._mine(), boot_clock()
         lanes = () if self._lanes is None else (LaneRange(self._queue, *self._lanes),)
         self._store.beat(rows_of(self._name, state, self._heartbeat, lanes))
@@ -339,7 +339,7 @@ class StreamSource:
         return opened
 
     def _tidy_up_after(self, before: StreamState) -> None:
-        """Give back what the previous driver claimed without numbering it, and commit what it acknowledged."""
+        """Return the previous driver's unnumbered claims, and commit its acknowledged jobs."""
         self._give_back(before.next_token)
         if not before.pending:
             left = reserved_ids(self._store, self._queue, before.token)

@@ -25,7 +25,7 @@ PORTION = 1000
 """Outcomes per call of settle."""
 
 MORE = 20_000
-"""Jobs per read, behind the first ones."""
+"""Number of jobs per read, after the first ones."""
 
 
 class Position(NamedTuple):
@@ -83,12 +83,12 @@ class StreamState:
     `failure`: why the run in `begun` failed, if its sink recorded it. `replays`: how often the last batch was retried
     after a failure of the query; `alone`: how often it was a single job then. `error`: the last of these failures;
     `buried`: the failure for which a job was buried, until another job is finished; `stopped`: the next job failed
-    in the same way. `ui`: the address of the current driver's own page, if it told one.
+    in the same way. `ui`: the address of the current driver's web UI, if known.
 
-    `seen`: the highest time in the jobs of all acknowledged batches, for a query with a watermark; `seeing`: that of
-    the last batch, while it is not acknowledged.
+    `seen`: the highest time in the jobs of all acknowledged batches, for a query with a watermark; `seeing`: the
+    highest time of the last batch, while it is not acknowledged.
 
-    `jobs`, `seconds`: of the last batch that a driver has seen through, from its claim to the driver's next look; 0
+    `jobs`, `seconds`: of the last batch completed by a driver, from its claim to the driver's next poll; 0
     before the first.
     """
 
@@ -210,7 +210,7 @@ def load(store: Store, name: str) -> StreamState | None:
 
 
 def known(store: Store, name: str) -> StreamState:
-    """Return the state of a stream. Raises InvalidInput if there is none of this name."""
+    """Return the state of a stream. Raises InvalidInput if the name is unknown."""
     state = load(store, name)
     if state is None:
         names = ", ".join(value.name for value in store.values(KIND)) or "none"

@@ -9,7 +9,7 @@ A finish is a job's id with its `finished_at`. It is in the archive exactly once
 * Before the commit, the new files belong to no version; `compact` deletes orphaned files after a week.
 * After the commit, the store deletes exactly those finishes. If a run dies before it purges, the next one finds the
   archived finishes in history and purges them. A dead job that was retried meanwhile is not deleted: its next finish
-  is another one, and is archived too.
+  is a new one, and is archived too.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def archive(
 ) -> Archive:
     """Move jobs that finished over `older_than` seconds ago from the store to the archive in a folder.
 
-    `queues`: only jobs of these. `keep`: do not delete them from the store; then a run reads only what has finished
-    since the last one, or, with `whole`, all of history again. `typed`: the payloads of queues with a schema are also
-    columns of structs. `compact`: merge small files at the end.
+    `queues`: only jobs of these. `keep`: do not delete them from the store; then a run reads only jobs finished since
+    the last one, or, with `whole`, all of history again. `typed`: add payloads of queues with a schema as struct
+    columns. `compact`: merge small files at the end.
 
     `engine`: "spark" or "local"; by default this process does it, and Spark from a million jobs on. `watch` is called
     with the number of jobs archived so far. Run it again after any error. Raises MissingExtra without the extra

@@ -1,4 +1,4 @@
-"""The items of an archive that have come to a station, for a backfill.
+"""Archived items that arrived at a station, for a backfill.
 
 Read by Arrow in this process, day by day, so that a day of the archive must fit into memory. A position is a day and
 an id: it stays the same when files are compacted, or days are added.
@@ -28,7 +28,7 @@ _TIMES = frozenset(field.name for field in IN_FILES if pa.types.is_timestamp(fie
 
 
 class ArchivedItems:
-    """The finished items of an archive that have come to a queue and finished since then, each with its last end.
+    """Archived items that arrived at a queue and finished since then, each with its last finish.
 
     Raises InvalidInput if there is no archive.
     """
@@ -41,7 +41,7 @@ class ArchivedItems:
                 self._places.setdefault(_day_of(part.place), []).append(part.place)
 
     def rows(self, after: str | None) -> Iterator[Found]:
-        """Yield the items behind a position, by the day of their end and their ids."""
+        """Yield the items after a position, by finish day and id."""
         last_ends = self._last_ends()
         begin, _, behind = (after or "").partition(" ")
         for day in sorted(self._places):

@@ -51,7 +51,7 @@ class Purger:
 
 
 def fresh(pages: Iterable[list[JobRow]], archived: Archived, purger: Purger) -> Iterator[list[JobRow]]:
-    """Yield finished jobs that are not archived yet; purge those that are."""
+    """Yield finished jobs that are not archived yet; purge the archived ones."""
     for page in pages:
         ends = [end_of(row) for row in page]
         known = archived.among(ends) if ends else set()

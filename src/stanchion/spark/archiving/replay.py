@@ -79,7 +79,7 @@ def replay(
 
 
 def matching(spark: SparkSession, folder: Path, where: str, queue: str | None = None) -> DataFrame:
-    """Return the archived jobs that match a condition, each id once, in the order in which they were enqueued."""
+    """Return the archived jobs that match a condition, each id once, in the order of enqueuing."""
     from pyspark.errors import PySparkException
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812 - as everybody names it

@@ -88,7 +88,7 @@ class Run:
             place = self._folder / one.path
             if not place.is_file() or place.stat().st_size != one.size:
                 raise InvalidInput(
-                    f"an executor of Spark has written {place}, which this process can't see, so nothing was archived; "
+                    f"an executor of Spark has written {place}, which this process can't see, so no job was archived; "
                     f"use a folder that all machines share under the same path"
                 )
 

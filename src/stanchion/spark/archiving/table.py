@@ -1,7 +1,7 @@
 """An archive: a Delta table of finished jobs, partitioned by the day of `finished_at`.
 
 Its log decides what it contains: a file counts once a commit names it, and a commit names all files of a batch or
-none. Of two commits based on the same version only one succeeds, by the table's application transaction.
+no file. Of two commits based on the same version only one succeeds, by the table's application transaction.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 NAME = "stanchion archive"
 _APPLICATION = "stanchion.archive"
 _SLACK = 1000
-"""Microseconds by which the rounded bounds of a compacted file may be off."""
+"""Maximum error of the rounded bounds of a compacted file, in microseconds."""
 _LOG = "_delta_log"
 _SCHEMA = IN_FILES.append(pa.field(DAY, pa.date32()))
 
@@ -91,7 +91,7 @@ class ArchiveTable:
         return self._delta.transaction_version(name)
 
     def mark(self, name: str, number: int) -> None:
-        """Record a number under a name, unless a greater one is. If another process writes meanwhile, nothing is."""
+        """Record a number under a name, unless a greater one is there. Do nothing if another process writes first."""
         if number <= (self.marked(name) or 0):
             return
         properties = CommitProperties(app_transactions=[Transaction(name, number)])
@@ -120,7 +120,7 @@ class ArchiveTable:
             raise ArchiveBusy(str(self.folder)) from None
 
     def compact(self) -> int:
-        """Merge small files, and delete those in no version of the last week; return the number of files saved."""
+        """Merge small files, and delete files in no version of the last week; return the number of files saved."""
         compacted = self._delta.optimize.compact()
         self._delta.update_incremental()
         self._delta.vacuum(dry_run=False, full=True)

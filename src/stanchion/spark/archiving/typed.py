@@ -1,4 +1,4 @@
-"""Typed columns of an archive: the payloads of each queue with a schema, as a column of structs beside their text."""
+"""Typed columns of an archive: payloads of each queue with a schema, as a struct column in addition to their text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PREFIX = "payload_"
 class TypedColumns:
     """The columns for the queues with a schema. Pickled into Spark's tasks.
 
-    Raises InvalidInput for two queues whose names differ in case only: Spark can't tell their columns apart.
+    Raises InvalidInput for two queues whose names differ only in case: Spark can't distinguish their columns.
     """
 
     def __init__(self, payloads: Sequence[TypedPayloads] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Up to which finish an archive has all of a store, so that a run that keeps history reads only what came since.
+"""The archive's high-water mark per store, so that a run that keeps history reads only newer finishes.
 
 The time is the version of an application transaction of the table. A run that came to its end writes it. A finish
 becomes visible with its transaction, later than its time says: so the next run begins somewhat earlier, and knows what
@@ -18,7 +18,7 @@ from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.registry import shown_url
 
 OVERLAP = 3600 * SECOND
-"""Microseconds before the watermark that are read again, beside `older_than`: no transaction takes longer."""
+"""Microseconds before the watermark that are read again, plus `older_than`: no transaction takes longer."""
 
 _NAME = "stanchion.archive.until"
 
@@ -26,7 +26,7 @@ _NAME = "stanchion.archive.until"
 class Watermark:
     """The watermark of a store in an archive, for these queues, or for all of them.
 
-    Stores are told apart by their address. One that lives in a process has none.
+    Stores are identified by their address. One inside a process has none.
     """
 
     def __init__(self, app: Stanchion, queues: Sequence[str]) -> None:
@@ -34,7 +34,7 @@ class Watermark:
         self._place = hashlib.sha256(shown_url(app.url).encode()).hexdigest()[:16]
 
     def newer(self, query: Query, table: ArchiveTable | None) -> Query:
-        """Return the query for what may have come since the last run; the whole query if nothing is known."""
+        """Return the query for finishes that may be new since the last run; the whole query without a mark."""
         names = self._queues or tuple(settings.name for settings in self._app.store.queues())
         until = self._until(table) if table and self._app.store.capabilities.processes else None
         if until is None or not names:

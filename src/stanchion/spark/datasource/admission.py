@@ -1,4 +1,4 @@
-"""What a reader takes out of a batch before any of it is read: the query gets only jobs that it can compute with.
+"""Jobs that a reader removes from a batch before any is read: the query gets only jobs that it can process.
 
     jobs that do not meet an expectation   end as it says
     misfits                                are dead letters
@@ -36,7 +36,7 @@ def _expectations(text: str) -> Expectations:
 
 
 def admission_of(options: Mapping[str, Any]) -> Admission | None:
-    """Return what the options of a stream ask for, None: it has no watermark. Raises InvalidInput."""
+    """Return the watermark options of a stream; None: it has none. Raises InvalidInput."""
     lateness, expect = Lateness.of(options), options["expect"]
     if lateness is None:
         if expect is not None:

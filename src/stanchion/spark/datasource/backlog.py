@@ -10,7 +10,7 @@ from stanchion.errors import StanchionError
 
 
 class Backlog:
-    """The number of ready jobs as last counted: now where that is quick, else by a thread while the query goes on.
+    """The last count of ready jobs: fresh where counting is quick, else by a thread while the query runs.
 
     Many jobs, which take long to count, are counted less often.
     """
@@ -37,5 +37,5 @@ class Backlog:
         with self._pace.look():
             try:
                 self._known = self._count()
-            except StanchionError:  # the query itself tells of it
+            except StanchionError:  # the query itself reports it
                 self._known = None

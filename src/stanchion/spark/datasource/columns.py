@@ -1,8 +1,7 @@
-"""Turning rows into plain jobs without a look at each: by Arrow, a batch at a time.
+"""Convert rows into plain jobs without processing them singly: by Arrow, a batch per call.
 
-It takes rows with a payload that is the text of a JSON object, as `to_json` makes it, and options that any number of
-jobs can share. All other rows are turned into jobs one by one, see `new_jobs`; so are those with an error, which it
-names.
+It takes rows whose payload is the text of a JSON object, as `to_json` makes it, and options that any number of jobs can
+share. All other rows are converted one by one, see `new_jobs`, as are batches with an error, to name the row.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from stanchion.spark.datasource.typed_arrow import parsed_compact
 from stanchion.stores.records.prepared import PLAIN_FIELDS, PlainColumns
 
 _MANY = 1000
-"""Different values of a column in a batch from which on each row is looked at."""
+"""Number of different values of a column in a batch from which rows are processed singly."""
 
 _LOW_DIGITS = 3
 """Hexadecimal digits of an id that are taken from a table."""
@@ -63,7 +62,7 @@ class _OneByOne(Exception):
 def _fit(context: Context, queue: str, payloads: pa.Array) -> bool:
     """Return whether the payloads are JSON that fits the schema of the queue, and nothing else is to be done to jobs.
 
-    A payload that does not fit is named by the look at each row.
+    Checking row by row then names the payload that does not fit.
     """
     settings = context.settings.of(context.store, {queue}).get(queue)
     if settings is None:
@@ -89,7 +88,7 @@ def _queue(maker: JobMaker, column: pa.Array | None) -> str:
 
 
 def _values(maker: JobMaker, name: str, column: pa.Array) -> pa.Array:
-    """Return a field of the jobs, by a look at each of its different values."""
+    """Return a field of the jobs, by checking each of its different values."""
     encoded = column.dictionary_encode()
     given = plain_values(encoded.dictionary)
     if len(given) > _MANY:

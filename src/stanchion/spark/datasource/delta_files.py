@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from stanchion.spark.datasource.delta_stats import Stats
 
 _ROWS, _BYTES = 1_000_000, 128 * 1024 * 1024
-"""Limits of what is in memory until it is written, whichever is reached first."""
+"""Maximum unwritten content in memory, whichever is reached first."""
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 

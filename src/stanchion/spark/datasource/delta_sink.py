@@ -4,9 +4,9 @@ tasks      write Parquet files, which no version of the table has
 driver     commits all of them in one step, with the stream as application and the number of the batch as version,
            and then acknowledges the batch
 
-So a batch that comes again, as its driver died in between, finds that the table has it; its files are deleted. Of two
-drivers that commit one batch at once, Delta refuses the second. A query with state may need its jobs again until
-Spark's log has the batch: then the reader acknowledges it, in its next step.
+So a batch repeated after its driver's death is found in the table, and its new files are deleted. If two drivers commit
+one batch concurrently, Delta refuses the second. A stateful query may need its jobs again until Spark's log has the
+batch: then the reader acknowledges it, in its next step.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class DeltaSink(DataSourceStreamArrowWriter):
         """End the batch: the table has its rows once, and then its jobs are done."""
         done = [cast("WrittenFiles", message) for message in messages if message is not None]
         if not done:
-            return  # nothing was read, so the reader acknowledges
+            return  # no job was read, so the reader acknowledges
         with self.place.app() as app:
             try:
                 batch = self._stored(app.store, done)
@@ -105,7 +105,7 @@ class DeltaSink(DataSourceStreamArrowWriter):
         for one in done:
             if one.refused is not None:
                 raise TableRefused(str(folder), one.refused)
-        # The table is opened before the look at the stream: so Delta refuses this batch if a later driver has added it.
+        # The table is opened before the stream is read: so Delta refuses this batch if a later driver has added it.
         table = self.target.open() if files else None
         batch = None if self.stream is None else SinkBatch.read_by(store, self.stream, done[0].run)
         if table is None:
@@ -127,7 +127,7 @@ class DeltaSink(DataSourceStreamArrowWriter):
 
 
 def _once(stream: str | None, batch: SinkBatch | None, done: WrittenFiles) -> Once:
-    """Return what tells a batch from others: of the stream, or of the query if no rows are from the stream."""
+    """Return the identity of a batch: of the stream, or of the query if no rows are from the stream."""
     if batch is not None:
         return Once(f"stanchion:{stream}:{batch.state.id}", batch.seq)
     query, _, number = done.batch.rpartition(":")

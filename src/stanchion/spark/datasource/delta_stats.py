@@ -1,6 +1,6 @@
-"""The statistics of a file in Delta's format, from which readers know the files that they need not read.
+"""The statistics of a file in Delta's format, by which readers skip files.
 
-Either all columns have bounds, or none has: delta-rs takes a bound that is missing beside others for null, and then
+Either all columns have bounds, or no column: delta-rs takes a missing bound next to others for null, and then
 finds no row of the file by that column.
 """
 

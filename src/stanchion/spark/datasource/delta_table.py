@@ -28,7 +28,7 @@ _LOG = "_delta_log"
 
 @dataclass(frozen=True)
 class Once:
-    """What tells a batch from all others: its application, and its version, which grows."""
+    """Identity of a batch: its application, and its growing version."""
 
     application: str
     version: int
@@ -151,7 +151,7 @@ class OpenTable:
 
 
 def checked_partitions(schema: pa.Schema, by: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns of partitions. Raises InvalidInput for those that can't be."""
+    """Return the partition columns. Raises InvalidInput for unsuitable ones."""
     import pyarrow as pa
 
     for name in by:

@@ -1,8 +1,7 @@
 """Reading the jobs that finish as a stream, from history: each finish once per checkpoint.
 
-An offset is a time: all that finished up to it was read. It goes no further than the time up to which no finish can
-appear any more, so that a batch has the same jobs whenever it is read: as long as history keeps them, and no dead one
-is retried meanwhile.
+An offset is a time: all finishes up to it were read. It never passes the time before which no finish can appear any
+more, so that a batch has the same jobs whenever it is read, as long as history keeps them and no dead one is retried.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ class HistoryFeed(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return {"after": self.since}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return the largest size of a batch; those that finish in one microsecond stay together."""
+        """Return the largest size of a batch; finishes of the same microsecond stay together."""
         return ReadMaxRows(self.most)
 
     @without_traceback
@@ -144,7 +143,7 @@ class HistoryFeed(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return {"after": until} if until - start["after"] > ADVANCE else start
 
     def _complete_until(self) -> int:
-        """Return the time up to which no finish can appear any more."""
+        """Return the time before which no finish can appear any more."""
         page = self._app.store.select(NOW)
         assert page.horizon is not None  # noqa: S101 - the query asks for it
         return self._settled.move(page.horizon)

@@ -13,10 +13,10 @@ Without the letters of NaN and Infinity, which Arrow's parser takes, and surroga
 """
 
 _NESTED, _NESTED_MOST = 1000, 400
-"""Characters from which on the depth of JSON is checked, and its limit: Python refuses more than about a thousand."""
+"""Number of characters from which the depth of JSON is checked, and its limit: Python refuses above about 1,000."""
 
 _LONG, _DIGITS = 4000, r"[0-9]{1000}"
-"""Characters from which on numbers are checked: Python refuses those with more than 4,300 digits."""
+"""Number of characters from which numbers are checked: Python refuses more than 4,300 digits."""
 
 
 def are_objects(texts: pa.Array) -> bool:
@@ -43,7 +43,7 @@ def may_be_compact(texts: pa.Array, most: int) -> bool:
 def json_lines(texts: pa.Array, fields: pa.Schema, others: str) -> pa.Table | None:
     """Return the objects in these texts, each without a line break, as one chunk; None if they are no JSON.
 
-    `others`: what becomes of fields besides these: "ignore" or "error". More objects than texts mean that one has two.
+    `others`: handling of fields besides these: "ignore" or "error". More objects than texts mean that one has two.
     """
     lines = pc.binary_join_element_wise(texts, "", "\n")
     longest = pc.max(pc.binary_length(texts)).as_py()

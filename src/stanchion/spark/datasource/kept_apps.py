@@ -29,7 +29,7 @@ class _Kept:
 
 
 class KeptApps:
-    """The apps of this process, by what they were opened with. A forked child starts with none."""
+    """The apps of this process, by their opening arguments. A forked child starts with none."""
 
     def __init__(self, idle_seconds: float = IDLE_SECONDS) -> None:
         self._idle_seconds = idle_seconds

@@ -1,9 +1,9 @@
-"""Late jobs of a stream: those whose time is not after the watermark when their batch begins.
+"""Late jobs of a stream, whose time is not after the watermark when their batch begins.
 
-Spark drops them without a word. So the reader takes them out before it reads the batch: they go to a queue, or are
+Spark drops them silently. So the reader takes them out before it reads the batch: they go to a queue, or are
 dead letters. The watermark is Spark's, computed from the same rows: the highest time of the batches before, less the
 delay, in milliseconds. It is stored with the position of the stream, and changes in the step that acknowledges a batch,
-so that no replay, and no batch that is given back, moves it.
+so that no replayed or returned batch moves it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Lateness:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Lateness | None:
-        """Return what the options of a stream ask for. Raises InvalidInput."""
+        """Return the lateness options of a stream. Raises InvalidInput."""
         name = options["eventTime"]
         if name is None:
             return None
@@ -62,7 +62,7 @@ class Lateness:
 
 @dataclass
 class Admitted:
-    """What a look at a batch has found: misfits, late jobs with their times, and the latest time of the others."""
+    """Result of scanning a batch: misfits, late jobs with their times, and the latest time of the others."""
 
     misfits: dict[str, Any] = field(default_factory=dict)
     late: dict[str, int | None] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Admitted:
     def add(
         self, ids: Sequence[str], times: pa.Array, misfits: Misfits, watermark: int, refused: Collection[str] = ()
     ) -> None:
-        """Add the jobs of a part of the batch, but for those that were refused before."""
+        """Add the jobs of a part of the batch, except for jobs refused before."""
         self.misfits.update({job: why for job, why in misfits.jobs.items() if job not in refused})
         self.size += len(ids)
         for one, at in zip(ids, times.cast(pa.int64()).to_pylist(), strict=True):

@@ -1,6 +1,6 @@
 """The header of jobs that are made of many rows: the write, and the batch of a stream with the ids of its jobs.
 
-It is the same for all rows of a batch, so it costs no look at each.
+It is the same for all rows of a batch, so it costs nothing per row.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def of_batch(write: str, stream: str | None, batch: SinkBatch | None) -> str:
 
 
 def with_headers(jobs: Sequence[NewJob], headers: str) -> list[NewJob]:
-    """Return jobs with these headers beside their own."""
+    """Return jobs with these headers added to their own."""
     return [job._replace(headers=headers if job.headers is None else _both(job.headers, headers)) for job in jobs]
 
 

@@ -146,7 +146,7 @@ class JobMaker:
         return None if task is None else _name(task, "the column task")
 
     def fixed(self, name: str) -> Any:
-        """Return the field of jobs whose rows have no value of their own."""
+        """Return the field for jobs whose rows have no value."""
         return checked_option(name, self.defaults[name]) if name in self.defaults else NewJob._field_defaults[name]
 
     def _times(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, Iterable[Any]]:
@@ -241,7 +241,7 @@ def _parsed(name: str, text: str) -> Any:
 
 
 def _not_json(constant: str) -> Any:
-    raise ValueError(f"{constant} is none of its numbers")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 _decode = decoder(parse_constant=_not_json)

@@ -1,4 +1,4 @@
-"""What the reader of a stream has on the driver alone: an app, and what its query has come to."""
+"""State that the reader of a stream keeps only on the driver: an app, and the state of its query."""
 
 from __future__ import annotations
 

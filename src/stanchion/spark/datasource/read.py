@@ -111,7 +111,7 @@ def columns_of(options: Mapping[str, Any], of: Of, schema: StructType) -> tuple[
 
 
 def _pushes_filters() -> bool:
-    """Return whether this is the process in which Spark pushes filters down.
+    """Return whether this is the process where Spark pushes filters down.
 
     Without push-down another process plans the read, and refuses a reader that accepts filters.
     """

@@ -30,7 +30,7 @@ def this_batch() -> str:
 
 
 FIRST, CARRIERS = 8, 64
-"""Tasks of a stage that may send many jobs in their messages, and those that may send some.
+"""Number of tasks of a stage that may send many jobs in their messages, and number that may send some.
 
 Spark limits the size of all messages together.
 """

@@ -51,7 +51,7 @@ COLUMNS: dict[Of, dict[str, str]] = {
     },
     "history": {**_COMMON, "progress": "double", "finished_at": "timestamp", "result": "string"},
 }
-"""The columns with their Spark types: those of a JobRow in their public form."""
+"""The columns with their Spark types: the fields of a JobRow in their public form."""
 
 _SEALED = ("payload", "arrival_payload", "entry_payload", "result")
 _STORED = {"flow": "flow_root"}

@@ -1,6 +1,6 @@
 """The data source `stanchion`: Spark reads and writes jobs, as a batch or as a stream.
 
-Spark creates these objects, and what they return, in several processes. They hold options but no connections.
+Spark creates these objects and their results in several processes. They hold options but no connections.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class StanchionSource(DataSource):
         return "stanchion"
 
     def schema(self) -> str:
-        """Return the columns for the options; a stream has those of live jobs."""
+        """Return the columns for the options; a stream has the columns of live jobs."""
         from stanchion.spark.datasource.read import schema_of
 
         return schema_of(self._given)

@@ -218,7 +218,7 @@ class StreamReader(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow
         return [StreamPart(part) for part in parts]
 
     def _takes_out(self, typed: TypedPayloads, admission: Admission, parts: Sequence[Part]) -> bool:
-        """Take out of a batch what the query does not get, before any of it is read; return whether there was some."""
+        """Remove jobs from a batch that the query does not get, before any is read; return whether there were some."""
         found = (batch for part in parts for batch in batches(self._app, part, NEEDED))
         taken = admission.taken_out(self._app, typed, self._source.state(), found)
         self._source.bury(taken.misfits)

@@ -28,7 +28,7 @@ _OF_MODE = {"move": ("queue", "payload", "headers", "delay", "tenant"), "finish"
 
 @dataclass(frozen=True)
 class SinkColumns:
-    """The columns of a sink, and what they are for."""
+    """The columns of a sink, and their roles."""
 
     mode: Mode
     names: tuple[str, ...]

@@ -175,7 +175,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         done.settled += batch.settle([Bury(batch.state.lease(job), error) for job, error in made.misfits.items()])
 
     def _took_plain(self, app: Stanchion, rows: pa.RecordBatch, stage: TaskStage, headers: str) -> bool:
-        """Take rows without a look at each, if their jobs allow it."""
+        """Take rows as a whole, without processing them singly, if their jobs allow it."""
         columns = plain_columns(self.maker, app.context, self.columns.content(rows), headers)
         return columns is not None and stage.add_plain(app.context.current_store(), columns)
 
@@ -204,7 +204,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return jobs
 
     def _check_moves(self, app: Stanchion, rows: pa.RecordBatch, jobs: Sequence[NewJob]) -> None:
-        """Raise PayloadMisfit for a job that keeps its payload, and goes on to a queue whose schema it does not fit."""
+        """Raise PayloadMisfit for a job whose kept payload does not fit the schema of its next queue."""
         schemas, store = app.context.schemas, app.store
         concerned = app.context.settings.of(store, {job.queue for job in jobs})
         if any(schemas.in_force(store, queue) for queue in concerned):
@@ -261,7 +261,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """End the batch, exactly once even if parts of it were repeated."""
         done = [cast("Written", message) for message in messages if message is not None]
         if not done:
-            return  # nothing was read, so the reader acknowledges
+            return  # no job was read, so the reader acknowledges
         attempts = [(one.attempt, one.staged) for one in done if one.staged]
         carried = [prepared for one in done for prepared in one.carried]
         refused = [one.refused for one in done if one.refused is not None]

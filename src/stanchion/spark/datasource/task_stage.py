@@ -1,4 +1,4 @@
-"""What a task has made of its rows, and where it is until the driver publishes it."""
+"""A task's jobs, and their location until the driver publishes them."""
 
 from __future__ import annotations
 

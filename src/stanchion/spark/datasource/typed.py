@@ -1,4 +1,4 @@
-"""Payloads as typed columns: what the option typed asks for, and what becomes of jobs that do not fit the schema.
+"""Typed payload columns: the options, and the handling of jobs that do not fit the schema.
 
 The columns are fixed when a query starts. Nullable fields that the queue gets later flow on: jobs that have them are
 read by the newer schema, and the query gives the columns that it has.
@@ -38,7 +38,7 @@ def with_needed(names: Sequence[str]) -> list[str]:
 
 
 def schema_in_force(options: Mapping[str, Any]) -> Schema:
-    """Return the schema in checked options, or that of their queue. Raises InvalidInput if it has none."""
+    """Return the schema in checked options, or their queue's. Raises InvalidInput if it has none."""
     queue = options["queue"]
     if queue is None:
         raise InvalidInput("the option typed needs the option queue: name the queue whose schema the payloads have")
@@ -86,7 +86,7 @@ def kind_of(given: DataType) -> Kind:
 
 
 def wanted_fields(schema: Schema, given: DataType) -> tuple[str, ...]:
-    """Return the fields of a requested column of payloads. Raises InvalidInput for those that the schema lacks."""
+    """Return the fields of a requested payload column. Raises InvalidInput for fields unknown to the schema."""
     wanted = kind_of(given)
     known = {field.name: _nullable(field.kind) for field in schema.fields}
     if not isinstance(wanted, Struct):
@@ -117,7 +117,7 @@ class Misfits:
 
     @property
     def errors(self) -> dict[str, str]:
-        """The errors with which the jobs are buried."""
+        """The errors of the buried jobs."""
         return {job: f"PayloadMisfit: {why}" for job, why in self.jobs.items()}
 
     def stopped(self) -> JobsMisfit:
@@ -127,7 +127,7 @@ class Misfits:
 
 
 MISFITS_MIN = 10
-"""Jobs that do not fit from which on the brake of a stream may hold: a small batch with one of them goes on."""
+"""Number of misfits from which the brake of a stream may stop it: a small batch with one misfit continues."""
 
 
 class TypedPayloads:
@@ -150,7 +150,7 @@ class TypedPayloads:
         return arrow_type(Struct(tuple(Field(name, kinds[name]) for name in self.fields)))
 
     def applied(self, app: Stanchion, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-        """Return a batch with these columns, its payloads typed; those of calls are null. Raises JobsMisfit."""
+        """Return a batch with these columns, its payloads typed, null for calls. Raises JobsMisfit."""
         column, misfits = self._column(app, batch)
         if misfits.jobs and self.policy != "null":
             raise misfits.stopped()
@@ -195,7 +195,7 @@ class TypedPayloads:
         return Misfits(self.queue, self._current.version, batch.num_rows, jobs)
 
     def _checked(self, batch: pa.RecordBatch) -> tuple[list[Any], dict[str, Misfit]]:
-        """Return decoded payloads, and None for those of calls and those that do not fit."""
+        """Return decoded payloads, and None for calls and misfits."""
         values: list[Any] = []
         misfits: dict[str, Misfit] = {}
         for job, task, text in zip(*(batch.column(name).to_pylist() for name in NEEDED), strict=True):

@@ -1,7 +1,7 @@
 """Payloads as an Arrow column of structs, by the schema of their queue.
 
-The fast way has no look at each: Arrow's parser of JSON reads a batch, and is stricter than the check of a payload. It
-takes what it can only if nothing could differ; any other batch is looked at row by row.
+The fast way does not process rows singly: Arrow's JSON parser reads a batch, and is stricter than the check of a
+payload. It accepts the result only if nothing could differ; any other batch is checked row by row.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _MOMENTS = {
 """Types that the fast way reads as text, and casts. Any text that does not match takes the slow way."""
 
 _INEXACT = {"double": r"[0-9]{16}", "float": r"[0-9]{8}"}
-"""Digits from which on a whole number may not be exact in a type."""
+"""Number of digits from which a whole number may not be exact in a type."""
 
 
 _ANY_SIZE = 1 << 40
 
 
 class _RowByRow(Exception):
-    """The fast way can't tell whether the batch fits."""
+    """The fast way can't decide whether the batch fits."""
 
 
 def arrow_type(kind: Kind) -> pa.DataType:
@@ -69,14 +69,14 @@ def arrow_type(kind: Kind) -> pa.DataType:
 
 
 def parsed(struct: Struct, texts: pa.Array) -> pa.StructArray | None:
-    """Return payloads as structs if all of them fit, none is null, and Arrow can tell; otherwise None."""
+    """Return payloads as structs if all fit, none is null, and Arrow can decide that; otherwise None."""
     if _plain_kinds(struct) is None or not len(texts) or not may_be_compact(texts, _ANY_SIZE):
         return None
     return parsed_compact(struct, texts)
 
 
 def parsed_compact(struct: Struct, texts: pa.Array) -> pa.StructArray | None:
-    """Return what `parsed` does, for texts of which `may_be_compact` is known."""
+    """Return the result of `parsed`, for texts whose `may_be_compact` is known."""
     kinds = _plain_kinds(struct)
     if kinds is None:
         return None
@@ -120,7 +120,7 @@ def _as_read(kind: Kind) -> pa.DataType:
 
 
 def _fitted(kind: Kind, values: pa.Array) -> pa.Array:
-    """Return what was read in its own type. Raises _RowByRow or ArrowInvalid for what may not fit."""
+    """Return the read values in their own type. Raises _RowByRow or ArrowInvalid for possible misfits."""
     match kind:
         case Plain("float" | "double"):
             _finite(values)

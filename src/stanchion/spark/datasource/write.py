@@ -1,7 +1,7 @@
 """Writing rows as new jobs: tasks stage them, and the driver publishes them once.
 
 tasks      stage rows, invisibly, under the write and a random attempt
-driver     publishes the attempts that Spark names, all at once; a stored value of the write makes this idempotent
+driver     publishes the attempts that Spark names, in one step; a stored value of the write makes this idempotent
 on abort   staged jobs are deleted; published jobs stay
 """
 
@@ -99,7 +99,7 @@ class JobsWriter(DataSourceArrowWriter):
         with self.place.app() as app:
             if refused:
                 app.store.unstage(self.write_id)
-                raise InvalidInput(f"{refused[0]}; none of the rows was enqueued")
+                raise InvalidInput(f"{refused[0]}; no row was enqueued")
             attempts = tuple((one.attempt, one.jobs) for one in staged if one.jobs)
             carried = [prepared for one in staged for prepared in one.carried]
             publish(app.store, Publication(self.write_id, attempts), carried)

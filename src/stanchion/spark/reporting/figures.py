@@ -167,7 +167,7 @@ def _errors(jobs: DataFrame) -> Figures:
 
 
 def _group(kind: Column) -> Column:
-    """Return the key of the group of an error, for those that are stored without it."""
+    """Return the group key of an error that is stored without one."""
     return F.substring(F.sha2(F.concat(kind, F.lit("\0"), F.col("task")), 256), 1, 8)
 
 

@@ -1,4 +1,4 @@
-"""The finished jobs of a report: those in the archive, and those in the store that are not archived yet.
+"""The finished jobs of a report: archived ones, and ones in the store that are not archived yet.
 
 A dead letter counts as a dead job of the queue that it comes from.
 """

@@ -1,4 +1,4 @@
-"""A pipeline on Spark: each station is a Structured Streaming query, and all of them run at once.
+"""A pipeline on Spark: each station is a Structured Streaming query, and all run concurrently.
 
 The store has the reserved items and the position of each stream. A failed query is restarted, and another process can
 replace a dead one. So checkpoints do not matter here, and each run starts with a new one.
@@ -36,7 +36,7 @@ log = logging.getLogger("stanchion.spark")
 
 _TICK_SECONDS = 0.2
 _LOOK_SECONDS = 1.0
-"""Between looks for due items while all stations have a query: each walks over what claims have left in indexes."""
+"""Interval of polls for due items while all stations have a query: each steps over remains of claims in indexes."""
 _PAUSE_SECONDS_MIN, _PAUSE_SECONDS_MAX = 1.0, 30.0
 _FAILURES_IN_A_ROW = 60
 """Tries of a station with `available_now`: enough to halve a batch until the item that breaks it is alone."""
@@ -84,7 +84,7 @@ class _Engine:
     """Failures in a row of each station, without a batch in between that it has processed."""
 
     def run(self) -> None:
-        """Keep a query running for each station, until the engine is stopped or nothing is due."""
+        """Keep a query running for each station, until the engine is stopped or no item is due."""
         try:
             while not self.stop.is_set() and (wanted := self._wanted()):
                 for _ in range(round(_LOOK_SECONDS / _TICK_SECONDS)):
@@ -100,7 +100,7 @@ class _Engine:
     def _wanted(self) -> Sequence[Station]:
         """Return the stations that need a query now; none if the work is done.
 
-        Those that items will come to begin too, as the start of a query takes long.
+        Stations that items will reach are started too, as the start of a query takes long.
         """
         if not self.until_empty:
             return self.stations
@@ -113,8 +113,8 @@ class _Engine:
     def _due(self) -> set[str]:
         """Return the queues with due or reserved items.
 
-        The queries go on meanwhile. An item can only be overlooked if it is claimed between two of these reads, and
-        the number of claims tells that: then the running stations have to be looked at again.
+        The queries run meanwhile. An item can only be overlooked if it is claimed between two of these reads, and
+        the number of claims shows that: then the running stations have to be read again.
         """
         store = self.pipeline.context.store
         queues = [station.queue for station in self.stations]
@@ -122,7 +122,7 @@ class _Engine:
         states = {value.name: StreamState.of(value) for value in store.values(KIND, queues)}
         pending = {name for name, state in states.items() if state.pending}
         if pending and len(self.running) == len(self.stations):
-            return pending  # no other station is to be started, so what is due there need not be read
+            return pending  # no other station will start, so their due items need not be read
         taken = {name for name, state in states.items() if name in pending or has_unnumbered(store, state)}
         paused = {settings.name for settings in store.queues(queues) if settings.paused}
         stats, now = store.stats(queues, ["next_due"]), store.now()
@@ -142,7 +142,7 @@ class _Engine:
         return {state.queue for state in states if state.seen is not None}
 
     def _due_behind_windows(self) -> set[str]:
-        """Wait until the windows that the last items have closed are published; return what is due then."""
+        """Wait until the windows that the last items have closed are published; return the items due then."""
         for station in self.stations:
             query = self.running.get(station.station)
             if query is not None and windows_of(station) is not None:
@@ -169,7 +169,7 @@ class _Engine:
             self.running[name] = self.queries.start(station)
 
     def _after(self, station: Station, query: StreamingQuery) -> None:
-        """Decide what follows a query that ended: it is started again, at once or later, or the error is raised."""
+        """Decide what follows the end of a query: a restart, immediately or later, or its error."""
         error = query.exception()
         failure = _failure(station, self.queries.failed(station, error))
         if _has_processed(query):
@@ -188,7 +188,7 @@ class _Engine:
         return pause
 
     def _release(self) -> None:
-        """Give back reserved items now, instead of after missed heartbeats."""
+        """Return reserved items now, instead of after missed heartbeats."""
         store = self.pipeline.context.store
         reserved = {stream.name for stream in streams(store) if stream.reserved_jobs}
         for station in self.stations:
@@ -216,7 +216,7 @@ def _has_processed(query: StreamingQuery) -> bool:
 
 
 def _cores(spark: SparkSession) -> int:
-    """Return the number of cores; with Spark Connect, which doesn't tell it, that of this machine."""
+    """Return the number of cores; with Spark Connect, which hides it, this machine's."""
     from pyspark.sql.utils import is_remote
 
     return os.cpu_count() or 1 if is_remote() else spark.sparkContext.defaultParallelism

@@ -1,11 +1,11 @@
 """A Spark station: its function turns a micro-batch into DataFrames.
 
-    items ──parsed by the schema──► function ──► rows with a job_id: these items go on, each in one step
+    items ──parsed by the schema──► function ──► rows with a job_id: these items move on, each in one step
       ├─ items that don't fit are dead             └► other rows: new items, staged, published once per batch
       └─ items that don't meet an expectation end as it says
 
 All rows are computed before any is stored. (1) Rows without a `job_id` are published, once even if repeated. (2) The
-items go on. If there are only new items, and the store supports it, the same step publishes them and commits the
+items move on. If there are only new items, and the store supports it, the same step publishes them and commits the
 items of the batch.
 """
 
@@ -73,7 +73,7 @@ def _kept(frame: DataFrame) -> Iterator[DataFrame]:
 
 
 def _parsed(read: DataFrame, schema: str) -> tuple[DataFrame, DataFrame]:
-    """Return the items as rows of the schema, with their ids, and those that don't fit it or an expectation."""
+    """Return the items as rows of the schema, with their ids, and the items that fail it or an expectation."""
     from pyspark.sql import functions as f
 
     item = f.from_json("payload", f"{schema}, {_MISFIT} string", {"columnNameOfCorruptRecord": _MISFIT})
@@ -174,7 +174,7 @@ class _Outputs:
             if twice:
                 raise InvalidInput(
                     f"station {self.station.station!r} returned {twice[0]['count']} rows with the {ID} {twice[0][ID]}; "
-                    f"an item goes on once: return one row for each, or drop the column {ID} to make new items of them"
+                    f"an item moves on once: return one row for each, or drop the column {ID} to make new items of them"
                 )
             yield rows
 
@@ -197,13 +197,13 @@ class _Outputs:
 def frames_by_target(
     station: Station, made: DataFrame | Mapping[str, DataFrame], targets: Sequence[str]
 ) -> dict[str, DataFrame]:
-    """Return what the function of a station has made, by target; "" for an end. Raises InvalidInput."""
+    """Return the results of a station's function by target; "" for an end. Raises InvalidInput."""
     if isinstance(made, Mapping):
         unknown = [to for to in made if to not in targets]
         if unknown:
             raise InvalidInput(
                 f"station {station.station!r} returned rows for {unknown[0]!r}, which is not in its to= "
-                f"({', '.join(targets) or 'nothing is'}); add it there"
+                f"({', '.join(targets) or 'empty'}); add it there"
             )
         return dict(made)
     if len(targets) > 1:

@@ -1,6 +1,6 @@
 """Items of a micro-batch in Spark's tasks, which read them by parts, and settle many in one step.
 
-As items are settled individually, a repeated batch finds only those that are left. Plain stations need nothing more.
+As items are settled individually, a repeated batch finds only the remaining ones. Plain stations need nothing more.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AT_ONCE = 1000
 """Outcomes per call of settle."""
 
 PARTS_MAX = 16
-"""Ranges of ids that the header of a new item names; more are told as one."""
+"""Maximum number of id ranges in the header of a new item; more are merged into one."""
 
 SETTLED_WITHIN = 1.0
 """Seconds after which outcomes are settled, though they are fewer: a process that dies loses no more work than that."""
@@ -43,7 +43,7 @@ SETTLED_WITHIN = 1.0
 class ReservedItems:
     """The reserved items of a batch, for its tasks. `parts`: the first and last id of each part.
 
-    `trace`: the headers of new items, of the span of the batch. An item that goes on keeps its own.
+    `trace`: the headers of new items, of the span of the batch. An item that moves on keeps its own.
     """
 
     station: Station
@@ -81,9 +81,9 @@ class ReservedItems:
         return [found[one] for one in ids if one in found and found[one].token == self.token]
 
     def settle(self, ended: Iterable[outcomes.Outcome], rows: Sequence[JobRow]) -> int:
-        """Settle outcomes of items, with lanes for those that go on; return the number applied.
+        """Settle outcomes of items, with lanes for the ones that move on; return the number applied.
 
-        The other items are no longer reserved: they were settled before, or were taken back and come again.
+        The other items are no longer reserved: they were settled before, or taken back and will be delivered again.
         """
         context = self.station.context
         placed = context.lanes.place(context.store, list(ended), lambda: {row.id: row.tenant for row in rows})

@@ -134,7 +134,7 @@ def _divide(frame: DataFrame) -> None:
 
 
 def _page(spark: Any) -> str | None:
-    """Return the address of Spark's own page; None if it has none, or doesn't tell it to its clients."""
+    """Return the address of Spark's web UI; None if it has none, or hides it from its clients."""
     from pyspark.sql.utils import is_remote
 
     return None if is_remote() else spark.sparkContext.uiWebUrl

@@ -19,7 +19,7 @@ _COLUMNS = ("id", "queue", "lane", "state", "priority", "rank", "run_at", "enque
 def batch_span(context: Context, station: Station, token: str, size: int) -> Iterator[Headers]:
     """Make the span of a batch, the current one within the block; yield the headers of its new items.
 
-    It is linked to the pushes of the first items. Without traces nothing is made, and nothing read.
+    It is linked to the pushes of the first items. Without tracing it makes and reads nothing.
     """
     if context.traces is None:
         yield {}

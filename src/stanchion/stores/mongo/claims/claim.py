@@ -167,7 +167,7 @@ class DueJobs:
     def _head(self, state: QueueState) -> Document | None:
         """Return the head of an ordered queue if it is live there.
 
-        If it is parked, and a job from before the queue was ordered holds the slot it may wait for, that one goes first.
+        If it is parked, and a job from before the queue was ordered holds the slot it may wait for, that goes first.
         """
         if (head := state.document.get("head")) is None:
             return None
