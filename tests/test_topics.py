@@ -86,7 +86,7 @@ def test_within_testing() -> None:
     for n in (3, 4):
         with app.testing() as clock:
             topic.push_many([{"n": 1}, {"n": n}])
-            app.assert_enqueued(mail, {"n": n})
+            app.assert_enqueued(mail, ({"n": n},))
             topic.subscribe("late", since="all", delay=60)
             assert app.drain() == 1
             clock.advance(100)

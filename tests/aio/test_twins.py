@@ -142,6 +142,8 @@ TWINS: dict[str, Callable[[Any], Any]] = {
     "Stanchion.enqueue_flow": lambda x: x.app.aenqueue_flow(x.chain),
     "Stanchion.event_group": lambda x: x.app.aevent_group("order-2"),
     "Stanchion.tick": lambda x: x.app.atick(),
+    "Stanchion.drain": lambda x: x.app.adrain(["none"]),
+    "Pipeline.drain": lambda x: x.etl.adrain(),
     "Queue.push": lambda x: x.queue.apush(1),
     "Queue.push_many": lambda x: x.queue.apush_many([1]),
     "Queue.pop": lambda x: x.queue.apop(),
@@ -234,7 +236,7 @@ TWINS: dict[str, Callable[[Any], Any]] = {
 }
 """A call of each twin, by its method."""
 
-RUN_JOBS = {"Stanchion.run", "Stanchion.drain", "Pipeline.run", "Pipeline.drain", "Worker.run"}
+RUN_JOBS = {"Stanchion.run", "Pipeline.run", "Worker.run"}
 """Methods that run jobs in the calling thread."""
 
 FOR_TESTS = {"Stanchion.testing", "Stanchion.on_store", "Stanchion.assert_enqueued"}
@@ -426,8 +428,8 @@ def test_each_method_warns_on_a_running_loop(caplog: pytest.LogCaptureFixture) -
     asyncio.run(run())
     warned = {record.getMessage().partition(" ")[0] for record in caplog.records}
     reported = {key for kind, name, key in methods() if f"{kind.__name__}.{name}" in warned}
-    # A batch and a consumer wait for the store within their blocks only.
-    assert TWINS.keys() - reported <= {"Batch.settle", "Consumer.beat"}
+    # A batch and a consumer wait for the store within their blocks only; a drain is an error on a running loop.
+    assert TWINS.keys() - reported <= {"Batch.settle", "Consumer.beat", "Stanchion.drain", "Pipeline.drain"}
 
 
 def test_a_twin_leaves_the_event_loop_alone(tmp_path: Path) -> None:

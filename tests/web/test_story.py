@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stanchion import Job, JobState, Retry, Stanchion
-from stanchion.context.testing import Clock
+from stanchion.app.testing import Clock
 from stanchion.core.redaction import Redaction
 from stanchion.ops.web.show.story import Step, life, sentence, steps
 from stanchion.ops.words import waited

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from stanchion.app.area import Area
-from stanchion.context.testing import START, Clock, url_of_test
-from stanchion.core.aio import off_loop
+from stanchion.app.testing import AT, Clock, Run, checked_run, fresh_store
+from stanchion.core.aio import off_loop, off_loop_alone
 from stanchion.core.hooks import Per, When
 from stanchion.jobs.options import named_queues
-from stanchion.stores.registry import open_store
 
 if TYPE_CHECKING:
     from stanchion.cron.ticker import Ticker
@@ -35,10 +34,17 @@ class RunCalls(Area):
         run_worker(self.context, queues, threads, **options)
 
     def drain(self, queues: Sequence[str] | None = None) -> int:
-        """Run all due jobs of these queues, by default of all tasks and stations; return the number of attempts."""
+        """Run all due jobs of these queues, by default of all tasks and stations; return the number of attempts.
+
+        On the thread of a running event loop, use `await app.adrain()`, which runs async tasks on that loop.
+        """
+        from stanchion.tasks.coroutines import refuse_running_loop
         from stanchion.tasks.inline import drained
 
+        refuse_running_loop("app.adrain")
         return drained(self.context, self.context.registry.own_queues() if queues is None else named_queues(queues))
+
+    adrain = off_loop_alone(drain)
 
     @overload
     def on_worker_start(self, function: H, /) -> H: ...
@@ -83,10 +89,26 @@ class RunCalls(Area):
     atick = off_loop(tick)
 
     @contextmanager
-    def testing(self, start: datetime = START) -> Iterator[Clock]:
-        """Use a fresh store in memory within the block; its clock begins at `start`, and the test moves it."""
-        with self.on_store(store := open_store(url_of_test(start))):
-            yield Clock(store)
+    def testing(self, at: datetime = AT, *, run: Run = "when_drained", url: str | None = None) -> Iterator[Clock]:
+        """Use a fresh store within the block, whose clock begins at `at`; the test moves it.
+
+        The store is in memory. A job that is enqueued with `tx` appears when that transaction commits. `run`:
+        "at_once" runs jobs as soon as they are due, within the call that made them so; "when_drained" leaves that to
+        `drain`. `url`: use the real store of this test database instead, which is emptied.
+        """
+        from stanchion.tasks.at_once import AtOnce
+
+        at_once = AtOnce(self.context) if checked_run(run, url) else None
+        begun = False
+
+        def changed() -> None:
+            if begun and at_once is not None:
+                at_once()
+
+        with fresh_store(self.context, at, url, changed) as store, self.on_store(store):
+            begun = True
+            yield Clock(self.context, self._ticker, at_once)
+            begun = False
 
     @contextmanager
     def on_store(self, store: Store) -> Iterator[None]:
@@ -99,8 +121,20 @@ class RunCalls(Area):
         finally:
             self._own_ticker = ticker
 
-    def assert_enqueued(self, task: Task[..., Any] | str, /, *args: Any, **kwargs: Any) -> Job:
-        """Return a live job that calls the task with these arguments. Raises AssertionError if there is none."""
-        from stanchion.tasks.inline import enqueued
+    def assert_enqueued(
+        self,
+        task: Task[..., Any] | str,
+        /,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        times: int | None = None,
+    ) -> list[Job]:
+        """Return the jobs that call the task with these arguments, oldest first, live or finished.
 
-        return enqueued(self.context, task, args, kwargs)
+        Without `args` and `kwargs`, all its jobs. Raises AssertionError unless there are `times` of them, by default at
+        least one; the message lists what was enqueued.
+        """
+        from stanchion.tasks.assertions import asserted
+
+        return asserted(self.context, task, args, kwargs, times)

@@ -131,6 +131,11 @@ class Context:
         return url
 
     @property
+    def database(self) -> str | None:
+        """The URL of the database behind managers, for `tx=`."""
+        return self._database
+
+    @property
     def place(self) -> str:
         """The store's URL, with the path of a file as it was meant in the folder in which the app was made."""
         return absolute_url(self.url, self._folder)

@@ -32,6 +32,7 @@ from stanchion.pipelines.topology import DEAD, Topology
 from stanchion.pipelines.windows import Windows
 from stanchion.queues.queue import Queue, declared_queue
 from stanchion.stores.protocol import Store
+from stanchion.tasks.coroutines import refuse_running_loop
 from stanchion.tasks.inline import drained
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -365,10 +366,12 @@ class Pipeline:
         self._run(self.context, self.queues, threads, until_empty=available_now, until_finished=until_empty, **options)
 
     def drain(self) -> int:
-        """Run all due items in this thread; return the number of attempts."""
+        """Run all due items in this thread; return the number of attempts. On a running event loop, use `adrain`."""
+        refuse_running_loop("pipeline.adrain")
         self.check()
         return drained(self.context, self.queues)
 
+    adrain = off_loop_alone(drain)
     apush = off_loop(push)
     apush_many = off_loop(push_many)
     afind = off_loop(find)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 
 from stanchion.errors import InvalidInput
@@ -50,6 +51,32 @@ def open_store(url: str, database: str | None = None) -> Store:
         )
     store: Store = import_module(module).open_store(url)
     return store
+
+
+def rehearsal_store(at: int, changed: Callable[[], None], refusal: str | None) -> Store:
+    """Return an empty store in memory that stands for a database in a test, with a clock that only the test moves.
+
+    It follows the caller's transactions. `at`: the time to begin with. `changed`: called after each call that may have
+    changed something. `refusal`: see `refusal_of_transactions`.
+    """
+    from stanchion.stores.memory import FrozenClock, MemoryStore, Rehearsal
+
+    return MemoryStore(FrozenClock(at), rehearsal=Rehearsal(changed, refusal))
+
+
+def refusal_of_transactions(url: str, database: str | None = None) -> str | None:
+    """Return why the store of a URL joins no transaction that a test without it can follow; None if it may join one."""
+    scheme = (database or url).partition("://")[0].partition("+")[0]
+    if scheme in _FOLLOWED:
+        return None
+    if scheme == "mongodb":
+        return "app.testing() can't see when a session of PyMongo commits: test with app.testing(url='mongodb://...')"
+    why = "needs database= to" if scheme.startswith("grpc") else "can't"
+    return f"the app's store, {shown_url(url)}, {why} join your transaction; leave tx out"
+
+
+_FOLLOWED = ("memory", "sqlite", "postgresql", "postgres", "mysql", "mariadb")
+"""The schemes of databases whose transactions SQLAlchemy or Django ends, and of stores that tests use."""
 
 
 def _through_managers(url: str, database: str) -> Store:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,6 +26,7 @@ from stanchion.stores.one_by_one import DATA
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.rules.outcomes import commit_of
+from stanchion.tasks.coroutines import run_to_end
 from stanchion.tasks.middleware import Attempt, arun_within, run_within
 from stanchion.tasks.retrying import after_failure
 from stanchion.tasks.traced import TracedAttempt
@@ -128,7 +128,7 @@ class Execution:
 
     def awaited(self, value: Awaitable[Any]) -> Any:
         """Wait for what a call in this thread returned, in an event loop of its own."""
-        return asyncio.run(_waited_for(value))
+        return run_to_end(_waited_for(value))
 
     @begins_task
     def _called(self) -> Any:
@@ -307,7 +307,7 @@ def _attempted(context: Context, row: JobRow) -> Attempted:
     try:
         value = execution.call()
         if execution.work.is_async:
-            value = asyncio.run(value)
+            value = run_to_end(value)
         return Attempted(job, outcome_of_value(execution, value), value if isinstance(value, Outcome) else None)
     except Exception as raised:  # a task may raise anything; it is kept with the job
         return Attempted(job, outcome_of_error(execution, raised), raised)

@@ -1,37 +1,15 @@
-"""Running tasks in this process, for tests and scripts: drain queues, and assert what was enqueued."""
+"""Running tasks in this process, for tests and scripts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Any
 
 from stanchion.context.context import Context
-from stanchion.core.checks import checked_name
 from stanchion.core.ids import new_token
 from stanchion.errors import StoreUnavailable
-from stanchion.jobs.call import encoded_call
-from stanchion.jobs.job import Job
-from stanchion.jobs.lookup import find
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.jobs import JobRow, JobState
+from stanchion.stores.records.jobs import JobRow
 from stanchion.tasks.execution import attempted, report, settled
-from stanchion.tasks.task import Task
-
-
-def enqueued(context: Context, task: Task[..., Any] | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Job:
-    """Return a live job of this call. Raises AssertionError if there is none."""
-    name = task.name if isinstance(task, Task) else checked_name(task, "task name")
-    known = context.registry.tasks.get(name)
-    encoded = known.using().payload if isinstance(known, Task) else partial(encoded_call, context.codec)
-    wanted = context.codec.decode(encoded(args, kwargs))
-    live = [state for state in JobState if not state.final]
-    jobs = find(context, task=name, state=live, limit=1000)
-    for job in jobs:
-        if job.payload == wanted:
-            return job
-    seen = "; ".join(str(job.payload) for job in jobs[:10]) or "none"
-    raise AssertionError(f"no live job calls {name} with {wanted}; live jobs of it: {seen}")
 
 
 def run_here(context: Context, row: JobRow) -> bool:

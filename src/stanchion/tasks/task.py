@@ -65,9 +65,9 @@ class Task(Generic[P, R]):
         self.is_async = is_async(function)
         self.signature = signature_of(function)
         self.job_parameter, self.failure_parameter = parameter_of(function, Job), parameter_of(function, FlowFailure)
-        self._given = {name for name in (self.job_parameter, self.failure_parameter) if name is not None}
+        self.injected = {name for name in (self.job_parameter, self.failure_parameter) if name is not None}
         self.expectations = None
-        self.models = task_models(self.name, function, self.signature, self._given)
+        self.models = task_models(self.name, function, self.signature, self.injected)
         self._enqueuer: Enqueuer[P] = self.using()
         self.__name__ = getattr(function, "__name__", name)
         self.__doc__ = function.__doc__
@@ -133,7 +133,7 @@ class Task(Generic[P, R]):
     def fits(self, args: list[Any], kwargs: dict[str, Any]) -> str | None:
         """Return why stored arguments do not fit the function's current signature, or None."""
         try:
-            self.signature.bind(*args, **{**kwargs, **dict.fromkeys(self._given)})
+            self.signature.bind(*args, **{**kwargs, **dict.fromkeys(self.injected)})
         except TypeError as error:
             return str(error)
         return None
@@ -144,7 +144,7 @@ class Task(Generic[P, R]):
             raise InvalidInput(f"hide takes several places, such as hide=[{places!r}]")
         by_position = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
         names = [one.name for one in self.signature.parameters.values() if one.kind in by_position]
-        return Hidden(tuple(map(place_of, places)), tuple(name for name in names if name not in self._given))
+        return Hidden(tuple(map(place_of, places)), tuple(name for name in names if name not in self.injected))
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"

@@ -250,7 +250,7 @@ class TestKeptModels:
             lambda: group(task.s(1, wrong)).enqueue(),
             lambda: chain(task.s(1, p.Login(user="a")), task.s(wrong)).enqueue(),
             lambda: chain(task.s(1, p.Login(user="a")), task.s(cat)).enqueue(),
-            lambda: app.assert_enqueued(task, 1, wrong),
+            lambda: app.assert_enqueued(task, (1, wrong)),
             lambda: app.queue(QUEUE).push(wrong),
             lambda: app.queue(QUEUE).push({"logins": [wrong]}),
         ):
@@ -277,7 +277,7 @@ class TestKeptModels:
         take.__annotations__ = {"one": p.Cat}
         handle = app.task(name="take", queue=QUEUE)(take).enqueue(p.Cat(name="m"))
         assert handle.job().payload == {"args": [{"name": "m", "lives": 9}]}
-        assert app.assert_enqueued("take", p.Cat(name="m")).id == handle.id
+        assert [job.id for job in app.assert_enqueued("take", (p.Cat(name="m"),))] == [handle.id]
 
 
 class TestKeptResults:

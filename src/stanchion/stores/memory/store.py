@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
@@ -11,6 +13,8 @@ from stanchion.errors import CannotJoin, InvalidInput
 from stanchion.stores.memory.claim import Claims
 from stanchion.stores.memory.flows import Flows
 from stanchion.stores.memory.jobs import Clock, FrozenClock, Jobs, SteadyClock
+from stanchion.stores.memory.joining.journal import ReplayClock, Writes
+from stanchion.stores.memory.joining.transactions import OwnTransaction, Transactions
 from stanchion.stores.memory.operate import Operations
 from stanchion.stores.memory.push import Pushes
 from stanchion.stores.memory.query import Queries
@@ -49,6 +53,18 @@ CAPABILITIES = Capabilities(
 )
 
 
+@dataclass(frozen=True)
+class Rehearsal:
+    """What a store in memory needs in order to stand for a database in a test.
+
+    `changed`: called after each call that may have changed something. `refusal`: the reason why the database could join
+    no transaction, if so.
+    """
+
+    changed: Callable[[], None]
+    refusal: str | None = None
+
+
 class MemoryStore:
     """Jobs in this process, lost at its end.
 
@@ -57,12 +73,18 @@ class MemoryStore:
 
     capabilities = CAPABILITIES
 
-    def __init__(self, clock: Clock | None = None, listeners: Listeners | None = None) -> None:
+    def __init__(
+        self, clock: Clock | None = None, listeners: Listeners | None = None, rehearsal: Rehearsal | None = None
+    ) -> None:
+        """`rehearsal`: the store stands for a database in a test."""
         self._lock = threading.Lock()
         listeners = Listeners() if listeners is None else listeners
-        self._clock = SteadyClock() if clock is None else clock
+        self._listeners = listeners
+        self._clock: Clock = SteadyClock() if clock is None else clock
+        if rehearsal is not None:
+            self._clock = ReplayClock(self._clock)
         values = Values()
-        jobs = Jobs(self._clock, listeners)
+        self._jobs = jobs = Jobs(self._clock, listeners)
         self._slots = slots = Slots(jobs, values)
         pushes = Pushes(jobs, slots)
         self._flows = flows = Flows(jobs, slots, pushes)
@@ -74,31 +96,61 @@ class MemoryStore:
         self._operations = operations = Operations(jobs, slots, flows)
         self._queues = queues = Queues(jobs, flows)
         queries = Queries(jobs)
+        self._writes = Writes(self._starts, outcomes, flows)
+        self._rehearsal = rehearsal
+        self._transactions = None if rehearsal is None else self._follow(rehearsal)
 
-        locked = self._locked
+        locked, read = self._locked, self._reading
         self.now, self.listen = self._clock.now, listeners.listen
-        self.queues, self.drop_queue = locked(queues.queues), locked(queues.drop_queue)
+        self.queues, self.drop_queue = read(queues.queues), locked(queues.drop_queue)
         self.claim, self.recover = locked(claims.claim), locked(workers.recover)
         self.stage, self.publish = locked(staging.stage), locked(staging.publish)
         self.unstage = locked(staging.unstage)
-        self.beat, self.leave, self.workers = locked(workers.beat), locked(workers.leave), locked(workers.workers)
-        self.fetch, self.select = locked(queries.fetch), locked(queries.select)
-        self.partition = locked(queries.partition)
-        self.stats, self.lane_depths = locked(queries.stats), locked(queries.lane_depths)
+        self.beat, self.leave, self.workers = locked(workers.beat), locked(workers.leave), read(workers.workers)
+        self.fetch, self.select = read(queries.fetch), read(queries.select)
+        self.partition = read(queries.partition)
+        self.stats, self.lane_depths = read(queries.stats), read(queries.lane_depths)
         self.cancel, self.retry = locked(operations.cancel), locked(operations.retry)
         self.delete, self.adopt = locked(operations.delete), locked(operations.adopt)
-        self.semaphores = locked(slots.semaphores)
-        self.flow_nodes, self.flow_ends = locked(flows.flow_nodes), locked(flows.flow_ends)
-        self.values = locked(values.values)
+        self.semaphores = read(slots.semaphores)
+        self.flow_nodes, self.flow_ends = read(flows.flow_nodes), read(flows.flow_ends)
+        self.values = read(values.values)
         self.compare_and_set = with_signs(locked(values.compare_and_set), listeners.announce)
 
     def _locked(self, verb: Callable[P, T]) -> Callable[P, T]:
         """Return the verb so that it is called with the lock held; like the whole store, it can be pickled."""
         return partial(self._with_lock, verb)
 
-    def _with_lock(self, verb: Callable[P, T], *given: P.args, **options: P.kwargs) -> T:
+    def _reading(self, verb: Callable[P, T]) -> Callable[P, T]:
+        """Return a verb that changes nothing, so that it is called with the lock held."""
+        return partial(self._read, verb)
+
+    def _read(self, verb: Callable[P, T], *given: P.args, **options: P.kwargs) -> T:
         with self._lock:
             return verb(*given, **options)
+
+    def _with_lock(self, verb: Callable[P, T], *given: P.args, **options: P.kwargs) -> T:
+        try:
+            with self._lock:
+                if self._transactions is not None:
+                    self._transactions.changes += 1
+                return verb(*given, **options)
+        finally:
+            if self._rehearsal is not None:
+                self._rehearsal.changed()
+
+    def _follow(self, rehearsal: Rehearsal) -> Transactions:
+        self.capabilities = replace(CAPABILITIES, joins_transactions=True, feed="overlap")
+
+        def shared() -> dict[int, Any]:
+            """Return what a copy of the store shares with it: the clock and the rows, but no listeners."""
+            kept: list[Any] = [self._clock, self._workers.lost_lease_delay]
+            for queue in self._jobs.queues.values():
+                kept += [*queue.live.values(), *queue.history.values()]
+            return {id(self._listeners): Listeners()} | {id(one): one for one in kept}
+
+        assert isinstance(self._clock, ReplayClock)  # noqa: S101 - made by __init__
+        return Transactions(self._writes, self._lock, self._clock, shared, rehearsal.changed, rehearsal.refusal)
 
     @property
     def clock_offset(self) -> float:
@@ -126,68 +178,73 @@ class MemoryStore:
         """Do nothing: the store can always be used."""
 
     def close(self) -> None:
-        """Do nothing: a later call finds all data."""
+        """Stop following transactions; a later call finds all data."""
+        if self._transactions is not None:
+            self._transactions.close()
+
+    def transaction(self) -> AbstractContextManager[OwnTransaction]:
+        """Open a transaction, to be passed as `tx`. Raises CannotJoin unless the store stands for a database."""
+        return self._joining().block()
 
     def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
         """Delete everything past retention: history, flows, stages, expired queues, dead workers without jobs."""
-        with self._lock:
-            now = self._clock.now()
-            self._operations.keep_up()
-            self._flows.forget()
-            self._staging.forget(now)
-            self._queues.drop_unused(now)
-            self._workers.forget(now)
-            return []
+        self._with_lock(self._maintain)
+        return []
+
+    def _maintain(self) -> None:
+        now = self._clock.now()
+        self._operations.keep_up()
+        self._flows.forget()
+        self._staging.forget(now)
+        self._queues.drop_unused(now)
+        self._workers.forget(now)
 
     # -- the verbs with a transaction of the caller, which only settings ignore
 
     def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
-        with self._lock:
-            return self._queues.configure(queue, changes)
+        return self._with_lock(self._queues.configure, queue, changes)
 
     def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: Any = None) -> bool:
-        with self._lock:
-            return self._slots.set_semaphore(name, capacity, declared=declared)
+        return self._with_lock(self._slots.set_semaphore, name, capacity, declared=declared)
 
     def push(
         self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
     ) -> list[Pushed]:
-        _refuse(tx)
-        with self._lock:
-            return self._starts.push(jobs, claim)
+        new = list(jobs)
+        return self._write(tx, lambda writes: writes.starts.push(new, claim))
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
-        _refuse(tx)
-        with self._lock:
-            return self._outcomes.settle(outcomes, repeat=repeat)
+        ends = list(outcomes)
+        return self._write(tx, lambda writes: writes.outcomes.settle(ends, repeat=repeat))
 
     def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
-        _refuse(tx)
-        with self._lock:
-            return self._flows.change_flows(changes)
+        made = list(changes)
+        return self._write(tx, lambda writes: writes.flows.change_flows(made))
 
+    @property
+    def uncommitted(self) -> int:
+        """The number of calls that wait for the commit of the caller's transactions."""
+        return 0 if self._transactions is None else self._transactions.uncommitted
 
-def _refuse(tx: Any) -> None:
-    if tx is not None:
-        raise CannotJoin(
-            "the memory store has no transactions to join; leave tx out, or use a store on the database "
-            "that holds your transaction"
-        )
+    def _write(self, tx: Any, call: Callable[[Writes], T]) -> T:
+        return self._with_lock(call, self._writes) if tx is None else self._joining().call(tx, call)
+
+    def _joining(self) -> Transactions:
+        if self._transactions is None:
+            raise CannotJoin(
+                "the memory store has no transactions to join; leave tx out, or use a store on the database "
+                "that holds your transaction"
+            )
+        return self._transactions
 
 
 def open_store(url: str) -> MemoryStore:
-    """Return an empty store: `memory://`, or `memory://?clock=frozen` for a clock that only a test moves.
-
-    `memory://?clock=1935388800000000` is such a clock that begins at this time, in microseconds since 1970.
-    """
+    """Return an empty store: `memory://`, or `memory://?clock=frozen` for a clock that only a test moves."""
     if url == _STEADY:
         return MemoryStore()
     if url == _FROZEN:
         return MemoryStore(FrozenClock())
-    if (at := url.removeprefix(_CLOCK)) != url and at.isdecimal():
-        return MemoryStore(FrozenClock(int(at)))
     raise InvalidInput(f"{url!r} is not the URL of a memory store; use {_STEADY} or {_FROZEN}")
 
 
-_STEADY, _CLOCK = "memory://", "memory://?clock="
-_FROZEN = f"{_CLOCK}frozen"
+_STEADY, _FROZEN = "memory://", "memory://?clock=frozen"

@@ -32,7 +32,7 @@ def test_ticks_of_schedules_are_those_of_the_clock(minute: int) -> None:
     def half() -> None:
         pass
 
-    with app.testing(start=datetime(2031, 5, 1, 8, minute, tzinfo=UTC)) as clock:
+    with app.testing(at=datetime(2031, 5, 1, 8, minute, tzinfo=UTC)) as clock:
         ticks = 0
         for _ in range(60):
             clock.advance(60)
@@ -44,7 +44,7 @@ def test_ticks_of_schedules_are_those_of_the_clock(minute: int) -> None:
 
 def test_a_start_without_a_zone_is_refused() -> None:
     app = Stanchion("memory://")
-    with pytest.raises(InvalidInput, match="start"), app.testing(datetime(2031, 5, 1)):
+    with pytest.raises(InvalidInput, match="at="), app.testing(datetime(2031, 5, 1)):
         pass
 
 
@@ -68,5 +68,5 @@ def test_without_a_start_each_run_has_the_same_ticks() -> None:
 
 
 def test_a_test_may_start_at_the_present() -> None:
-    with Stanchion("memory://").testing(start=datetime.now(UTC)) as clock:
+    with Stanchion("memory://").testing(at=datetime.now(UTC)) as clock:
         assert abs(datetime.now(UTC) - clock.now()) < timedelta(hours=1)

@@ -1,0 +1,66 @@
+"""Running the coroutine of an async task to its end, for a thread that waits for it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Coroutine
+from contextvars import copy_context
+from typing import Any, TypeVar, cast
+
+from stanchion.core.caller import CALLER, from_caller
+from stanchion.errors import InvalidInput
+
+T = TypeVar("T")
+
+
+def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine: on the event loop of the task that awaits this thread's call, if one does, else on a new loop.
+
+    A call on the thread of a running loop, such as the commit of an `AsyncSession`, can wait for the coroutine if it
+    comes from SQLAlchemy's bridge. Any other blocks that loop, while a thread of its own runs the coroutine.
+    """
+    import asyncio
+
+    if on_running_loop():
+        bridge = sys.modules.get("sqlalchemy.util.concurrency")
+        if bridge is not None and bridge.in_greenlet():
+            return cast("T", bridge.await_only(coroutine))
+        return _in_thread(coroutine)
+    if CALLER.get() is None:
+        return asyncio.run(coroutine)
+    context = copy_context()
+    context.run(CALLER.set, None)  # the task that awaits this call does nothing else meanwhile
+    return from_caller(lambda: asyncio.get_running_loop().create_task(coroutine, context=context))
+
+
+def on_running_loop() -> bool:
+    """Return whether this thread runs an event loop."""
+    events = sys.modules.get("asyncio.events")  # no event loop runs before it is imported
+    return events is not None and events._get_running_loop() is not None
+
+
+def refuse_running_loop(twin: str) -> None:
+    """Raise InvalidInput if this thread runs an event loop, which jobs of async tasks would need."""
+    if on_running_loop():
+        raise InvalidInput(f"jobs can't be drained on the thread of a running event loop: use `await {twin}()`")
+
+
+def _in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
+    import asyncio
+
+    ended: list[T] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            ended.append(asyncio.run(coroutine))
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=copy_context().run, args=(run,), name="stanchion-coroutine")
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed.pop()
+    return ended.pop()
