@@ -54,7 +54,7 @@ def test_a_file_with_the_partitions_as_they_are_is_taken(run: Run, tmp_path: Pat
     (tmp_path / "shards.toml").write_text(IN_MAP + run("shards", "--toml").out)
     assert run("push", "orders", "1").code == 0
     (tmp_path / "shards.toml").write_text(IN_MAP + '[partitions.orders]\ntwo = "1"\n')
-    assert "with which it was set up" in run("push", "orders", "1").error
+    assert "that it was set up with" in run("push", "orders", "1").error
     refused = run("setup")
     assert "live jobs in 'orders#3'" in refused.error
 

@@ -21,7 +21,7 @@ def moved(url: str, tmp_path: Path) -> str:
 
 
 def test_another_map_is_refused(moved: str) -> None:
-    with closing(Stanchion(moved)) as app, pytest.raises(InvalidInput, match="with which it was set up"):
+    with closing(Stanchion(moved)) as app, pytest.raises(InvalidInput, match="that it was set up with"):
         app.queue("orders").push({})
 
 

@@ -24,7 +24,7 @@ QUEUED = Query("live", (Condition("state", "in", ("scheduled", "ready", "waiting
 
 
 class Handed(NamedTuple):
-    """The number of jobs handed over, and the ids of those whose key a live job of the destination has."""
+    """The number of jobs handed over, and the ids of jobs whose key a live job of the destination has."""
 
     moved: int = 0
     refused: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ def hand_over(
 ) -> Handed:
     """Move jobs as they were read, by one call of each verb. `stand` is called before the destination is written to.
 
-    A job that the source has handed out or ended since stays there, and is deleted in the destination.
+    A job that the source has delivered or ended since stays there, and is deleted in the destination.
     """
     stand()
     there = destination.adopt(rows)
@@ -43,7 +43,7 @@ def hand_over(
     adopted = [row.ref for row, adopted in zip(rows, there, strict=True) if adopted]
     deleted = source.delete(adopted) if adopted else []
     left = [ref for ref, gone in zip(adopted, deleted, strict=True) if not gone]
-    # Jobs still in the source were handed out after all. Missing ones were deleted there by another caller, so the
+    # Jobs still in the source were delivered after all. Missing ones were deleted there by another caller, so the
     # destination has the only copy.
     known = source.fetch([ref.id for ref in left]) if left else {}
     if kept := [ref for ref in left if ref.id in known]:

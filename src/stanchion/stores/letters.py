@@ -27,8 +27,8 @@ _ABOVE: Final = frozenset({">", ">="})
 class ByHome:
     """Searches a store for jobs of a queue, among them the dead letters that died there, wherever they lie.
 
-    A search for dead jobs in a dead-letter queue finds what lies there, as in the store. A bound on the time of the end
-    holds for the death of a letter. The dead-letter queues are those that the settings of some queue name.
+    A search for dead jobs in a dead-letter queue finds its jobs, as in the store. A bound on the finish time applies
+    to the death of a letter. The dead-letter queues are the ones that some queue's settings name.
 
     `places`: these, where they have just been read.
     """

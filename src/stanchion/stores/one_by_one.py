@@ -25,7 +25,7 @@ may."""
 
 
 class Left(NamedTuple, Generic[T]):
-    """The outcomes that are not stored yet, in the order in which to try them again."""
+    """The outcomes that are not stored yet, in the order of trying them again."""
 
     group: list[T]
     at_fault: bool
@@ -37,8 +37,8 @@ class OneByOne(Generic[T]):
 
     `settle(group)` stores outcomes that an earlier call may have stored, and reports on them. `of(item)`: the outcome
     of an item, None for a job that has settled itself. `takes(outcome)`: whether the store takes such outcomes of a
-    queue now. `refused(item, error)`: takes in that the store can't hold an outcome; False: try it again. Nothing more
-    is tried once `aborted` is set.
+    queue now. `refused(item, error)`: records that the store can't hold an outcome; False: try it again. No more
+    outcomes are tried once `aborted` is set.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class OneByOne(Generic[T]):
         self._settle, self._of, self._takes, self._refused, self._aborted = settle, of, takes, refused, aborted
 
     def store(self, group: Sequence[T], error: Exception) -> Left[T]:
-        """Store what can be stored; `error`: that of a call with the whole group.
+        """Store as many as possible; `error`: the error of a call with the whole group.
 
         Only an outcome that the store can't hold is refused, or one that a token may not report though it may report
         others, such as a move to a queue of others. One that fails by any other error, whatever it is, is left as it

@@ -1,7 +1,7 @@
 """The only interface between the model and a database.
 
 Verbs take and return batches. Each is atomic per job and, where `Capabilities.atomic_batches` says so, per call. Only
-the store's clock decides what is due, expired or late.
+the store's clock decides which jobs are due, expired or late.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class Listener(Protocol):
     """Waits for a sign that some queue may have work.
 
-    A sign given between two waits ends the second one at once, so that none is lost between "found nothing" and "wait".
+    A signal between two waits ends the second one immediately, so none is lost between an empty claim and the wait.
     """
 
     @property
@@ -44,10 +44,10 @@ class Listener(Protocol):
 
     @property
     def fed(self) -> bool:
-        """True while jobs of all its queues come to this process without a look, with a sign: claims get them."""
+        """True while a manager streams the jobs of all these queues to this process; claims are then served locally."""
 
     def came(self) -> Mapping[str, Collection[int]]:
-        """Return the ranks of the jobs that have come so, and that no claim has got yet, by queue."""
+        """For each queue, return the ranks of streamed jobs not yet claimed."""
 
     def wait(self, timeout: float) -> bool:
         """Wait up to `timeout` seconds; return True when a sign ended the wait."""
@@ -120,8 +120,8 @@ class Store(Protocol):
         A job with a known id is not stored again. Raises DuplicateKey for a job that asks for it, and then stores none
         of the batch.
 
-        `claim`: of the jobs that this call stores, those in `Claim.ids` are stored as running if a claim by ids would
-        get them now; `Pushed.token` names them. A job that a former push has stored is left as it is. `repeat`: an
+        `claim`: of the jobs that this call stores, the ones in `Claim.ids` are stored as running if a claim by ids
+        would get them now; `Pushed.token` names them. A job that a former push has stored stays unchanged. `repeat`: an
         earlier try may have stored the jobs, and may still be on its way: jobs that ended while this call waited for it
         are not stored again.
         """
@@ -131,14 +131,14 @@ class Store(Protocol):
     def claim(self, claim: Claim) -> Claimed:
         """Reserve due jobs: running, under the claim's token, with this attempt counted.
 
-        A job that has lost its lease twice or more is handed out alone, unless the claim asks for no rows; by ids,
+        A job that has lost its lease twice or more is delivered alone, unless the claim asks for no rows; by ids,
         alone among the jobs of its worker.
         """
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         """Apply outcomes of reservations; return the resulting state of each, or None if its lease was lost.
 
-        With None, nothing was changed. A lease is lost too if it names another queue than that in which the job runs.
+        With None, no change was made. A lease is lost too if it names a queue other than the job's present one.
         The state is dead also for a job moved to a dead-letter queue, and running after a renewal. A `repeat`, after a
         lost reply, also returns the state for outcomes that the first call applied.
         """
@@ -148,7 +148,7 @@ class Store(Protocol):
 
         A worker is dead when it missed three of its own heartbeats. A job whose worker has no row is left alone unless
         some live worker has a row, and the job started longer ago than those three heartbeats: an empty list of workers
-        frees nothing.
+        frees no job.
 
         A job of a dead worker that is not known to have begun gets its attempt back; see `lost_leases`.
 
@@ -156,7 +156,7 @@ class Store(Protocol):
         and publications. Call it until it returns none; with `limit` 0 it only does that. A store that applies a step
         and its consequences in one transaction restores damaged slots instead.
 
-        `as_of`: the time, by the store's clock, at which a lease must have run out or a worker been dead (None: now). A
+        `as_of`: the time, by the store's clock, when a lease must have expired or a worker been dead (None: now). A
         call delayed by an outage, in which no worker could beat, then frees no more than it would have before.
         """
 
@@ -171,9 +171,9 @@ class Store(Protocol):
     def publish(self, publication: Publication) -> bool:
         """Push staged jobs and apply the rest of the publication in one step; then clear the stage.
 
-        False, with nothing changed but the stage, if its value was written before, or by another caller. Raises
+        False, with only the stage changed, if its value was written before, or by another caller. Raises
         StagedJobsLost if an attempt has another number of jobs than stated, LeasesLost if jobs to be finished are no
-        longer reserved, DuplicateKey as `push` does; nothing is changed then. A store without transactions over several
+        longer reserved, DuplicateKey as `push` does; no change is made then. A store without transactions over several
         jobs applies the parts one after the other, and `recover` completes them after a death: each job is stored once,
         but not all at the same time. Such a store raises CannotJoin for staged jobs together with `finish`.
         """
@@ -203,7 +203,7 @@ class Store(Protocol):
     def select(self, query: Query) -> Page:
         """Return up to `limit` jobs that meet all conditions of a query, and the cursor of the next page.
 
-        Each page is a snapshot of its own; a job that meets the query throughout is returned once. Raises InvalidInput
+        Each page is a separate snapshot; a job that meets the query throughout is returned once. Raises InvalidInput
         for unknown conditions, columns or orders.
         """
 
@@ -213,7 +213,7 @@ class Store(Protocol):
     def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
         """Return the figures of these queues, known or not: only the fields named, as each costs a read.
 
-        Each field is a snapshot of its own.
+        Each field is a separate snapshot.
         """
 
     def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
@@ -250,8 +250,8 @@ class Store(Protocol):
     def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: Any = None) -> bool:
         """Make a semaphore, or change its capacity: waiters get free slots now; holders beyond the capacity finish.
 
-        `declared`: the code declares the capacity. It is stored, and nothing is changed if the previous declaration was
-        the same. None: the capacity declared last, if any. False: nothing was changed. `tx`: as for `configure`.
+        `declared`: the code declares the capacity. It is stored, and changes nothing if the previous declaration was
+        the same. None: the capacity declared last, if any. False: no change was made. `tx`: as for `configure`.
         """
 
     def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
@@ -280,7 +280,7 @@ class Store(Protocol):
     def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
         """Write a value, or delete it if `text` is None, if its version is still `version`; 0: it is absent.
 
-        The written value has the next version. False: another caller was faster, nothing was changed. After a lost
+        The written value has the next version. False: another caller was faster, no change was made. After a lost
         reply, a repeat recognises its own write by the text; a caller that must know whether it wrote puts an id into
         the text.
         """
@@ -323,7 +323,7 @@ class BehindManagers(Protocol):
         """Call `told`, from any thread, once a job of a worker should stop, until it leaves; a heartbeat says which."""
 
     def spread(self, physical: Callable[[str], Iterable[str]]) -> None:
-        """Feed workers by streams from all physical queues of theirs; `physical` returns those of one queue."""
+        """Feed workers by streams from all their physical queues; `physical` returns the ones of one queue."""
 
     def feeds(self, worker_id: str, queues: Iterable[str]) -> bool:
         """Return True if streams bring the jobs of all these queues to a worker: claims of it make no call."""
@@ -342,7 +342,7 @@ class OverShards(Protocol):
         """Change the map on record by compare-and-set; return it as it is afterwards. `change` may be called again."""
 
     def shards(self) -> list[str]:
-        """Return the names of the shards that this process knows, that of the default shard first."""
+        """Return the names of the shards that this process knows, the default shard first."""
 
     def shard(self, name: str) -> Store:
         """Return the store of one shard, whose errors name it."""
@@ -361,7 +361,7 @@ class ArrowReads(Protocol):
 
 @runtime_checkable
 class SelectText(Protocol):
-    """Optional port of a store that other clients of its database can read: those of PostgreSQL."""
+    """Optional port of a store that other clients of its database can read: PostgreSQL's."""
 
     def select_text(self, query: Query) -> str | None:
         """Return the statement that `select_arrow` runs, with constants in it; None if no job can meet the query."""
@@ -370,8 +370,8 @@ class SelectText(Protocol):
 class PreparedJobs(Protocol):
     """Optional port of a store whose capabilities say `prepared_jobs`.
 
-    Preparing is the costly part of storing plain jobs, and needs no database: it is done where they come from, a batch
-    at a time. They are then staged or published as they are, without a look at each. All the rest of a publication
+    Preparing is the costly part of storing plain jobs, and needs no database: it is done at their origin, a batch at a
+    time. They are then staged or published unchanged, without processing them singly. The rest of a publication
     is as with `publish`.
     """
 

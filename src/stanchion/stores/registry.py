@@ -32,7 +32,7 @@ _SHARDS = "shards"
 def open_store(url: str, database: str | None = None) -> Store:
     """Return the store of a URL, without connecting. InvalidInput for a URL that no store understands.
 
-    `database`: of a URL of managers, the URL of the database behind them, for calls in the caller's transaction.
+    `database`: for a URL of managers, the URL of their database, for calls in the caller's transaction.
     """
     if database is not None:
         return _through_managers(url, database)
@@ -108,7 +108,7 @@ def sql_tables() -> frozenset[str]:
 def absolute_url(url: str, folder: str = "") -> str:
     """Return the URL in a form valid in any folder: paths of SQLite files and maps of shards are made absolute.
 
-    `folder`: the one in which the URL was given; by default the current one.
+    `folder`: the folder that the URL is relative to; by default the current one.
     """
     scheme, with_path, rest = url.partition(":///")
     path, separator, query = rest.partition("?")

@@ -37,7 +37,7 @@ _TEXTS = {name: f"CAST(job.{name} AS text) AS {name}" for name in ID_COLUMNS}
 _WHOLE = ", ".join(_TEXTS.get(name, f"job.{name}") for name in CLAIMED_COLUMNS)
 
 # Jobs are locked first, then slots in their order; missing rows of order keys and rates are made. The slots are passed
-# to the next statement, which starts after the locks and so reads what was committed last.
+# to the next statement, which starts after the locks and so reads the last commit.
 _LOCK = text(f"""
     {picked(f"id, {_COLUMNS}")}, wanted AS MATERIALIZED (
         SELECT '{ORDER}' AS kind, queue, order_key AS name FROM picked

@@ -28,7 +28,7 @@ _SILENCE = {
 
 
 class ArrowConnections:
-    """Reads over connections of the ADBC driver, apart from those of the pool.
+    """Reads over connections of the ADBC driver, separate from the pool.
 
     One stays open for the next read: the driver connects twice to open one, and reads all types of the database.
     """
@@ -64,7 +64,7 @@ class ArrowConnections:
         if (idle := self._taken()) is not None:
             try:
                 return _execute(idle, sql)
-            except dbapi.Error:  # the server may have closed it; a new one tells of what is wrong otherwise
+            except dbapi.Error:  # the server may have closed it; a new one reports other causes
                 pass
         plain = url.set(drivername="postgresql").update_query_dict(_SILENCE)
         # Outside a transaction: one that stayed open would keep the server from removing dead rows.

@@ -29,7 +29,7 @@ BOUNDED = """EXISTS (
     SELECT 1 FROM stanchion_queues
     WHERE name = :of_queue AND (paused OR ordered OR max_rate IS NOT NULL OR max_running IS NOT NULL)
 )"""
-"""The queue of the claim may not start what the claim names without a look at its other jobs."""
+"""The queue's settings forbid starting the named jobs without reading its other jobs."""
 
 _WHOLE = listed(
     CLAIMED_COLUMNS,

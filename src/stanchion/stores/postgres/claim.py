@@ -73,13 +73,13 @@ _CLAIM_SLOTS = claim_slots(PICKED, RESERVED, WHOLE, SHAPE)
 
 
 class WrongShape(NamedTuple):
-    """Nothing was changed: the queue must be claimed by the route of this shape."""
+    """No change was made: the queue must be claimed by the route of this shape."""
 
     shape: QueueShape
 
 
 class Expired(NamedTuple):
-    """Nothing was changed: expired leases must be freed first. `now`: the database's clock."""
+    """No change was made: expired leases must be freed first. `now`: the database's clock."""
 
     now: int
 

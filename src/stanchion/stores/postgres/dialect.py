@@ -151,8 +151,8 @@ class PostgresDialect(Dialect):
             cursor.execute("SET LOCAL synchronous_commit TO off")
 
     def commit_early(self, cursor: psycopg.Cursor[Any], *, durable: bool) -> None:
-        # Waiting for the disk here would hold the contended rows of slots. So this commit does not wait, and another
-        # one behind it does: the log is ordered. The caller is answered after that.
+        # Waiting for the disk here would hold the contended rows of slots. So this commit does not wait, but the next
+        # one does: the log is ordered. The caller is answered after that.
         if durable:
             cursor.execute("SET LOCAL synchronous_commit TO off")
         cursor.execute("COMMIT")
@@ -330,6 +330,6 @@ def open_store(url: str) -> PostgresStore:
     try:
         psycopg.conninfo.conninfo_to_dict(_conninfo(parsed))
     except psycopg.ProgrammingError:  # its message may contain the password
-        raise InvalidInput("the URL of the store is not valid: escape what is special in it, as %20") from None
+        raise InvalidInput("the URL of the store is not valid: escape special characters, such as %20") from None
     dialect = PostgresDialect(parsed)
     return PostgresStore(Database(parsed.set(drivername="postgresql+psycopg"), dialect, pool_size))

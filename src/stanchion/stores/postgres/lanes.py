@@ -117,7 +117,7 @@ def taken(rows: Sequence[Row]) -> Taken | None:
 
 
 def _round_robin(jobs: Iterable[JobRow], served: int) -> list[JobRow]:
-    """Sort claimed jobs into round-robin order, behind the lane that was served before them."""
+    """Sort claimed jobs into round-robin order, starting after the lane that was served before them."""
     lanes: dict[int, list[JobRow]] = {}
     for job in sorted(jobs, key=lambda job: (job.lane <= served, job.lane, -job.rank, job.run_at, job.id)):
         lanes.setdefault(job.lane, []).append(job)

@@ -83,7 +83,7 @@ class PostgresMoves:
         self._queues.make({move.queue for move in moves})
 
     def move_untied(self, run: Runner, moves: Sequence[Move]) -> list[JobState | None]:
-        """Move jobs of which others depend on nothing; return None for those that another route must try."""
+        """Move jobs on which no others depend; return None for jobs that another route must try."""
         shown = {queue: json.dumps(logical_name(queue), ensure_ascii=False) for queue in _queues_of(moves)}
         ways: dict[tuple[Any, ...], dict[str, Any]] = {}
         given = []

@@ -50,7 +50,7 @@ NONE_EXPIRED = (
     "coalesce((SELECT min(lease_until) FROM stanchion_jobs WHERE lease_until > CAST(:locked_leases AS BIGINT))"
     f" > {NOW}, true)"
 )
-"""No lease has expired but those that could not be freed just now; see `LockedLeases`."""
+"""No lease has expired except those that could not be freed just now; see `LockedLeases`."""
 
 CLOCK = f"clock (now, none_expired) AS (SELECT {NOW}, {NONE_EXPIRED})"
 """The CTE that reads the clock, and whether a lease has expired, once for a statement."""

@@ -25,7 +25,7 @@ _MAKE = statements(
     channel=CHANNELS[Kind.WORK],
     unprintable="".join(f"\\u{first:04x}-\\u{last:04x}" for first, last in UNPRINTABLE),
 )
-# With the rights of its owner, the function is for those who were granted it.
+# With its owner's rights, the function is for users with a grant.
 _RESERVE = f"REVOKE ALL ON FUNCTION {_FUNCTION} FROM PUBLIC"
 
 _FOUND = text(f"""
@@ -46,7 +46,7 @@ def is_made(connection: Connection) -> bool:
 
 
 def push_routine(connection: Connection | None) -> list[str]:
-    """Return the statements that make or replace the function; who may execute it stays as it was."""
+    """Return the statements that make or replace the function; its grants stay."""
     found = [] if connection is None else _found(connection)
     if connection is None or not found:
         return [*_MAKE, _RESERVE]

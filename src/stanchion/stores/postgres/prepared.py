@@ -31,7 +31,7 @@ _COPY = f"COPY stanchion_jobs (id, queue, lane, state, run_at, enqueued_at, {', 
 
 _NULL = r"\N"
 _ESCAPES = {"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"}
-"""Characters that would end a field or a line or begin an escape, and what stands for them; the backslash first."""
+"""Characters that would end a field or a line or begin an escape, and their escapes; the backslash first."""
 
 _TIMES = "\t\\T\t\\T\t"
 """Stands for the times of a job, which are known when it is stored. No field has an escape like this."""

@@ -28,7 +28,7 @@ _PURGE = f"""
 
 
 class PostgresPurgeStatements(PurgeStatements):
-    """The shared statements; the purge is of its own."""
+    """The shared statements, with a special purge."""
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)

@@ -99,8 +99,7 @@ def pushes(
 ) -> Pushing:
     """Return the two forms of a push: of ids made together, and of others.
 
-    `more`: further fields of given jobs; `told`: what is worked out of a job once, for `new`, the values of further
-    columns.
+    `more`: further fields of given jobs; `told`: values computed once per job for `new`, as further columns.
     """
     parts = {"where": where, "more": more, "told": told, "returning": returning, "counts": counts, "answer": answer}
     parts["new"] = listed(LIVE_COLUMNS, **{**_NEW, **new})

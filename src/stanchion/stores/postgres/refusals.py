@@ -1,4 +1,4 @@
-"""The error code with which a server refuses a connection.
+"""The error code of a refused connection.
 
 libpq passes on only the words of such an error, in the language of the server, and so does psycopg. But libpq can trace
 the messages of the protocol, which carry the code: from release 18 on all of them, before that those after the
@@ -20,7 +20,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 _SECONDS = 2.0
 _FRESH_SECONDS, _MOST = 60.0, 64
-"""Seconds for which the cause of one message is remembered, and messages: while a server is away, all threads fail over
+"""Seconds that the cause of one message is remembered, and messages: while a server is away, all threads fail over
 and over, and psycopg never frees the stream of a trace."""
 _CODE = re.compile(rb'^[^\n]*\tErrorResponse\t(?: [SV] "[^"\n]*")* C "([0-9A-Z]{5})"', re.MULTILINE)
 
@@ -51,7 +51,7 @@ class Refusals:
 
 
 def code_of_refusal(conninfo: str) -> str | None:
-    """Return the SQLSTATE with which the server refuses this connection; None if it does not, or none can be read."""
+    """Return the SQLSTATE of the server's refusal of this connection; None if it accepts, or none can be read."""
     if not hasattr(os, "memfd_create"):
         return None
     with os.fdopen(os.memfd_create("stanchion-trace"), "rb") as trace:  # it may hold the password
@@ -62,7 +62,7 @@ def code_of_refusal(conninfo: str) -> str | None:
         except psycopg.Error:  # another system, or an old libpq
             return None
         finally:
-            attempt.untrace()  # writes what is left, before the file is closed
+            attempt.untrace()  # writes the rest, before the file is closed
             attempt.finish()
         trace.seek(0)
         codes = _CODE.findall(trace.read())
@@ -82,7 +82,7 @@ def _finish(attempt: pq.abc.PGconn) -> None:
 
 
 def _unresolved(conninfo: str) -> socket.gaierror | None:
-    """Return the error of the resolver, if it knows none of the hosts."""
+    """Return the resolver's error, if it knows no host of them."""
     given = conninfo_to_dict(conninfo)
     hosts = [host for host in str(given.get("host") or "").split(",") if not host.startswith("/")]
     if given.get("hostaddr") or not any(hosts):

@@ -31,7 +31,7 @@ DEFAULTS: Mapping[str, Any] = {
     "connect_timeout": CONNECT_SECONDS,
     "keepalives_idle": 30,
     "application_name": APPLICATION,
-    # Otherwise that of the database: the client could not send what it lacks, and the error would have no code.
+    # Otherwise the database's: the client could not send characters that it lacks, and the error would have no code.
     "client_encoding": "utf8",
 }
 """Options of every connection."""
@@ -65,7 +65,7 @@ class Session(psycopg.Connection[Any]):
         """The prepared statements of a pooled session."""
 
     def tune(self) -> None:
-        """Set the settings for the session, if it is our own: a pooler gives its clients process ids of its own."""
+        """Set the settings for the session, unless a pooler, which gives its clients other process ids, owns it."""
         shown = (f"current_setting('{name}')" for name in PLANNER)
         each = (f"set_config('{name}', '{value}', false)" for name, value in self.settings.items())
         ours = (f"CASE WHEN pg_backend_pid() = %(pid)s THEN {one} END" for one in each)
@@ -103,7 +103,7 @@ class Session(psycopg.Connection[Any]):
             self.shared.complete(self)
 
     def run(self, statement: str) -> None:
-        """Run a statement whose result is not needed, or collect it: a cursor would send it off at once."""
+        """Run a statement whose result is not needed, or collect it: a cursor would send it immediately."""
         if self._pipeline is None:
             psycopg.RawCursor(self).execute(statement)
             return
@@ -157,7 +157,7 @@ def _is_open(session: Session) -> bool:
 
 
 def _run(session: Session, work: Callable[[], object]) -> None:
-    """Run a statement: in the open transaction, or else in one of its own, in one round trip."""
+    """Run a statement: in the open transaction, or else in a new one, in one round trip."""
     try:
         if session.planned or _collects(session) or _is_open(session):
             work()
@@ -203,7 +203,7 @@ def together(connection: psycopg.Connection[Any]) -> Iterator[psycopg.Pipeline |
 def _is_news(record: logging.LogRecord) -> bool:
     """Return False for what psycopg logs of our sessions: that a pipeline or COPY could not be ended, after an error.
 
-    It is the same error, which is raised and told; while a server is away, each call would log it.
+    It is the same error that is raised and logged; while a server is away, each call would log it.
     """
     ended = record.args[0] if isinstance(record.args, tuple) and record.args else None
     return not isinstance(getattr(ended, "connection", None) or getattr(ended, "_conn", None), Session)

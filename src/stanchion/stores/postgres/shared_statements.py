@@ -1,10 +1,10 @@
 """Prepared statements on sessions that a pooler lends to many clients in turn.
 
-Each transaction may run on another session, which has the statements that other clients have prepared there. psycopg
-counts its names for each connection: the name of one client's statement may belong to another one there. So here the
-name of a statement is a hash of its text, its types and the version of the schema: whoever has prepared it, it is the
-right one. If the session of a transaction lacks it, the transaction fails at once, without a change (26000); if it has
-it when it should be prepared, too (42P05). The next attempt compares both first, and prepares what is missing.
+Each transaction may run in another session, which has other clients' prepared statements. psycopg counts its names
+per connection: the name of one client's statement may belong to another one there. So here the name of a statement is
+a hash of its text, its types and the version of the schema: whoever has prepared it, it is the right one. If the
+session of a transaction lacks it, the transaction fails immediately, without a change (26000); likewise if the session
+has it when it should be prepared (42P05). The next attempt compares both first, and prepares the missing ones.
 
 A pooler that follows prepared statements by itself, as PgBouncer does with max_prepared_statements, sees each of them
 prepared once for each client, and then gives it to any session.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _PREFIX = b"stanchion_"
 _THRESHOLD = 5
-"""Uses of a statement in this process before it is prepared; as with psycopg, what runs once is not worth it."""
+"""Uses of a statement in this process before it is prepared; as with psycopg, a single use is not worth it."""
 _SHORT = 100
 """Bytes of a statement below which it takes no planning worth keeping, such as COMMIT."""
 _KNOWN = "SELECT name FROM pg_prepared_statements WHERE starts_with(name, 'stanchion_')"
@@ -70,7 +70,7 @@ class SharedStatements(PrepareManager):
         return False
 
     def complete(self, connection: psycopg.Connection[Any]) -> None:
-        """Prepare what the session of the open transaction lacks."""
+        """Prepare statements that the session of the open transaction lacks."""
         cursor = psycopg.RawCursor(connection)
         known = {str(row[0]).encode() for row in cursor.execute(_KNOWN).fetchall()}
         for key in self._prepared:

@@ -14,7 +14,7 @@ from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.sql.claims.admission import ASKING
 
 SEMAPHORES = f"kind = '{SEMAPHORE}' AND queue = ''"
-"""The condition that a row of stanchion_slots is that of a semaphore."""
+"""The condition that a row of stanchion_slots is a semaphore."""
 
 _HOLDS = "jsonb_array_elements_text(CAST({job}.limits AS jsonb) -> 'hold') WITH ORDINALITY AS slot (name, nth)"
 

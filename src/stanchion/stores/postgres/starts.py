@@ -52,7 +52,7 @@ class _Stored(NamedTuple):
 
 
 class PostgresStarts:
-    """Stores new jobs, those of a claim as running."""
+    """Stores new jobs, and a claim's jobs as running."""
 
     def __init__(self, db: Database, queues: QueueRows, by_ids: PostgresByIds, general: Starts) -> None:
         self._db, self._queues, self._by_ids, self._general = db, queues, by_ids, general
@@ -60,7 +60,7 @@ class PostgresStarts:
     def push(
         self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
     ) -> list[Pushed]:
-        """Store jobs; those of the claim that were not known before are stored as running, as far as they may run."""
+        """Store jobs; the claim's jobs that were not known before are stored as running, as far as they may run."""
         if claim is None or tx is not None or repeat or not _fits(jobs, claim):
             return self._general.push(jobs, tx, claim, repeat=repeat)
         self._queues.make_for(jobs)

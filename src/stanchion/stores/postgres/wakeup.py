@@ -132,7 +132,7 @@ def _notify(connection: psycopg.Connection[Any], channel: str, payload: str) -> 
 
 
 def _signalled(connection: psycopg.Connection[Any], seconds: float) -> set[tuple[int, str]]:
-    """Wait up to `seconds` for a signal; return the senders of those received by then, and what they say."""
+    """Wait up to `seconds` for a signal; return the senders of signals received by then, and their contents."""
     session = connection.pgconn
     waiting = select.poll()
     waiting.register(session.socket, select.POLLIN)

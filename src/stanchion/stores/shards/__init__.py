@@ -20,7 +20,7 @@ SCHEME = "shards"
 def open_store(url: str, open_shard: Callable[[str], Store]) -> ShardedStore:
     """Return the store of the map in the file that a URL names, without connecting; `open_shard` opens each shard.
 
-    The path is like that of SQLite: `shards:///shards.toml` is relative, `shards:////etc/shards.toml` is not.
+    The path is written as for SQLite: `shards:///shards.toml` is relative, `shards:////etc/shards.toml` is not.
     """
     from stanchion.stores.shards.roster import Roster
     from stanchion.stores.shards.store import ShardedStore

@@ -3,8 +3,8 @@
 The map is a value in the default shard, changed by compare-and-set. A process reads it again when half of LEASE_SECONDS
 have passed. A mover of partitions waits for longer than these between the announcement and the change of the shard
 that gets its new jobs. So a push that has ended within LEASE_SECONDS of the *beginning* of a read which says that the
-partition stays, has ended before the change: what it stored is found and moved along. A push that took longer, or goes
-to a partition that is on its way, reads the map once more when it has ended, and brings its jobs to where they belong.
+partition stays, has ended before the change: its jobs are found and moved along. A push that took longer, or goes to
+a partition that is moving, reads the map once more when it has ended, and brings its jobs to their shard.
 
 This needs no check in the database, and holds for a process that was stopped for any time at any point.
 """

@@ -17,8 +17,8 @@ from stanchion.stores.shards.shard import Shard
 class ShardClaims:
     """Claims, each from one shard.
 
-    A claim that a shard did not answer may have reserved jobs there. Its caller goes on with the jobs of other shards,
-    and may not ask for these again. So they are given back, as soon as the shard answers.
+    A claim that a shard did not answer may have reserved jobs there. Its caller continues with the jobs of other
+    shards, and may not ask for these again. So they are returned as soon as the shard answers.
     """
 
     def __init__(self, fleet: Fleet) -> None:
@@ -33,7 +33,7 @@ class ShardClaims:
     def claim(self, claim: Claim) -> Claimed:
         """Reserve jobs of a physical queue; none if its shard is down, unless it is the default shard.
 
-        None either from a partition that is on its way, whose shards don't hand out jobs.
+        The same holds for a partition that is moving, whose shards don't deliver jobs.
         """
         shard = self._fleet.of(claim.queue)
         if self._fleet.held(claim.queue) and not claim.repeat:
@@ -58,7 +58,7 @@ class ShardClaims:
         return Claimed([])
 
     def _give_back(self, shard: Shard) -> None:
-        """Give back what claims without an answer have reserved."""
+        """Return the jobs that unanswered claims have reserved."""
         with self._lock:
             lost = self._lost[shard.name]
             due = lost.due() if lost else []

@@ -34,11 +34,11 @@ class Fleet:
         return self.named(self._charts.now.of(queue))
 
     def others(self, queue: str) -> list[Shard]:
-        """Return the shards that may have jobs or history of a physical queue beside its own."""
+        """Return the shards, other than its own, that may have jobs or history of a physical queue."""
         return list(map(self.named, self._charts.now.others(queue)))
 
     def held(self, queue: str) -> bool:
-        """Return True if no shard hands out jobs of a physical queue, as it is on its way."""
+        """Return whether no shard delivers jobs of a physical queue, because it is moving."""
         return self._charts.now.held(queue)
 
     def split(self, items: Sequence[T], queue_of: Callable[[T], str]) -> Iterator[tuple[Shard, list[T]]]:
@@ -55,8 +55,8 @@ class Fleet:
     ) -> list[R]:
         """Return the answers for all items, in order, each asked of its shard.
 
-        A shard that does not answer doesn't keep the others from it: ShardUnavailable is raised afterwards. A repeat
-        finds what was done.
+        A shard that does not answer does not block the others: ShardUnavailable is raised afterwards. A repeat
+        recognises the earlier effects.
         """
         answers: dict[int, R] = {}
         failure: StoreUnavailable | None = None

@@ -1,4 +1,4 @@
-"""What a shard has of partitions that have left it: brought to where they are.
+"""A shard's remains of partitions that have left it: brought to their present shards.
 
 Finished jobs stay there. One that is to run again moves first, as finished, and is made ready in the shard of its
 partition. Queued jobs are there if a program died in a push that was late: workers bring them, with their upkeep.
@@ -19,7 +19,7 @@ from stanchion.stores.shards.shard import Shard
 
 
 class Leftovers:
-    """Looks for jobs in the former shards of partitions."""
+    """Finds jobs in the former shards of partitions."""
 
     def __init__(self, fleet: Fleet, charts: Charts) -> None:
         self._fleet, self._charts = fleet, charts
@@ -45,7 +45,7 @@ class Leftovers:
             hand_over(here.named, there.named, portion)
 
     def take_home(self, ids: Sequence[str]) -> None:
-        """Move those of the jobs that have finished in a shard which their partition has left."""
+        """Move finished jobs out of a shard that their partition has left."""
         chart = self._charts.current()
         names = dict.fromkeys(name for queue in (*chart.former, *chart.moving) for name in chart.others(queue))
         for name in names:

@@ -17,7 +17,7 @@ _SQLITE = "sqlite:///"
 
 
 class MapFile(NamedTuple):
-    """What a file says: the URLs of the shards, by name, and the map that it gives at first."""
+    """Content of the file: the URLs of the shards, by name, and the initial map."""
 
     urls: Mapping[str, str]
     given: ShardMap

@@ -26,7 +26,7 @@ from stanchion.stores.shards.shard import Shard
 
 _QUEUE = attrgetter("queue")
 _CLOCKS = 60 * SECOND
-"""Microseconds by which the clocks of a client and a shard may differ."""
+"""Maximum microseconds between the clocks of a client and a shard."""
 _LOOK_SECONDS = 0.05
 
 
@@ -37,7 +37,7 @@ class ShardPushes:
         self._fleet, self._charts = fleet, charts
 
     def push(self, jobs: Sequence[NewJob], claim: Claim | None, *, repeat: bool) -> list[Pushed]:
-        """Store jobs. The answer of each is that of the shard to which it belongs when this call returns."""
+        """Store jobs. Each answer is from the shard to which the job belongs when this call returns."""
         chart = self._after_keys_moved(jobs, self._charts.current())
         known = self._known_elsewhere(jobs, chart, repeat=repeat) if chart.moving or chart.former else {}
         # A shard that may refuse its part goes first: then no other one has stored its own.
@@ -68,7 +68,7 @@ class ShardPushes:
             if time.monotonic() > deadline:
                 raise StoreUnavailable(
                     f"{between!r} is between shard {chart.others(between)[0]!r} and {chart.of(between)!r}, where a key "
-                    f"can't be checked, and its move does not go on: run `stanchion shards resume`"
+                    f"can't be checked, and its move has stopped: run `stanchion shards resume`"
                 )
             time.sleep(_LOOK_SECONDS)
             chart = self._charts.read()
@@ -104,7 +104,7 @@ class ShardPushes:
     def _held_keys(self, shard: Shard, jobs: Mapping[int, NewJob]) -> dict[int, Pushed]:
         """Return the answers for jobs whose key a finished job of a shard still holds.
 
-        Only a push looks for such a job. If there is none, the new one is stored there, not handed out, and deleted.
+        Only a push finds such a job. If there is none, the new one is stored there, not delivered, and deleted.
         """
         if not jobs:
             return {}
@@ -135,7 +135,7 @@ class ShardPushes:
             chart = latest
 
     def _handed(self, jobs: Mapping[int, NewJob], here: Shard, there: Shard) -> dict[int, Pushed]:
-        """Move jobs that are still queued in a shard; return other answers for those whose key is taken now."""
+        """Move jobs that are still queued in a shard; return other answers for jobs whose key is taken now."""
         found = here.ask(here.store.fetch, [job.id for job in jobs.values()])
         now = here.ask(here.store.now)
         queued = (row for row in found.values() if row.finished_at is None and row.state != JobState.RUNNING)
@@ -149,7 +149,7 @@ class ShardPushes:
 
 
 def _to(chart: ShardMap, queue: str) -> str | None:
-    """Return the shard to which a partition is on its way."""
+    """Return the shard to which a partition is moving."""
     move = chart.moving.get(queue)
     return None if move is None else move.to
 

@@ -17,11 +17,11 @@ from stanchion.stores.shards.fleet import Fleet
 from stanchion.stores.shards.shard import Shard
 
 FOR_CLAIMS: frozenset[Stat] = frozenset(("next_due", "heads"))
-"""Figures that tell what to claim: a shard that is down has none of them."""
+"""Figures by which callers decide what to claim; a shard that is down has none of them."""
 
 
 class ShardReading:
-    """Reads all shards that may have what is asked for."""
+    """Reads all shards that may have the requested jobs."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -42,7 +42,7 @@ class ShardReading:
         return found
 
     def select(self, query: Query) -> Page:
-        """Return a page of a query; that of several shards is merged of a page of each."""
+        """Return a page of a query, merged from a page of each shard."""
         checked(query)
         queue = value_of(query, "queue")
         queues = several_of(query, "queue") if queue is None else (queue,)
@@ -60,7 +60,7 @@ class ShardReading:
         return cut(query, ["", *evenly(sorted(bounds), min(len(bounds), max(1, parts) - 1))])
 
     def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
-        """Return figures of queues: sums over the shards that each has been in; what tells of claims, of its own."""
+        """Return figures of queues: sums over all their shards; figures for claims only from their present shard."""
         for_claims, sums = FOR_CLAIMS.intersection(fields), [one for one in fields if one not in FOR_CLAIMS]
         found = {name: QueueStats() for name in queues}
         for shard, names in self._fleet.split([*found], lambda name: name):
@@ -88,7 +88,7 @@ class ShardReading:
         return shard.ask(shard.store.lane_depths, queue, lanes, at_most)
 
     def queues(self, names: Iterable[str] | None) -> list[QueueSettings]:
-        """Return settings of queues. Of all: those of a shard that is down as they were read last."""
+        """Return settings of queues. For all: a shard that is down contributes the settings read last."""
         found: list[QueueSettings] = []
         if names is not None:
             for shard, of in self._fleet.split([*names], lambda name: name):
@@ -104,7 +104,7 @@ class ShardReading:
         return [self._fleet.of(queue), *self._fleet.others(queue)]
 
     def workers(self, *, holders: bool) -> list[WorkerRow]:
-        """Return all workers, with the sums of their running jobs. Those in a shard that is down are not counted."""
+        """Return all workers, with the sums of their running jobs. Workers in a shard that is down are not counted."""
         found: dict[str, WorkerRow] = {}
         for shard in self._fleet.all:
             for row in shard.ask_if_up((), shard.store.workers, holders=holders):

@@ -1,7 +1,7 @@
 """The map on record, in the default shard, and the name of each shard, so that none is taken for another.
 
-`setup` writes them, and may be repeated. With the map are the places of the file with which the store was set up. A
-file may say these, or where partitions are now; any other is refused. `setup` takes another file while no program runs:
+`setup` writes them, and may be repeated. The map is stored with the places of the file that the store was set up with.
+A file may state these, or the present places; any other is refused. `setup` takes another file while no program runs:
 a partition may then change its shard only if it has no live jobs, as these would not be found.
 """
 
@@ -20,13 +20,13 @@ KIND, MAP, SHARD = "shards", "map", "shard"
 
 
 class MapRecord:
-    """Reads and changes what is on record. `given`: the map of the file."""
+    """Reads and changes the recorded map. `given`: the map of the file."""
 
     def __init__(self, given: ShardMap, roster: Roster) -> None:
         self.given, self._roster = given, roster
 
     def read(self) -> ShardMap:
-        """Return the map on record; that of the file if there is none."""
+        """Return the recorded map; the file's map if there is none."""
         stored, version = self._map()
         return self.given if stored is None else ShardMap.of_stored(stored, version)
 
@@ -46,13 +46,13 @@ class MapRecord:
         named, _ = _stored(shard, SHARD)
         if named is not None and named != {"shard": shard.name, "default": self.given.default}:
             raise InvalidInput(
-                f"shard {shard.name!r} is {named['shard']!r} in the map with which it was set up, whose default is "
+                f"shard {shard.name!r} is {named['shard']!r} in the map that it was set up with, whose default is "
                 f"{named['default']!r}; use that map"
             )
         stored, _ = self._map() if shard.is_default else (None, 0)
         if stored is not None and self.given.places not in (stored["given"], stored["places"]):
             raise InvalidInput(
-                f"shard {shard.name!r} has other partitions in the map with which it was set up; use that map, or run "
+                f"shard {shard.name!r} has other partitions in the map that it was set up with; use that map, or run "
                 f"`stanchion setup` with this one while no program runs"
             )
 

@@ -20,7 +20,7 @@ from stanchion.stores.shards.charts import Charts
 
 
 class Refusals:
-    """Refuses what the map of shards does not allow."""
+    """Refuses operations that the map of shards does not allow."""
 
     def __init__(self, charts: Charts) -> None:
         self._charts = charts
@@ -40,7 +40,7 @@ class Refusals:
 
     def staged(self, jobs: Iterable[NewJob]) -> None:
         """Refuse staged jobs of divided queues: they are published in one step."""
-        self._refuse((job.queue for job in jobs), "staged jobs, such as those of topics, streams and replays,")
+        self._refuse((job.queue for job in jobs), "staged jobs, such as jobs of topics, streams and replays,")
 
     def publication(self, publication: Publication) -> None:
         """Refuse to finish jobs of a divided queue together with a publication."""

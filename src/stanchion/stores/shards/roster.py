@@ -1,4 +1,4 @@
-"""The shards that this process knows, by name: those of its file, which may name more later."""
+"""The shards that this process knows, by name, from its file, which may name more later."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.shards.shard import Shard
 
 _LOOK_SECONDS = 1.0
-"""Seconds between two looks into the file for a shard that it does not name."""
+"""Seconds between two reads of the file for a shard that it does not name."""
 
 
 class Roster:

@@ -1,6 +1,6 @@
 """One shard: its calls, with its name in their errors, and what this process knows of its outages.
 
-    up ──a call fails──► down ──a probe, in a thread of its own, or any call gets an answer──► up
+    up ──a call fails──► down ──a probe in a separate thread, or any call, gets an answer──► up
 
 Calls that can do without a shard, such as claims, leave out one that is down, so that it does not delay the others.
 All other calls ask it regardless.
@@ -110,7 +110,7 @@ class Shard:
     # -- outages
 
     def _failed(self, error: StoreUnavailable) -> None:
-        """Note that the shard is down, and look for its return."""
+        """Record that the shard is down, and probe for its return."""
         with self._lock:
             if not self.down:
                 log.warning("shard %s is down, its partitions are left out until it answers: %s", self.name, error)
@@ -134,7 +134,7 @@ class Shard:
 
 
 class _Named:
-    """The store of a shard, each verb of which is asked by the shard."""
+    """The store of a shard; each verb is called through the shard."""
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard

@@ -1,4 +1,4 @@
-"""A store of several shards: each verb goes to the shards that have what it is about."""
+"""A store of several shards: each verb goes to the shards concerned."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ShardedStore:
     # -- life of the store itself
 
     def __getattr__(self, name: str) -> Any:
-        """Ask the shards for their capabilities, at their first use: that of a manager has to be called for them."""
+        """Ask the shards for their capabilities, at their first use: a manager has to be called for them."""
         if name != "capabilities":
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         found = [shard.ask_if_up(None, getattr, shard.store, "capabilities") for shard in self._fleet.all]
@@ -117,7 +117,7 @@ class ShardedStore:
 
     def setup(self, *, dry_run: bool = False) -> list[str]:
         if dry_run:
-            raise InvalidInput("the steps differ from shard to shard: ask for those of each by its own URL")
+            raise InvalidInput("the steps differ from shard to shard: ask each shard by its own URL")
         steps = [step for shard in self._fleet.all for step in shard.ask(shard.store.setup)]
         self._record.write()
         return steps

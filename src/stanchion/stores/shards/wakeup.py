@@ -43,7 +43,7 @@ class ShardSignals:
         return listener
 
     def wanted(self, shard: Shard) -> Signs:
-        """Return the queues of a shard whose work, and those whose ends of jobs, listeners wait for."""
+        """Return the queues of a shard whose work, and the queues whose ends of jobs, listeners wait for."""
         wanted = self.listeners.wanted()
         return Signs(
             frozenset(queue for queue in wanted.queues or () if self._fleet.of(queue) is shard),
@@ -99,7 +99,7 @@ class Relay:
         return listener is not None and listener.connected
 
     def start(self, *, only_wake: bool = False) -> None:
-        """Let the thread look at once what is wanted; start it if there is none."""
+        """Let the thread check immediately what listeners want; start it if there is none."""
         with self._ready:
             if self._thread is None and not only_wake:
                 self._thread = threading.Thread(target=self._run, name="stanchion-shard-relay", daemon=True)
@@ -136,7 +136,7 @@ class Relay:
         return False
 
     def _relay(self) -> None:
-        """Listen to what is wanted, wait once, and pass on the signs."""
+        """Listen for the wanted queues, wait once, and pass on the signals."""
         wanted = self._signals.wanted(self.shard)
         listener = self._listener
         if listener is None or not self._covers.covers(wanted):

@@ -124,7 +124,7 @@ class SqliteLanePicks:
 
 
 class SqliteGrants:
-    """Gives back slots of semaphores without waiters, by one statement."""
+    """Returns slots of semaphores without waiters, by one statement."""
 
     def __init__(self, db: Database, slots: SlotRows) -> None:
         self._general = Grants(db, slots)

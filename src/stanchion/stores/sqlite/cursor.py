@@ -18,7 +18,7 @@ from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS, stage_prepared
 ROW_TYPES = RowTypes({bool: (int,), float: (int,), str: (NotUtf8,)})
 
 _WIDE = len(CLAIMED_COLUMNS)
-"""Columns from which on a row is a whole job: no other query returns as many."""
+"""Number of columns from which a row is a whole job: no other query returns as many."""
 _BYTES = stage_prepared.c.rows.name
 
 Row = tuple[Any, ...]
@@ -46,7 +46,7 @@ class Cursor(sqlite3.Cursor):
 
 
 def as_text(value: Any) -> Any:
-    """Return a value as it is, but bytes as text, with replacement characters for what is not UTF-8."""
+    """Return a value unchanged, but bytes as text, with replacement characters for invalid UTF-8."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 

@@ -89,7 +89,7 @@ _UNUSABLE = frozenset(
 _ADVICE = {
     sqlite3.SQLITE_FULL: "make room on the disk, then try again",
     sqlite3.SQLITE_NOTADB: "name a file of SQLite, or one that is not there yet",
-    sqlite3.SQLITE_CORRUPT: "the file is damaged: bring back a backup, or save what is left by sqlite3's .recover",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged: restore a backup, or save what remains with sqlite3's .recover",
 }
 _FILES = text("SELECT file FROM pragma_database_list")
 _WAL_BYTES = 32 * 1024 * 1024
@@ -97,7 +97,7 @@ _WAL_BYTES = 32 * 1024 * 1024
 _FREQUENT = ' etaoinsrhldcumfpgwybvkxjqz0123456789",:{}[]._-/'
 """ASCII characters that JSON has most, the first ones to be compared with."""
 _DIFFERENT_MAX = 64
-"""Different characters beyond ASCII that a plain push looks at: each may cost 10 ms in a payload of a megabyte."""
+"""Maximum number of different non-ASCII characters checked in a plain push: each may cost 10 ms per megabyte."""
 _ARE_UTF8 = "stanchion_are_utf8"
 """The name of a function that each connection of this store has."""
 _SYNCHRONOUS = ("full", "normal", "off", "extra")
@@ -112,7 +112,7 @@ class SqliteDialect(Dialect):
     single_writer, remote, makes_schema = True, False, True
     begin, locking, locking_free = "BEGIN IMMEDIATE", "", ""
     way_out = "check that the path is right, that the folder exists, is writable and lies on a local disk"
-    rights = "let this user write to the file and its folder, which gets files beside it"
+    rights = "let this user write to the file and its folder, where further files are made"
     # SQLite's own clock has milliseconds; julianday() carries them through a double without loss.
     now = (
         literal_column("CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000", BigInteger)
@@ -239,7 +239,7 @@ class SqliteDialect(Dialect):
         return isinstance(connection, sqlite3.Connection)
 
     def is_strange(self, error: BaseException) -> bool:
-        # It has no code of its own: our statements can fail so only if a table or a column is missing.
+        # It has no separate code: our statements can fail so only if a table or a column is missing.
         return isinstance(error, sqlite3.OperationalError) and _code_of(error) == sqlite3.SQLITE_ERROR
 
     def is_same_place(self, run: Runner) -> bool:

@@ -3,7 +3,7 @@
 A connection keeps the file that it has opened, even if that is deleted, moved or replaced; later writes are lost. So
 whenever a connection is taken from the pool, the device and inode of the path are compared with those at its opening:
 
-    the same                              go on
+    the same                              continue
     another file with our tables          open that one, and forget all that was cached of the former
     another file without them, or none    raise StoreUnavailable with the reason, until there is such a file again
 """

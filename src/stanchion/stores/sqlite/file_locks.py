@@ -1,4 +1,4 @@
-"""Locks of files next to a database, by which processes of one machine take turns. The lock of a dead one is free."""
+"""Locks of files next to a database, by which processes of one machine take turns. A dead one's lock is free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks for due jobs that the processes of a SQLite file share.
+"""Polls for due jobs that the processes of a SQLite file share.
 
 Every commit changes the counter by which processes notice a push, and so does every heartbeat. If each process claimed
 then, an idle fleet would cost the square of its size. So the process that notices a change first reads when the next
@@ -10,9 +10,9 @@ job of its queues is due, and publishes the answer in a file next to the store's
                       ├─ it has read the counter after me, and found no change ──► its answer holds: let them sleep
                       └─ neither within GRACE_SECONDS ──► look
 
-So each change is followed by a look that begins later, or by a look and an unchanged counter. A process that dies or
-stands still delays others by about GRACE_SECONDS, once. Without that file (as in a folder that can't be written) each
-process looks by itself.
+So each change is followed by a poll that begins later, or by a poll and an unchanged counter. A process that dies or
+hangs delays others by about GRACE_SECONDS, once. Without that file (as in a read-only folder) each process polls
+separately.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ PATIENCE_SECONDS = 0.1
 """Maximum seconds, if meanwhile others begin to look in place of the first."""
 
 IGNORED_SECONDS = 30.0
-"""Seconds for which nobody waits any more for a process that stands still as it begins to look."""
+"""Seconds after which no process waits any more for one that hangs as it begins to poll."""
 
 PUBLISHED_SECONDS = 0.05
-"""Seconds after a look for which its process publishes that nothing has changed since: others notice within that."""
+"""Seconds after a poll for which its process publishes that nothing changed: others notice within that time."""
 
 QUICK_SECONDS = 0.01
-"""Seconds of work in a look, beyond which a process pauses as long before the next one."""
+"""Seconds of work in a poll, beyond which a process pauses as long before the next one."""
 
 NEVER = 2**63 - 1
 """When the next job is due if none is queued."""
@@ -55,7 +55,7 @@ _ENTRY, _ENTRIES = 64, 64
 
 
 class Look(NamedTuple):
-    """A look of a process. Times are of the monotonic clock, which all processes share.
+    """A poll of a process. Times are of the monotonic clock, which all processes share.
 
     `until`: the answer holds for all commits until then, 0 while there is none; `due`: the answer, in microseconds.
     """
@@ -67,7 +67,7 @@ class Look(NamedTuple):
 
 
 class Board:
-    """The file in which processes publish their last looks, one entry per set of queues. One thread uses it."""
+    """The file where processes publish their last polls, one entry per set of queues. One thread uses it."""
 
     def __init__(self, path: str) -> None:
         self._path = f"{path}-looks"
@@ -81,7 +81,7 @@ class Board:
             self._file = None
 
     def read(self, key: bytes) -> Look | None:
-        """Return the last look for this key; None if there is none, or it is being written."""
+        """Return the last poll for this key; None if there is none, or it is being written."""
         entry = b""
         if self._open():
             with suppress(OSError):
@@ -100,7 +100,7 @@ class Board:
                 os.pwrite(self._file or 0, record + _SUM.pack(crc32(record)), self._at(key))
 
     def begin(self, key: bytes, look: Look, known: Look | None) -> bool:
-        """Publish that a look begins; return False if another process does, or has done so since the `known` look."""
+        """Publish the start of a poll; return False if another process polls, or has polled since the `known` poll."""
         if not self._open():
             return True
         assert self._file is not None  # noqa: S101 - it is open
@@ -124,26 +124,26 @@ class Board:
 
 
 class SharedLooks:
-    """Tells for one process whether a change concerns its waiting claimers. One thread uses it.
+    """Decides for one process whether a change concerns its waiting claimers. One thread uses it.
 
     `first_due`: the query for when the next job of some queues is due.
     """
 
     def __init__(self, board: Board, first_due: str, store: object) -> None:
-        """`store`: what tells the file from an earlier one at the same path."""
+        """`store`: distinguishes the file from an earlier one at the same path."""
         self._board, self._first_due, self._store = board, first_due, store
         self._asked, self._key = "", b""
         self._known: int | None = None
         """When the next job was due at the last answer: the claimers know it."""
         self._noticed: float | None = None
-        """The last change for which there is no answer yet."""
+        """The last change without an answer yet."""
         self._previous = self._decide_at = self._give_up_at = self._publish_until = self._look_at = 0.0
         self._alone_until = 0.0
 
     def changed(self, queues: Collection[str], connection: sqlite3.Connection, previous: float, noticed: float) -> bool:
         """Take in a change that the counter showed at `noticed`, but not at `previous`; see `concerned`.
 
-        `queues`: those of the claimers that wait; none: all claimers know already that something has changed.
+        `queues`: the queues of the waiting claimers; none: all claimers know already that something has changed.
         """
         self._publish_until = 0.0
         if not queues:
@@ -154,7 +154,7 @@ class SharedLooks:
             self._asked, self._known = asked, None
             self._key = blake2b(f"{self._store}{asked}".encode(), digest_size=16).digest()
         if self._noticed is None:
-            # Not all at once: the first one looks, and the others go by its answer.
+            # Not all of them: the first one polls, and the others use its answer.
             self._decide_at = noticed + GRACE_SECONDS * random.uniform(0.5, 1.5)  # noqa: S311 - spreading load
             self._previous, self._give_up_at = previous, noticed + PATIENCE_SECONDS
         self._noticed = noticed
@@ -184,7 +184,7 @@ class SharedLooks:
         if now >= self._alone_until and not self._board.begin(self._key, mine, other):
             if now < self._give_up_at:
                 return False
-            self._alone_until = now + IGNORED_SECONDS  # the other process stands still as it begins
+            self._alone_until = now + IGNORED_SECONDS  # the other process hangs as it begins
         return self._look(connection)
 
     def _look(self, connection: sqlite3.Connection) -> bool:

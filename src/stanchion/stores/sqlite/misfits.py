@@ -1,4 +1,4 @@
-"""Live jobs with values of wrong types, of which SQLite stores any: they are dead, with the reason.
+"""Live jobs with values of wrong types, which SQLite stores: they are dead, with the reason.
 
 Most are claimed like other jobs, and buried by what their rows say. With some a claim fails, and some no claim finds.
 A claim that fails searches all live jobs. Upkeep searches the indexes: SQLite sorts numbers before texts, and texts
@@ -53,7 +53,7 @@ RIGHT_TYPES: Final = " AND ".join(
 """The condition that a live job has values of the right types."""
 
 HAS_ID: Final = "typeof(id) = 'text' AND id NOT GLOB '*[^0-9a-f-]*'"
-"""The condition that a job has an id by which it can be reserved: one that has none would stay first in its queue."""
+"""The condition that a job has an id by which it can be reserved: a job without one would block its queue."""
 
 _AT_ONCE: Final = 500
 _NOT_RUNNING: Final = "state <> 'running'"
@@ -97,7 +97,7 @@ class Misfits:
         return self._bury(lambda run: run.rows(_ALL, {"most": _AT_ONCE}))
 
     def bury_unseen(self) -> bool:
-        """Bury those that no claim finds; return whether there were any."""
+        """Bury jobs that no claim finds; return whether there were any."""
 
         def find(run: Runner) -> list[tuple[int, str]]:
             names = self._db.dialect.listed(name for (name,) in run.rows(_QUEUES))

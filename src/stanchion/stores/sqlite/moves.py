@@ -20,7 +20,7 @@ from stanchion.stores.sql.rows.jobs import Jobs
 from stanchion.stores.sql.rows.queues import QueueRows
 
 WAYS_MOST = 4
-"""Ways that are gone by statements of their own; moves on more of them are applied job by job."""
+"""Paths with special statements; moves on more of them are applied job by job."""
 
 _HELD = text(f"""
     SELECT count(*), (SELECT max_running IS NOT NULL FROM stanchion_queues WHERE name = :queue)

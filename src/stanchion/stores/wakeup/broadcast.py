@@ -1,6 +1,6 @@
 """Signals between processes, for databases that can carry them.
 
-A thread of its own sends signals, outside of the write; signals that accumulate meanwhile are sent as one. A lost
+A separate thread sends signals, outside the write; signals that accumulate meanwhile are sent as one. A lost
 signal costs at most one poll interval. There are two kinds: work in queues, and ends of jobs. One thread per kind
 receives them while there is a listener for it.
 """
@@ -93,7 +93,7 @@ class Reception:
                     self._thread, self.connected = None, False
                 self._heard.set()
                 return
-            except Exception as error:  # polling goes on whatever it is, and so does the next try
+            except Exception as error:  # polling continues whatever it is, and so does the next try
                 self.connected = False
                 if not self.wanted():
                     return
@@ -121,7 +121,7 @@ class Broadcast(ABC):
         self._work = Reception(Kind.WORK, self.listeners, self.receive)
         self._ends = Reception(Kind.ENDS, self.listeners, self.receive)
 
-    # -- what a database does
+    # -- implemented by a database
 
     @abstractmethod
     def send(self, queues: set[str], finished: set[str] | None) -> None:
@@ -130,7 +130,7 @@ class Broadcast(ABC):
         After an error the signal is lost, and `hang_up` is called.
         """
 
-    def hang_up(self) -> None:  # noqa: B027 - not every one has a connection of its own
+    def hang_up(self) -> None:  # noqa: B027 - not every one has a separate connection
         """Close the connection that `send` uses."""
 
     @abstractmethod
@@ -140,10 +140,10 @@ class Broadcast(ABC):
         After any error it is called again, except after NoSignals.
         """
 
-    # -- what a store does
+    # -- implemented by a store
 
     def announce(self, queues: Iterable[str], finished: Collection[str] = ()) -> None:
-        """Wake listeners for work in these queues, or for ends of these jobs: here at once, in other processes soon."""
+        """Wake listeners for work in these queues, or for ends of these jobs: here immediately, elsewhere soon."""
         names = set(queues)
         if not names and not finished:
             return
@@ -170,7 +170,7 @@ class Broadcast(ABC):
         return listener
 
     def close(self) -> None:
-        """End all waits, and send what is unsent; the threads end by themselves."""
+        """End all waits, and send unsent signals; the threads end by themselves."""
         self.listeners.close()
         with self._state:
             self._ending = True

@@ -36,7 +36,7 @@ class EventListener:
         with self._owner.lock:
             self.waits_since = None
             woken = self._event.is_set()
-            # Cleared before the caller looks for work: a later sign ends its next wait.
+            # Cleared before the caller checks for work: a later signal ends its next wait.
             self._event.clear()
             return woken
 
@@ -53,11 +53,11 @@ class EventListener:
 
     @property
     def fed(self) -> bool:
-        """True while jobs of all its queues come to this process without a look, with a sign."""
+        """True while streams deliver the jobs of all its queues to this process with a signal, so no poll is needed."""
         return self._owner.fed(self.queues)
 
     def came(self) -> Mapping[str, Collection[int]]:
-        """Return the ranks of the jobs that have come so, and that no claim has got yet, by queue."""
+        """For each queue, return the ranks of streamed jobs not yet claimed."""
         return self._owner.came(self.queues)
 
     def wake(self) -> None:
@@ -126,7 +126,7 @@ class Listeners:
     def wake_unless_asleep(self) -> frozenset[str]:
         """Wake listeners for anything, but let interchangeable ones sleep if one waits for each of their queues.
 
-        Return these queues; none if all were woken. A look at the store may tell that there is nothing for them.
+        Return these queues; none if all were woken. Reading the store may show that there is nothing for them.
         """
         with self.lock:
             alike = [one for one in self._listeners if one.interchangeable]
@@ -148,7 +148,7 @@ class Listeners:
         return bool(self.wanted().finished if ends else self.wanted().queues)
 
     def wanted(self) -> Signs:
-        """Return the queues whose work, and those whose ends of jobs, listeners wait for."""
+        """Return the queues whose work, and the queues whose ends of jobs, listeners wait for."""
         with self.lock:
             queues = frozenset(queue for one in self._listeners for queue in one.queues)
             return Signs(queues, frozenset(queue for one in self._listeners for queue in one.finished or ()))
@@ -178,7 +178,7 @@ class Listeners:
             self._listeners.discard(listener)
 
     def _wake_others(self, signs: Signs) -> None:
-        """Wake the listeners of which each is woken; the lock must be held."""
+        """Wake these listeners; the lock must be held."""
         me = threading.get_ident()
         for listener in list(self._listeners):
             if not listener.interchangeable and listener.skips != me:

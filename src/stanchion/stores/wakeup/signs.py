@@ -1,4 +1,4 @@
-"""The reasons for which a listener was woken."""
+"""Reasons for waking a listener."""
 
 from __future__ import annotations
 

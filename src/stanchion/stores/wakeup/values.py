@@ -1,4 +1,4 @@
-"""Values whose changes are signs, for processes that coordinate by values and can't wait for their next look."""
+"""Values whose changes are signals, for processes that coordinate by values and can't wait for their next poll."""
 
 from __future__ import annotations
 

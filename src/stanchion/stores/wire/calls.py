@@ -34,9 +34,9 @@ Take = Callable[[Any], Any]
 class Call(NamedTuple):
     """A verb as a call; `names`: of its arguments that are carried.
 
-    `request` makes the request of arguments by name, without `tx`; `arguments` returns those that a request has.
-    `reply` makes the reply of what the verb returns; `result` returns that. All raise InvalidInput for what the
-    protocol can't carry.
+    `request` makes the request from arguments by name, without `tx`; `arguments` returns the arguments of a request.
+    `reply` makes the reply from the verb's return value; `result` restores it. All raise InvalidInput for values that
+    the protocol can't carry.
     """
 
     method: Method
@@ -84,7 +84,7 @@ def _request(method: Method, given: Mapping[str, Part | _Argument | None]) -> tu
 
 
 Result = Callable[[type[Message]], tuple[Carry, Take]]
-"""The functions between what a verb returns and a reply of this type."""
+"""The functions between a verb's return value and a reply of this type."""
 
 
 def _nothing(kind: type[Message]) -> tuple[Carry, Take]:
@@ -168,7 +168,7 @@ CALLS: Final[dict[str, Call]] = {
     "flow_ends": _call("Query.FlowEnds", _field("ends", END.many(list)), node=None, after=None, limit=None),
     "workers": _call("Query.Workers", _field("workers", WORKER.many(list)), holders=None),
     "now": _call("Query.Now", _field("now")),
-    "check": _call("Query.Check", _field("capabilities", CAPABILITIES.one)),  # beside the port: what the store supports
+    "check": _call("Query.Check", _field("capabilities", CAPABILITIES.one)),  # in addition to the port
     "values": _call("Query.Values", _field("values", VERSIONED.many(list)), kind=None, names=NAMES),
     # -- operating
     "configure": _configure(),

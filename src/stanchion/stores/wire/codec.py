@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 
 class Part(NamedTuple):
-    """How the value of a field is carried: to what `build` takes, and back from what the message has.
+    """Converts one field: to `build`'s argument for the message, and back from the message's value.
 
     `suffix`: of the name that the field has in the message.
     """
@@ -82,9 +82,9 @@ def one_of(*known: str) -> Part:
 class Codec(Generic[R]):
     """Between records of a type, NamedTuples or dataclasses, and messages.
 
-    `parts`: of the fields that differ; of the others, the message has a field with the same name and value. `names`:
-    what a field is called in the message, if it is not its own name. `leading`: the first fields of the record, which
-    the caller carries by itself. `by_name`: of each other field, its name in the message, and its part.
+    `parts`: of the fields that differ; for the others, the message has a field with the same name and value. `names`:
+    a field's name in the message, if it differs. `leading`: the first fields of the record, which the caller carries
+    separately. `by_name`: for each other field, its name in the message, and its part.
     """
 
     def __init__(
@@ -185,13 +185,13 @@ def _defaults(record: Any) -> dict[str, Any]:
 
 
 def _plain(field: Any, absent: Any) -> bool:
-    """Return True for a field of a number or text that is always there; `absent`: what a record has without it."""
+    """Return whether a field is a number or text that is always present; `absent`: the record's value without it."""
     several = field.has_presence or field.is_repeated or field.message_type is not None
     return not several and absent == field.default_value
 
 
 def _absent(field: Any, part: Part | None) -> Any:
-    """Return what a field without a default has if it is absent: zero or empty; a callable for a new one each time."""
+    """Return the value of an absent field without a default: zero or empty; a callable for a new one each time."""
 
     def refuse() -> Any:
         raise InvalidInput(f"a message {field.containing_type.name} lacks {field.name}")

@@ -26,7 +26,7 @@ E = TypeVar("E", bound=Enum)
 def results(kind: type[E], of: Any) -> Part:
     """Return the part of a list of results of an enumeration, with None where there is none.
 
-    `of`: the enumeration of the protocol; its values are named like those of `kind`.
+    `of`: the protocol's enumeration, whose values are named like the values of `kind`.
     """
     prefix = {JobState: "JOB_STATE", Redriven: "REDRIVEN"}[kind]  # type: ignore[index]
     known: dict[E | None, int] = {one: of.Value(f"{prefix}_{one.name}") for one in kind} | {None: 0}

@@ -23,7 +23,7 @@ M = TypeVar("M", bound=Message)
 
 
 def build(kind: type[M], fields: Mapping[str, Any]) -> M:
-    """Return a message with these fields, those of its parts as mappings; a field that is None is left out.
+    """Return a message with these fields, its parts as mappings; a field that is None is left out.
 
     InvalidInput for values that the field can't have, such as a number of over 64 bits.
     """

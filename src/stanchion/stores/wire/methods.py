@@ -25,7 +25,7 @@ class Method(NamedTuple):
 
     @property
     def path(self) -> str:
-        """What a channel calls it by."""
+        """The name by which a channel calls it."""
         return f"/{PACKAGE}.{self.name.replace('.', '/')}"
 
 

@@ -37,7 +37,7 @@ class Elsewhere(NamedTuple):
 
 
 Reported = Outcome | Refused | Elsewhere
-"""What a receiver reports of a reserved job."""
+"""Reports of a receiver on a reserved job."""
 
 _TIES: Final = {ties.value: ties for ties in Ties}
 

@@ -58,7 +58,7 @@ def change_fields(changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changes_in(message: pb.ConfigureRequest) -> dict[str, Any]:
-    """Return the changes of settings in a message. InvalidInput for those of a newer release."""
+    """Return the changes of settings in a message. InvalidInput for settings of a newer release."""
     names = {carried: (name, part) for name, (carried, part) in SETTINGS.by_name.items()}
     if unknown := set(message.fields) - names.keys():
         raise InvalidInput(

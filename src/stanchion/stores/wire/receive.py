@@ -1,4 +1,4 @@
-"""What the streams of receivers carry, as messages."""
+"""Content of the receivers' streams, as messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors as statuses of gRPC, with their class and fields beside, and back."""
+"""Errors as gRPC statuses, with their class and fields as metadata, and back."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def error_in(message: pb.Error) -> StanchionError:
 
 
 def error_of(status: int, text: str, metadata: Iterable[tuple[str, str | bytes]] = ()) -> StanchionError:
-    """Return the error with which a call ended: that of its trailing metadata, else one of its status."""
+    """Return the error that ended a call: from its trailing metadata, else from its status."""
     for key, value in metadata:
         if key == METADATA and isinstance(value, bytes):
             try:

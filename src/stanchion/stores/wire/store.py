@@ -1,4 +1,4 @@
-"""What a store supports, and the signs of its listeners, as messages."""
+"""A store's capabilities, and its listeners' signals, as messages."""
 
 from __future__ import annotations
 

@@ -29,11 +29,11 @@ PINGS: Final = (
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.keepalive_permit_without_calls", 1),
 )
-"""Options by which either end notices within 15 s that the other one is gone."""
+"""Options that let either end notice within 15 s that the other one is gone."""
 
 
 def host_and_port(text: str) -> tuple[str, int | None] | None:
-    """Read `host`, `host:port` or `[::1]:port`; None if it is none of them."""
+    """Read `host`, `host:port` or `[::1]:port`; None for any other form."""
     try:
         parts = urlsplit(f"//{text}")
         host, port = parts.hostname, parts.port
