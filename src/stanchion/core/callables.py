@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+import sys
 from collections.abc import Callable
 from functools import partial
 from types import CodeType
@@ -10,6 +12,21 @@ from typing import Any
 
 from stanchion.core.checks import shown
 from stanchion.errors import InvalidInput
+
+
+def module_of(function: Callable[..., Any]) -> str:
+    """Return the name of a function's module, as other programs import it.
+
+    Python calls the module of the script that it runs `__main__`, also in the processes that `multiprocessing` starts.
+    A notebook has no other name.
+    """
+    if function.__module__ not in ("__main__", "__mp_main__"):
+        return function.__module__
+    main = sys.modules[function.__module__]
+    if (spec := getattr(main, "__spec__", None)) is not None:  # python -m package.module
+        return str(spec.name).removesuffix(".__main__")
+    file = getattr(main, "__file__", None)
+    return "__main__" if file is None else os.path.splitext(os.path.basename(file))[0]
 
 
 def is_async(function: Callable[..., Any] | None) -> bool:

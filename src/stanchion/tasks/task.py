@@ -12,7 +12,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, Union, Unpack, cast, get_ar
 
 from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
-from stanchion.core.callables import is_async, refuse_generator
+from stanchion.core.callables import is_async, module_of, refuse_generator
 from stanchion.core.checks import checked_name, seconds_of, shown
 from stanchion.core.hiding import Hidden, place_of
 from stanchion.core.redaction import named_secret
@@ -165,7 +165,7 @@ def registered(
     key = rest.get("rate_key")
     if key is not None and "rate" not in rest and f"key:{key}" not in context.rates.declared:
         raise undeclared(key)  # a module is imported without a look at the store
-    task = Task(context, function, name or f"{function.__module__}.{function.__qualname__}", policy, rest)
+    task = Task(context, function, name or f"{module_of(function)}.{function.__qualname__}", policy, rest)
     other = context.registry.tasks.setdefault(task.name, task)
     if other is not task and _code(other.function) is not _code(function):
         raise InvalidInput(f"two tasks are named {task.name!r}; give one of them name=...")
