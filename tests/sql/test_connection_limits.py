@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -107,6 +108,37 @@ def test_the_size_of_the_pool_is_part_of_the_url(kind: str, request: pytest.Fixt
         assert queue.size().ready == THREADS + 1
 
 
+@pytest.mark.parametrize("kind", ["pg_store_url", "mariadb_url"])
+def test_open_transactions_leave_a_connection_for_their_calls(kind: str, request: pytest.FixtureRequest) -> None:
+    url = request.getfixturevalue(kind)
+    with closing(Stanchion(f"{url}{'&' if '?' in url else '?'}pool_size=3")) as app:
+        app.setup()
+        begun = threading.Barrier(2)
+
+        def push(n: int) -> None:
+            with app.transaction() as transaction:
+                if n < 2:
+                    begun.wait(60)  # both have a connection
+                app.queue(f"orders{n}").push(n, tx=transaction)
+
+        assert in_threads(push, 12) == []
+        assert sum(queue.size().ready for queue in app.queues()) == 12
+
+
+def test_transactions_that_wait_for_the_lock_of_a_file_have_no_connection(tmp_path: Path) -> None:
+    with closing(Stanchion(f"sqlite:///{tmp_path}/jobs.db")) as app:
+        pool = app.store.database.engine.pool  # type: ignore[attr-defined]
+        most: list[int] = []
+
+        def push(n: int) -> None:
+            with app.transaction() as transaction:
+                most.append(pool.checkedout())
+                app.queue("orders").push(n, tx=transaction)
+
+        assert in_threads(push) == []
+        assert max(most) == 1
+
+
 @pytest.mark.parametrize("given", ["0", "1", "-3", "many", "1001", "2.5"])
 @pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
 def test_a_size_that_is_none(scheme: str, given: str) -> None:
@@ -119,7 +151,8 @@ def test_connections_in_use_for_too_long(pg_store_url: str, monkeypatch: pytest.
         queue = app.queue("orders")
         queue.push(1)
         monkeypatch.setattr(calls, "CALL_SECONDS", 1.0)
-        with app.transaction(), app.transaction(), pytest.raises(StoreUnavailable, match="all 2 connections") as caught:
+        lent = app.store.database.connection()  # type: ignore[attr-defined]
+        with app.transaction(), lent, pytest.raises(StoreUnavailable, match="all 2 connections") as caught:
             queue.push(2)
         assert not caught.value.lasting
         queue.push(2)

@@ -32,7 +32,7 @@ from stanchion.stores.sql.engine.runner import (
     compiler_for,
 )
 from stanchion.stores.sql.engine.telling import told
-from stanchion.stores.sql.engine.turns import Turns
+from stanchion.stores.sql.engine.turns import AllButOne, Turns
 from stanchion.stores.sql.engine.write_lock import WriteLock
 
 T = TypeVar("T")
@@ -69,6 +69,7 @@ class Database:
         self._opening = threading.Lock()
         most = self._options["pool_size"] + self._options["max_overflow"]
         self._turns = Turns(most, self.url.render_as_string(hide_password=True))
+        self._transactions = AllButOne(self._turns)
         # With one write lock for the whole database, threads of a process queue here instead of polling for that lock.
         self._write_lock = WriteLock() if self.dialect.single_writer else None
 
@@ -174,8 +175,9 @@ class Database:
     def transaction(self) -> Iterator[Connection]:
         """Open a transaction for a caller."""
         with (
+            self._transactions.turn(calls.CALL_SECONDS),
+            self._writing(calls.CALL_SECONDS),  # before the connection, which its holder may need
             self.connection() as connection,
-            self._writing(calls.CALL_SECONDS),
             self.dialect.unhurried(connection),
         ):
             self._begin(connection)

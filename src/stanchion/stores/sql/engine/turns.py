@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from stanchion.errors import StoreUnavailable
 
@@ -70,6 +72,15 @@ class Turns:
                 f"shorter transactions, or allow more by pool_size in the URL"
             )
 
+    @contextmanager
+    def turn(self, seconds: float) -> Iterator[None]:
+        """Have a turn in the block; raises StoreUnavailable if none is free within `seconds`."""
+        self.take(seconds)
+        try:
+            yield
+        finally:
+            self.give()
+
     def give(self) -> None:
         """End a turn."""
         with self._lock:
@@ -105,3 +116,18 @@ class Turns:
             grown = self._limit + int((time.monotonic() - self._limited_at) / GROW_SECONDS)
             return min(grown, self._most)
         return self._most
+
+
+class AllButOne(Turns):
+    """Turns at all connections but one, for transactions of callers.
+
+    A call in such a transaction may need another connection, to read settings for example. If transactions held all of
+    them, each would wait for the others.
+    """
+
+    def __init__(self, turns: Turns) -> None:
+        super().__init__(turns._most, turns._shown)
+        self._turns = turns
+
+    def _allowed(self) -> int:
+        return max(1, self._turns._allowed() - 1)
