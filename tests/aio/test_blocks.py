@@ -324,7 +324,7 @@ class TestApp:
         async def run() -> list[Any]:
             single = await add.aenqueue(1, 2)
             flow = await group(add.s(n, n) for n in range(3)).aenqueue()
-            await asyncio.to_thread(app.drain)
+            await app.adrain()
             return [await single, await flow, [await member async for member in flow]]
 
         assert asyncio.run(run()) == [3, [0, 2, 4], [0, 2, 4]]

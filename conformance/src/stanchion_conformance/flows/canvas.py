@@ -112,7 +112,7 @@ class TestHandlesAsAWhole:
     def test_a_coroutine_iterates_and_awaits_it(self, app: Stanchion, work: Work) -> None:
         async def run() -> tuple[list[Any], Any, list[Any]]:
             flow = await group(work.add(n) for n in range(150)).aenqueue()
-            await asyncio.to_thread(app.drain)
+            await app.adrain()
             members = [member async for member in flow]
             return [await member for member in members[:3]], await flow, await asyncio.gather(*members)
 
@@ -121,7 +121,7 @@ class TestHandlesAsAWhole:
     def test_awaiting_raises_the_failure(self, app: Stanchion, work: Work) -> None:
         async def run() -> None:
             flow = await group(work.fail(), work.add(1)).on_failure(work.note("handled")).aenqueue()
-            await asyncio.to_thread(app.drain)
+            await app.adrain()
             assert await flow.aget_state() is FlowState.FAILED
             with pytest.raises(FlowFailed, match="it broke"):
                 await flow
