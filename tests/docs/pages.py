@@ -11,7 +11,7 @@ _FENCE = re.compile(
     r"(?:^<!-- not run: (?P<reason>[^\n]+) -->\n+)?^```(?P<language>\w+)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-_FILE = re.compile(r"# (?P<file>[\w/]+\.py)\n")
+_FILE = re.compile(r"# (?P<file>[\w/.]+\.(?:py|toml|ini|mako))\n")
 _VALUE = re.compile(r"# -> (?P<value>.+)$")
 
 

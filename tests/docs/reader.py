@@ -39,6 +39,7 @@ class Reader:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(folder),
             "COLUMNS": "120",
+            "PYTEST_PLUGINS": "pytest_stanchion",  # as if installed
             "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'conformance' / 'src'}",
         }
         self._running: list[tuple[subprocess.Popen[bytes], Path]] = []
@@ -53,7 +54,9 @@ class Reader:
     def run(self, page: Path, block: Block) -> None:
         """Run a block of the page, also one that is marked as not to be run."""
         try:
-            if block.language == "python":
+            if block.file is not None:
+                self._save(block.file, block)
+            elif block.language == "python":
                 self._python(block)
             elif block.language == "console":
                 for command in commands(block):
@@ -71,13 +74,13 @@ class Reader:
 
     # -- Python
 
+    def _save(self, name: str, block: Block) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self._fill(block.text))
+
     def _python(self, block: Block) -> None:
         text = self._fill(block.text)
-        if block.file is not None:
-            path = self.folder / block.file
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-            return
         lines = text.splitlines()
         for statement in ast.parse(text).body:
             assert statement.end_lineno is not None
