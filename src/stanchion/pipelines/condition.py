@@ -1,6 +1,6 @@
 """A condition in SQL on one item, evaluated in Python alike on workers and on Spark.
 
-sqlglot parses it, in Spark's dialect; what it may use is a part of SQL that needs no types but those of JSON:
+sqlglot parses it, in Spark's dialect; it may use a part of SQL that needs only JSON's types:
 
     names        miles, address.city, `odd name`; item is the item itself, if it has no field of that name
     literals     1, 2.5, 'text', true, false, null
@@ -9,7 +9,7 @@ sqlglot parses it, in Spark's dialect; what it may use is a part of SQL that nee
     logic        and, or, not
     functions    abs, coalesce, length, lower, trim, upper
 
-Logic has three values, as in SQL. A missing field is null. So is what has no meaning: a comparison of values of two
+Logic has three values, as in SQL. A missing field is null. So is any meaningless result: a comparison of values of two
 types, a division by zero, an operation on a value of a wrong type.
 """
 
@@ -40,7 +40,7 @@ Value = Callable[[Any], Any]
 
 
 class Condition:
-    """A condition, such as `miles > 0 and origin <> dest`. Raises InvalidInput for what it may not use."""
+    """A condition, such as `miles > 0 and origin <> dest`. Raises InvalidInput for unsupported SQL."""
 
     def __init__(self, text: str) -> None:
         self.sql = str(text).strip()
@@ -221,7 +221,7 @@ def _called(function: Callable[..., Any], *operands: Value) -> Value:
 
 
 def _kind(value: Any) -> type | None:
-    """Return the type by which a value is compared; None for null, arrays and objects, which are not."""
+    """Return the type for comparing a value; None for null, arrays and objects, which are not compared."""
     if isinstance(value, bool):
         return bool
     if isinstance(value, (int, float)):

@@ -27,7 +27,7 @@ class DeclaredRecord:
         return PipelineRecord(self._name, tuple(_record_of(one) for one in self._stations.values()))
 
     def store(self, store: Store) -> None:
-        """Store the stations and links, where they are new or were lost, for those who have not this code.
+        """Store the stations and links, where they are new or were lost, for processes without this code.
 
         A caller of a manager that may not change them works without: they are for people who look on.
         """

@@ -1,8 +1,8 @@
-"""Expectations: what a station expects of its items, and what becomes of an item that does not meet it.
+"""Expectations: conditions on a station's items, and the consequences for items that fail them.
 
-    bury   the item is a dead letter, with the condition and the values that it depends on as its error
+    bury   the item is a dead letter, with the condition and the values involved as its error
     drop   the item is cancelled, with the same as its reason
-    stop   the queue of the station is paused, with the same as its note; the item is given back
+    stop   the queue of the station is paused, with the same as its note; the item returns to it
 
 An expectation is checked before the function sees the item, on workers and on Spark alike. Only a condition that is
 true is met: one that is unknown, as it depends on a null, is not.
@@ -26,13 +26,13 @@ from stanchion.stores.records.jobs import JobRow
 OnFail = Literal["bury", "drop", "stop"]
 
 FAILED: Final = "ExpectationFailed"
-"""What the errors of such items begin with."""
+"""Prefix of the errors of such items."""
 
 _LONGEST: Final = 800
 
 
 class Expectation(NamedTuple):
-    """A condition, and what becomes of an item of which it is not true."""
+    """A condition, and the consequence for an item that fails it."""
 
     condition: Condition
     on_fail: OnFail
@@ -46,13 +46,13 @@ class Expectation(NamedTuple):
 
 
 class Unmet(NamedTuple):
-    """An item that does not meet an expectation: what is said of it."""
+    """Description of an item that does not meet an expectation."""
 
     expectation: Expectation
     reason: str
 
     def raised(self, store: Store, row: JobRow) -> Outcome:
-        """Return what a worker raises in place of calling the function; it pauses the station that is to stop."""
+        """Return the outcome that a worker raises instead of calling the function; pause a station that is to stop."""
         match self.expectation.on_fail:
             case "bury":
                 outcome: Outcome = Bury(self.reason)
@@ -85,7 +85,7 @@ class Unmet(NamedTuple):
 class Expectations:
     """The expectations of a station, in the order of reading. The first that is not met decides.
 
-    `tells`: whether errors and notes may tell the values of an item; they are stored as they are.
+    `tells`: whether errors and notes may show the values of an item; they are stored unencrypted.
     """
 
     def __init__(self, expected: Sequence[Expectation], *, tells: bool) -> None:
@@ -93,7 +93,7 @@ class Expectations:
 
     @property
     def texts(self) -> tuple[tuple[str, str], ...]:
-        """The conditions, and what becomes of an item of which one is not true."""
+        """The conditions, and the consequences for items that fail one."""
         return tuple((one.condition.text, one.on_fail) for one in self.expected)
 
     def unmet(self, item: Any) -> Unmet | None:
@@ -118,10 +118,10 @@ class DeclaredExpectations:
         self._declared: list[tuple[Callable[..., Any], Expectation]] = []
 
     def add(self, function: Callable[..., Any], expected: Expectation) -> None:
-        """Add one; decorators are applied from below, so it comes before those that are known."""
+        """Add one; decorators are applied from below, so it precedes the known ones."""
         self._declared.insert(0, (function, expected))
 
     def of(self, *functions: Callable[..., Any] | None, tells: bool) -> Expectations | None:
-        """Return those of a station's functions, None if there are none. `tells`: see Expectations."""
+        """Return the expectations of a station's function, None without any. `tells`: see Expectations."""
         found = [one for function in functions for declared, one in self._declared if declared is function]
         return Expectations(found, tells=tells) if found else None

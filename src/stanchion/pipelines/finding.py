@@ -29,7 +29,7 @@ def checked_query(search: PageOptions) -> Query:
 
 
 def found(context: Context, topology: Topology, passed: str | None, query: Query) -> list[Job]:
-    """Return the items that meet a query, newest first; `passed`: those that have passed this queue."""
+    """Return the items that meet a query, newest first; `passed`: items that have passed this queue."""
     now = context.store.now()
     several = [_of_queue(context.store, one) for one in queries_by_queue(topology, passed, query)]
     rows = merge(*several, key=lambda row: row.id, reverse=True)

@@ -1,9 +1,9 @@
 """Outputs by key: which item of a station with a key is the current output of each key.
 
-A versioned value per key names the item. It only ever changes to a newer version, whatever the order in which items
-are worked on: so a backfill replaces what earlier code made of the same input, and never what a later input, or a
-later backfill, has made. The value changes before the item leaves the station. A death in between leaves a value that
-the same item writes again.
+A versioned value per key names the item. It only ever changes to a newer version, whatever the order of processing:
+so a backfill replaces the output of earlier code for the same input, and never the output of a later input or a later
+backfill. The value changes before the item leaves the station. A death in between leaves a value that the same item
+writes again.
 """
 
 from __future__ import annotations

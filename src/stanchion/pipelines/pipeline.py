@@ -75,11 +75,11 @@ class Pipeline:
     ) -> Callable[[F], F]:
         """Register a function that processes the items of a station, in the queue `pipeline.name`.
 
-        `to`: the stations that an item may go on to; without it the station is an end. `entry`: items are pushed here,
+        `to`: the stations that an item may move to; without it the station is an end. `entry`: items are pushed here,
         as they are to the first station. `payload`: whether the returned value replaces the item or is merged into
         it. `retry`, `max_attempts`, `limits`, `timeout`: as for a task. `max_rounds`: how often an item may enter the
         station by a loop. `key`: the field of an item, or a function of it, by which the station has one current
-        output, of the newest version; see `output`. `settings`: those of the queue; its dead letters go to
+        output, of the newest version; see `output`. `settings`: of the queue; its dead letters go to
         `pipeline.dead`.
         """
 
@@ -135,12 +135,12 @@ class Pipeline:
         return register
 
     def expect(self, condition: str, /, *, on_fail: OnFail = "bury") -> Callable[[F], F]:
-        """State what the function of a station expects of each item, as a condition in SQL: `etl.expect("miles > 0")`.
+        """Require a condition in SQL of each item of a station: `etl.expect("miles > 0")`.
 
-        Stands below `station` or `spark_station`. An item of which it is not true, or unknown as it depends on a null,
-        does not reach the function. `on_fail`: it is a dead letter ("bury"), is cancelled ("drop"), or pauses the
-        station and is given back ("stop"). Of several, the first that is not met decides. Raises InvalidInput for a
-        condition that is none, and MissingExtra without sqlglot.
+        Put it below `station` or `spark_station`. An item that fails it, or for which it is unknown because of a null,
+        does not reach the function. `on_fail`: it becomes a dead letter ("bury"), is cancelled ("drop"), or pauses the
+        station and returns to it ("stop"). Of several, the first failure decides. Raises InvalidInput for an invalid
+        condition, and MissingExtra without sqlglot.
         """
         expected = Expectation.of(condition, on_fail)
 
@@ -196,7 +196,7 @@ class Pipeline:
         return self._record.value
 
     def store_record(self, store: Store) -> None:
-        """Store the stations and links, once for each store, for those who have not this code."""
+        """Store the stations and links, once for each store, for processes without this code."""
         self._record.store(store)
 
     # -- items in
@@ -227,7 +227,7 @@ class Pipeline:
     def find(self, station: str | None = None, **search: Unpack[PageOptions]) -> list[Job]:
         """Search the items of all stations, newest first, with the options of `Queue.find`.
 
-        `station`: those that are there or have passed it, also dead letters, and items split from another after it.
+        `station`: items there, items that have passed it, also dead letters, and items split from another after it.
         """
         return found(self.context, self._topology, self._queue_of(station), checked_query(search))
 
@@ -291,15 +291,15 @@ class Pipeline:
         priority: int | None = None,
         watch: Callable[[Backfill], Any] = lambda _done: None,
     ) -> Backfill:
-        """Run a station and those behind it again, with today's code, over items that came there in a window of time.
+        """Run a station and its successors again, with today's code, over items that arrived in a window of time.
 
-        Enqueues copies of the finished items that came to the station from `since` until before `until`, by default
+        Enqueues copies of the finished items that arrived at the station from `since` until before `until`, by default
         up to now, page by page; workers or Spark process them like others. `source`: the folder of an archive that has
-        the items; by default history. `name`: a backfill of this name is done once: repeating it goes on behind the
+        the items; by default history. `name`: a backfill of this name is done once: repeating it continues after the
         last page, or does nothing if it was done; by default made of the station, the window and the source.
         `dry_run`: only count. `max_live`: wait while the stations would hold more live items than that. `priority`: of
-        the copies, by default that of each item. `watch`: called behind each page. Raises InvalidInput if the name
-        stands for another backfill.
+        the copies, by default that of each item. `watch`: called after each page. Raises InvalidInput if the name
+        belongs to another backfill.
         """
         self.check()
         given = Given(station, since, until, source, name, priority)

@@ -13,13 +13,13 @@ from stanchion.stores.protocol import Store
 KIND: Final = "pipeline"
 
 Engine = Literal["workers", "spark", "both"]
-"""What runs a station: `both` can."""
+"""The engine of a station: `both` means either."""
 
 
 class StationRecord(NamedTuple):
-    """A station: those that it sends items to, whether items enter there, what runs it, and what it expects.
+    """A station: its targets, whether items enter there, its engine, and its expectations.
 
-    `expectations`: conditions, and what becomes of an item of which one is not true.
+    `expectations`: conditions, and the consequences for items that fail one.
     """
 
     name: str
@@ -55,7 +55,7 @@ def recorded(store: Store) -> list[PipelineRecord]:
 
 
 def _stations(text: str) -> tuple[StationRecord, ...]:
-    """Return the stations in a text; fields of newer releases are ignored, those of older ones may be missing."""
+    """Return the stations in a text; fields of newer releases are ignored, and fields missing in older ones default."""
     rows = json.loads(text)["stations"]
     records = (StationRecord(*row[: len(StationRecord._fields)]) for row in rows)
     return tuple(

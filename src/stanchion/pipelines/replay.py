@@ -2,7 +2,7 @@
 
 An item that was split from another before that station stands for the other one, which runs again once.
 
-Steps: (1) plan the copies, batch by batch; (2) stage them, unseen; (3) publish them all at once. A death before (3)
+Steps: (1) plan the copies, batch by batch; (2) stage them, unseen; (3) publish them in one step. A death before (3)
 leaves nothing, so a repetition enqueues no item twice; after (3), a repetition of the same write does nothing.
 """
 
@@ -37,7 +37,7 @@ _SHOWN = 5
 
 
 class Rerun(NamedTuple):
-    """What a replay does for an item. `origin`: the item that runs again; `copy`: as this one; or why not."""
+    """Decision of a replay on an item. `origin`: the item that runs again; `copy`: as this one; or why not."""
 
     id: str
     origin: str | None = None
@@ -46,7 +46,7 @@ class Rerun(NamedTuple):
 
 
 class Reruns:
-    """A replay of items from a station (None: from that of their entry); each item that runs again is copied once.
+    """A replay of items from a station (None: from their entry); each item that runs again is copied once.
 
     `write_id`: a name for it; once published, the same replay does nothing for 30 days.
     """
@@ -78,7 +78,7 @@ class Reruns:
         return copies if self.publish() else []
 
     def plan(self, ids: Sequence[str]) -> list[Rerun]:
-        """Return what is to be done for these items. Ids that are not stored are left out."""
+        """Return the decisions on these items. Ids that are not stored are left out."""
         store = self._context.store
         rows = store.fetch(ids)
         origins, lost = origins_of(store, self._topology, rows, self._queue)
@@ -120,7 +120,7 @@ class Reruns:
 
 
 def rerun_of(topology: Topology, job_id: str, row: JobRow, queue: str | None, *, again_at: int) -> Rerun:
-    """Return what is to be done for an item, by its row, or that of its origin. `again_at`: when the replay began."""
+    """Return the decision on an item, by its row, or its origin's. `again_at`: when the replay began."""
     begin = _begin(topology, row, queue)
     if row.task is not None:
         return Rerun(job_id, refusal="is a call of a task, no item")
@@ -142,11 +142,11 @@ def _not_kept(topology: Topology, row: JobRow, queue: str) -> str:
     told = (
         f"replay it from {' or '.join(able)}" if able else "declare the pipeline with keep_entry=True for later items"
     )
-    return f"does not have the payload with which it came to {queue} any more: {told}"
+    return f"does not have the payload of its arrival in {queue} any more: {told}"
 
 
 def _begin(topology: Topology, row: JobRow, queue: str | None) -> str | None:
-    """Return the queue from which an item is to run again; None if it has not passed it."""
+    """Return the queue from which an item runs again; None if it has not passed it."""
     own = [stop.queue for stop in own_stops_of(row)]
     if queue is not None:
         return queue if queue in own else None
@@ -175,7 +175,7 @@ def origins_of(
 
 
 def _is_of_its_origin(topology: Topology, row: JobRow, queue: str | None) -> bool:
-    """Return whether the item from which this one was split is to run again in its place."""
+    """Return whether the item from which this one was split runs again in its place."""
     return was_split(row) and (queue is None or _begin(topology, row, queue) is None)
 
 
@@ -202,7 +202,7 @@ class Refused:
         self._told: list[str] = []
 
     def add(self, plans: Sequence[Rerun]) -> None:
-        """Add those of a plan."""
+        """Add the copies of a plan."""
         for plan in plans:
             if plan.refusal is not None:
                 self.count += 1

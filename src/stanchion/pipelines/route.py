@@ -65,7 +65,7 @@ def _headers_after(text: str | None, stop: Stop, counting: bool, forking: bool) 
 
 
 def headers_at_entry(headers: str | None) -> str | None:
-    """Return the headers of an item without those of its way."""
+    """Return the headers of an item without its route."""
     kept = {
         name: value
         for name, value in (json.loads(headers) if headers else {}).items()

@@ -1,4 +1,4 @@
-"""What a station's function returns to choose where an item goes."""
+"""Return values by which a station's function chooses where an item goes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A station: a queue of items, and the function that processes them.
 
-item ──function──► value    the item goes on as this value, to the only station in to=
-                 ► Send     the item goes on to that station
-                 ► [Send]   the item goes on as several items; with an empty list it is dropped
+item ──function──► value    the item moves on as this value, to the only station in to=
+                 ► Send     the item moves to that station
+                 ► [Send]   the item moves on as several items; with an empty list it is dropped
                  ► None     the item is dropped; without to=, any value is the result of the job, which is done
                  ► raised   the item is retried by the retry policy; after the last attempt it is a dead letter
 """
@@ -70,7 +70,7 @@ class Station:
 
     @property
     def functions(self) -> list[Callable[..., Any]]:
-        """The function of batches, if there is one, and that of items."""
+        """The function of batches, if there is one, and the function of items."""
         return [self.function] if self.frame is None else [self.frame.function, self.function]
 
     @property
@@ -100,7 +100,7 @@ class Station:
         return self.attempt(row).outcome
 
     def attempt(self, row: JobRow) -> Attempted:
-        """Run the function on a reserved item, as `step` does; return also what it raised."""
+        """Run the function on a reserved item, as `step` does; also return its exception."""
         return attempted(self.context, row)
 
     def refused(self, row: JobRow) -> str | None:
@@ -108,7 +108,7 @@ class Station:
         if row.attempts > self.retry.max_attempts:
             return (
                 f"LeaseLost: {self.retry.max_attempts} attempts of station {self.station!r} at item {row.id} did not "
-                f"finish: each time the worker died or was cut off; find out what the item does to it, then retry"
+                f"finish: each time the worker died or was cut off; find the cause in the item, then retry"
             )
         if self.loops and rounds_of(row, self.station) >= self.max_rounds:
             return (
@@ -147,7 +147,7 @@ class Station:
     def sent(self, row: JobRow, sends: Sequence[Send], item: Any = UNCHANGED) -> Outcome:
         """Return the outcome that passes an item on: one item keeps its id, several get new ones, none drops it.
 
-        `item`: the item's value, for a station that merges. Raises InvalidInput for a station it can't go on to.
+        `item`: the item's value, for a station that merges. Raises InvalidInput for a station it can't move to.
         """
         if not sends:
             return commit_of(row)
@@ -175,7 +175,7 @@ class Station:
         return commit_of(row, jobs=tuple(jobs))
 
     def _item_for(self, target: str, job_id: str, payload: str, row: JobRow, headers: str, send: Send) -> NewJob:
-        """Return the job of an item that goes on to another station. `row`: the item at this one."""
+        """Return the job of an item that moves to another station. `row`: the item at this one."""
         return NewJob(
             id=job_id,
             queue=self.topology.queue(target),
@@ -233,7 +233,7 @@ class Station:
         if to not in self.to:
             raise InvalidInput(
                 f"station {self.station!r} sent an item to {to!r}, which is not in its to= "
-                f"({_listed(self.to) or 'nothing is'}); add it there, then retry the item"
+                f"({_listed(self.to) or 'empty'}); add it there, then retry the item"
             )
         return to
 
@@ -244,14 +244,14 @@ class Station:
         if self.payload == "merge":
             if not isinstance(item, dict) or not isinstance(value, dict):
                 raise InvalidInput(
-                    f"station {self.station!r} merges what it returns into the item, so both must be dicts, not "
+                    f"station {self.station!r} merges its return value into the item, so both must be dicts, not "
                     f"{type(value).__name__} into {type(item).__name__}; or declare it with payload='replace'"
                 )
             value = {**item, **value}
         return self.context.codec.encode(value)
 
     def _check_fit(self, targets: Sequence[str], payloads: Sequence[str]) -> None:
-        """Raise PayloadMisfit for an item that does not fit the schema of the station that it goes on to."""
+        """Raise PayloadMisfit for an item that does not fit the schema of its next station."""
         with suppress(StoreUnavailable):  # losing the finished work would be worse
             for target, payload in zip(targets, payloads, strict=True):
                 self.context.check_fits(NewJob("", self.topology.queue(target), payload))

@@ -23,7 +23,7 @@ class Passed(NamedTuple):
 
 
 def passed(counts: Counts, depth: Sizes, *, ends: bool) -> Passed:
-    """Return what has become of the items of a station. `ends`: those that it finishes have come out."""
+    """Return the figures of a station's items. `ends`: items that it finishes are output."""
     finished = counts.committed + counts.popped
     out, dropped = counts.moved, counts.cancelled
     if ends:
@@ -38,7 +38,7 @@ def passed(counts: Counts, depth: Sizes, *, ends: bool) -> Passed:
 class StationStatus:
     """One station at one moment.
 
-    `depth`: its live items. `came`: items that have entered so far; `out`: items that went on, or finished at an end
+    `depth`: its live items. `came`: items that have entered so far; `out`: items that moved on, or finished at an end
     station; `dropped`: items dropped or cancelled; `retried`: failed attempts; `dead`: dead letters. `oldest`:
     seconds for which the oldest item has been due, 0.0 for none. `rate`: items out and dropped per second since the
     previous status; None without one.

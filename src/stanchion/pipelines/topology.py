@@ -50,12 +50,12 @@ class Topology:
         return [self.queue(station) for station in self.stations]
 
     def had(self, queue: str) -> bool:
-        """Return whether a queue looks like that of a station that was removed, or has another name now."""
+        """Return whether a queue may belong to a station that was removed or renamed."""
         head, dot, station = queue.rpartition(".")
         return bool(dot) and head == self.pipeline and station not in self.stations and station != DEAD
 
     def queues_after(self, queue: str | None) -> list[str]:
-        """Return the queues where items that have passed this one may be (None: those of any station)."""
+        """Return the queues where items that have passed this one may be (None: any station's)."""
         stations = [name for name in self.stations if queue is None or self.queue(name) == queue]
         after = {other for name in stations for other in self.followers[name]} | set(stations)
         queues = [self.queue(name) for name in self.stations if name in after]
@@ -74,7 +74,7 @@ class Topology:
 
     @cached_property
     def followers(self) -> dict[str, set[str]]:
-        """For each station, those that an item can reach from it."""
+        """For each station, the stations that an item can reach from it."""
         return reachable(self.stations)
 
     def check(self) -> None:
@@ -145,7 +145,7 @@ def check_links(pipeline: str, stations: Mapping[str, StationOptions], entries: 
 
 
 def reachable(stations: Mapping[str, StationOptions]) -> dict[str, set[str]]:
-    """Return for each station those that an item can reach from it, including itself if there is a loop."""
+    """Return for each station the ones that an item can reach from it, including itself if there is a loop."""
     return {name: _from(stations, name) for name in stations}
 
 

@@ -17,11 +17,11 @@ from stanchion.pipelines.backfilling.sources import archived
 from stanchion.pipelines.topology import Topology
 
 NAME_MAX = 100
-"""Characters of a name; those of its pages are longer."""
+"""Characters of a name; names of its pages are longer."""
 
 
 class Given(NamedTuple):
-    """What a caller gives, unchecked."""
+    """A caller's arguments, unchecked."""
 
     station: str
     since: datetime | None = None
@@ -67,5 +67,5 @@ def _asked(topology: Topology, given: Given) -> Asked:
 
 
 def _named(asked: Asked) -> str:
-    """Return the name that belongs to what is asked for."""
+    """Return the name of the requested backfill."""
     return f"{asked.station[:60]}-{sha256(repr(tuple(asked)).encode()).hexdigest()[:16]}"

@@ -1,4 +1,4 @@
-"""What a backfill does with each item that it finds: it is enqueued again, or left out for a reason."""
+"""Decisions of a backfill on each item that it finds: enqueue it again, or leave it out for a reason."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Planner:
         return row.task is None and came is not None and (since is None or since <= came) and came < self._record.until
 
     def _is_part(self, row: JobRow) -> bool:
-        """Return whether an item was split behind the station, so that another one runs again in its place."""
+        """Return whether an item was split after the station, so that another one runs again in its place."""
         return was_split(row) and self._came_at(row) is None
 
     def _lost(self, parts: Sequence[JobRow]) -> list[Choice]:
@@ -65,9 +65,7 @@ class Planner:
         if stored is not None and not self._is_over(stored):
             return Choice(row.id, reason="live", told=f"is still on its way, or has finished since, in {stored.queue}")
         if version_of(row).again_at or (row.origin is not None and not was_split(row)):
-            return Choice(
-                row.id, reason="copy", told="was enqueued again before: what it is a copy of runs in its place"
-            )
+            return Choice(row.id, reason="copy", told="was enqueued again before: its original runs in its place")
         plan = rerun_of(self._topology, row.id, row, self._queue, again_at=self._record.began_at)
         if plan.copy is None:
             return Choice(row.id, reason="payload", told=plan.refusal or "")

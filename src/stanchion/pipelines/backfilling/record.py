@@ -1,6 +1,6 @@
-"""The stored state of a backfill: what it is to do, and how far it has come.
+"""The stored state of a backfill: its terms and its progress.
 
-The step that enqueues a page of items writes the state behind that page. So a backfill that was killed goes on behind
+The step that enqueues a page of items also writes the state after that page. So a killed backfill continues after
 the last page, two processes that run it share the work, and a repetition finds that it is done.
 """
 
@@ -20,16 +20,16 @@ KIND: Final = "backfill"
 
 REASONS: Final = {
     "live": "still on their way, or finished since the backfill began",
-    "copy": "enqueued by a replay or an earlier backfill: what they are copies of runs again",
+    "copy": "enqueued by a replay or an earlier backfill: their originals run again",
     "lost": "split from an item that is not in history any more",
-    "payload": "without the payload with which they came to the station",
+    "payload": "without the payload of their arrival at the station",
     "misfit": "do not fit the schema of the station's queue",
 }
 """Why items are left out."""
 
 
 class Asked(NamedTuple):
-    """Which items a backfill runs again: those that came to a station from `since` until before `until`, both in
+    """Which items a backfill runs again: items that arrived at a station from `since` until before `until`, both in
     microseconds, None: unbounded. `source`: the archive that they are read from; None: history.
     """
 
@@ -45,7 +45,7 @@ class Asked(NamedTuple):
 class BackfillRecord:
     """A backfill under its name. `began_at`: when it began, which is the end of its window at the latest.
 
-    `after`: the position in its source behind the last page; `pages`: their number. `enqueued`: the number of copies;
+    `after`: the position in its source after the last page; `pages`: their number. `enqueued`: the number of copies;
     `left_out`: numbers of items by reason. `done_at`: when the last page was enqueued.
     """
 
@@ -106,13 +106,13 @@ def recorded(store: Store, pipeline: str) -> list[BackfillRecord]:
 
 
 class Backfill(NamedTuple):
-    """A backfill: its window, how far it has come, and what it has enqueued.
+    """A backfill: its window, its progress, and its results.
 
-    `enqueued`: the number of copies, for a `dry_run` of those that would be. `left_out`: numbers of items of the window
-    by reason, see `REASONS`. `told`: the first reasons, item by item, of this call. `purged_before`: history may lack
-    items that finished before this moment, and the window begins earlier; None: nothing of the window is purged.
+    `enqueued`: the number of copies, for a `dry_run` the number there would be. `left_out`: numbers of items of the
+    window by reason, see `REASONS`. `told`: the first reasons, item by item, of this call. `purged_before`: history may
+    lack items that finished before this moment, and the window begins earlier; None: the window is complete.
     `fraction`: the part of the window that is done, by time. `done_at`: when it was done; None: not yet. `was_done`: it
-    was done before this call, which did nothing.
+    was done before this call, which had no effect.
     """
 
     name: str
@@ -132,7 +132,7 @@ class Backfill(NamedTuple):
 
     @classmethod
     def of(cls, record: BackfillRecord, **more: Any) -> Self:
-        """Return what a record tells, and more."""
+        """Return the content of a record, and more."""
         return cls(
             name=record.name,
             station=record.asked.station,

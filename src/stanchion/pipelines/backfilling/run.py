@@ -1,6 +1,6 @@
 """Running a backfill.
 
-    source ──a page of items──► plan ──copies──► stage, unseen ──► publish: the copies, and the state behind the page
+    source ──a page of items──► plan ──copies──► stage, unseen ──► publish: the copies, and the state after the page
 
 Publishing is one step. A death before it leaves a stage that is dropped, and the page is planned again; a death after
 it leaves nothing to repeat. On a store without transactions the state is written first, and `recover` completes the
@@ -63,7 +63,7 @@ class BackfillRun:
         self._purged = self._purged_before()
 
     def count(self) -> Backfill:
-        """Return what the backfill would still do, and change nothing."""
+        """Return the remaining work of the backfill, and change nothing."""
         record = replace(self._record, enqueued=0, left_out={})
         for page in self._pages() if record.done_at is None else ():
             chosen = self._planner.choices([one.row for one in page])
@@ -72,13 +72,13 @@ class BackfillRun:
         return self._shown(record, dry_run=True)._replace(fraction=1.0)
 
     def run(self) -> Backfill:
-        """Enqueue all pages behind the state; return the result."""
+        """Enqueue all pages after the state; return the result."""
         was_done = self._record.done_at is not None
         while self._record.done_at is None:
             for page in self._pages():
                 self._wait_for_room()
                 if not self._enqueue(page, last=len(page) < self._size):
-                    break  # another process was quicker: go on behind its page
+                    break  # another process was quicker: continue after its page
             else:
                 if self._record.done_at is None:
                     self._enqueue([], last=True)
@@ -94,7 +94,7 @@ class BackfillRun:
             yield page
 
     def _enqueue(self, page: list[Found], *, last: bool) -> bool:
-        """Enqueue the copies of a page and write the state behind it, in one step; False if another process did."""
+        """Enqueue the copies of a page and write the state after it, in one step; False if another process did."""
         before, store = self._record, self._context.store
         chosen = self._planner.choices([one.row for one in page])
         place = page[-1].place if page else before.after

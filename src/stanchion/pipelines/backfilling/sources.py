@@ -1,6 +1,6 @@
 """Where the items of a backfill come from: history, or an archive.
 
-A source yields each item that has come to the station, with its position, in the order of positions. A position is a
+A source yields each item that arrived at the station, with its position, in the order of positions. A position is a
 text, and stays the same when the source is read again.
 """
 
@@ -35,14 +35,14 @@ class Source(Protocol):
     """Where items come from."""
 
     def rows(self, after: str | None) -> Iterator[Found]:
-        """Yield the items behind a position, None: all."""
+        """Yield the items after a position, None: all."""
 
     def reached(self, place: str) -> int:
-        """Return the time of a position, in microseconds, to tell the progress."""
+        """Return the time of a position, in microseconds, to show the progress."""
 
 
 class HistoryItems:
-    """The items of the store that have come to a queue: live ones too, as they are counted."""
+    """The store's items that arrived at a queue, including live ones, which are counted."""
 
     def __init__(self, store: Store, topology: Topology, queue: str, since: int | None, until: int) -> None:
         self._store, self._topology, self._queue = store, topology, queue
@@ -72,7 +72,7 @@ class HistoryItems:
 
 
 def archived(folder: str | Path, queue: str, since: int | None) -> Source:
-    """Return the items of an archive that have come to a queue and finished since then."""
+    """Return an archive's items that arrived at a queue and finished since then."""
     try:
         module = import_module(ARCHIVES)
     except ModuleNotFoundError as error:

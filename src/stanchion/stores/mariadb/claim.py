@@ -1,6 +1,6 @@
 """Claims on MariaDB and MySQL: few round trips, and whole sets in each.
 
-plain      a read, which needs no transaction if nothing is due, then a transaction
+plain      a read, which needs no transaction if no job is due, then a transaction
 slots      one round trip per step for all jobs; if many jobs have to wait, a transaction as on all databases
 others     a transaction, as on all databases; also after leases have expired, and for a range of lanes
 """
@@ -46,7 +46,7 @@ class MariaDBClaims:
         self._db, self._transactions, self._jobs, self._reservations = db, transactions, jobs, reservations
         self._next_jobs, self._slots, self._general = next_jobs, slots, general
         self._using_slots: set[str] = set()
-        """Queues whose last claim found that they use slots; of others, a read tells."""
+        """Queues whose last claim found that they use slots; for others, a read decides."""
 
     def claim(self, claim: Claim) -> Claimed:
         if claim.repeat or claim.lanes is not None or claim.ids or claim.not_after is not None:
@@ -92,7 +92,7 @@ class MariaDBClaims:
 
 
 class SlotSteps:
-    """Claims jobs of which some use slots: find them, lock them and their slots, write, each in one round trip."""
+    """Claims jobs some of which use slots: find them, lock them and their slots, write, each in one round trip."""
 
     def __init__(self, db: Database, admissions: Admissions) -> None:
         self._db, self._admissions = db, admissions
@@ -125,7 +125,7 @@ class SlotSteps:
 
 
 def _lock_asking(run: Runner, queue: str, due: Sequence[str], limit: int, search: Search) -> list[str]:
-    """Lock up to `limit` of these jobs, skipping those that others have locked, and read what slots they need."""
+    """Lock up to `limit` of these jobs, skipping jobs that others have locked, and read their needed slots."""
     search.asking.clear()
     left = list(due)
     found: list[str] = []

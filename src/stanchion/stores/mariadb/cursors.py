@@ -15,7 +15,7 @@ from stanchion.stores.mariadb.packets import PACKET, packets, size_of
 
 _CUT = frozenset({1264, 1265, 1366, 1406})  # out of range, truncated, not in the character set, too long
 _SURELY_FITS = 4_000
-"""Characters of a statement up to which the server's limit is not asked for."""
+"""Characters of a statement up to which the server's limit is not read."""
 
 _limits: WeakKeyDictionary[pymysql.Connection[Any], int] = WeakKeyDictionary()
 """The server's `max_allowed_packet` by connection, once it has sent something large; it lasts with the connection."""
@@ -47,7 +47,7 @@ class StrictCursor(Cursor):
         return super().execute(sql)
 
     def _refuse_too_large(self, size: int) -> None:
-        """Raise InvalidInput for what the server would answer by ending the connection."""
+        """Raise InvalidInput for a statement that would make the server end the connection."""
         limit = _limits.get(self.connection)
         if limit is None:
             with self.connection.cursor(Cursor) as second:

@@ -133,7 +133,7 @@ def head_below(run: Runner, claim: Claim, below: int = sql.ABOVE_ALL) -> Head | 
 
 
 def lock_queued(run: Runner, queue: str, ids: Sequence[str]) -> list[str]:
-    """Lock and return, in order, those of these jobs that are queued and not locked by others."""
+    """Lock and return, in order, the jobs that are queued and not locked by others."""
     given = {"queue": queue, "ids": list(ids)}
     locked = {one for (one,) in run.rows(sql.QUEUED_OF_THESE, given)} if ids else set()
     return [one for one in ids if one in locked]

@@ -95,7 +95,7 @@ def fault(error: BaseException) -> Fault:
 
 
 def advice(error: BaseException) -> str | None:
-    """Return what to do about an error; None: nothing more than its message says."""
+    """Return the remedy for an error; None: nothing beyond its message."""
     return SMALLER_PACKET if _number(error) in (1153, 1301) else None
 
 

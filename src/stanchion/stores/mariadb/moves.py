@@ -23,7 +23,7 @@ from stanchion.stores.sql.rows.queues import QueueRows
 _CLAIM, _ID = attrgetter("lease.queue", "lease.token"), attrgetter("lease.id")
 
 _READ = ("id", "enqueued_at", "payload", "headers", "attempts", "arrival_payload", "trail", "entry_payload")
-"""What the rule of a move depends on."""
+"""The inputs of the rule of a move."""
 
 _HELD = text(f"""
     SELECT {names_of(_READ, "job.")}, (SELECT max_running FROM stanchion_queues WHERE name = :queue) IS NOT NULL

@@ -1,4 +1,4 @@
-"""Packets: what is sent to MariaDB and MySQL together."""
+"""Packets: statements sent to MariaDB and MySQL together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stanchion.core.portions import portions_within
 T = TypeVar("T")
 
 PACKET = 1_000_000
-"""Bytes sent together at most: with what stands around them below 1 MiB, the least `max_allowed_packet` in use."""
+"""Maximum bytes sent together: with the rest of the packet below 1 MiB, the least `max_allowed_packet` in use."""
 
 
 def packets(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:

@@ -31,7 +31,7 @@ CLOCK = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 """Microseconds since 1970 UTC, independent of the session's time zone and its daylight saving time."""
 
 ABOVE_ALL = 10_000
-"""Above each rank, including those of jobs that hold a semaphore."""
+"""Above each rank, including ranks of jobs that hold a semaphore."""
 
 NOW = f"({CLOCK} + :clock_offset)"
 

@@ -73,7 +73,7 @@ class Verbs(NamedTuple):
 
 
 class SqlStore:
-    """Jobs in an SQL database; the part that all databases share. Each verb is that of a collaborator."""
+    """Jobs in an SQL database; the part that all databases share. Each verb delegates to a collaborator."""
 
     def __init__(self, db: Database, rows: Rows, verbs: Verbs, values: Values, schema: Setup) -> None:
         self.database, self.dialect = db, db.dialect

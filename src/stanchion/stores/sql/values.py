@@ -39,7 +39,7 @@ class Values:
         self._statements = db.dialect.once(ValueStatements)
 
     def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
-        """Return the values of a kind, sorted by name; with `names`, only those that exist among them."""
+        """Return the values of a kind, sorted by name; with `names`, only the existing ones of them."""
         return self._db.read(lambda run: self.read(run, kind, names))
 
     def read(self, run: Runner, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
@@ -55,7 +55,7 @@ class Values:
     def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
         """Write a value, or delete it (`text` None), if its version is the given one; 0: the value is absent.
 
-        On a server each statement commits itself: a process that stops amid the call keeps no row locked.
+        On a server each statement commits itself: a process that stops during the call keeps no row locked.
         """
         one = {"of_kind": kind, "of_name": name}
 

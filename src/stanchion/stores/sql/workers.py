@@ -97,7 +97,7 @@ class Workers:
         return self._db.write(work)
 
     def leave(self, worker: str) -> None:
-        """Delete the row of a worker that has given back all its jobs."""
+        """Delete the row of a worker that holds no jobs any more."""
         self._db.write(lambda run, _again: run.change(self._statements.leave, {"worker": worker}))
 
     def workers(self, *, holders: bool = False) -> list[WorkerRow]:

@@ -42,7 +42,7 @@ ASKING = (
     *("queue", "state", "priority", "rank", "run_at"),
     *("order_key", "limits", "slots_held", "order_hold", "slots_hold", "waits_since"),
 )
-"""The columns, besides the id, that are read of a job that asks for slots."""
+"""The columns, in addition to the id, that are read for a job that asks for slots."""
 
 _PARKED = ("waits_kind", "waits_queue", "waits_name", "waits_since", "slots_held", "order_hold", "slots_hold")
 
@@ -210,7 +210,7 @@ class Admissions:
     ) -> Admission:
         """Reserve up to `room` of these jobs; park or defer the jobs before them that may not run yet.
 
-        `last`: the transaction does nothing else, so the jobs are counted here, and it may be committed at once.
+        `last`: the transaction does nothing else, so the jobs are counted here, and it may be committed immediately.
         """
         if claim.is_late(found.now):  # it has waited for slots
             return Admission([])
@@ -261,6 +261,6 @@ def asking(row: Row) -> JobRow:
 
 def slots_to_lock(rows: Sequence[JobRow]) -> list[Slot]:
     """Return the slots that a claim of these jobs may change."""
-    # A job that its rate defers gives back the slots that it was granted.
+    # A job that its rate defers returns the slots that it was granted.
     held = [slot for row in rows if row.slots_held and limits_in(row.limits).rate for slot in held_slots(row)]
     return [*wanted_slots(rows), *held, *map(rate_slot, wanted_rates(rows))]

@@ -77,7 +77,7 @@ class UnseenReservations:
 
 
 class Claims:
-    """The verb: hands out jobs that lost their lease twice one at a time.
+    """The verb: delivers jobs that lost their lease twice one at a time.
 
     If the claim asks for no rows, it returns only their number.
     """
@@ -104,7 +104,7 @@ class Claims:
         return claimed
 
     def _reserved(self, claim: Claim) -> int:
-        """Reserve jobs, and bury those that can't be read; return how many the token holds."""
+        """Reserve jobs, and bury unreadable ones; return how many the token holds."""
         elsewhere = claim.ids or claim.not_after is not None or claim.token in self._unchecked
         if not elsewhere and (reserved := self._unseen.reserve(claim)) is not None:
             return reserved
@@ -113,6 +113,6 @@ class Claims:
             if dead := readable(self._ways.claim(claim))[1]:
                 self._outcomes.settle(dead)
             held = self._db.read(lambda run: self._reservations.count_held(run, claim.queue, claim.token))
-            if held or not dead:  # a stream takes 0 to mean that nothing is due
+            if held or not dead:  # a stream takes 0 to mean that no job is due
                 self._unchecked.discard(claim.token)
                 return held

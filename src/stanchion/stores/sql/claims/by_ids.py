@@ -1,11 +1,11 @@
 """Claims of jobs by their ids, each for its worker.
 
-    1. lock those of the jobs that are queued and due, and that no other transaction holds
+    1. lock the queued and due jobs that no other transaction holds
     2. reserve them as any claim would, all for the worker of the first
     3. if others are for other workers, write these, by one statement
 
 A job that another transaction has locked is left out, so the claim never waits for one. It waits only for the row of
-its queue, if that has limits, and for slots; the clock is compared with `Claim.not_after` behind the last such wait.
+its queue, if that has limits, and for slots; the clock is compared with `Claim.not_after` after the last such wait.
 """
 
 from __future__ import annotations

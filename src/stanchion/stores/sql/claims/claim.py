@@ -106,7 +106,7 @@ class TransactionClaims:
         self._next_jobs, self._lanes, self._in_order, self._by_ids = next_jobs, lanes, in_order, by_ids
 
     def claim(self, claim: Claim) -> Claimed:
-        """Reserve jobs, in as many transactions as needed; those that a claim names in one."""
+        """Reserve jobs, in as many transactions as needed; jobs that a claim names in one."""
         if not claim.ids:
             return self._rounds.claim(claim, self.claim_some, Search(claim.min_rank))
         found = self._transactions.write(

@@ -1,6 +1,6 @@
 """Claims from an ordered queue: one job at a time, and no other before it has left the queue.
 
-The row of the queue names its head: the job that was handed out, parked or deferred last. As long as the head is live
+The row of the queue names its head: the job that was delivered, parked or deferred last. As long as the head is live
 in the queue, whatever it waits for, a claim takes it or nothing. Once it is gone, the next job becomes the head. The
 row is locked meanwhile, so that all claimers see one head.
 """
@@ -105,8 +105,8 @@ class InOrder:
         return [] if excludes_unlaned(claim) else self._next_jobs.first(run, claim, search)
 
     def _holder(self, run: Runner, settings: QueueSettings, waits_kind: str, order_key: str | None) -> list[str]:
-        """Return the id of a due job, locked, that has what the head may wait for: one from before the queue was
-        ordered, as only the head asks for slots now.
+        """Return the locked id of the due job that holds the slot the head waits for. Only jobs enqueued before the
+        queue was ordered can hold it.
         """
         given = {"queue": settings.name}
         if waits_kind == ORDER:
@@ -117,6 +117,6 @@ class InOrder:
 
 
 def _named(claim: Claim, ids: Sequence[str]) -> list[str]:
-    """Return those of these jobs that the claim names; all if it names none."""
+    """Return the jobs that the claim names; all if it names none."""
     names = claim.workers
     return [one for one in ids if not names or one in names]

@@ -137,7 +137,7 @@ def pick(dialect: Dialect, n: int, *, locking: bool = True) -> Select[Any]:
     """Return the arm that finds and locks the next due jobs of a head."""
     found = _in_lane(_arm(n, "lane"), _number(n, "arm"), jobs.c.run_at, jobs.c.id).where(
         jobs.c.rank == _arm(n, "rank"),
-        # Entries of jobs that left the index stay in it for a while; starting behind them avoids reading them.
+        # Entries of jobs that left the index stay in it for a while; starting after them avoids reading them.
         jobs.c.run_at >= param(f"since{n}", jobs.c.run_at.type),
         jobs.c.run_at <= dialect.now,
     )

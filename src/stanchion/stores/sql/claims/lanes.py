@@ -1,7 +1,7 @@
 """Round-robin over the lanes of a queue.
 
 A claim of a queue with lanes locks the queue's row, so that one claimer at a time searches it. It visits the lanes in
-use, starting behind the one that was served last. It reads no more lanes than it wants jobs, not counting the lanes
+use, starting after the one that was served last. It reads no more lanes than it wants jobs, not counting the lanes
 that hold only scheduled jobs.
 """
 
@@ -70,7 +70,7 @@ class Lanes:
         self._statements = db.dialect.once(statements)
 
     def next_picks(self, run: Runner, claim: Claim, limit: int, served: int) -> list[Pick]:
-        """Return the next due jobs, locked, in round-robin order, starting behind the lane that was `served` last.
+        """Return the next due jobs, locked, in round-robin order, starting after the lane that was `served` last.
 
         They may be fewer than there are, as a lane can have less than its share.
         """

@@ -34,7 +34,7 @@ class ReservesNext(Protocol):
 
 
 class NextJobs:
-    """Finds the next due jobs, locks them, and reserves those that may run."""
+    """Finds the next due jobs, locks them, and reserves the ones that may run."""
 
     def __init__(self, due: FindsDue, reserves: Reserves, admissions: Admissions) -> None:
         self._due, self._reserves, self._admissions = due, reserves, admissions

@@ -40,7 +40,7 @@ class Parking:
         return self.owed.pop(queue, 0.0)
 
     def park(self, claim: Claim, search: Search, seconds: float) -> bool:
-        """Park jobs similar to those that had to wait, for `seconds`; False if the time ran out."""
+        """Park jobs similar to the waiting ones, for `seconds`; False if the time ran out."""
         until = time.monotonic() + seconds
         for alike in search.runs:
             part = partial(self._part, claim, search, alike)

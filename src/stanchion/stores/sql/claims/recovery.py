@@ -110,7 +110,7 @@ class Recovery:
         if seen_ahead:
             run.change(self._statements.seen_now)
         if self._watch.set_back(at["as_of"]) or seen_ahead:
-            # Read without locks first: MariaDB's UPDATE waits for each row that it looks at, and there are mostly none.
+            # Read without locks first: MariaDB's UPDATE waits for each row that it reads, and there are mostly none.
             found = run.rows(self._statements.started_ahead)
             run.change_each(self._statements.started_now, [{"job": job} for (job,) in sorted(found)])
         # Both queries below read the index of all running jobs, which may be full of entries of removed jobs.
@@ -142,7 +142,7 @@ class Recovery:
         }
 
     def free_lost(self, run: Runner, rows: list[Row]) -> list[JobRow]:
-        """Give back these locked jobs; return their rows after the change."""
+        """Return these locked jobs to their queues; return their rows after the change."""
         if not rows:
             return []
         before = list(map(row_from, rows))

@@ -26,7 +26,7 @@ class Reserves(Protocol):
     """Reserves locked jobs, and returns their rows after the change."""
 
     def plain(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> Sequence[JobRow]:
-        """Reserve those of these jobs that need no slot."""
+        """Reserve the jobs among these that need no slot."""
 
     def with_slots(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> list[JobRow]:
         """Reserve jobs that need only semaphores, together with their slots: all of them, or none.
@@ -88,7 +88,7 @@ class Reservations:
         return [row_from(row) for row in run.rows(self._statements.plain, given)]
 
     def plain_unseen(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> int:
-        """Reserve those of these jobs that need no slot and can be read, without reading them; return how many."""
+        """Reserve the jobs among these that need no slot and can be read, without reading them; return how many."""
         return run.change(self._statements.plain_unseen, {"ids": json.dumps(ids), **reservation(claim, settings)})
 
     def with_slots(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> list[JobRow]:

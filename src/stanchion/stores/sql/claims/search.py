@@ -1,8 +1,8 @@
 """The state that a claim keeps between its transactions about jobs that had to wait.
 
 A claim asks for the slots of the first jobs that it meets, and parks those that must wait. After a hundred of them it
-searches for jobs that need none of these slots, so it finds the next job that may run at once, however many waiting
-jobs precede it. It also skips jobs that a rate defers, except those that return at a promised time. Later claims defer
+searches for jobs that need none of these slots, so it finds the next job that may run, however many waiting jobs
+precede it. It also skips jobs that a rate defers, except ones that return at a promised time. Later claims defer
 the skipped ones from the front, so they keep their order.
 """
 
@@ -32,7 +32,7 @@ _READ_MIN = 100
 """Number of jobs read together at least, once one was parked: few of them may be allowed to run."""
 
 _SECONDS = 2.0
-"""Seconds that one claim goes on skipping waiting jobs; at most half of its lease."""
+"""Maximum seconds that one claim skips waiting jobs; at most half of its lease."""
 
 _AHEAD, _FEW = 3, 30
 """In a queue whose jobs use slots, `_AHEAD` times the wanted number is read together, up to `_FEW`."""
@@ -62,7 +62,7 @@ class Search:
     """When the first job asked for slots; all jobs that one claim parks wait since then, so in the order of their ids.
     """
     seconds: float = _SECONDS
-    """Seconds that the claim may go on."""
+    """Seconds that the claim may continue."""
     skipping: float = 0.0
     """Seconds spent on skipping jobs that have to wait."""
     full: dict[Slot, None] = field(default_factory=dict)

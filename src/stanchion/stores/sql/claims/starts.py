@@ -1,4 +1,4 @@
-"""Pushes of jobs that are to run at once, in one transaction.
+"""Pushes of jobs that start running immediately, in one transaction.
 
 Where no job needs a slot or has a key to hold, and the queue has no limits, they are inserted as running. Else they are
 stored, and claimed by their ids.
@@ -28,7 +28,7 @@ from stanchion.stores.sql.rows.transactions import Transactions
 
 
 class PushesToRun(Protocol):
-    """Stores new jobs, and reserves those that a claim names."""
+    """Stores new jobs, and reserves the ones that a claim names."""
 
     def push(
         self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
@@ -44,7 +44,7 @@ class InsertsAsRunning(Protocol):
 
 
 class Starts:
-    """Stores new jobs, and reserves those that a claim names."""
+    """Stores new jobs, and reserves the ones that a claim names."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Starts:
     def push(
         self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
     ) -> list[Pushed]:
-        """Store jobs; those of the claim that were not known before are stored as running, as far as they may run."""
+        """Store jobs; the claim's jobs that were not known before are stored as running, as far as they may run."""
         if claim is None or not claim.ids:
             return self._pushes.push(jobs, tx, repeat=repeat)
         push_in = self._held_keys.respected(jobs, self._pushes.push_in)
@@ -88,7 +88,7 @@ class Starts:
         return push_within(self._transactions, jobs, tx, start_in)
 
     def _with_known(self, run: Runner, claim: Claim, pushed: Sequence[Pushed]) -> list[Pushed]:
-        """Return what a push has stored, also with the token of jobs that an earlier try has stored as running."""
+        """Return the stored jobs of a push, including the token of jobs that an earlier try stored as running."""
         workers = claim.workers
         if not any(one.token is None and one.id in workers for one in pushed):
             return list(pushed)

@@ -52,7 +52,7 @@ class Deletion:
             deleted = self._delete_queued(run, queued) if queued else set[JobRef]()
             if ended := wanted - queued:
                 deleted |= self._delete_ended(run, ended)
-            if again:  # what the first try deleted is gone
+            if again:  # the first try's deletions are gone
                 stored = self._jobs.stored(run, {ref.id for ref in wanted - deleted})
                 deleted |= {ref for ref in wanted if ref.id not in stored}
             return deleted

@@ -1,7 +1,7 @@
 """Flows as rows: the consequences of a member end, in the transaction of the step that ended it.
 
-Rows of nodes are locked after those of jobs and before those of slots: from the leaves upward, those of a round in the
-order of their ids. Work is done in rounds of whole sets, so long chains and large groups need few statements.
+Node rows are locked after job rows and before slot rows: from the leaves upward, each round in the order of ids. Work
+is done in rounds of whole sets, so long chains and large groups need few statements.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class Flows:
         found = [_node(row) for row in run.rows(self._statements.of_root, {"root": root})]
         running = [node for node in found if node.state == NodeState.RUNNING]
         before: dict[str, FlowNode] = {}
-        for level in flows.deepest_first(running):  # the order in which members end
+        for level in flows.deepest_first(running):  # the order of member ends
             before |= self._locked(run, [node.id for node in level])
         now = self._db.clock(run)
         self._count(run, before, {name: flows.stopped(node, now) for name, node in before.items()})
@@ -232,7 +232,7 @@ class Flows:
         return self._settle_nodes(run, before, after, steps, now)
 
     def _complete(self, run: Runner, nodes: Sequence[FlowNode]) -> None:
-        """Complete those of these nodes that have no open members, and apply the consequences."""
+        """Complete the nodes without open members, and apply the consequences."""
         if not nodes:
             return
         before, now = self._locked(run, [node.id for node in nodes]), self._db.clock(run)
@@ -243,7 +243,7 @@ class Flows:
     def _settle_nodes(
         self, run: Runner, before: Mapping[str, FlowNode], after: Mapping[str, FlowNode], steps: list[Step], now: int
     ) -> list[MemberEnd]:
-        """Write changed nodes, and apply the consequences of those that ended; return the member ends that follow."""
+        """Write changed nodes, and apply the consequences of ended ones; return the member ends that follow."""
         self._count(run, before, after)
         ended = [node for name, node in after.items() if flows.has_ended(before[name], node)]
         done = [node for node in ended if node.state == NodeState.DONE]
@@ -286,7 +286,7 @@ class Flows:
     # -- rows
 
     def _locked(self, run: Runner, ids: Iterable[str]) -> dict[str, FlowNode]:
-        """Return those of these nodes that exist, locked."""
+        """Return the nodes that exist, locked."""
         wanted = self._db.dialect.listed(ids)
         return {row[0]: _node(row) for row in run.rows(self._statements.lock, {"ids": wanted})} if ids else {}
 

@@ -1,7 +1,7 @@
 """Keys that finished jobs still hold, for new jobs with `key_ttl`.
 
-Such a push looks into history before it stores the job, and once more behind it: the holder may have finished in
-between, and the insert has waited for its transaction.
+Such a push checks history before and after the insert, which may have waited for the transaction in which the key's
+holder finished.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class HeldKeys:
         return respectful
 
     def _held(self, run: Runner, jobs: Sequence[NewJob]) -> dict[str, Pushed]:
-        """Return the answers for those of the jobs whose keys finished jobs hold. Raises DuplicateKey."""
+        """Return the answers for jobs whose keys are held by finished jobs. Raises DuplicateKey."""
         asking = [job for job in jobs if job.key_ttl is not None]
         now = self._db.clock(run) if asking else 0
         answers: dict[str, Pushed] = {}

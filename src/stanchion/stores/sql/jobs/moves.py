@@ -1,8 +1,7 @@
-"""What the statements that move jobs share: which moves they are for, and which trails they continue.
+"""Common parts of the statements that move jobs: which moves they serve, and which trails they continue.
 
 A trail, which is JSON, is continued as text: `[..., [queue, entered]]` becomes
-`[..., [queue, entered, attempts, left], [to, now]]`. The rules are those of `rules.trail` and of
-`rules.outcomes.settled`.
+`[..., [queue, entered, attempts, left], [to, now]]`, by the rules of `rules.trail` and `rules.outcomes.settled`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Moves(Protocol):
     """Moves jobs without reading them."""
 
     def move_in(self, run: Runner, moves: Sequence[Move]) -> list[JobState] | None:
-        """Move jobs in an open transaction; None, and nothing is done, if these moves must be applied row by row."""
+        """Move jobs in an open transaction; None, without a change, if these moves must be applied row by row."""
 
 
 def is_plain_move(move: Move) -> bool:

@@ -17,13 +17,13 @@ from stanchion.stores.sql.rows.queues import new_queue
 
 
 def statements(package: str, **values: object) -> list[str]:
-    """Return the statements of a database's package that make the routine; `values`: those of its own."""
+    """Return the statements of a database's package that make the routine; `values`: specific to the database."""
     text = (files(package) / "push.sql").read_text(encoding="utf-8")
     return [part.strip() for part in filled(text, **_VALUES, **values).split("\n;;\n")]
 
 
 def _needed() -> dict[str, str]:
-    """Return what a new queue must have in its columns without a default, as SQL."""
+    """Return the values of a new queue in its columns without a default, as SQL."""
     values = new_queue("")
     needed = (column for column in queues.columns if not column.nullable and column.server_default is None)
     return {column.name: _literal(values[column.name]) for column in needed if not column.primary_key}

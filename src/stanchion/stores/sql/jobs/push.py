@@ -28,7 +28,7 @@ class Pushes(Protocol):
     """Stores new jobs."""
 
     def push(self, jobs: Sequence[NewJob], tx: Any = None, *, repeat: bool = False) -> list[Pushed]:
-        """Store the jobs in a transaction of its own, or in the caller's; `repeat`: an earlier try may have."""
+        """Store the jobs in a new transaction, or in the caller's; `repeat`: an earlier try may have."""
 
     def push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:
         """Store the jobs in an open transaction, in queues that exist; `again`: the call is a repeat."""
@@ -98,7 +98,7 @@ class Push:
         again: bool = False,
         begun: Callable[[JobRow], JobRow] = lambda row: row,
     ) -> list[Pushed]:
-        """See `Pushes`; `begun`: returns the row of a new job as it is stored, those of jobs that run with a token."""
+        """See `Pushes`; `begun`: returns the row of a new job as it is stored; running jobs have a token."""
         if self._db.dialect.single_writer:
             # The rows exist, unless the connection has just opened another file, which may lack them.
             self._queues.make_in(run, {job.queue for job in jobs})

@@ -55,7 +55,7 @@ _TIES, _UNTIED = attrgetter("order_key", "limits", "flow_node"), (None, None, No
 
 
 class HeldJob(NamedTuple):
-    """A running job with a valid lease: what it holds, its flow position, and its token.
+    """A running job with a valid lease: its holds, its flow position, and its token.
 
     `bounded`: its queue limits the number of running jobs; set where the statement has read it.
     """
@@ -126,7 +126,7 @@ class HeldJobs:
         self._statements = db.dialect.once(statements)
 
     def lock(self, run: Runner, leases: Collection[Lease]) -> list[HeldJob]:
-        """Lock and return those of these jobs that are held, in one of these queues, under any token."""
+        """Lock and return the jobs that are held, in one of these queues, under any token."""
         return [HeldJob(*row) for row in run.rows(*self.asks(leases))]
 
     def asks(self, leases: Collection[Lease]) -> Asked:
@@ -169,7 +169,7 @@ class HeldRows(Protocol):
     def lock_with_settings(
         self, run: Runner, leases: Collection[Lease]
     ) -> tuple[list[HeldJob], dict[str, QueueSettings]]:
-        """Lock and return those of these jobs that are held, in one of these queues, with the settings of these."""
+        """Lock and return the jobs that are held, in one of these queues, with the settings of these."""
 
     def keep_done(self, run: Runner, commits: Sequence[Commit]) -> None:
         """Copy live jobs to history, in the state done."""
@@ -225,7 +225,7 @@ class Settles(Protocol):
 
 
 class Outcomes:
-    """Commits, gives back, moves, buries and cancels running jobs, in batches."""
+    """Commits, returns, moves, buries and cancels running jobs, in batches."""
 
     def __init__(
         self,
@@ -256,7 +256,7 @@ class Outcomes:
         return self._transactions.enter(jobs, tx, work, guarded=guarded)
 
     def settle_in(self, run: Runner, outcomes: Sequence[Outcome], *, again: bool = False) -> list[JobState | None]:
-        """Apply outcomes in order: plain ones and renewals by statements of their own, all others row by row."""
+        """Apply outcomes in order: plain ones and renewals by special statements, all others row by row."""
         if not again and (commits := plain_commits(outcomes)) is not None:
             return self._commits.commit_in(run, commits)
         by_route = groupby(outcomes, key=lambda outcome: self._route_of(outcome, again))
@@ -322,7 +322,7 @@ class Outcomes:
             if not step.final and step.row.run_at <= now:
                 run.woken.add(step.row.queue)
         self._flows.put(run, before, after)
-        for one in continued:  # after the job is stored, as it may wait for a node that is done at once
+        for one in continued:  # after the job is stored, as it may wait for a node that is done immediately
             self._flows.open_in(run, one.nodes, one.jobs)
         push_all(self._push, run, fanned_out)
         run.woken.update(job.queue for job in fanned_out)
@@ -336,7 +336,7 @@ class Outcomes:
 
 
 class _Route(Enum):
-    """The route by which an outcome is applied."""
+    """The route that applies an outcome."""
 
     COMMIT = auto()
     RENEW = auto()
@@ -358,4 +358,4 @@ def is_plain(outcome: Outcome) -> bool:
 
 
 _DONE = JobRow("", "", UNLANED, JobState.DONE.value, 0, 0, 0, 0, "", finished_at=0)
-"""The fields, besides the result, of a committed job that the consequences of its end depend on."""
+"""The fields of a committed job, besides the result, that the consequences of its end depend on."""

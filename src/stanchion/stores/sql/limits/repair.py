@@ -6,8 +6,8 @@
 
 A step and its consequences are one transaction. So this repairs damage from elsewhere: tables restored or edited by
 hand, a bug in a release, waiters that a caller's transaction has passed over. A call reads a limited number of slots,
-and the next call continues behind them. It reads without locks first, then again under the locks of the slots that look
-wrong: while jobs come and go, many slots only look wrong.
+and the next call continues after them. It reads without locks first, then again under the locks of the slots that seem
+wrong: while jobs come and go, many slots only seem wrong.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class SlotRepair:
             self._transactions.write(lambda run, _again, some=some: self._repair(run, some))  # type: ignore[misc]
 
     def _seeming_wrong(self, run: Runner) -> list[Slot]:
-        """Return those of the next slots that look wrong."""
+        """Return the next slots that seem wrong."""
         waited, held = self._next_waited(run), self._held(run)
         slots = self._next_slots(run, waited | set(held or ()))
         waited |= {slot for slot, row in slots.items() if row.waited}
@@ -108,7 +108,7 @@ class SlotRepair:
         return {slot for slot in found if slot.kind != NODE}
 
     def _next_slots(self, run: Runner, more: Iterable[Slot]) -> dict[Slot, SlotRow]:
-        """Return the next slots of semaphores and order keys, and those of `more` that exist."""
+        """Return the next slots of semaphores and order keys, and the existing slots of `more`."""
         rows = run.rows(self._statements.next_slots, {**self._read_to._asdict(), "most": _SLOTS_READ})
         found = by_slot(rows)
         self._read_to = list(found)[-1] if len(rows) == _SLOTS_READ else _BEFORE_ALL
@@ -117,7 +117,7 @@ class SlotRepair:
         return {slot: row for slot, row in found.items() if slot.kind != RATE}
 
     def _forgotten(self, run: Runner, slots: Iterable[Slot]) -> set[Slot]:
-        """Return those of these order-key slots whose head of line is waiting."""
+        """Return the order-key slots whose head of line is waiting."""
         firsts = self._slots.firsts(run, [slot for slot in slots if slot.kind == ORDER])
         waiting = self._slots.still_waiting(run, firsts.values()) if firsts else {}
         return {slot for slot, first in firsts.items() if waiting.get(first) == slot}

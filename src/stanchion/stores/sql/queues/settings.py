@@ -56,7 +56,7 @@ class Queues:
         return settings
 
     def queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
-        """Return the settings of queues, sorted by name: all, or those of `names` that exist."""
+        """Return the settings of queues, sorted by name: all, or the existing ones of `names`."""
         statement, given = _ALL, {}
         if names is not None:
             if not (wanted := set(names)):

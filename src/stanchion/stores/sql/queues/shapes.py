@@ -16,7 +16,7 @@ from stanchion.stores.sql.rows.queues import QueueRows
 
 
 class ShapeStatements:
-    """The statements that find what the live jobs of a queue need, for one dialect."""
+    """The statements that find the needs of a queue's live jobs, for one dialect."""
 
     def __init__(self, dialect: Dialect) -> None:
         index, order = dialect.by("stanchion_jobs_ready"), dialect.by("stanchion_jobs_order")
@@ -42,7 +42,7 @@ class ShapeStatements:
         self.missing = text(f"SELECT ({last_lane}) > {UNLANED}, ({keyed})".format(queue=":queue"))
         if dialect.keys_by_queue:
             may_be_keyed = f"({keyed}) IS NOT NULL"
-        else:  # the index begins with the key: all keyed jobs of others may stand before those of the queue
+        else:  # the index begins with the key: all keyed jobs of other queues may precede this queue's
             may_be_keyed = f"""
                 EXISTS (SELECT 1 FROM stanchion_jobs {order} WHERE order_key > '')
                 AND EXISTS (SELECT 1 FROM stanchion_jobs {index} WHERE queue = {{queue}})
@@ -62,7 +62,7 @@ class Shapes:
         self._statements = db.dialect.once(ShapeStatements)
 
     def keep_up(self, queues: Sequence[QueueSettings]) -> None:
-        """Reset shapes that claim more than the queue's few jobs need, and correct those that claim less."""
+        """Reset shapes that claim more than the queue's few jobs need, and correct shapes that claim less."""
         for settings in queues:
             if settings.uses_slots or settings.uses_lanes > (settings.lanes > 1):
                 self._db.write(lambda run, _again, one=settings: self._set_back(run, one))  # type: ignore[misc]

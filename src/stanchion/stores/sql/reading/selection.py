@@ -236,13 +236,13 @@ def _condition(dialect: Dialect, table: Table, field: str, op: str, n: int) -> C
         case "passed":
             stopped = dialect.position(table.c.trail, param(f"stop{n}", Text)) > 0
             return or_(table.c.queue == param(f"is{n}", String), and_(table.c.trail.is_not(None), stopped))
-        case "holds":  # LIKE also matches similar names; the rows tell them apart
+        case "holds":  # LIKE also matches similar names; the rows distinguish them
             return and_(jobs.c.slots_held > literal_column("0"), jobs.c.limits.like(param(f"is{n}", Text), escape="|"))
         case "holds_key":
             of_key = and_(jobs.c.queue == param(f"queue{n}", String), jobs.c.order_key == param(f"is{n}", String))
             return and_(jobs.c.slots_held > literal_column("0"), of_key)
     column: ColumnElement[Any] = table.c[field]
-    if op == "in" and field == "queue":  # a list, from which an index can start once per queue
+    if op == "in" and field == "queue":  # a list, so that an index can start once per queue
         listed = text(dialect.among(f"{table.name}.queue", f"is{n}"))
         return and_(listed.bindparams(bindparam(f"is{n}", type_=Text)))
     if op == "in":

@@ -115,7 +115,7 @@ def _totals(dialect: Dialect) -> CompoundSelect[Any]:
 
 _QUEUED = "stanchion_jobs AS job WHERE job.state = 'queued'"
 
-# Loose index scans: the next lane, or the next lower rank, is the first entry behind the previous one.
+# Loose index scans: the next lane, or the next lower rank, is the first entry after the previous one.
 
 
 def heads_of(dialect: Dialect) -> str:
@@ -152,7 +152,7 @@ def heads_of(dialect: Dialect) -> str:
 
 
 def first_due(dialect: Dialect) -> str:
-    """Return the query for when the first queued job is due in those of some queues that are not paused."""
+    """Return the query for when the first queued job is due in the unpaused queues of some."""
     paused = "SELECT 1 FROM stanchion_queues AS known WHERE known.name = firsts.queue AND known.paused"
     return f"{heads_of(dialect)} SELECT min(run_at) FROM firsts WHERE NOT EXISTS ({paused})"
 

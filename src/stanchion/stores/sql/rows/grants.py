@@ -22,7 +22,7 @@ class PassesOn(Protocol):
     """Grants the slots that a transaction has freed."""
 
     def pass_on(self, run: Runner) -> None:
-        """Give back the freed slots, and grant them to the next waiters; the last step of each transaction."""
+        """Release the freed slots, and grant them to the next waiters; the last step of each transaction."""
 
 
 class _Waiter(NamedTuple):
@@ -72,7 +72,7 @@ class GrantStatements:
 
 
 class Grants:
-    """Gives back freed slots, and grants them to waiters."""
+    """Releases freed slots, and grants them to waiters."""
 
     def __init__(self, db: Database, slots: SlotRows) -> None:
         self._dialect, self._slots = db.dialect, slots

@@ -114,15 +114,15 @@ class Jobs:
     # -- read
 
     def read(self, run: Runner, ids: Iterable[str]) -> dict[str, JobRow]:
-        """Return those of these jobs that are live, by id."""
+        """Return the jobs that are live, by id."""
         return _by_id(run.rows(self._statements.read, {"ids": json.dumps(list(ids))}))
 
     def lock(self, run: Runner, ids: Iterable[str]) -> dict[str, JobRow]:
-        """Return those of these jobs that are live, by id, locked until the end of the transaction."""
+        """Return the jobs that are live, by id, locked until the end of the transaction."""
         return _by_id(run.rows(*self.asks_locked(ids)))
 
     def lock_leased(self, run: Runner, leases: Collection[Lease]) -> dict[str, JobRow]:
-        """Return those of these jobs that are live, in one of the queues of these leases, by id; locked too."""
+        """Return the jobs that are live, in one of the queues of these leases, by id; locked too."""
         return _by_id(run.rows(self._statements.lock_in, leased(self._db.dialect, leases)))
 
     def asks_locked(self, ids: Iterable[str]) -> Asked:
@@ -130,17 +130,17 @@ class Jobs:
         return self._statements.lock, {"ids": json.dumps(sorted(ids))}
 
     def finished(self, run: Runner, ids: Iterable[str]) -> dict[str, JobRow]:
-        """Return those of these jobs that are in history, by id."""
+        """Return the jobs that are in history, by id."""
         return _by_id(run.rows(self._statements.finished, {"ids": json.dumps(list(ids))}))
 
     def stored(self, run: Runner, ids: Iterable[str]) -> dict[str, Pushed]:
-        """Return those of these jobs that are stored, live or finished, as the answers of a push."""
+        """Return the jobs that are stored, live or finished, as the answers of a push."""
         return {row[0]: Pushed(*row) for row in run.rows(self._statements.stored, {"ids": json.dumps(list(ids))})}
 
     # -- write
 
     def insert(self, run: Runner, rows: Sequence[JobRow]) -> int:
-        """Insert live jobs, skipping those whose id or key is taken; return the number inserted."""
+        """Insert live jobs, skipping jobs whose id or key is taken; return the number inserted."""
         if all(_later_values(row) == _NONE_YET for row in rows):  # half the columns need not be sent
             new = [dict(zip(_OF_NEW_JOBS, _new_values(row), strict=True)) for row in rows]
             return run.change_each(self._statements.insert_new, new)
@@ -172,7 +172,7 @@ class Jobs:
         self.count_events(run, [(row.queue, step.counted) for row, step in zip(before, after, strict=True)])
 
     def shape(self, run: Runner, rows: Sequence[JobRow]) -> None:
-        """Store in the rows of their queues that these jobs use lanes or slots, so that claims look for them."""
+        """Store in the queues' rows that these jobs use lanes or slots, so that claims check for them."""
         self._queues.use_lanes(run, {row.queue for row in rows if row.lane != UNLANED})
         self._queues.use_slots(run, {row.queue for row in rows if uses_slots(row)})
 

@@ -1,4 +1,4 @@
-"""Past waits as SQL: the statement that ends a wait adds it to those of the job; see `rules.past_waits`."""
+"""Past waits as SQL: the statement that ends a wait adds it to the job's; see `rules.past_waits`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WAIT = ("waits_kind", "waits_queue", "waits_name", "waits_since")
 def with_wait(dialect: Dialect, until: str) -> str:
     """Return the assignment that adds the wait of a parked job, which is over at `until`, to its past ones.
 
-    It comes before those of the columns that it reads: MariaDB and MySQL assign in the order of the text.
+    It precedes the columns that it reads: MariaDB and MySQL assign in the order of the text.
     """
     return f"past_waits = {with_line(dialect, dialect.joined(dialect.array(*_WAIT, until), _END))}"
 

@@ -189,7 +189,7 @@ class QueueRows:
         return {queue for queue in queues if self.find(run, queue) is not None}
 
     def _shape_unlocked(self, run: Runner, queues: Iterable[str]) -> set[str]:
-        """Store that these queues use slots, but for those whose rows others have locked; return the stored ones."""
+        """Store that these queues use slots, except for rows that others have locked; return the stored ones."""
         unlocked = {queue for queue in sorted(queues) if run.rows(_LOCK_FREE, {"queue": queue})}
         self.use_slots(run, unlocked)
         return unlocked

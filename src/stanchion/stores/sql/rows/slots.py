@@ -8,7 +8,7 @@ Transactions can't deadlock, as each locks in this order:
     1. jobs; a claim skips those that others have locked
     2. flow nodes
     3. slots, once: all together, in the order of `Slot`; missing rows of order keys and rates are made here
-    4. jobs that wait for these slots, skipping those that others have locked
+    4. jobs that wait for these slots, skipping jobs that others have locked
 
 So a claim that has parked jobs continues in another transaction, and freed slots are passed on at the very end. Step 4
 may skip a waiting job, for example because another transaction cancels it. If a slot stays free for that reason, it is
@@ -137,7 +137,7 @@ class SlotRows:
         self._dialect = db.dialect
         self._statements = db.dialect.once(SlotStatements)
         self._lasting: set[Slot] = set()
-        """Slots whose rows are permanent: those of semaphores."""
+        """Slots whose rows are permanent: semaphores."""
 
     def lock(
         self, run: Runner, slots: Iterable[Slot], asked: Sequence[Asked] = ()
@@ -162,7 +162,7 @@ class SlotRows:
         run.send(self._statements.make, {"wanted": json.dumps(sorted(slots), ensure_ascii=False)})
 
     def read(self, run: Runner, slots: Iterable[Slot]) -> dict[Slot, SlotRow]:
-        """Return those of these slots that have a row."""
+        """Return the slots that have a row."""
         return by_slot(run.rows(self._statements.read, {"slots": self._dialect.listed_slots(slots)}))
 
     # -- write
@@ -213,7 +213,7 @@ class SlotRows:
         return rows, {slot: Head(*row) for slot, row in _of_orders(keys, answers).items()}
 
     def still_waiting(self, run: Runner, ids: Iterable[str]) -> dict[str, Slot]:
-        """Return those of these jobs that wait for a slot, with that slot."""
+        """Return the jobs that wait for a slot, with that slot."""
         found = run.rows(self._statements.still_waiting, {"ids": self._dialect.listed(ids)})
         return {str(row[0]): Slot(*row[1:]) for row in found}
 

@@ -23,7 +23,7 @@ _RETRY_PAUSES = (0.005, 0.02, 0.1)
 
 
 class Transactions:
-    """Runs work in a transaction of its own, or in the caller's."""
+    """Runs work in a new transaction, or in the caller's."""
 
     def __init__(self, db: Database, queues: QueueRows, grants: PassesOn) -> None:
         self._db, self._queues, self._grants = db, queues, grants
@@ -43,7 +43,7 @@ class Transactions:
         return done
 
     def enter(self, jobs: Sequence[NewJob], tx: Any, work: Callable[[Runner, bool], T], *, guarded: bool = False) -> T:
-        """Run `work`, which stores these jobs, in a transaction of its own or in `tx`; `guarded`: see `joined`."""
+        """Run `work`, which stores these jobs, in a new transaction or in `tx`; `guarded`: see `joined`."""
         if tx is None:
             self._queues.make_for(jobs)
             return self.write(work, calls.seconds_for(len(jobs)), together=True)
@@ -60,7 +60,7 @@ class Transactions:
         self._grants.pass_on(run)
 
     def wake(self, run: Runner) -> None:
-        """Wake the listeners of what was committed."""
+        """Wake the listeners of committed work."""
         if run.woken or run.ended:
             self._db.dialect.announce(run.woken, run.ended)
 

@@ -1,4 +1,4 @@
-"""Prepared jobs: many in one row of the stage, and stored without a look at each.
+"""Prepared jobs: many in one row of the stage, and stored without processing them singly.
 
 Their ids are new, so that none can be stored already: the value of the publication keeps a repeat from storing them.
 """
@@ -21,11 +21,11 @@ from stanchion.stores.sql.engine.runner import CursorRunner, Runner
 from stanchion.stores.sql.engine.schema import stage_prepared
 
 _AT_ONCE = 16
-"""Rows of the stage that are in memory at once."""
+"""Maximum rows of the stage in memory."""
 
 
 class PreparedForm(Protocol):
-    """The form in which a database takes many jobs at once."""
+    """The form in which a database takes many jobs together."""
 
     def rows(self, columns: PlainColumns) -> bytes:
         """Return jobs in this form."""

@@ -63,7 +63,7 @@ class KeepsStaged(Protocol):
         """Prepare a transaction for `store`, if needed."""
 
     def store(self, run: Runner, given: Params) -> int:
-        """Store a range of staged jobs, except those with a key or already stored; return the number stored."""
+        """Store a range of staged jobs, except jobs with a key or already stored; return the number stored."""
 
 
 class FinishesPlain(Protocol):
