@@ -17,9 +17,11 @@ from stanchion.core.child import end_child
 from stanchion.core.tracebacks import begins_task
 from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable
 from stanchion.flows.failure import failure_for
+from stanchion.flows.handle import FlowHandle
 from stanchion.flows.plan import after_of
 from stanchion.flows.results import Values
 from stanchion.jobs.failures import Failure, described, failure_of, with_cause
+from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.outcome import Bury, Cancel, Outcome, RetryAfter, Snooze
 from stanchion.jobs.reservation import Reservation
 from stanchion.stores.one_by_one import DATA
@@ -140,7 +142,7 @@ class Execution:
             if os.getpid() != process:
                 end_child(None)
             # A plain function around an async one returns what is to be awaited.
-            return self.awaited(value) if hasattr(type(value), "__await__") and not self.work.is_async else value
+            return self.awaited(value) if _is_awaited(value) and not self.work.is_async else value
         except BaseException as error:
             if os.getpid() != process:
                 end_child(error)
@@ -150,6 +152,11 @@ class Execution:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 raise Unrunnable(f"the arguments no longer fit {self.work.name}: {error}") from None
             raise
+
+
+def _is_awaited(value: Any) -> bool:
+    """Return whether a plain function's value is to be awaited. A handle is not: its job may need this thread."""
+    return hasattr(type(value), "__await__") and not isinstance(value, JobHandle | FlowHandle)
 
 
 async def _waited_for(value: Awaitable[Any]) -> Any:

@@ -128,3 +128,16 @@ class TestHandlesAsAWhole:
 
         asyncio.run(run())
         assert work.seen == ["handled"]
+
+    def test_a_task_that_returns_one_does_not_wait_for_it(self, app: Stanchion, work: Work) -> None:
+        job, flow = app.tasks["add"].enqueue(1, 2), group(work.add(1)).enqueue()
+        app.drain()
+
+        @app.task(name="give", queue=QUEUE, max_attempts=1)
+        def give(kind: str) -> Any:
+            return {"job": job, "flow": flow}[kind]
+
+        given = give.enqueue_many([("job",), ("flow",)])
+        app.drain()
+        assert [handle.get_state() for handle in given] == [JobState.DEAD, JobState.DEAD]
+        assert all("can't be encoded as JSON" in handle.job().errors[-1]["error"] for handle in given)
