@@ -66,7 +66,7 @@ class TestDraining:
                 app.drain()
             assert handle.job().attempts == 0
             assert await app.adrain() == 1
-            assert await handle.aresult(timeout=0) is None
+            await handle.aresult(timeout=0)
 
         with app.testing():
             asyncio.run(run())

@@ -9,6 +9,7 @@ import pytest
 
 from stanchion import Push, Stanchion
 from stanchion.alerts.alerts import store_limits
+from stanchion.context.queue_options import QueueOptions
 from stanchion.core.error_kinds import group_of
 from stanchion.ops.reads import lists
 from stanchion.ops.reads.lists import page_of
@@ -93,7 +94,8 @@ def test_a_slow_count_of_queues_is_not_repeated_for_each_page(many, monkeypatch)
 def laden() -> Iterator[tuple[Browser, Stanchion]]:
     """A queue with all that its page may show: lanes, tenants, failures, tallies, changed settings, alerts, a note."""
     app = Stanchion("memory://")
-    queue, wide = (app.queue(name, lanes=4, **more) for name, more in (("orders", {}), ("wide", {"partitions": 4})))
+    shapes: dict[str, QueueOptions] = {"orders": {"lanes": 4}, "wide": {"lanes": 4, "partitions": 4}}
+    queue, wide = (app.queue(name, **more) for name, more in shapes.items())
     tally = FailureTally()
     app.setup()
     queue.push_many([Push({"n": number}, tenant=f"t{number % 3}") for number in range(20)])

@@ -85,7 +85,7 @@ def test_a_dead_job_backs_off_no_more(app: Stanchion) -> None:
     def ship(job: Job) -> None:
         raise ValueError(f"attempt {job.attempt}")
 
-    handle = ship.enqueue()  # type: ignore[call-arg]
+    handle = ship.enqueue()
     app.drain()
     dead, second, first, *_ = told(app, handle.id)
     assert (dead.mark, dead.title) == ("dead", "Dead: its two attempts are used up")

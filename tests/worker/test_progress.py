@@ -33,7 +33,7 @@ def test_many_reports_are_few_calls(app: Stanchion, store: Faulty, monkeypatch: 
             job.commit()
 
     with working(app):
-        job = ended(app, task.enqueue().id)  # type: ignore[call-arg]
+        job = ended(app, task.enqueue().id)
     assert job.progress == pytest.approx(19_999 / 20_000)
     assert store.calls["settle"] == 3, "the first report, the last, and the outcome"
 
@@ -48,7 +48,7 @@ def test_a_report_is_seen_while_the_task_goes_on(app: Stanchion) -> None:
         go_on.wait(60)
 
     with working(app):
-        handle = task.enqueue()  # type: ignore[call-arg]
+        handle = task.enqueue()
         until(lambda: handle.job().progress == pytest.approx(0.75))
         assert handle.state is JobState.RUNNING
         go_on.set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from stanchion.app.area import Area
 from stanchion.core.aio import off_loop
@@ -17,6 +17,8 @@ if TYPE_CHECKING:  # imported at first use, so that a program loads only what it
     from stanchion.jobs.options import Push
     from stanchion.jobs.reservation import Reservation, Settlement
     from stanchion.jobs.search import Search
+
+T = TypeVar("T")
 
 
 class JobCalls(Area):
@@ -66,6 +68,10 @@ class JobCalls(Area):
 
         return reservations(self.context, pairs)
 
+    @overload
+    def enqueue_flow(self, part: Part[T], tx: Any = None) -> FlowHandle[T]: ...
+    @overload
+    def enqueue_flow(self, part: Push, tx: Any = None) -> FlowHandle: ...
     def enqueue_flow(self, part: Part | Push, tx: Any = None) -> FlowHandle:
         """Store a flow; with `tx`, in that transaction. Like `part.enqueue(tx)`, but works for a flow without calls."""
         from stanchion.flows.parts import checked_part

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from stanchion.app.area import Area
 from stanchion.core.aio import off_loop
 from stanchion.jobs.options import keyed_rate
 
 if TYPE_CHECKING:  # imported at first use, so that a program loads only what it uses
+    from stanchion.context.queue_options import QueueOptions
     from stanchion.feed.feed import Feed
     from stanchion.feed.options import FeedOptions
     from stanchion.queues.consumer import Consumer
@@ -23,7 +24,7 @@ if TYPE_CHECKING:  # imported at first use, so that a program loads only what it
 class QueueCalls(Area):
     """Queues, semaphores, rates, topics and feeds."""
 
-    def queue(self, name: str, **settings: Any) -> Queue:
+    def queue(self, name: str, **settings: Unpack[QueueOptions]) -> Queue:
         """Return a queue. Settings given here are stored when this process first uses it, or by `setup`.
 
         Settings of several calls are merged. An operator's change stays until the code declares another value.

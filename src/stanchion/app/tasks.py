@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 from stanchion.app.area import Area
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name
+from stanchion.tasks.decorator import TaskDecorator
 from stanchion.tasks.enqueuer import Enqueuer
 from stanchion.tasks.middleware import AnyMiddleware
 from stanchion.tasks.task import Task, TaskOptions, registered
@@ -22,38 +23,30 @@ if TYPE_CHECKING:  # imported at first use, so that a program loads only what it
     from stanchion.jobs.options import EnqueueOptions
     from stanchion.pipelines import Pipeline, Station
 
-P = ParamSpec("P")
-R = TypeVar("R")
 M = TypeVar("M", bound=AnyMiddleware)
 
 
 class TaskCalls(Area):
     """Tasks, schedules, pipelines, and listeners."""
 
-    @overload
-    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
-    @overload
-    def task(
-        self, /, *, name: str | None = None, retry: Retry | None = None, **options: Unpack[TaskOptions]
-    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
-    def task(
-        self,
-        function: Callable[P, R] | None = None,
-        /,
-        *,
-        name: str | None = None,
-        retry: Retry | None = None,
-        **options: Unpack[TaskOptions],
-    ) -> Task[P, R] | Callable[[Callable[P, R]], Task[P, R]]:
-        """Register a function as a task, with the defaults of its jobs, and what people are not to see: `hide`.
+    @property
+    def task(self) -> TaskDecorator:
+        """The decorator that registers a function as a task: `@app.task`, or with options `@app.task(queue="mail")`.
 
-        `name` defaults to `module.function`. Keep it when the function moves: stored jobs refer to it.
+        Options: `name`, `retry`, the defaults of its jobs, and the values that people are not to see, `hide`; see
+        `TaskOptions`. `name` defaults to `module.function`. Keep it when the function moves: stored jobs refer to it.
         """
 
-        def register(function: Callable[P, R]) -> Task[P, R]:
+        def register(
+            function: Callable[..., Any],
+            *,
+            name: str | None = None,
+            retry: Retry | None = None,
+            **options: Unpack[TaskOptions],
+        ) -> Task[..., Any]:
             return registered(self.context, function, name, retry, options)
 
-        return register if function is None else register(function)
+        return TaskDecorator(register)
 
     @property
     def tasks(self) -> dict[str, Task[..., Any]]:
@@ -105,7 +98,7 @@ class TaskCalls(Area):
         name: str | None = None,
         retry: Retry | None = None,
         **options: Unpack[EnqueueOptions],
-    ) -> Callable[[Callable[P, R]], Task[P, R]]:
+    ) -> TaskDecorator:
         """Enqueue a call of the decorated function at each tick of a cron expression.
 
         Decorates a function, which becomes a task with the options of `task`, or a task. `missed`: what happens to
@@ -114,12 +107,12 @@ class TaskCalls(Area):
         """
         from stanchion.cron.schedule import declare, on_task
 
-        def register(function: Callable[P, R]) -> Task[P, R]:
+        def register(function: Callable[..., Any]) -> Task[..., Any]:
             task, own = on_task(self.context, function, name, retry, options)
             declare(self.context, task, expression, tz, missed, schedule, (args, kwargs or {}), own)
             return task
 
-        return register
+        return TaskDecorator(register)
 
     def schedules(self) -> list[Schedule]:
         """Return all schedules, by name: those in the store, and those of this app that are not stored yet."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 from zoneinfo import ZoneInfo
 
 from stanchion.context.context import Context
@@ -28,9 +28,6 @@ from stanchion.jobs.options import ENQUEUE_OPTIONS, EnqueueOptions, checked
 from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.records.values import VersionedValue
 from stanchion.tasks.task import Task, TaskOptions, registered
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 Missed = Literal["skip", "once", "all"]
 """What missed ticks get: nothing, one job for all, or a job for each."""
@@ -209,8 +206,8 @@ def value_of(context: Context, name: str) -> VersionedValue | None:
 
 
 def on_task(
-    context: Context, function: Callable[P, R], name: str | None, retry: Any, options: EnqueueOptions
-) -> tuple[Task[P, R], EnqueueOptions]:
+    context: Context, function: Callable[..., Any], name: str | None, retry: Any, options: EnqueueOptions
+) -> tuple[Task[..., Any], EnqueueOptions]:
     """Return the task of a decorated function or task, and the options of the schedule itself."""
     if not isinstance(function, Task):
         return registered(context, function, name, retry, cast(TaskOptions, options)), cast(EnqueueOptions, {})

@@ -21,7 +21,7 @@ from stanchion.stores.records.flows import CloseFlow, FlowNode
 _NAMES = UUID("6f6d9c0e-5a39-4c52-9a1b-7f3d0c8a2e41")
 
 
-class EventGroup(FlowHandle):
+class EventGroup(FlowHandle[Any]):
     """A flow that takes members until it is closed. Made by `app.event_group(name)`."""
 
     def __init__(self, context: Context, name: str) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from stanchion.context.context import HasContext
 from stanchion.core.aio import off_loop, off_loop_each
 from stanchion.core.backoff import deadline_in, retry_until
 from stanchion.core.checks import checked_id, whole
+from stanchion.core.result_type import R_co
 from stanchion.errors import FlowCancelled, FlowFailed, FlowNotFound, InvalidInput, ResultTimeout
 from stanchion.flows.failure import FlowFailure, failure_for, failure_of_flow
 from stanchion.flows.plan import after_of
@@ -33,8 +34,8 @@ _PAGE, _IDS = 1000, 16_000
 """Jobs, and ids of jobs, per read."""
 
 
-class FlowHandle:
-    """A reference to a flow by its id."""
+class FlowHandle(Generic[R_co]):
+    """A reference to a flow by its id. Its type names the value: `FlowHandle[list[int]]`."""
 
     def __init__(self, app: HasContext, flow_id: str) -> None:
         self._context, self.id = app.context, checked_id(flow_id, "the id of a flow")
@@ -48,7 +49,7 @@ class FlowHandle:
         """The flow's state, read from the store; see `get_state`."""
         return self.get_state()
 
-    def result(self, timeout: float | None = None) -> Any:
+    def result(self, timeout: float | None = None) -> R_co:
         """Wait until the flow has ended and return its value, which is that of its last part.
 
         Raises FlowFailed, which names the failed member; FlowCancelled; ResultTimeout after `timeout` seconds;
@@ -58,7 +59,7 @@ class FlowHandle:
         nodes = self._context.waits.for_flow(self.id, deadline).result()
         return self._value_in_time(nodes, timeout, deadline)
 
-    async def aresult(self, timeout: float | None = None) -> Any:
+    async def aresult(self, timeout: float | None = None) -> R_co:
         """Await `result`. Waiting takes no thread."""
         from asyncio import get_running_loop
 
@@ -66,7 +67,7 @@ class FlowHandle:
         nodes = await self._context.waits.for_flow(self.id, deadline, get_running_loop()).answer()
         return await off_loop(self._value_in_time)(nodes, timeout, deadline)
 
-    def _value_in_time(self, nodes: list[FlowNode], timeout: float | None, deadline: float) -> Any:
+    def _value_in_time(self, nodes: list[FlowNode], timeout: float | None, deadline: float) -> R_co:
         if self._root(nodes).state == FlowState.RUNNING:
             raise ResultTimeout(
                 f"flow {self.id} is still running after {timeout} s; wait longer, or find out what it waits for with "
@@ -95,7 +96,7 @@ class FlowHandle:
 
     _aiter = off_loop_each(__iter__)
 
-    def __await__(self) -> Generator[Any, Any, Any]:
+    def __await__(self) -> Generator[Any, Any, R_co]:
         return self.aresult().__await__()
 
     def value_for(self, job: Job) -> Any:
@@ -168,10 +169,11 @@ class FlowHandle:
     def _of_flow(self) -> tuple[Condition, ...]:
         return (Condition("flow_root", "=", self.id),)
 
-    def _value(self, nodes: list[FlowNode]) -> Any:
+    def _value(self, nodes: list[FlowNode]) -> R_co:
         state = self._root(nodes).state
         if state == FlowState.DONE:
-            return Values(self._context, self.id, nodes, as_models=True).of(self.id)
+            value: R_co = Values(self._context, self.id, nodes, as_models=True).of(self.id)
+            return value
         if state == FlowState.CANCELLED:
             raise FlowCancelled(self.id)
         failure = failure_of_flow(self._context, self.id, nodes)

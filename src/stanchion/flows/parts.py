@@ -15,12 +15,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain as joined
 from itertools import islice
-from typing import Any, Protocol, Self
+from typing import Any, Generic, Protocol, Self, TypeVar, overload
 
 from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import shown
 from stanchion.core.ids import new_id
+from stanchion.core.result_type import R_co
 from stanchion.errors import InvalidInput
 from stanchion.flows.handle import FlowHandle
 from stanchion.flows.insert import store_flow
@@ -30,6 +31,8 @@ from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.flows import FlowPosition
 from stanchion.stores.rules.slots import waits_at
+
+T = TypeVar("T")
 
 
 class MemberMaker(Protocol):
@@ -44,27 +47,35 @@ class MemberMaker(Protocol):
         """Return the job of a call in a flow. `gets_value`: that of the part before comes as its first argument."""
 
 
-class Part(ABC):
-    """A call or a payload, or several of them that form a part of a flow."""
+class Part(ABC, Generic[R_co]):
+    """A call or a payload, or several of them that form a part of a flow. Its type names its value."""
 
     failure_call: Single | None = None
     """The call made, or the payload pushed, when the part fails."""
 
+    @overload
+    def then(self, follower: Part[T]) -> Chain[T]: ...
+    @overload
+    def then(self, follower: Push) -> Chain: ...
     def then(self, follower: Part | Push) -> Chain:
         """Return a chain of this part and another, which gets its value as the first argument."""
         return chain(self, follower)
 
+    @overload
+    def __or__(self, follower: Part[T]) -> Chain[T]: ...
+    @overload
+    def __or__(self, follower: Push) -> Chain: ...
     def __or__(self, follower: Part | Push) -> Chain:
         return chain(self, follower)
 
-    def __ror__(self, before: Push) -> Chain:
+    def __ror__(self, before: Push) -> Chain[R_co]:
         return chain(before, self)
 
     @abstractmethod
     def on_failure(self, handler: Single | Push) -> Self:
         """Return this part with a call that is made once if it fails. The call gets only its own arguments."""
 
-    def enqueue(self, tx: Any = None) -> FlowHandle:
+    def enqueue(self, tx: Any = None) -> FlowHandle[R_co]:
         """Store the flow; with `tx`, in that transaction. Up to 2000 jobs are stored in one step."""
         context = self.context
         if context is None:
@@ -73,7 +84,7 @@ class Part(ABC):
 
     aenqueue = off_loop(enqueue)
 
-    def enqueue_in(self, context: Context, tx: Any = None) -> FlowHandle:
+    def enqueue_in(self, context: Context, tx: Any = None) -> FlowHandle[R_co]:
         """Store the flow as `enqueue` does, even if it has no call."""
         plan = Plan(context, new_id(), fresh_ids())
         plan.flow(self)
@@ -110,7 +121,7 @@ class Part(ABC):
         return call
 
 
-class Single(Part):
+class Single(Part[R_co]):
     """A part that is one job."""
 
     @abstractmethod
@@ -120,7 +131,7 @@ class Single(Part):
         """Return the job of this part, to be stored by `context`."""
 
     @property
-    def lone_call(self) -> Single | None:
+    def lone_call(self) -> Single[R_co] | None:
         """The part itself, unless it has an on_failure."""
         return self if self.failure_call is None else None
 
@@ -134,7 +145,7 @@ class Single(Part):
         return (self, after) if self.failure_call is None else (None, plan.before(self, after))
 
 
-class Signature(Single):
+class Signature(Single[R_co]):
     """A call with its options, to be enqueued later. Made by `task.s(...)` and `task.si(...)`.
 
     `immutable`: it takes no value from the part before it.
@@ -157,7 +168,7 @@ class Signature(Single):
         """The name of the task."""
         return self._enqueuer.task_name
 
-    def on_failure(self, handler: Single | Push) -> Signature:
+    def on_failure(self, handler: Single | Push) -> Signature[R_co]:
         """Return this call with another that is made once if it fails."""
         call = self._checked_call(handler)
         return Signature(self._enqueuer, self.args, self.kwargs, call, immutable=self.immutable)
@@ -186,7 +197,7 @@ class Signature(Single):
         return f"{self.task}({', '.join(given)})"
 
 
-class Payload(Single):
+class Payload(Single[Any]):
     """A payload without a task, for consumers that reserve jobs of its queue. Made of a `Push` with a queue."""
 
     def __init__(self, push: Push, failure_call: Single | None = None) -> None:
@@ -221,13 +232,13 @@ def placed(job: NewJob, position: FlowPosition | None, waits_for: Slot | None) -
     return waiting if position is None else waiting._replace(**position._asdict())
 
 
-class Chain(Part):
+class Chain(Part[R_co]):
     """Parts that run in sequence."""
 
     def __init__(self, parts: tuple[Part, ...], failure_call: Single | None = None) -> None:
         self.parts, self.failure_call = parts, failure_call
 
-    def on_failure(self, handler: Single | Push) -> Chain:
+    def on_failure(self, handler: Single | Push) -> Chain[R_co]:
         """Return this chain with a call that is made once if any part of it fails."""
         return Chain(self.parts, self._checked_call(handler))
 
@@ -280,14 +291,14 @@ class _Once:
             raise InvalidInput("the members came from an iterator, which has been consumed; pass a list instead")
 
 
-class Group(Part):
+class Group(Part[R_co]):
     """Parts that run in parallel."""
 
     def __init__(self, members: Iterable[Part | Push], kind: Kind, failure_call: Single | None = None) -> None:
         self.kind, self.failure_call = kind, failure_call
         self._members: Iterable[Part | Push] = _Once(members) if isinstance(members, Iterator) else members
 
-    def on_failure(self, handler: Single | Push) -> Group:
+    def on_failure(self, handler: Single | Push) -> Group[R_co]:
         """Return this group with a call that is made once if a member fails."""
         return Group(self._members, self.kind, self._checked_call(handler))
 
@@ -310,7 +321,11 @@ class Group(Part):
         return f"{name}([{shown}])"
 
 
-def chain(*parts: Part | Push) -> Chain:
+@overload
+def chain(*parts: *tuple[*tuple[Part | Push, ...], Part[T]]) -> Chain[T]: ...
+@overload
+def chain(*parts: Part | Push) -> Chain: ...
+def chain(*parts: Part | Push) -> Chain:  # type: ignore[misc] # it takes what both take
     """Return a flow of parts in sequence: each gets the value of the part before as its first argument."""
     flat: list[Part] = []
     for part in map(checked_part, parts):
@@ -323,12 +338,20 @@ def chain(*parts: Part | Push) -> Chain:
     return Chain(tuple(flat))
 
 
-def group(*members: Part | Push | Iterable[Part | Push]) -> Group:
+@overload
+def group() -> Group[list[Any]]: ...
+@overload
+def group(members: Iterable[Part[T]], /) -> Group[list[T]]: ...
+@overload
+def group(*members: Part[T]) -> Group[list[T]]: ...
+@overload
+def group(*members: Part | Push | Iterable[Part | Push]) -> Group[list[Any]]: ...
+def group(*members: Part | Push | Iterable[Part | Push]) -> Group[list[Any]]:
     """Return a flow of parallel parts, given as arguments or one iterable. Its value: the list of theirs, in order."""
     return Group(_members(members), "list")
 
 
-def barrier(*members: Part | Push | Iterable[Part | Push]) -> Group:
+def barrier(*members: Part | Push | Iterable[Part | Push]) -> Group[None]:
     """Return a flow of parallel parts, given as arguments or as one iterable. It has no value."""
     return Group(_members(members), "none")
 

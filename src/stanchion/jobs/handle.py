@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 from stanchion.context.context import HasContext
 from stanchion.core.aio import off_loop
 from stanchion.core.backoff import deadline_in
 from stanchion.core.checks import checked_id
+from stanchion.core.result_type import R_co
 from stanchion.errors import JobCancelled, JobFailed, JobNotFound, ResultTimeout
 from stanchion.jobs import lookup
 from stanchion.jobs.job import Job
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from stanchion.waits.ends import SeenJob
 
 
-class JobHandle:
-    """A reference to a job by its id."""
+class JobHandle(Generic[R_co]):
+    """A reference to a job by its id. Its type names the result: `JobHandle[int]`."""
 
     __slots__ = ("_context", "duplicate", "id")
 
@@ -50,7 +51,7 @@ class JobHandle:
             raise JobNotFound(self.id)
         return state
 
-    def result(self, timeout: float | None = None) -> Any:
+    def result(self, timeout: float | None = None) -> R_co:
         """Wait until the job has finished and return its result, as a model if its task says that it returns one.
 
         Raises ResultTimeout after `timeout` seconds, or StoreUnavailable if the store does not answer by then;
@@ -59,7 +60,7 @@ class JobHandle:
         """
         return self._result_of(self._context.waits.for_job(self.id, deadline_in(timeout)).result(), timeout)
 
-    async def aresult(self, timeout: float | None = None) -> Any:
+    async def aresult(self, timeout: float | None = None) -> R_co:
         """Await `result`. Waiting takes no thread."""
         from asyncio import get_running_loop
 
@@ -70,10 +71,10 @@ class JobHandle:
     ajob = off_loop(job)
     aget_state = off_loop(get_state)
 
-    def __await__(self) -> Generator[Any, Any, Any]:
+    def __await__(self) -> Generator[Any, Any, R_co]:
         return self.aresult().__await__()
 
-    def _result_of(self, seen: SeenJob, timeout: float | None) -> Any:
+    def _result_of(self, seen: SeenJob, timeout: float | None) -> R_co:
         job = Job(self._context, seen.row, seen.state)
         if not job.state.final:
             raise ResultTimeout(
@@ -81,7 +82,7 @@ class JobHandle:
                 f"runs for queue {job.queue!r}"
             )
         if job.state is JobState.DONE:
-            return self._context.registry.given_result(job.task, job.result)
+            return cast(R_co, self._context.registry.given_result(job.task, job.result))
         last = job.errors[-1]["error"] if job.errors else "no error recorded"
         if job.state is JobState.CANCELLED:
             raise JobCancelled(f"job {job.id} was cancelled ({last})")

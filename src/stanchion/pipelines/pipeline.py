@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, Unpack, overload
 
 from stanchion.context.context import Context
+from stanchion.context.queue_options import StationQueueOptions
 from stanchion.core.aio import off_loop, off_loop_alone
 from stanchion.core.checks import acted_ids, checked_name
 from stanchion.core.graph.draw import GraphForm, drawn
@@ -71,7 +72,7 @@ class Pipeline:
         timeout: float | timedelta | None = None,
         max_rounds: int = MAX_ROUNDS,
         key: KeyOf | None = None,
-        **settings: Any,
+        **settings: Unpack[StationQueueOptions],
     ) -> Callable[[F], F]:
         """Register a function that processes the items of a station, in the queue `pipeline.name`.
 
@@ -108,7 +109,7 @@ class Pipeline:
         retry: Retry | None = None,
         max_attempts: int | None = None,
         max_rounds: int = MAX_ROUNDS,
-        **settings: Any,
+        **settings: Unpack[StationQueueOptions],
     ) -> Callable[[F], F]:
         """Register a function that processes batches of items on Spark, as a DataFrame of this schema and `job_id`.
 
@@ -154,13 +155,13 @@ class Pipeline:
 
         return declare
 
-    def _add(self, station: Station, settings: dict[str, Any]) -> None:
+    def _add(self, station: Station, given: StationQueueOptions) -> None:
         other = self.stations.get(station.station)
         if other is not None and not _same_code(other, station):
             raise InvalidInput(
                 f"two functions are registered for station {station.station!r} of pipeline {self.name!r}; rename one"
             )
-        settings = {"dead_letter": self.dead_letters.name, **settings}
+        settings: dict[str, Any] = {"dead_letter": self.dead_letters.name, **given}
         declared_queue(self.context, station.queue, settings)
         self._topology.dead_letters[station.queue] = settings["dead_letter"]
         self.stations[station.station] = self.context.registry.stations[station.queue] = station

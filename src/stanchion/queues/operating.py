@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Unpack
 
 from stanchion.context import pauses
 from stanchion.context.context import Context
 from stanchion.context.declared import as_declared, resettable
+from stanchion.context.queue_options import QueueOptions
 from stanchion.context.settings import checked_settings, store_settings
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import acted_id, acted_ids, seconds_of
@@ -68,18 +69,15 @@ class Operating(Inspecting):
         """Hand out jobs again."""
         pauses.resume(self.context.fresh_store, self.name)
 
-    def configure(self, **settings: Any) -> QueueSettings:
-        """Store settings: max_rate, max_running, lanes, lanes_per_tenant, history_ttl, dead_letter, lease, paused,
-        expires, expires_with_jobs, timeout, ordered, ordered_by, partitions. `schema`: put in force whatever was
-        before; None for none.
-        """
+    def configure(self, **settings: Unpack[QueueOptions]) -> QueueSettings:
+        """Store settings; see `QueueOptions`. `schema`: put in force whatever was before; None for none."""
         schema = schema_from(settings["schema"]) if settings.get("schema") is not None else None
-        changes_schema, settings = "schema" in settings, without_schema(settings)
-        if "partitions" in settings:
+        given = without_schema(settings)
+        if "partitions" in given:
             checked_partitioned(self.name)
             self.context.use_partitions()
-        stored = store_settings(self.context.fresh_store, self.name, checked_settings(settings))
-        if changes_schema:
+        stored = store_settings(self.context.fresh_store, self.name, checked_settings(given))
+        if "schema" in settings:
             replace(self.context.fresh_store, self.name, schema)
             self.context.schemas.forget()
         if "paused" in settings:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Generic, ParamSpec
+from typing import Any, Concatenate, Generic, ParamSpec, overload
 
 from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import refuse_unknown, several
 from stanchion.core.ids import new_id, new_ids
 from stanchion.core.partition_names import checked_queue
+from stanchion.core.result_type import R_co
 from stanchion.errors import InvalidInput
 from stanchion.flows.parts import Signature
 from stanchion.jobs.batches import batches, store_batches
@@ -22,9 +23,13 @@ from stanchion.stores.rules.limits import Rate, limits_in
 from stanchion.tasks.arguments import TaskModels
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
+
+AnyCall = tuple[Any, ...] | Mapping[str, Any] | Signature
+"""A tuple of arguments, a mapping of keyword arguments, or `task.s(...)`, whose arguments type checkers check."""
 
 
-class Enqueuer(Generic[P]):
+class Enqueuer(Generic[P, R_co]):
     """Enqueues calls of one task under fixed options. Made by `task.using(...)`."""
 
     def __init__(
@@ -67,28 +72,32 @@ class Enqueuer(Generic[P]):
             declared=self.context.declared_rate,
         )
 
-    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
         """Store one call. For a duplicate `key`, return the handle of the live job that has it."""
         job = NewJob(new_id(), self._queue, self.payload(args, kwargs), self.task_name, **self._fields())
         (pushed,) = insert(self.context, [job], self._tx)
         return JobHandle(self.context, pushed.id, duplicate=pushed.duplicate)
 
-    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
         """Await `enqueue`, run off the event loop."""
         return await off_loop(self.enqueue)(*args, **kwargs)
 
-    def enqueue_many(self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]]) -> list[JobHandle]:
-        """Store many calls, one round trip per 2000: tuples of arguments, or mappings of keyword arguments."""
-        return self._store(batches(call_of(call) for call in several(calls, "calls", "[(1,), (2,)]")))
+    def enqueue_many(self, calls: Iterable[AnyCall]) -> list[JobHandle[R_co]]:
+        """Store many calls, one round trip per 2000: tuples of arguments, mappings of keywords, or `s(...)`."""
+        return self._store(batches(self._call_of(call) for call in several(calls, "calls", "[(1,), (2,)]")))
 
     aenqueue_many = off_loop(enqueue_many)
 
-    def s(self, /, *args: Any, **kwargs: Any) -> Signature:
+    @overload
+    def s(self, /, *args: P.args, **kwargs: P.kwargs) -> Signature[R_co]: ...
+    @overload
+    def s(self: Enqueuer[Concatenate[Any, Q], R_co], /, *args: Q.args, **kwargs: Q.kwargs) -> Signature[R_co]: ...
+    def s(self, /, *args: Any, **kwargs: Any) -> Signature[R_co]:
         """Return a call for use in a flow. Leave out the argument that the previous part's value fills."""
         self._refuse_tx()
         return Signature(self, args, kwargs)
 
-    def si(self, /, *args: P.args, **kwargs: P.kwargs) -> Signature:
+    def si(self, /, *args: P.args, **kwargs: P.kwargs) -> Signature[R_co]:
         """Return an immutable call for use in a flow: it takes no value from the part before it."""
         self._refuse_tx()
         return Signature(self, args, kwargs, immutable=True)
@@ -107,11 +116,18 @@ class Enqueuer(Generic[P]):
             args, kwargs = self._models.stored(args, kwargs, skip=skip)
         return encoded_call(self.context.codec, args, kwargs)
 
+    def _call_of(self, call: AnyCall) -> Call:
+        if not isinstance(call, Signature):
+            return call_of(call)
+        if call.task != self.task_name:
+            raise InvalidInput(f"{call!r} is no call of {self.task_name}; enqueue the calls of each task by itself")
+        return call.args, call.kwargs
+
     def _refuse_tx(self) -> None:
         if self._tx is not None:
             raise InvalidInput("tx applies to the whole flow: pass it to enqueue(tx=...), not to using()")
 
-    def _store(self, batches_of_calls: Iterable[list[Call]]) -> list[JobHandle]:
+    def _store(self, batches_of_calls: Iterable[list[Call]]) -> list[JobHandle[R_co]]:
         stored = store_batches(self.context, (self._new(calls) for calls in batches_of_calls), self._tx)
         return [JobHandle(self.context, one.id, duplicate=one.duplicate) for _, pushed in stored for one in pushed]
 

@@ -8,7 +8,20 @@ from contextlib import suppress
 from dataclasses import replace
 from inspect import Parameter
 from types import NoneType, UnionType
-from typing import Any, Generic, ParamSpec, TypeVar, Union, Unpack, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    TypeVar,
+    Union,
+    Unpack,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
@@ -16,6 +29,7 @@ from stanchion.core.callables import is_async, module_of, refuse_generator
 from stanchion.core.checks import checked_name, seconds_of, shown
 from stanchion.core.hiding import Hidden, place_of
 from stanchion.core.redaction import named_secret
+from stanchion.core.result_type import R_co
 from stanchion.core.retry import ByError, Kinds, Retry
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.flows.continuation import continued
@@ -31,10 +45,12 @@ from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Commit, Continue
 from stanchion.stores.rules.outcomes import commit_of
 from stanchion.tasks.arguments import task_models
-from stanchion.tasks.enqueuer import Enqueuer
+from stanchion.tasks.enqueuer import AnyCall, Enqueuer
 
 P = ParamSpec("P")
-R = TypeVar("R")
+Q = ParamSpec("Q")
+C = ParamSpec("C")
+V = TypeVar("V")
 
 
 class TaskOptions(EnqueueOptions, total=False):
@@ -51,11 +67,14 @@ class TaskOptions(EnqueueOptions, total=False):
     programming_errors: int | None
 
 
-class Task(Generic[P, R]):
-    """A function registered under a stable name. Calling it runs it directly."""
+class Task(Generic[P, R_co]):
+    """A function registered under a stable name. Calling it runs it directly.
+
+    Its type names the parameters of its calls and their result: `Task[[int, int], int]`.
+    """
 
     def __init__(
-        self, context: Context, function: Callable[P, R], name: str, retry: Retry, options: EnqueueOptions
+        self, context: Context, function: Callable[..., Any], name: str, retry: Retry, options: EnqueueOptions
     ) -> None:
         self.context, self.function, self.name, self.retry = context, function, checked_name(name, "task name"), retry
         self.options = options
@@ -68,38 +87,42 @@ class Task(Generic[P, R]):
         self.injected = {name for name in (self.job_parameter, self.failure_parameter) if name is not None}
         self.expectations = None
         self.models = task_models(self.name, function, self.signature, self.injected)
-        self._enqueuer: Enqueuer[P] = self.using()
+        self._enqueuer: Enqueuer[P, R_co] = self.using()
         self.__name__ = getattr(function, "__name__", name)
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
 
-    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
 
-    def using(self, **options: Unpack[EnqueueOptions]) -> Enqueuer[P]:
+    def using(self, **options: Unpack[EnqueueOptions]) -> Enqueuer[P, R_co]:
         """Return an enqueuer that overrides the task's default options."""
         merged = cast(EnqueueOptions, {"max_attempts": self.retry.max_attempts, **self.options, **options})
         return Enqueuer(self.context, self.name, merged, self.models)
 
-    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
         """Store a call as a job of the task's queue."""
         return self._enqueuer.enqueue(*args, **kwargs)
 
-    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
         """Await `enqueue`, run off the event loop."""
         return await self._enqueuer.aenqueue(*args, **kwargs)
 
-    def enqueue_many(self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]]) -> list[JobHandle]:
-        """Store many calls, one round trip per 2000."""
+    def enqueue_many(self, calls: Iterable[AnyCall]) -> list[JobHandle[R_co]]:
+        """Store many calls, one round trip per 2000; see `Enqueuer.enqueue_many`."""
         return self._enqueuer.enqueue_many(calls)
 
     aenqueue_many = off_loop(enqueue_many)
 
-    def s(self, /, *args: Any, **kwargs: Any) -> Signature:
+    @overload
+    def s(self, /, *args: P.args, **kwargs: P.kwargs) -> Signature[R_co]: ...
+    @overload
+    def s(self: Task[Concatenate[Any, Q], R_co], /, *args: Q.args, **kwargs: Q.kwargs) -> Signature[R_co]: ...
+    def s(self, /, *args: Any, **kwargs: Any) -> Signature[R_co]:
         """Return a call for use in a flow. Leave out the argument that the previous part's value fills."""
         return self._enqueuer.s(*args, **kwargs)
 
-    def si(self, /, *args: P.args, **kwargs: P.kwargs) -> Signature:
+    def si(self, /, *args: P.args, **kwargs: P.kwargs) -> Signature[R_co]:
         """Return an immutable call for use in a flow: it takes no value from the part before it."""
         return self._enqueuer.si(*args, **kwargs)
 
@@ -150,9 +173,18 @@ class Task(Generic[P, R]):
         return f"<Task {self.name}>"
 
 
+class TaskFunction(Task[P, R_co], Generic[C, V, P, R_co]):
+    """A task as its decorator returns it, which is called as its function is: with parameters C, for a value V."""
+
+    function: Callable[C, V]
+
+    def __call__(self, /, *args: C.args, **kwargs: C.kwargs) -> V:
+        return self.function(*args, **kwargs)
+
+
 def registered(
-    context: Context, function: Callable[P, R], name: str | None, retry: Retry | None, options: TaskOptions
-) -> Task[P, R]:
+    context: Context, function: Callable[..., Any], name: str | None, retry: Retry | None, options: TaskOptions
+) -> Task[..., Any]:
     """Register a function as a task of this process. Raises InvalidInput if another function has its name."""
     if isinstance(function, Task):
         raise InvalidInput(f"{function.name} is a task already; put @app.cron above @app.task")
@@ -165,7 +197,8 @@ def registered(
     key = rest.get("rate_key")
     if key is not None and "rate" not in rest and f"key:{key}" not in context.rates.declared:
         raise undeclared(key)  # a module is imported without a look at the store
-    task = Task(context, function, name or f"{module_of(function)}.{function.__qualname__}", policy, rest)
+    name = name or f"{module_of(function)}.{function.__qualname__}"
+    task: Task[..., Any] = TaskFunction(context, function, name, policy, rest)
     other = context.registry.tasks.setdefault(task.name, task)
     if other is not task and _code(other.function) is not _code(function):
         raise InvalidInput(f"two tasks are named {task.name!r}; give one of them name=...")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stanchion import FlowState, JobState, Signature, Stanchion, chain, group
+from stanchion import FlowState, JobState, Stanchion, chain, group
 from stanchion.errors import (
     FlowClosed,
     InvalidInput,
@@ -63,7 +63,7 @@ class TestTailCalls:
 
     def test_what_can_t_be_stored_buries_the_job(self, app: Stanchion) -> None:
         @app.task(name="odd", queue=QUEUE)
-        def odd() -> Signature:
+        def odd() -> Any:
             return odd.s(object())
 
         handle = odd.enqueue()

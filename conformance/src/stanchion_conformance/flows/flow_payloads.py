@@ -135,7 +135,7 @@ class TestPayloadsInFlows:
 
     def test_a_task_goes_on_as_a_payload(self, app: Stanchion, plain: Queue) -> None:
         @app.task(name="hand over", queue=QUEUE)
-        def hand_over() -> Push:
+        def hand_over() -> Any:
             return payload("to do")
 
         handle = hand_over.enqueue()

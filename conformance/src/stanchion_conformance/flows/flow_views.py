@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from stanchion import Stanchion, chain, group
@@ -17,15 +20,16 @@ from stanchion_conformance.harness import QUEUE, sizes_of
 
 class TestFlowsAtTheDoor:
     def test_what_is_no_call_is_refused(self, work: Work) -> None:
-        for wrong in (
+        wrongs: tuple[Callable[[], Any], ...] = (
             lambda: chain(),
-            lambda: chain(work.add(1), work.tasks["add"]),  # type: ignore[arg-type]
-            lambda: group([work.add(1), 2]).enqueue(),  # type: ignore[list-item]
+            lambda: chain(work.add(1), work.tasks["add"]),  # type: ignore[call-overload]
+            lambda: group([work.add(1), 2]).enqueue(),  # type: ignore[arg-type]
             lambda: group().enqueue(),
             lambda: work.add(1).on_failure(chain(work.add(1))),  # type: ignore[arg-type]
             lambda: work.add(1).on_failure(work.note()).on_failure(work.note()),
             lambda: work.tasks["add"].using(tx=object()).s(1),
-        ):
+        )
+        for wrong in wrongs:
             with pytest.raises(InvalidInput):
                 wrong()
 

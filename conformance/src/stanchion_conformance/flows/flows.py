@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -57,7 +58,10 @@ class Work:
         def factorial(number: int, product: str = "1") -> Any:
             return product if number < 2 else factorial.s(number - 1, str(int(product) * number))
 
-        self.add, self.note, self.fail, self.go_on = add.s, note.s, fail.s, go_on.s
+        self.add: Callable[..., Signature[int]] = add.s
+        self.note: Callable[..., Signature] = note.s
+        self.fail: Callable[..., Signature] = fail.s
+        self.go_on: Callable[..., Signature] = go_on.s
         self.tasks: dict[str, Task[..., Any]] = app.tasks
 
     def tail(self) -> Signature:

@@ -189,4 +189,4 @@ class TestRefusedAtTheDoor:
         with pytest.raises(StanchionError, match=r"choose from .*priority"):
             q.push({}, prioritty=5)  # type: ignore[call-arg]
         with pytest.raises(StanchionError, match=r"choose from .*max_running"):
-            q.configure(max_runing=5)
+            q.configure(max_runing=5)  # type: ignore[call-arg]

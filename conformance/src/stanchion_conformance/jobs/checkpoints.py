@@ -206,7 +206,7 @@ class TestCheckpointsOfTasks:
             reached = first if job.checkpoint is None else job.checkpoint["reached"] + 1
             return outcome(0, payload={"reached": reached}) if reached < last else "done"
 
-        handle = count.enqueue(7, last=9)  # type: ignore[call-arg]
+        handle = count.enqueue(7, last=9)
         app.drain()
         job = handle.job()
         given = {"args": [7], "kwargs": {"last": 9}}
@@ -224,7 +224,7 @@ class TestCheckpointsOfTasks:
                 raise Snooze(0, payload=[])
             return job.attempt
 
-        handle = twice.enqueue()  # type: ignore[call-arg]
+        handle = twice.enqueue()
         app.drain()
         assert handle.job().result == 1
 

@@ -93,7 +93,7 @@ class TestClear:
             return 1
 
         @app.task(name="second", queue=QUEUE)
-        def second(value: int, job: Job) -> int:
+        def second(job: Job, value: int) -> int:
             return value + job.attempts
 
         flow = chain(first.s(), second.s()).enqueue()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from stanchion import Push, Queue, Stanchion
@@ -64,7 +66,7 @@ class TestMinRank:
     @pytest.mark.parametrize("settings", SHAPES.values(), ids=SHAPES)
     @pytest.mark.parametrize("slots", [False, True], ids=["", "with slots"])
     def test_only_jobs_from_there_up(
-        self, app: Stanchion, q: Queue, store: Store, settings: dict[str, int], slots: bool
+        self, app: Stanchion, q: Queue, store: Store, settings: dict[str, Any], slots: bool
     ) -> None:
         app.semaphore("smtp", 100)
         if settings:

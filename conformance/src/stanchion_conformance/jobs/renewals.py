@@ -55,7 +55,7 @@ class TestProgress:
             if end != "return":
                 getattr(job, end)()
 
-        handle = work.enqueue()  # type: ignore[call-arg]
+        handle = work.enqueue()
         app.drain()
         assert handle.job().progress == pytest.approx(0.75)
 

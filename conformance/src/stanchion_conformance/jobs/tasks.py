@@ -9,7 +9,7 @@ import pytest
 
 from stanchion import Bury, Cancel, Job, JobState, Retry, RetryAfter, Snooze, Stanchion
 from stanchion.core.events import EVENTS
-from stanchion.errors import JobCancelled, JobFailed, JobNotFound, ResultTimeout
+from stanchion.errors import InvalidInput, JobCancelled, JobFailed, JobNotFound, ResultTimeout
 from stanchion.stores.protocol import Store
 from stanchion_conformance.harness import QUEUE, SLACK, StoreClock, row_of
 
@@ -27,6 +27,21 @@ class TestTasks:
         assert app.drain() == 4
         assert [handle.result(timeout=60) for handle in handles] == [3, 7, 5, 6]
         assert handles[0].state is JobState.DONE
+
+    def test_calls_for_flows_are_enqueued_together(self, app: Stanchion) -> None:
+        @app.task(queue=QUEUE, name="add")
+        def add(one: int, two: int = 0) -> int:
+            return one + two
+
+        @app.task(queue=QUEUE, name="other")
+        def other(one: int) -> int:
+            return one
+
+        handles = add.enqueue_many(add.si(n, two=1) for n in range(3))
+        with pytest.raises(InvalidInput, match=r"other\(1\) is no call of add"):
+            add.enqueue_many([add.s(1), other.s(1)])
+        app.drain()
+        assert [handle.result(timeout=60) for handle in handles] == [1, 2, 3]
 
     def test_the_running_job_is_at_hand(self, app: Stanchion, store: Store) -> None:
         seen: list[Any] = []
@@ -108,7 +123,7 @@ class TestTasks:
             attempts.append(job.attempt)
             return Snooze(60) if len(attempts) < 5 else "at last"
 
-        handle = wait.enqueue()  # type: ignore[call-arg]
+        handle = wait.enqueue()
         for _ in range(5):
             app.drain()
             clock.advance(61)
@@ -122,7 +137,7 @@ class TestTasks:
         def fail(job: Job) -> None:
             raise ValueError(f"attempt {job.attempt}")
 
-        handle = fail.enqueue()  # type: ignore[call-arg]
+        handle = fail.enqueue()
         for delay in (100, 200):
             before = store.now()
             app.drain()
@@ -178,7 +193,7 @@ class TestTasks:
         def mover(job: Job) -> None:
             job.move("next")  # type: ignore[attr-defined]
 
-        handle = mover.enqueue()  # type: ignore[call-arg]
+        handle = mover.enqueue()
         app.drain([QUEUE])
         assert handle.job().queue == "next"
         assert handle.state is JobState.READY

@@ -195,7 +195,7 @@ class TestUnknownWork:
         def fail(job: Job) -> None:
             raise ValueError(f"attempt {job.attempt}, failures {job.failures}")
 
-        handle = fail.enqueue()  # type: ignore[call-arg]
+        handle = fail.enqueue()
         for _ in range(2):
             other_app.drain([QUEUE])
             let_pass(clock, store, handle.id)

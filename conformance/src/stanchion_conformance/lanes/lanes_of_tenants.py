@@ -169,7 +169,7 @@ class TestLaneSettings:
     def test_that_fit_in_no_way_are_refused(self, q: Queue) -> None:
         for bad in (0, -1, 1025, 2.0, True, "4", None):
             with pytest.raises(InvalidInput, match="from 1 to 1024"):
-                q.configure(lanes=bad)
+                q.configure(lanes=bad)  # type: ignore[arg-type]
         with pytest.raises(InvalidInput, match="lanes of queue"):
             q.configure(lanes=4, lanes_per_tenant=5)
         q.configure(lanes=4)

@@ -10,6 +10,7 @@ import pytest
 
 from stanchion import Push, Queue, Stanchion
 from stanchion.context.declared import AFFIRM_SECONDS, GONE_SECONDS, DeclaredQueues
+from stanchion.context.queue_options import QueueOptions
 from stanchion.errors import CannotJoin, InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import QueueSettings
@@ -281,7 +282,8 @@ class TestDeclaredAtTheCall:
         assert store.queues() == [QueueSettings(QUEUE, max_rate=5, max_running=3, lease=60, history_ttl=9)]
 
     def test_lanes_that_do_not_go_together_are_refused(self, app: Stanchion, store: Store) -> None:
-        for bad in ({"lanes": 4, "lanes_per_tenant": 5}, {"lanes": 1, "lanes_per_tenant": 2}):
+        wrong: tuple[QueueOptions, ...] = ({"lanes": 4, "lanes_per_tenant": 5}, {"lanes": 1, "lanes_per_tenant": 2})
+        for bad in wrong:
             with pytest.raises(InvalidInput, match="lanes of queue"):
                 app.queue(QUEUE, **bad)
         app.queue(QUEUE, lanes_per_tenant=5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -222,10 +223,10 @@ class TestQueuesThatExpireWithJobs:
 
 class TestExpiryAtTheDoor:
     @pytest.mark.parametrize("value", [0, -1, timedelta(0), "1d", True, float("nan")])
-    def test_what_is_no_span_is_refused(self, app: Stanchion, value: object) -> None:
+    def test_what_is_no_span_is_refused(self, app: Stanchion, value: Any) -> None:
         with pytest.raises(InvalidInput, match="expires"):
             app.queue(QUEUE, expires=value)
 
     def test_with_jobs_is_a_flag(self, app: Stanchion) -> None:
         with pytest.raises(InvalidInput, match="expires_with_jobs must be True or False"):
-            app.queue(QUEUE, expires_with_jobs=1)
+            app.queue(QUEUE, expires_with_jobs=1)  # type: ignore[arg-type]

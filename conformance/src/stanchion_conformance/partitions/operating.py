@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
+from typing import Any, cast
 
 import pytest
 
@@ -180,20 +181,19 @@ class TestOperatingPartitions:
     @pytest.mark.parametrize(
         ("setting", "value"), [("max_rate", 60), ("max_running", 60), ("expires", 60), ("ordered_by", "tenant")]
     )
-    def test_refuses_settings_of_each_by_itself(
-        self, parted: Queue, app: Stanchion, setting: str, value: object
-    ) -> None:
+    def test_refuses_settings_of_each_by_itself(self, parted: Queue, app: Stanchion, setting: str, value: Any) -> None:
+        changes: dict[str, Any] = {setting: value}
         with pytest.raises(InvalidInput, match=f"leave {setting} out"):
-            parted.configure(**{setting: value})
+            parted.configure(**changes)
         with pytest.raises(InvalidInput, match="leave ordered out"):
             parted.configure(ordered=True)
         assert getattr(parted.settings, setting) is None
         limited = app.queue("limited")
-        limited.configure(**{setting: value})
+        limited.configure(**changes)
         with pytest.raises(InvalidInput, match=f"leave {setting} out"):
             limited.configure(partitions=2)
         assert limited.settings.partitions == 1
-        limited.configure(**{setting: None, "partitions": 2})
+        limited.configure(partitions=2, **{setting: cast(Any, None)})
         assert limited.settings.partitions == 2
 
     def test_refuses_dead_letters_to_partitions(self, parted: Queue, app: Stanchion) -> None:
@@ -216,7 +216,7 @@ class TestOperatingPartitions:
         assert again.settings.partitions == PARTITIONS
 
     @pytest.mark.parametrize("wrong", [0, -1, 1025, 2.5, True, "4", None])
-    def test_refuses_a_wrong_number(self, app: Stanchion, wrong: object) -> None:
+    def test_refuses_a_wrong_number(self, app: Stanchion, wrong: Any) -> None:
         with pytest.raises(InvalidInput, match="partitions must be"):
             app.queue(QUEUE, partitions=wrong)
 
