@@ -1,1 +1,1 @@
-"""What the parts of one app share."""
+"""State shared by the parts of one app."""

@@ -12,7 +12,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import PARTITIONED, SCHEMA_VERSION, QueueSettings
 
 SETTINGS_SECONDS = 1.0
-"""Seconds for which a process caches the settings that it has read."""
+"""Seconds for which a process caches settings."""
 
 QUEUES_REMEMBERED = 10_000
 QUEUES_AT_ONCE = 100
@@ -22,7 +22,7 @@ class CachedSettings:
     """The settings that concern more than claims, in one process: lanes, time-outs, order keys,
     schemas.
 
-    While one thread reads settings again, others go on with those that they know.
+    While one thread reads settings again, others use the known ones.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class CachedSettings:
         self._read = {}
 
     def of(self, store: Store, queues: Set[str]) -> dict[str, QueueSettings]:
-        """Return the settings of those of these queues that have any which concern more than claims."""
+        """Return the settings of the given queues that affect new jobs; leave out the other queues."""
         if store is not self._store or len(self._read) > QUEUES_REMEMBERED:
             self._store, self._read = store, {}
         now, read = time.monotonic(), self._read

@@ -45,7 +45,7 @@ _KEPT = (
     *("retry", "timeout", "traces", "blocking", "events", "middleware", "registry", "declared", "schemas", "hidden"),
     *("rates", "_partitions"),
 )
-"""The attributes that a pickled context keeps, besides what it was made with."""
+"""The attributes that a pickled context keeps, in addition to its constructor's arguments."""
 
 JobOf = Callable[["Context", JobRow], Any]
 
@@ -58,7 +58,7 @@ class HasContext(Protocol):
 
 
 class Context:
-    """The store of an app, and what the code of this process declares about its use. Only `Stanchion` makes it.
+    """The store of an app, and this process's declarations for it. Only `Stanchion` makes it.
 
     `url`: of the store, which is opened and checked at first use; None: STANCHION_URL. `store`: an open one.
     `job_of`: turns a stored row into the job that listeners get. `database`: URL of the database behind managers.
@@ -115,7 +115,7 @@ class Context:
         self.progress = ProgressWriter(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle without connections, threads and worker state, for other processes such as those of Spark."""
+        """Pickle without connections, threads and worker state, for other processes such as Spark's."""
         database = None if self._database is None else absolute_url(self._database)
         made_with = (self.place, None, self.codec, self.poll, self.unknown_work, self._job_of, database)
         return Context, made_with, {name: self.__dict__[name] for name in _KEPT}
@@ -137,7 +137,7 @@ class Context:
 
     @property
     def place(self) -> str:
-        """The store's URL, with the path of a file as it was meant in the folder in which the app was made."""
+        """The store's URL, with a file's path relative to the folder where the app was made."""
         return absolute_url(self.url, self._folder)
 
     @property
@@ -196,7 +196,7 @@ class Context:
         return retry.delay_anyway(number, LeaseLost(row.id), row.task)
 
     def setup(self) -> None:
-        """Create or migrate the tables, and store what the code declares, such as settings and limits."""
+        """Create or migrate the tables, and store declarations of the code, such as settings and limits."""
         self.blocking.check()
         store = self._store or self._given or open_store(self.place, self._database)
         try:
@@ -245,12 +245,12 @@ class Context:
         if (store := self._store or self._given) is not None:
             store.close()
 
-    # -- what the code declares
+    # -- declarations of the code
 
     def declare(self, queue: str, tx: Any = None) -> None:
         """Store new declared settings of a queue, and new declared semaphores, rates and subscriptions.
 
-        For the queue of a station, include those of the other stations, as its items go on to them.
+        For the queue of a station, include the queues of the other stations, where its items may move.
         """
         store = self._store or self._opened()
         if self.semaphores.declared:
@@ -296,7 +296,7 @@ class Context:
             topic.store_declared(store)
 
     def keep_declared(self) -> None:
-        """Check from time to time that what is declared is still stored; see `DeclaredQueues` and `DeclaredTexts`."""
+        """Check from time to time that declarations are still stored; see `DeclaredQueues` and `DeclaredTexts`."""
         store = self.store
         if self.declared.keep(store):
             self.settings.forget()
@@ -305,7 +305,7 @@ class Context:
         self.store_texts(store)
 
     def check_fits(self, job: NewJob) -> None:
-        """Raise PayloadMisfit for a job that is to go on to a queue whose schema it does not fit."""
+        """Raise PayloadMisfit for a job that is about to move to a queue whose schema it does not fit."""
         if concerned := self.settings.of(self.store, {job.queue}):
             self.schemas.check(self.store, self.codec, [job], concerned)
 
@@ -367,4 +367,4 @@ def _current_folder() -> str:
         folder = os.getcwd()
     except OSError:  # it was deleted
         return ""
-    return "" if "?" in folder else folder  # such a path can't stand in a URL
+    return "" if "?" in folder else folder  # such a path is impossible in a URL

@@ -1,4 +1,4 @@
-"""Queue settings declared in code, stored next to those in force, so that a starting process overrides no operator.
+"""Queue settings declared in code, stored next to the ones in force, so a starting process overrides no operator.
 
     app.queue(name, max_rate=5) ──► same as declared last? ──yes──► nothing
                                         └──no──► put in force, and stored as declared
@@ -78,7 +78,7 @@ class DeclaredQueues:
             self._missing.add(queue)
 
     def deleted(self, queue: str) -> None:
-        """Record that this process has deleted a queue: its next use stores what is declared."""
+        """Record that this process has deleted a queue: its next use stores the declarations."""
         if queue in self.settings:
             self._missing.add(queue)
 
@@ -195,7 +195,7 @@ def resettable(current: QueueSettings) -> list[str]:
 
 
 def as_declared(current: QueueSettings, names: Iterable[str], now: Callable[[], int]) -> dict[str, Any]:
-    """Return the changes that reset settings to what the code declares, or else to the defaults."""
+    """Return the changes that reset settings to the code's declarations, or else to the defaults."""
     usual = QueueSettings(current.name)
     check_names(names)
     changes = {name: current.declared.get(name, getattr(usual, name)) for name in names}

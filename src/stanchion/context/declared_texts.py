@@ -1,4 +1,4 @@
-"""What code declares, stored for those who have not the code: one versioned value for each name.
+"""Declarations of code, stored for processes without the code: one versioned value for each name.
 
 A process stores its texts before it pushes or reserves; over another process, the one that began last wins. Every
 LOOK_SECONDS it checks that they are still there. A failover to a server that lagged behind loses some, and so does a
@@ -24,7 +24,7 @@ LOOK_SECONDS = 10.0
 class DeclaredTexts:
     """The storage of the texts of one kind that a process declares.
 
-    `same`: tells whether a stored text has the declaration of another one; `by_hand`: whether an operator has made a
+    `same`: returns whether a stored text has the declaration of another one; `by_hand`: whether an operator has made a
     stored text that no code declares (None: none does).
     """
 
@@ -55,7 +55,7 @@ class DeclaredTexts:
         self._looked_at = -math.inf
 
     def keep(self, store: Store, declared: Callable[[], Mapping[str, str]]) -> None:
-        """Store the declared texts that are new; every LOOK_SECONDS those that were lost.
+        """Store new declared texts, and every LOOK_SECONDS lost ones.
 
         A caller of a manager that may not store them works without.
         """
@@ -88,7 +88,7 @@ class DeclaredTexts:
                 del left[name]
 
     def _overrules(self, stored: VersionedValue) -> bool:
-        """Return whether a text that differs has replaced that of this process; an older one has come back instead."""
+        """Return whether a different text has replaced this process's; otherwise an older one has been restored."""
         known = self._versions.get(stored.name)
         by_hand = self._by_hand is not None and self._by_hand(stored.text)
         return known is not None and (stored.version >= known or by_hand)

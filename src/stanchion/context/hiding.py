@@ -1,4 +1,4 @@
-"""What tasks hide, as declared by the code and stored for those who have not the code: one versioned value for a task.
+"""Hidden arguments of tasks, as declared by code and stored for processes without the code: a value per task.
 
 A process stores what its code declares before it pushes or reserves; the process that began last is right.
 """
@@ -17,19 +17,19 @@ KIND: Final = "hidden"
 
 
 class DeclaredHidden:
-    """What the tasks of one process hide, by their names."""
+    """Hidden arguments of one process's tasks, by name."""
 
     def __init__(self) -> None:
         self.declared: dict[str, Hidden] = {}
         self._texts = DeclaredTexts(KIND)
 
     def declare(self, task: str, hidden: Hidden) -> None:
-        """Remember what a task hides."""
+        """Remember the hidden arguments of a task."""
         self.declared[task] = hidden
         self._texts.declare(task)
 
     def store(self, store: Store) -> None:
-        """Store what is declared, where it is new or was lost; a token that only pushes leaves it to workers."""
+        """Store declarations that are new or were lost; a token that only pushes leaves it to workers."""
         self._texts.keep(store, lambda: {task: _text(hidden) for task, hidden in self.declared.items()})
 
     def masking(self, task: str | None, payload: Callable[[], Any]) -> Callable[[str], str] | None:
@@ -38,7 +38,7 @@ class DeclaredHidden:
         return None if hidden is None or not hidden.places else hidden.masking(payload())
 
     def of(self, store: Store, tasks: Iterable[str | None]) -> dict[str, Hidden]:
-        """Return what tasks hide, as this process declares it, or as it is stored, without those that hide nothing."""
+        """Return the hidden arguments of tasks, as declared here or stored, without tasks that hide nothing."""
         names = {task for task in tasks if task}
         unknown = names - self.declared.keys()
         found = {value.name: _hidden(value.text) for value in store.values(KIND, sorted(unknown))} if unknown else {}

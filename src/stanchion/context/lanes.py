@@ -73,7 +73,7 @@ class LaneChooser:
     def place(
         self, store: Store, outcomes: Sequence[Outcome], tenants: Callable[[], Mapping[str, str | None]]
     ) -> Sequence[Outcome]:
-        """Return the outcomes, with lanes and default order keys for jobs that go on to a queue and have none yet.
+        """Return the outcomes, with lanes and default order keys for jobs that move to a queue and have none yet.
 
         `tenants()`: the tenants of the settled jobs, by id; called only if such a queue has lanes or order keys.
         """

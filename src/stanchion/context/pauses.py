@@ -11,7 +11,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import QueueSettings
 
 KIND: Final = "pause"
-"""Kind of the versioned values; their names are those of queues."""
+"""Kind of the versioned values, which are named by queue."""
 
 KIND_OF_PAST: Final = "pauses"
 """Kind of the values that list the pauses of a queue that are over."""

@@ -32,7 +32,7 @@ class HasStore(Protocol):
 
 
 class _Report:
-    """What is known of one job's progress. `value`: reported and not written yet."""
+    """Progress of one job as known here. `value`: reported and not written yet."""
 
     __slots__ = ("value", "writing", "written_at")
 
@@ -45,9 +45,9 @@ class _Report:
 class ProgressWriter:
     """Writes the progress of the jobs of one process.
 
-    The first report of a job is written at once, as is one that comes a second after the last write. A thread writes
+    The first report of a job is written immediately, as is one made a second after the last write. A thread writes
     the others, all together once a second, so that they are seen within two; it ends when none is left. The last value
-    goes with the outcome.
+    is stored with the outcome.
     """
 
     def __init__(self, context: HasStore) -> None:
@@ -75,7 +75,7 @@ class ProgressWriter:
             raise LeaseLost(lease.id)
 
     def take(self, leases: Iterable[Lease]) -> list[Progress]:
-        """Return what is not written yet of jobs that end, to be stored before their outcomes; forget these jobs."""
+        """Return the unwritten progress of ending jobs, to be stored before their outcomes; forget these jobs."""
         if not self._reports:
             return []
         with self._changed:
@@ -99,7 +99,7 @@ class ProgressWriter:
                     if states is None:
                         report.value = values[lease] if report.value is None else report.value
                     elif states[place] is None:
-                        self._reports.pop(lease, None)  # the next report is written at once, and finds that again
+                        self._reports.pop(lease, None)  # the next report is written immediately, and finds that again
                 self._changed.notify_all()
         return None in states
 
@@ -120,7 +120,7 @@ class ProgressWriter:
             old = time.monotonic() - EVERY
             for lease, report in list(self._reports.items()):
                 if report.value is None and not report.writing and report.written_at <= old:
-                    del self._reports[lease]  # its next report is written at once
+                    del self._reports[lease]  # its next report is written immediately
             if not self._reports:
                 self._running = False
                 return False

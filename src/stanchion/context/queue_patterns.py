@@ -9,7 +9,7 @@ from stanchion.context.context import Context
 
 
 class QueuePatterns:
-    """Names of queues, and patterns in which `*` stands for any text.
+    """Names of queues, and patterns where `*` matches any text.
 
     A name with `*` that the code gives to a queue is no pattern.
     """
@@ -39,7 +39,7 @@ class QueuePatterns:
 
 
 def queues_in_code(context: Context) -> set[str]:
-    """Return the queues that the code names: those of its tasks and stations, and the declared ones."""
+    """Return the queues that the code names: of its tasks and stations, and declared ones."""
     return {*context.registry.own_queues(), *context.declared.settings}
 
 

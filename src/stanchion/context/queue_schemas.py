@@ -1,7 +1,7 @@
-"""The schemas of queues in one process: those that its code declares, and those in force, which payloads must fit.
+"""The schemas of queues in one process: declared ones, and those in force, which payloads must fit.
 
-Those in force are read again once they are SETTINGS_SECONDS old, and before a payload is refused: so what another
-process has added a moment ago is known.
+The ones in force are read again once they are SETTINGS_SECONDS old, and before a payload is refused: so recent
+additions of other processes are known.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class InForce(NamedTuple):
 
 
 class QueueSchemas:
-    """What one process knows of the schemas of queues."""
+    """Schemas of queues as known to one process."""
 
     def __init__(self) -> None:
         self.declared: dict[str, Schema] = {}
@@ -60,7 +60,7 @@ class QueueSchemas:
             self._missing.add(queue)
 
     def deleted(self, queue: str) -> None:
-        """Record that this process has deleted a queue: its next use stores what is declared."""
+        """Record that this process has deleted a queue: its next use stores the declarations."""
         self._read.pop(queue, None)
         if queue in self.declared:
             self._missing.add(queue)
@@ -104,7 +104,7 @@ class QueueSchemas:
     def check(self, store: Store, codec: Codec, jobs: Sequence[NewJob], settings: Mapping[str, QueueSettings]) -> None:
         """Raise PayloadMisfit for the first job whose payload does not fit the schema of its queue.
 
-        Calls of tasks are not checked. `settings`: of the queues of these jobs, those that the settings in use have.
+        Calls of tasks are not checked. `settings`: of these jobs' queues, as far as known.
         """
         for queue, one in settings.items():
             if SCHEMA_VERSION in one.declared and (known := self.in_force(store, queue)) is not None:
@@ -121,7 +121,7 @@ class QueueSchemas:
             from stanchion.schemas.stored import stored_schema
 
             schema = None
-            with suppress(InvalidInput):  # a newer release has stored it; what it checks, this one can't
+            with suppress(InvalidInput):  # a newer release has stored it, and checks what this one can't
                 schema = stored_schema(store, queue).schema
             if known is None or schema != known.schema:
                 known = None if schema is None else InForce(schema, Checker(schema.struct))

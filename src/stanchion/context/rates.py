@@ -29,7 +29,7 @@ TaskRate = Mapping[str, Any]
 
 
 class DeclaredRates:
-    """The rates that the code of one process declares, and what it knows of those of others."""
+    """The rates declared in one process, and known rates of others."""
 
     def __init__(self) -> None:
         self.declared: dict[str, float] = {}
@@ -69,7 +69,7 @@ class DeclaredRates:
         self._tasks.declare(task)
 
     def store(self, store: Store) -> None:
-        """Store what is declared, where it is new or was lost."""
+        """Store declarations that are new or were lost."""
         if self.declared:
             self._rates.keep(store, self._texts)
         if self.of_tasks:

@@ -94,7 +94,7 @@ class Registry:
         return sorted(stations.union(self.subscribed, (task.queue for task in self.tasks.values())))
 
     def queues_with(self, queue: str) -> Collection[str]:
-        """Return a queue and those that its items may go on to."""
+        """Return a queue and the queues that its items may move to."""
         station = self.stations.get(queue)
         return (queue,) if station is None else station.queues
 

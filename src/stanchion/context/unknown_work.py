@@ -40,7 +40,7 @@ class Unknown(StanchionError):
 class UnknownWork:
     """Decides the outcome of jobs whose work is unknown. One per app.
 
-    `bury_after`: seconds after which such a job is dead; 0: at once.
+    `bury_after`: seconds after which such a job is dead; 0: immediately.
     """
 
     def __init__(self, bury_after: float | timedelta = A_DAY) -> None:

@@ -94,8 +94,8 @@ class Host(Protocol):
 class Upkeep:
     """The upkeep that this process does without a worker.
 
-    A share is due every `every` seconds. It runs in a thread of its own: no call waits for it or fails because of it.
-    By the lease of the upkeep one of many consumers does it; while a worker has the lease, none.
+    A share is due every `every` seconds. It runs in a separate thread: no call waits for it or fails because of it.
+    By the upkeep lease one of many consumers does it; while a worker has the lease, none.
     """
 
     def __init__(self, host: Host, every: float = EVERY) -> None:
@@ -132,8 +132,8 @@ class Upkeep:
         go_on: Callable[[], bool] = lambda: True,
         lost: Callable[[Sequence[JobRow]], None] | None = None,
     ) -> int:
-        """Take back jobs that were lost at `as_of` (None: none) and fire the event for dead ones; then complete the
-        outbox of dead processes. Return the number of jobs taken back. `lost`: is told of them.
+        """Recover jobs that were lost at `as_of` (None: none) and fire the event for dead ones; then complete the
+        outbox of dead processes. Return the number of recovered jobs. `lost`: receives them.
         """
         count, limit = 0, 0 if as_of is None else TAKEN_BACK_AT_ONCE
         while go_on() and (rows := store.recover(limit, as_of)):

@@ -10,8 +10,8 @@ holder that is late, or stood still, needs no fence: its next renewal is refused
 
 A death leaves at any step:
 
-    before or after a renewal ──► the lease ends by itself, and the next look takes it
-    amid the work             ──► the work is repeated by the next holder: each of its steps may be repeated
+    before or after a renewal ──► the lease ends by itself, and the next reader takes it
+    during the work           ──► the work is repeated by the next holder: each of its steps may be repeated
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ class UpkeepLease:
     def __init__(self, every: float, lasts: float, *, estimates: bool = False) -> None:
         """`every`: seconds between rounds of this process; `lasts`: seconds from a renewal to the end of the lease.
 
-        `estimates`: a look reads the store's clock only if the lease has ended by an estimate of it.
+        `estimates`: the store's clock is read only if the lease has ended by an estimate of it.
         """
         self._every, self._lasts, self._estimates = every, lasts, estimates
         self._id = new_id()
         self._version: int | None = None
-        """Of the value by which this process holds it."""
+        """Version of the value by which this process holds it."""
         self._left = 0.0
         """Seconds that the lease of another had left at the last look."""
         self._spread = 0.0
@@ -94,7 +94,7 @@ class UpkeepLease:
         return self._version is not None
 
     def look_in(self, fleet: int) -> float:
-        """Return the seconds until the next look; 0 for the holder. `fleet`: live processes that share the upkeep.
+        """Return the seconds until the next read; 0 for the holder. `fleet`: live processes that share the upkeep.
 
         If the fleet has become smaller, the holder may be among the dead.
         """
@@ -130,7 +130,7 @@ class UpkeepLease:
         return now if self._write(store, now, steady, 0 if value is None else value.version) else None
 
     def let_go(self, store: Store) -> None:
-        """Let another process take it at once, if this one has it."""
+        """Let another process take it immediately, if this one has it."""
         version, self._version = self._version, None
         if version is not None:
             store.compare_and_set(KIND, NAME, None, version)
@@ -150,7 +150,7 @@ class UpkeepLease:
 
     @property
     def _name(self) -> str:
-        return f"{self._id}:{os.getpid()}"  # not that of the parent after a fork
+        return f"{self._id}:{os.getpid()}"  # differs from the parent's after a fork
 
     def _now(self, store: Store) -> int:
         self._clock = (store.now(), time.monotonic())

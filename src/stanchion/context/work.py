@@ -1,4 +1,4 @@
-"""Work: what a job calls, a task or a station of a pipeline."""
+"""Work: the task or station that a job calls."""
 
 from __future__ import annotations
 
@@ -27,20 +27,19 @@ class Models(Protocol):
 
 
 class Checks(Protocol):
-    """What a function expects of its payload."""
+    """The expectations of a function for its payload."""
 
     def check(self, store: Store, row: JobRow, item: Any) -> None:
         """Raise the outcome of a job whose payload does not meet it."""
 
 
 class Work(Protocol):
-    """A function, and what is needed to run it for a job.
+    """A function, with everything needed to run it for a job.
 
     `name`: for logs and errors. `timeout`: seconds per attempt, for jobs without their own. `attempts_max`: attempts
     after which a failed job is dead; None: by the job. `job_parameter`: the parameter that gets the job;
     `failure_parameter`: the one that gets why a part of a flow has failed.
-    `models`: the parameters and the result that are models, if there are any. `expectations`: those of a payload, if
-    there are any.
+    `models`: the parameters and the result that are models, if any. `expectations`: for a payload, if any.
     """
 
     @property
@@ -81,7 +80,7 @@ class Work(Protocol):
 class QueueWork(Work, Protocol):
     """Work on the bare payloads of one queue.
 
-    `on_workers`: whether workers can run it. `queues`: those that its items may enter, including its own.
+    `on_workers`: whether workers can run it. `queues`: the queues that its items may enter, including its own.
     """
 
     @property

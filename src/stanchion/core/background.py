@@ -1,4 +1,4 @@
-"""Work for a thread of its own, so that nobody waits for what may block for ever, such as a write to a full pipe."""
+"""Work for a separate thread, so that no caller waits for it while it blocks, such as a write to a full pipe."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ def deadline_in(seconds: float | timedelta | None) -> float:
 def retry_until(ask: Callable[[bool], T], deadline: float) -> T:
     """Call the store, and retry until `deadline` on the monotonic clock while it is unavailable.
 
-    `ask` gets True if it repeats a call whose reply was lost. Raises StoreUnavailable at the deadline, or at once if
-    the error is lasting.
+    `ask` gets True if it repeats a call whose reply was lost. Raises StoreUnavailable at the deadline, or immediately
+    if the error is lasting.
     """
     backoff, repeat = Backoff(), False
     while True:

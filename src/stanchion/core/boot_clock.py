@@ -8,5 +8,5 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def boot_clock() -> float:
-    """Return seconds that go on while the machine sleeps; CLOCK_MONOTONIC stands still then, save on macOS."""
+    """Return seconds of a clock that runs while the machine sleeps; CLOCK_MONOTONIC stops then, except on macOS."""
     return time.clock_gettime(_CLOCK)

@@ -1,4 +1,4 @@
-"""What a function does when it is called: return, await, or make a generator."""
+"""Kinds of functions by the effect of a call: return, await, or make a generator."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def positive_seconds(value: Any, what: str) -> float:
 
 
 SHORTEST_LEASE = 0.01
-"""Seconds: a claim itself takes milliseconds, and a lease that ends before its reply is of use to nobody."""
+"""Seconds: a claim itself takes milliseconds, and a lease that ends before its reply helps no caller."""
 
 
 def lease_seconds(value: Any, what: str = "lease") -> float:

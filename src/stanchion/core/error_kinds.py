@@ -2,7 +2,7 @@
 
 Errors of one kind in one task are a group. Its key names it on pages, in commands and in URLs. The worker computes it
 at the failure; it is stored with the error. The patterns mean the same to Python and to Spark, whose `regexp_replace`
-takes those of Java.
+takes Java's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LONGEST: Final = 300
 """Characters of a message that count."""
 
 KEY: Final = re.compile("[0-9a-f]{8}")
-"""What the key of a group looks like."""
+"""The form of a group's key."""
 
 FINGERPRINT_MAX: Final = 200
 """Characters of a fingerprint that count."""
@@ -48,7 +48,7 @@ MASKS: Final = (
     (r"(?<![A-Za-z0-9_)›])[+-](?=[0-9])", ""),
     (r"[0-9]+(,[0-9]{3})*(\.[0-9]+)?", "‹n›"),
 )
-"""What is replaced, in this order. Short quoted words stay: the word after `KeyError` is the cause."""
+"""Replacements, in this order. Short quoted words stay: the word after `KeyError` is the cause."""
 
 _NEEDED: Final = ("\r", "'", '"', "://", "@", "-", "-", ".", ":", ".", "/", ":\\", "0x", "", "", "", "")
 """A text that must be there for each mask to match: most messages lack most of them, and looking for it is quick."""
@@ -69,7 +69,7 @@ def kind_of(error: str) -> str:
 
 
 def type_of(kind: str) -> str:
-    """Return the type of a kind of error: what stands before its message; empty if it is none."""
+    """Return the type of a kind of error: the text before its message; empty if it is none."""
     name = kind.partition(":")[0]
     return name if name.replace(".", "").isidentifier() else ""
 
@@ -77,12 +77,12 @@ def type_of(kind: str) -> str:
 def group_of(error: str, task: str | None, fingerprint: str | None = None) -> str:
     """Return the key of the group of an error in a task, 8 hexadecimal digits.
 
-    `fingerprint`: what the task says that its error is, in place of its type and message.
+    `fingerprint`: the error's identity as named by the task, instead of its type and message.
     """
     kind = kind_of(error) if fingerprint is None else f"\n{fingerprint[:FINGERPRINT_MAX]}"
     return hashlib.sha256(f"{kind}\0{task or ''}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
 def group_in(entry: Mapping[str, Any], task: str | None) -> str:
-    """Return the key of the group of a stored error; those of earlier releases are stored without it."""
+    """Return the group key of a stored error; earlier releases store errors without one."""
     return entry.get("group") or group_of(str(entry.get("error", "")), task)

@@ -1,4 +1,4 @@
-"""Names made of others, which may leave no room for what is added to them."""
+"""Names derived from others, which may leave no room for additions."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Forkable(Protocol):
 
 
 class Closable(Protocol):
-    """An object that closes what it keeps open, and opens it again when needed."""
+    """An object that closes its resources, and opens them again when needed."""
 
     def close(self) -> None:
         """Close it."""

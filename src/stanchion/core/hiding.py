@@ -20,27 +20,27 @@ MASK: Final = "•••"
 """Stands for a hidden value in a text."""
 
 SHORTEST: Final = 3
-"""Characters of the shortest value that is looked for in messages: shorter ones stand there by chance."""
+"""Minimum length of a value searched for in messages: shorter ones occur by chance."""
 
 DEEPEST: Final = 200
-"""Levels beyond which nothing is shown."""
+"""Levels beyond which everything is hidden."""
 
 
 class Hidden(NamedTuple):
-    """What a task hides. `parameters`: those that its positional arguments fill, as calls are stored by position."""
+    """Hidden arguments of a task. `parameters`: filled by its positional arguments, as calls are stored by position."""
 
     places: tuple[Place, ...]
     parameters: tuple[str, ...] = ()
 
     def in_call(self, payload: Any, mark: Any = MASK) -> Any:
-        """Return the payload of a call, or any other value, with a mark in place of what is hidden."""
+        """Return the payload of a call, or any other value, with a mark in place of hidden parts."""
         if not isinstance(payload, dict) or not isinstance(args := payload.get("args"), list):
             return self.in_value(payload, mark)
         rest = {name: self.in_value(value, mark) for name, value in payload.items() if name != "args"}
         return {"args": [_covered(one, self._of_argument(place), mark) for place, one in enumerate(args)], **rest}
 
     def in_value(self, value: Any, mark: Any = MASK) -> Any:
-        """Return a value, such as a result, with a mark in place of what is hidden."""
+        """Return a value, such as a result, with a mark in place of hidden parts."""
         return _covered(value, self.places, mark)
 
     def masking(self, payload: Any) -> Callable[[str], str]:
@@ -60,7 +60,7 @@ class Hidden(NamedTuple):
         return [one[1:] for one in self.places if one[0] in names]
 
     def _texts_in(self, payload: Any) -> Iterator[str]:
-        """Yield the forms in which the hidden values of a payload stand in texts."""
+        """Yield the forms in which the hidden values of a payload occur in texts."""
         if isinstance(payload, dict) and isinstance(args := payload.get("args"), list):
             for place, one in enumerate(args):
                 yield from _texts(_found(one, self._of_argument(place)))

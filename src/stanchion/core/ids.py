@@ -27,7 +27,7 @@ def new_ids(count: int) -> list[str]:
 
     RFC 9562, section 6.2, method 2 (monotonic random): the first id of a millisecond is random, each
     further one adds one, even if the clock is set back. The clock only orders the ids of one process;
-    the store's clock decides what is due.
+    the store's clock decides which jobs are due.
     """
     return [f"{head}{number:012x}" for head, low, some in id_spans(count) for number in range(low, low + some)]
 

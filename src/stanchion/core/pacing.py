@@ -1,4 +1,4 @@
-"""Spacing looks by what they cost."""
+"""Spacing of polls by their cost."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _SHARE = 0.05
 """The most of the time that goes into looks."""
 
 _QUICK = 0.05
-"""Seconds: a look that takes less is made whenever one asks."""
+"""Seconds: a poll that takes less is never delayed."""
 
 
 class Pace:
-    """Says when a look at something is due again: soon after a quick one, late after one that took long."""
+    """Decides when a poll is due again: soon after a quick one, late after a slow one."""
 
     def __init__(self) -> None:
         self._next = 0.0
@@ -23,12 +23,12 @@ class Pace:
 
     @property
     def due(self) -> bool:
-        """Whether the next look may be made."""
+        """Whether the next poll may be made."""
         return monotonic() >= self._next
 
     @contextmanager
     def look(self) -> Iterator[None]:
-        """Measure a look, also one that fails."""
+        """Measure a poll, also one that fails."""
         began = monotonic()
         try:
             yield

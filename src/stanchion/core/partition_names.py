@@ -39,7 +39,7 @@ def checked_partitioned(queue: str) -> str:
     """Return the name of a queue that is to have partitions. Raises InvalidInput if theirs would be too long."""
     if len(queue) > _LONGEST:
         raise InvalidInput(
-            f"the name of a queue with partitions has at most {_LONGEST} characters, as those of the partitions are "
+            f"the name of a queue with partitions has at most {_LONGEST} characters, as the names of partitions are "
             f"longer; {queue[:20]!r}... has {len(queue)}"
         )
     return queue

@@ -50,7 +50,7 @@ def plain_dataclass(value: Any, model: ToPlain) -> Any:
 
 
 def plain(value: Any, model: ToPlain = plain_model) -> Any:
-    """Return a value of a field as JSON can hold it; what is unknown here is left to the encoder."""
+    """Return a value of a field as JSON can hold it; unknown types are left to the encoder."""
     if isinstance(value, date):  # a datetime is one
         return value.isoformat()
     if isinstance(value, (Decimal, UUID)):

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def portions_within(most: int, items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
-    """Yield the items in lists whose sizes add up to at most `most`; a larger item is in a list of its own."""
+    """Yield the items in lists whose sizes add up to at most `most`; a larger item has a separate list."""
     portion: list[T] = []
     total = 0
     for item in items:

@@ -1,6 +1,6 @@
 """Redaction: values that people are not to see, by the names of their keys. One rule for all that is shown.
 
-Pages, the API, the command line, reports, alerts, logs and traces hide the same; so can what a program sends elsewhere.
+Pages, the API, the command line, reports, alerts, logs and traces hide the same; programs can do so elsewhere.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ PATTERN: Final = (
     r"passw|passphrase|pwd|secret|token|authori[sz]|credential|cookie|session|api.?key|private.?key|"
     r"(?<!dis)card(?!inal)|cvv|cvc|iban|(?<![a-z])ssn(?![a-z])"
 )
-"""Keys whose values are hidden, wherever they stand in a payload, a result, headers or an error; in any case."""
+"""Keys whose values are hidden, anywhere in a payload, a result, headers or an error; in any case."""
 
 _KEYS: Final = re.compile(PATTERN, re.IGNORECASE)
-# A match may begin within a name. The look at its first letter spares most characters of a large text all the rest.
+# A match may begin within a name. Checking its first letter first skips most characters of a large text.
 _TEXTS: Final = re.compile(
     rf"""(?P<key>(?=[pstaci])(?:{PATTERN})[\w.-]{{0,40}}["']?\s{{0,3}}[:=]\s{{0,3}})"""
     r"""(?:(?:bearer|basic)\s+\S+|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s,;&)}\]]+)""",
@@ -30,7 +30,7 @@ class Texts(Protocol):
     """What hides values in texts."""
 
     def text(self, text: str) -> str:
-        """Return a text in which hidden values are dots."""
+        """Return a text with dots in place of hidden values."""
 
 
 class Redaction:
@@ -40,7 +40,7 @@ class Redaction:
         self._mark = mark
 
     def value(self, value: Any, depth: int = 0) -> Any:
-        """Return a decoded value with the mark in place of hidden ones, and of what is nested too deeply."""
+        """Return a decoded value with the mark in place of hidden and too deeply nested parts."""
         if isinstance(value, str):
             return self.text(value)
         if not isinstance(value, dict | list):
@@ -52,12 +52,12 @@ class Redaction:
         return {key: self._mark if _hides(key, one) else self.value(one, depth + 1) for key, one in value.items()}
 
     def text(self, text: str) -> str:
-        """Return a text, such as an error, in which hidden values are dots: `password=•••`."""
+        """Return a text, such as an error, with dots in place of hidden values: `password=•••`."""
         return _TEXTS.sub(rf"\g<key>{MASK}", _PASSWORDS.sub(rf"\1:{MASK}@", text))
 
 
 class JobRedaction:
-    """What is hidden of one job: by the names of keys, and by its task."""
+    """Hidden parts of one job: by the names of keys, and by its task."""
 
     def __init__(self, hidden: Hidden | None, payload: Any, mark: Any = MASK) -> None:
         self._redaction, self._hidden, self._mark = Redaction(mark), hidden, mark
@@ -72,7 +72,7 @@ class JobRedaction:
         return self._redaction.value(value if self._hidden is None else self._hidden.in_value(value, self._mark))
 
     def text(self, text: str) -> str:
-        """Return a text, such as an error of it, in which hidden values are dots."""
+        """Return a text, such as an error of it, with dots in place of hidden values."""
         return self._redaction.text(text if self._masked is None else self._masked(text))
 
 
@@ -80,7 +80,7 @@ REDACTION: Final = Redaction()
 
 
 def redacted(value: Any) -> Any:
-    """Return a text, or a value of dicts and lists, without what the pages of Stanchion hide.
+    """Return a text, or a value of dicts and lists, without the values that Stanchion's pages hide.
 
     Hidden are the values of keys such as `password`, `token` and `card`, and passwords in URLs, also within texts:
     `password=•••`. For what you log, print, or send to an error tracker.

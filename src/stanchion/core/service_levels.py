@@ -10,7 +10,7 @@ BandName = Literal["interactive", "user_visible", "eventual", "reporting"]
 class Band(NamedTuple):
     """Jobs of at least this priority, below the band before.
 
-    `priority`: that of a job which names the band, in its middle. `max_age`: seconds from due to start; `max_run`:
+    `priority`: of a job that names the band, in its middle. `max_age`: seconds from due to start; `max_run`:
     seconds per attempt; `max_attempts`: attempts per job.
     """
 

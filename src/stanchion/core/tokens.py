@@ -96,7 +96,7 @@ def tokens_in(
         refuse_unknown(table, {"token", "sha256", *fields}, f"field of {where}")
         tokens.append(_token_in(table, caller_in(table, where), where))
     if len({token.digest for token in tokens}) < len(tokens):
-        raise InvalidInput(f"{path} has the same token twice; give each caller one of its own")
+        raise InvalidInput(f"{path} has the same token twice; give each caller a different one")
     return tokens
 
 

@@ -1,6 +1,6 @@
 """Cron expressions in a time zone: the ticks between two times.
 
-At changes of the clock, ticks are those of Debian's cron. A schedule at a fixed time, or less often than hourly, runs
+At clock changes, ticks follow the rules of Debian's cron. A schedule at a fixed time, or less often than hourly, runs
 once: at the first occurrence of the time if clocks go back, right after the gap if they skip it. A schedule whose
 minutes or hours start with `*` follows elapsed time.
 """
@@ -124,7 +124,7 @@ def _refuse_long_steps(expression: str) -> None:
             base, slash, step = part.partition("/")
             first, _, last = base.partition("-")
             if not slash or not step.isdecimal() or not (base == "*" or (first + last).isdecimal()):
-                continue  # names of months and days, and mistakes that the parser tells of
+                continue  # names of months and days, and mistakes that the parser reports
             values = int(last or most) - (least if base == "*" else int(first)) + 1
             if int(step) > max(values, 1):
                 raise InvalidInput(

@@ -1,4 +1,4 @@
-"""The stored plan of a schedule: what runs when, which ticks are handled, and which jobs are being enqueued."""
+"""The stored plan of a schedule: its job and times, the handled ticks, and the jobs being enqueued."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Plan(NamedTuple):
         return next(timetable(self.expression, self.tz).after(self.handled), None)
 
     def due(self, now: int) -> tuple[list[int], list[int]]:
-        """Return the newest due ticks that are not handled, and those of them that get a job."""
+        """Return the newest due ticks that are not handled, and which of them get a job."""
         most = MOST if self.missed == "all" else 1 + GRACE // (60 * SECOND)
         ticks = timetable(self.expression, self.tz).newest(self.handled, now, most)
         in_time = [tick for tick in ticks if now - tick <= GRACE]

@@ -185,7 +185,7 @@ class Schedule:
 
 
 def schedules(context: Context) -> list[Schedule]:
-    """Return the stored schedules, and those of the code that are not stored yet, by name."""
+    """Return the stored schedules, and schedules of the code that are not stored yet, by name."""
     plans = {name: one.plan for name, one in context.registry.crons.items()}
     plans |= {value.name: Plan.of(value.text) for value in context.store.values(KIND)}
     now = context.store.now()

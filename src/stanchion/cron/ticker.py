@@ -54,7 +54,7 @@ class Ticker:
         self._warned: set[str] = set()
 
     def tick(self) -> Round:
-        """Fire what is due. If a schedule fails, the others still fire; its error is raised at the end."""
+        """Fire due schedules. If one fails, the others still fire; its error is raised at the end."""
         values = {value.name: value for value in self._context.store.values(KIND)}
         now = self._context.store.now()
         jobs, next_ticks, failed = 0, list[int](), list[Exception]()
@@ -101,7 +101,7 @@ class Ticker:
             log.warning("completing the tick of schedule %s that another scheduler left", name)
         jobs = plan.jobs(name)
         if is_partitioned(store := self._context.store):
-            # The queue may have got other partitions since an earlier try, where no push looks for its jobs.
+            # The queue may have got other partitions since an earlier try, where no push checks for its jobs.
             known = store.fetch([job.id for job in jobs])
             jobs = [job for job in jobs if job.id not in known]
         return sum(not pushed.duplicate for pushed in insert(self._context, jobs)) if jobs else 0

@@ -36,7 +36,7 @@ log = logging.getLogger("stanchion.log")
 class TextLines(logging.Formatter):
     """Formats a record as redacted text whose control characters are escaped; further lines are indented.
 
-    So a message of an exception can neither steer a terminal nor pass for a line of its own.
+    So a message of an exception can neither control a terminal nor imitate a log line.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class JsonLines(logging.Formatter):
 
 
 class UnblockedHandler(logging.Handler):
-    """Writes records to a stream in a thread of its own, so that nobody waits for a reader who does not read.
+    """Writes records to a stream in a separate thread, so that no caller waits for a reader that does not read.
 
     Up to `waiting_max` characters wait; further lines are dropped, and a line says how many once there is room.
     """

@@ -40,7 +40,7 @@ def run_worker_process(settings: WorkerSettings, processes: int = 1) -> int:
 
 
 def ended(code: int) -> int:
-    """Return the exit code of this process; end it here if nobody reads its output, as the interpreter would wait."""
+    """Return the exit code of this process; end it here if its output is not read, as the interpreter would wait."""
     if not flushed():
         os._exit(code)
     return code

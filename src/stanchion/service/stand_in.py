@@ -1,6 +1,6 @@
 """Heartbeats for worker processes whose own threads can't run, as a task holds the GIL.
 
-A supervisor sends them for its processes. A worker process without one starts this module as a process of its own.
+A supervisor sends them for its processes. A worker process without one starts this module as a separate process.
 
     silent for a heartbeat ──► alive, and within the time of its jobs: beats for it ──► runs again
                                                                        └──► out of time: its jobs go to others,
@@ -59,7 +59,7 @@ class StandIn:
         self._told: dict[int, tuple[str, float]] = {}
 
     def run(self, stopping: threading.Event) -> None:
-        """Look after the processes until told to stop."""
+        """Monitor the processes until asked to stop."""
         while not stopping.wait(self._pause):
             for process, file in self._living():
                 try:
@@ -89,13 +89,13 @@ class StandIn:
         if self._store is None:
             self._store = self._opened()
         rows = [row for row in self._store.workers() if row.id == worker]
-        if rows:  # what it has said of itself last
+        if rows:  # its last own report
             self._store.beat(rows)
 
     def _kill(self, process: int) -> None:
         """Kill a process whose jobs others have got.
 
-        One of its threads may be amid a transaction, and its locks keep others from the store. If it ran on, its
+        One of its threads may be in a transaction whose locks keep others from the store. If it ran on, its
         attempts would run twice. Its silence is measured here, by a clock that stops while the machine sleeps: after a
         sleep the pulse is old for a moment, though all is well.
         """
@@ -104,7 +104,7 @@ class StandIn:
             os.kill(process, signal.SIGKILL)
 
     def _tell(self, process: int, what: str) -> float:
-        """Log what is new of a process; return since when it is so, by the monotonic clock."""
+        """Log a changed state of a process; return its start, by the monotonic clock."""
         told, since = self._told.get(process, ("", 0.0))
         if told != what:
             since = time.monotonic()
@@ -129,7 +129,7 @@ def stands_still(process: int) -> bool:
 def stands_in(url: str) -> bool:
     """Return whether another process can beat for workers of this store.
 
-    A store in memory is out of reach. Managers give back the jobs of a silent receiver by themselves.
+    A store in memory is out of reach. Managers return the jobs of a silent receiver by themselves.
     """
     return not url.startswith(("memory:", "grpc"))
 
@@ -146,7 +146,7 @@ def store_of(target: str) -> Store | None:
 
 @contextmanager
 def watched(worker: Worker, settings: WorkerSettings) -> Iterator[None]:
-    """Let another process beat for this worker: the supervisor, or one of its own."""
+    """Let another process beat for this worker: the supervisor, or a separate one."""
     if settings.pulse_file is not None:
         worker.pulse = PulseWriter(Path(settings.pulse_file), settings.stall)
         yield
@@ -175,7 +175,7 @@ def watched(worker: Worker, settings: WorkerSettings) -> Iterator[None]:
 
 
 def main(parent: str, file: str, every: str, level: str, form: str) -> None:
-    """Stand in for the parent process until it ends."""
+    """Send heartbeats for the parent process until it ends."""
     log_to_stderr(level, form)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)  # sent to the whole group; the parent may still need it

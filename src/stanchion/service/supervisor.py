@@ -134,7 +134,7 @@ class Child:
             return False
 
     def trouble(self) -> str | None:
-        """Return what is wrong with this child, or None."""
+        """Return the failure of this child, or None."""
         if self.finished:
             return None
         try:
@@ -148,7 +148,7 @@ class Child:
 
 
 class Supervisor:
-    """Starts worker processes, restarts those that die, passes signals on, and combines their health."""
+    """Starts worker processes, restarts dead ones, forwards signals, and combines their health."""
 
     def __init__(self, settings: WorkerSettings, processes: int) -> None:
         self._settings, self._processes = settings, processes
@@ -176,7 +176,7 @@ class Supervisor:
     def _stand_in(self, stopping: threading.Event) -> None:
         try:
             store = store_of(self._settings.target)
-        except Exception as error:  # the processes tell, if they can't use the app either
+        except Exception as error:  # the processes report it, if they can't use the app either
             self._remarks.warning("no heartbeats can be sent for processes whose threads don't run: %s", error)
             return
         if store is not None:

@@ -1,4 +1,4 @@
-"""The forms in which a graph is drawn."""
+"""The forms of drawing a graph."""
 
 from __future__ import annotations
 
