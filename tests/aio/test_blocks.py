@@ -267,16 +267,20 @@ class TestApp:
         app = Stanchion(f"sqlite:///{tmp_path}/jobs.db")
         monkeypatch.setattr(app.context, "calls", DaemonPool("few", 1))
         queue = app.queue("orders")
+        add = app.task(name="add", queue="orders")(lambda one, two: one + two)
 
         async def run() -> None:
             async with app.atransaction() as tx:
                 waiting = asyncio.ensure_future(queue.apush(1))  # for the transaction, in the only thread
                 await asyncio.sleep(0)
                 await asyncio.wait_for(queue.apush(2, tx=tx), 20)
+                await asyncio.wait_for(add.using(tx=tx).aenqueue(1, 2), 20)
+                await asyncio.wait_for(add.using(tx=tx).aenqueue_many([(1, 2)]), 20)
+                await asyncio.wait_for((add.s(1, 2) | add.s(3)).aenqueue(tx), 20)
             await waiting
 
         asyncio.run(run())
-        assert queue.size().ready == 2
+        assert queue.size().total == 6
 
     def test_a_reservation_is_a_block_of_coroutines(self) -> None:
         app = Stanchion("memory://")

@@ -112,7 +112,7 @@ class Things:
             self.handle, self.flow = JobHandle(app, held.id), FlowHandle(app, held.id)
 
     def of(self, kind: type) -> Any:
-        return next(one for one in vars(self).values() if type(one) is kind)
+        return next(one for one in vars(self).values() if isinstance(one, kind))
 
 
 TWINS: dict[str, Callable[[Any], Any]] = {
@@ -415,7 +415,7 @@ def test_each_method_warns_on_a_running_loop(caplog: pytest.LogCaptureFixture) -
     things = stored(Stanchion("memory://"))
     plain, blocking = dict(vars(things)), SimpleNamespace(**vars(things))
     for name, value in plain.items():
-        if type(value) in CLASSES and name not in ("held", "call", "chain"):
+        if isinstance(value, CLASSES) and name not in ("held", "call", "chain"):
             setattr(blocking, name, Blocking(value))
 
     async def run() -> None:

@@ -87,11 +87,17 @@ def _twin_of(frame: FrameType) -> tuple[str, str] | None:
     name, kind = frame.f_code.co_name, type(owner)
     if name in _BLOCKS:
         special, instead = _BLOCKS[name]
-        return (f"{kind.__name__}.{name}", instead) if hasattr(kind, special) else None
+        return (f"{_public_name(kind)}.{name}", instead) if hasattr(kind, special) else None
     prefix = "aget_" if isinstance(getattr(kind, name, None), property) else "a"
     if name.startswith("_") or not hasattr(kind, prefix + name):
         return None
-    return f"{kind.__name__}.{name}", f"use `{prefix}{name}()`"
+    return f"{_public_name(kind)}.{name}", f"use `{prefix}{name}()`"
+
+
+def _public_name(kind: type) -> str:
+    """Return the name by which users know a class: that of the base which `stanchion` exports, if there is one."""
+    exported = getattr(_modules.get("stanchion"), "__all__", ())
+    return next((base.__name__ for base in kind.__mro__ if base.__name__ in exported), kind.__name__)
 
 
 def _owner(frame: FrameType) -> Any:
