@@ -99,7 +99,7 @@ class TestManagers:
         world.start("other")
         with caplog.at_level(logging.ERROR, "stanchion.manager"):
             world.rounds(4)
-        assert "could not be told" in caplog.text
+        assert "could not be notified" in caplog.text
         assert len(one.engine.serving) == 2
         world.check_quiet()
 

@@ -47,7 +47,7 @@ class Calls:
         return found
 
     async def tried(self, call: Callable[[], T]) -> T:
-        """Make a call that counts, and tells by itself whether the store answers."""
+        """Make a call that is counted, and whose success shows that the store answers."""
         return await self._off_loop(call)
 
     def answers(self) -> None:
@@ -80,7 +80,7 @@ async def apart(
 ) -> tuple[list[R], list[tuple[T, Exception]]]:
     """Make a call for all items; if the store refuses it, for each half of them, and so on.
 
-    Return what the calls returned, and the single items that were refused. An error that is none of the items raises.
+    Return the calls' results, and the single items that were refused. Other errors are raised.
     """
     try:
         return [await call(items)], []

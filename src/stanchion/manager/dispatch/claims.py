@@ -1,4 +1,4 @@
-"""Hands out the jobs of the windows: reserves them by their ids, each for a receiver, and sends what came back.
+"""Delivers the jobs of the windows: reserves them by id, each for a receiver, and sends the reserved ones.
 
 A death after each step leaves:
 
@@ -41,7 +41,7 @@ ASIDE, ASIDE_SECONDS = 1000, 60.0
 """How many jobs that the store refuses to reserve are left out at most, and for how long."""
 
 BYTES, BYTES_EACH = 16 * 2**20, 2**16
-"""Payloads that one claim brings in, about; and the size of jobs of a queue from which none has come yet."""
+"""Approximate payload bytes of one claim; and assumed job size for a queue that has delivered none yet."""
 
 
 def new_token(slices: Collection[Owned]) -> str:
@@ -67,7 +67,7 @@ class Rest(NamedTuple):
 
 
 class UnderWay:
-    """A call of the store that reserves jobs: of which slices and jobs; `done` once all its jobs are sent or freed."""
+    """A store call that reserves jobs: its slices and jobs; `done` once all its jobs are sent or freed."""
 
     def __init__(self, slices: Collection[Owned], ids: Collection[str]) -> None:
         self.slices, self.ids, self.done = frozenset(slices), frozenset(ids), asyncio.Event()
@@ -76,7 +76,7 @@ class UnderWay:
 class Claims:
     """Reserves and sends. `read_on` is called when a window runs low.
 
-    `ahead`: seconds for which a call waits in its thread until its jobs are due: more exactly than an event loop.
+    `ahead`: seconds that a call waits in its thread until its jobs are due: more exactly than an event loop.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Claims:
         self.held_back: Callable[[], bool] = lambda: False
         self.under_way: UnderWay | None = None
         self._rests: dict[str, Rest] = {}
-        """Queues of which a limit allows no more."""
+        """Queues at a limit."""
         self._aside: OrderedDict[str, float] = OrderedDict()
         """Jobs that the store refuses to reserve, and until when they are left out."""
         self._bytes: dict[str, float] = {}
@@ -230,7 +230,7 @@ class Claims:
             self._rest(window.queue, claimed.retry_in, timed=True)
         else:
             kept = await self._queued(window.queue, missing)
-            if kept and not came:  # jobs that have to wait for a slot leave the window: others may go on at once
+            if kept and not came:  # jobs that have to wait for a slot leave the window, so that others may start
                 self._rest(window.queue, REST, timed=False)
         window.put_back(key for key in missing if key in kept)
         for key in missing:
@@ -238,7 +238,7 @@ class Claims:
                 window.missing(key)
 
     async def _queued(self, queue: str, missing: Sequence[Key]) -> set[Key]:
-        """Return those that are queued as before."""
+        """Return the jobs that are queued as before."""
         where = (Condition("queue", "=", queue), Condition("id", "in", tuple(key.id for key in missing)))
         query = Query("live", (*where, Condition("state", "=", "ready")), limit=len(missing), columns=COLUMNS)
         page = await self._calls.answered([queue], lambda _: self._store.select(query))
@@ -263,10 +263,10 @@ class Claims:
 
 
 REST = 1.0
-"""Seconds after which a queue is asked again that gave none of the jobs asked for, and no sign."""
+"""Seconds after which a queue is asked again that returned none of the jobs asked for, without a signal."""
 
 SIGNED = 0.1
-"""Seconds that it rests at least, whatever signs come: those of a paused queue are about its new jobs."""
+"""Minimum seconds that it rests, whatever signals arrive: a paused queue's signals are about its new jobs."""
 
 _SHORTEST = 0.0005
 """Seconds, so that a timer that is early does not spin."""

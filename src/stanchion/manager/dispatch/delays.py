@@ -1,4 +1,4 @@
-"""How long things wait: jobs given back, and receivers that may come back."""
+"""Delays: of returned jobs, and for receivers that may return."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import NamedTuple
 
 
 def jittered(seconds: float) -> float:
-    """Return a time between two thirds and four thirds of this one, so that many don't come at once."""
+    """Return a time between two thirds and four thirds of this one, so that many don't coincide."""
     return seconds * random.uniform(2 / 3, 4 / 3)  # noqa: S311 - spreading load
 
 
 class Delays(NamedTuple):
     """Times in seconds.
 
-    `lease`: of a manager's session; a receiver that was silent for so long is gone. `grace`: how long a receiver whose
-    stream has ended is waited for. `first`, `longest`: bounds of the back-off of jobs whose receiver is gone; it
-    doubles with each attempt. `poll`: between two looks at the store without a sign. `ahead`: how long before its time
-    a job is made ready to be reserved, while no other one is due.
+    `lease`: of a manager's session; a receiver silent for so long is gone. `grace`: the wait for a receiver whose
+    stream has ended. `first`, `longest`: bounds of the back-off of jobs whose receiver is gone; it
+    doubles with each attempt. `poll`: between two polls of the store without a signal. `ahead`: how long before its
+    time a job is prepared for its claim, while no other one is due.
     """
 
     lease: float = 5.0

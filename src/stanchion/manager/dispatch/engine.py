@@ -1,4 +1,4 @@
-"""The engine of a manager: its parts, and what the server and the leadership call.
+"""The engine of a manager: its parts, and the calls for the server and the leadership.
 
     push ──► inbox ───────────────► store ──► as running ──► sender ──► receiver
                  └─► window ──► claims ──► store ──┘                       │
@@ -46,9 +46,9 @@ log = logging.getLogger("stanchion.manager")
 
 
 class Engine:
-    """Hands out the jobs of the slices that it is given, and stores pushes and outcomes of any.
+    """Dispatches the jobs of its slices, and stores pushes and outcomes of any slice.
 
-    `off_loop`: runs calls of the store in threads, six at once. `clock`: own clock, in seconds.
+    `off_loop`: runs calls of the store in threads, six concurrently. `clock`: own clock, in seconds.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Engine:
         self._status = Status(self._slices, self._flights, self._peers, self._counts, self._calls, reader, time, clock)
         self._watcher = watcher(store, self._signed_in_thread)
         self._arriving: set[Owned] = set()
-        """Slices of which the running rows are being read."""
+        """Slices whose running rows are being read."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._connect()
 
@@ -106,7 +106,7 @@ class Engine:
         self._spawn(self._stops.run())
 
     async def drain(self, seconds: float) -> None:
-        """Hand out nothing more; wait up to `seconds` until pushes and outcomes are stored."""
+        """Stop dispatching; wait up to `seconds` until pushes and outcomes are stored."""
         self._sender.stopped = True
         ends = [rounds.idle() for rounds in (self._inbox.rounds, self._claims.rounds, self._settles.rounds)]
         try:
@@ -139,14 +139,14 @@ class Engine:
     # -- producers
 
     async def push(self, jobs: Sequence[NewJob], *, repeat: bool = False) -> list[Pushed]:
-        """Store jobs with those of others; answer once they are stored. `repeat`: an earlier try may have stored them.
+        """Store jobs together with other callers'; answer then. `repeat`: an earlier try may have stored them.
 
-        Raises StoreUnavailable at once if too many wait. Cancelled before it has begun, it stores nothing.
+        Raises StoreUnavailable immediately if too many wait. Cancelled before it has begun, it stores nothing.
         """
         return await self._inbox.push(jobs, repeat=repeat)
 
     def cancelled(self, ids: Sequence[str]) -> None:
-        """Take in that jobs were cancelled through this manager: their receivers are told at once."""
+        """Record that jobs were cancelled through this manager; notify their receivers immediately."""
         self._stops.cancelled(ids)
 
     # -- receivers
@@ -162,7 +162,7 @@ class Engine:
             self._presence.hello(receiver, holding)
 
     def outcomes(self, receiver: Receiver, outcomes: Sequence[Reported]) -> None:
-        """Store what a receiver reports, and confirm it then. Its room is free at once."""
+        """Store a receiver's report, and confirm it then. Its room is free immediately."""
         elsewhere = []
         for one in outcomes:
             if isinstance(one, Extend | Progress):
@@ -181,7 +181,7 @@ class Engine:
         self._claims.rounds.kick()
 
     def settled(self, outcomes: Sequence[Outcome]) -> None:
-        """Take in outcomes that a call has stored: they count, and the room of their jobs is free at once."""
+        """Record outcomes that a call has stored: they count, and the room of their jobs is free immediately."""
         ends = [one for one in outcomes if not isinstance(one, Extend | Progress)]
         for one in ends:
             if self._flights.pop(one.lease) is None:
@@ -207,13 +207,13 @@ class Engine:
     # -- slices
 
     async def take(self, owned: Sequence[Owned]) -> None:
-        """Hand out the jobs of these slices from now on, once their running rows are read."""
+        """Dispatch the jobs of these slices from now on, once their running rows are read."""
         arriving = list(owned)
         self._arriving.update(arriving)
         self._spawn(self._take(arriving))
 
     async def release(self, owned: Sequence[Owned]) -> None:
-        """Hand out no more jobs of these slices; return once no call of the store reserves any."""
+        """Stop dispatching the jobs of these slices; return once no call of the store reserves any."""
         self._arriving.difference_update(owned)
         self._slices.remove(owned)
         self._flights.drop(owned)
@@ -224,7 +224,7 @@ class Engine:
                 await under_way.done.wait()
 
     def lose(self) -> None:
-        """Hand out nothing from now on: the session is lost."""
+        """Stop dispatching everything: the session is lost."""
         self._arriving.clear()
         self._slices.clear()
         self._flights.clear()

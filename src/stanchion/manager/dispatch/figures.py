@@ -10,9 +10,9 @@ from stanchion.stores.records.outcomes import Extend, Outcome, Progress, Rollbac
 
 
 class EngineStatus(NamedTuple):
-    """What the engine does. `statements`: calls of the store, reads of windows included; see QueueFigures.
+    """Figures of the engine. `statements`: calls of the store, including reads of windows; see QueueFigures.
 
-    `pushes`, `outcomes`: those that wait to be stored.
+    `pushes`, `outcomes`: numbers waiting to be stored.
     """
 
     queues: tuple[QueueFigures, ...]

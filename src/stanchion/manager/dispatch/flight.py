@@ -1,4 +1,4 @@
-"""The table of jobs in flight: those that this manager has sent, or has found at their receivers."""
+"""The table of jobs in flight: jobs that this manager has sent, or has found at their receivers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stanchion.stores.records.leases import Lease
 class Flight(NamedTuple):
     """A job at a receiver: its lease and slice, the instance that has it, its attempts; since when, by own clock.
 
-    `adopted`: a former owner has sent it, and may be told of its end.
+    `adopted`: a former owner has sent it, and may receive the report of its end.
     """
 
     lease: Lease
@@ -58,7 +58,7 @@ class Flights:
         return flight
 
     def at(self, receiver: str) -> list[Flight]:
-        """Return the jobs at a receiver, in the order in which they were sent."""
+        """Return the jobs at a receiver, in the order of sending."""
         return list(self._of.get(receiver, {}).values())
 
     def count(self, receiver: str) -> int:

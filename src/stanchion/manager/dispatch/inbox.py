@@ -1,7 +1,7 @@
 """Jobs on their way into the store: what all producers push, in batches.
 
-A job that is due, and whose slice is this manager's, is stored as running at once if a receiver has room and no job
-that goes out before it is known to wait. What the store says counts: it is sent only if its row was stored so.
+A job that is due, and whose slice is this manager's, is stored as running if a receiver has room and no earlier job is
+known to wait. The store decides: it is sent only if its row was stored so.
 
 A death after each step leaves:
 
@@ -45,7 +45,7 @@ OLD_SECONDS = 1.0
 
 
 class Request:
-    """A push that waits. `answer`: what the store said, or its error."""
+    """A waiting push. `answer`: the store's answer, or its error."""
 
     def __init__(self, jobs: Sequence[NewJob], repeat: bool, now: float) -> None:
         self.jobs, self.repeat, self.since = jobs, repeat, now
@@ -90,7 +90,7 @@ class Inbox:
         return self._jobs
 
     async def push(self, jobs: Sequence[NewJob], *, repeat: bool = False) -> list[Pushed]:
-        """Store jobs; answer once they are stored. Raises StoreUnavailable if too many wait; else what the store does.
+        """Store jobs; answer once they are stored. Raises StoreUnavailable if too many wait, and the store's errors.
 
         Cancelled before its batch has begun, it stores nothing.
         """
@@ -109,7 +109,7 @@ class Inbox:
         return await request.answer
 
     def close(self) -> None:
-        """Refuse what waits, and what comes."""
+        """Refuse waiting and later pushes."""
         self._closed = True
         _refuse(self._waiting)
         self._waiting.clear()
@@ -164,7 +164,7 @@ class Inbox:
     # -- as running
 
     def _starting(self, jobs: Sequence[NewJob]) -> Starting | None:
-        """Choose jobs that can run at once, and receivers for them: of the queue that has most of them."""
+        """Choose jobs that can start now, and receivers for them: of the queue that has most of them."""
         if not self._sender.may_fire() or self.held_back() or not any(map(self._peers.room, self._peers.connected())):
             return None
         of: dict[str, list[tuple[NewJob, Owned]]] = {}
@@ -191,7 +191,7 @@ class Inbox:
     def _may_start(self, job: NewJob, now: int | None, quiet: dict[tuple[str, int], bool]) -> bool:
         """Return True if a job may run before all that waits, as far as this manager knows.
 
-        `quiet`: what is known already, by queue and priority.
+        `quiet`: results known already, by queue and priority.
         """
         plain = job.order_key is None and job.limits is None and job.waits_kind is None
         if not plain or job.delay or job.on_duplicate == "replace":
@@ -238,7 +238,7 @@ class Inbox:
             place += len(request.jobs)
 
     async def _send(self, jobs: Sequence[NewJob], pushed: Sequence[Pushed], starting: Starting) -> list[Pushed]:
-        """Send what was stored as running; return what the store said, with the tokens that it left out."""
+        """Send the jobs stored as running; return the store's answers, with the tokens that it left out."""
         claim = starting.claim
         workers = {peer.receiver.worker for _, peer in starting.places.values()}
         claims = {worker: claim._replace(worker=worker or None) for worker in workers}
@@ -266,7 +266,7 @@ class Inbox:
             if window is None or one.token is not None or job.waits_kind is not None:
                 continue
             if now is None or one.duplicate:
-                window.drop(one.id)  # its schedule may have changed: the next look tells
+                window.drop(one.id)  # its schedule may have changed: the next poll finds it
                 unknown.add(job.queue)
             else:
                 added |= window.add(key_of(job.priority, one.run_at, one.id, job.lane), now)
@@ -277,7 +277,7 @@ class Inbox:
 
 
 def _refuse(requests: Iterable[Request]) -> None:
-    """Tell callers to go on elsewhere; those of a batch under way may be stored."""
+    """Send callers to another manager; pushes of a batch under way may be stored."""
     for request in requests:
         if not request.answer.done():
             request.answer.set_exception(StoreUnavailable("the manager has ended; push through another one"))

@@ -3,13 +3,13 @@
 They run at receivers, or were never sent: only the receivers know. So the new owner
 
 1. reads the running rows of the slice that managers have reserved,
-2. asks all receivers for a report; with it they learn the epoch, and refuse what the former owner still sends,
-3. takes the jobs that a receiver has into its table, and gives back those that the receiver of the row does not have,
-4. after a lease, gives back those of receivers that have not answered, and reads once more: a statement of the former
+2. asks all receivers for a report; with it they learn the epoch, and refuse late messages of the former owner,
+3. takes the jobs that a receiver has into its table, and returns jobs that the receiver of the row does not have,
+4. after a lease, returns the jobs of receivers that have not answered, and reads once more: a statement of the former
    owner may have been under way at the first time.
 
-Nothing is handed out from the slice before 1 is done, so a row that is read and not in the table is inherited. It may
-have ended meanwhile; then giving it back changes nothing, as each step is fenced by the token.
+No job is sent from the slice before 1 is done, so a row that is read and not in the table is inherited. It may
+have ended meanwhile; then returning it changes nothing, as each step is fenced by the token.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Inherited(NamedTuple):
 
 
 class Inheritance:
-    """Inherited jobs of which no receiver has told yet."""
+    """Inherited jobs that no receiver has reported yet."""
 
     def __init__(
         self, store: Store, calls: Calls, flights: Flights, settles: Settles, clock: Callable[[], float]
@@ -60,7 +60,7 @@ class Inheritance:
         return len(self._rows)
 
     def of_worker(self, worker: str) -> int:
-        """Return how many jobs of a worker are inherited, and not told of."""
+        """Return the number of a worker's inherited jobs that are not reported yet."""
         return self._of_worker[worker]
 
     async def read(self, slices: Sequence[Owned], still: Callable[[Owned], bool], own: Callable[[str], bool]) -> int:
@@ -104,7 +104,7 @@ class Inheritance:
         self._settles.unsent(unsent)
 
     def overdue(self, number: int) -> None:
-        """Give back the jobs of a take-over of which no receiver has told; those with a lease wait for its end."""
+        """Return unreported jobs of a take-over to their queues; those with a lease wait for its end."""
         for one in list(self._rows.values()):
             if one.number <= number:
                 self.pop(one.lease)

@@ -14,8 +14,8 @@ class Peer:
     """A receiver, over all of its streams. `receiver`: its stream, or its last one.
 
     `reserved`: jobs for it in calls of the store under way. `heard`: the last stamp of its clock; None: none yet.
-    `heard_at`: when it came, by own clock. `asked`: the last take-over of which its report will tell; None: it was not
-    asked, or has answered.
+    `heard_at`: when that arrived, by own clock. `asked`: the last take-over that its report will answer; None: it was
+    not asked, or has answered.
     """
 
     __slots__ = ("ask_again", "asked", "connected", "heard", "heard_at", "receiver", "reserved", "streams", "told_at")
@@ -54,11 +54,11 @@ class Peers:
         return len(self._all)
 
     def all(self) -> list[Peer]:
-        """Return all, also those that may come back."""
+        """Return all, including ones that may return."""
         return list(self._all.values())
 
     def connected(self) -> list[Peer]:
-        """Return those with a stream."""
+        """Return the receivers with a stream."""
         return [peer for peer in self._all.values() if peer.connected]
 
     def get(self, receiver: str) -> Peer | None:
@@ -97,7 +97,7 @@ class Peers:
 
 class Placing:
     """Chooses receivers for jobs of one queue: the least busy one that serves the lane, and for which no other queue
-    comes first; reserves its room. Jobs are to be given by rank, higher ones first.
+    has precedence; reserves its room. Jobs are to be passed by rank, higher ones first.
     """
 
     def __init__(self, peers: Peers, queue: str, precedence: Precedence) -> None:

@@ -1,8 +1,8 @@
-"""From which of its queues a receiver gets a job next, among those of which this manager has jobs.
+"""The queue that a receiver's next job is taken from, among the queues with jobs at this manager.
 
 A receiver names its queues in an order, and says how to choose. `priority`: the job with the highest rank in any of
-them; queues whose next jobs have equal ranks go in turn, as dispatch looks at all queues in turn. `strict`: that of the
-first queue that has a due job. `fair`: each queue in turn, whatever the ranks.
+them; queues whose next jobs have equal ranks take turns, as dispatch visits all queues in turn. `strict`: the job of
+the first queue that has a due job. `fair`: each queue in turn, whatever the ranks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Precedence:
         lowest, name = LOWEST_RANK, logical_name(queue)
         for other in receiver.queues:
             if receiver.order == "strict" and logical_name(other) == name:
-                break  # partitions of a queue, which stand side by side, go in turn
+                break  # partitions of a queue, which are listed together, take turns
             if other == queue:
                 continue
             best = self._best_of(other, receiver.lanes.get(other))

@@ -1,10 +1,10 @@
-"""Receivers come, tell what they have, fall silent and go; what becomes of their jobs.
+"""Receivers connect, report their jobs, fall silent and leave; the consequences for their jobs.
 
-    a new stream of the same instance    what it does not name was lost on the way: given back, not counted
-    another instance of its worker       its jobs began with a process that is gone: given back, counted, by back-off
-    a stream ends                        the grace passes without a new one: given back, counted, by back-off
-    it says goodbye                      what it still has down never arrived: given back, not counted
-    silent for a lease                   the stream is ended; given back, counted, by back-off
+    a new stream of the same instance    jobs it does not name were lost on the way: returned, not counted
+    another instance of its worker       its jobs began in a process that is gone: returned, counted, with back-off
+    a stream ends                        the grace passes without a new one: returned, counted, with back-off
+    it says goodbye                      jobs still on their way never arrived: returned, not counted
+    silent for a lease                   the stream is ended; returned, counted, with back-off
 
 The end of a stream says nothing: a connection that is cut ends in the same way as one that is closed.
 """
@@ -73,13 +73,13 @@ class Presence:
         self.changed()
 
     def _replace_instances(self, peer: Peer) -> None:
-        """Give back the jobs of former processes of this worker."""
+        """Return the jobs of former processes of this worker."""
         for other in self._peers.all():
             if other.id != peer.id and peer.receiver.worker and other.receiver.worker == peer.receiver.worker:
                 self._gone(other, "another process has its worker")
 
     def report(self, receiver: Receiver, holding: Sequence[Lease]) -> None:
-        """Compare inherited jobs with what a receiver has; its own jobs may be on their way still."""
+        """Compare inherited jobs with a receiver's report; its own jobs may still be on their way."""
         peer = self._peers.of(receiver)
         if peer is None:
             return
@@ -91,7 +91,7 @@ class Presence:
         self.changed()
 
     def ask(self, peer: Peer) -> None:
-        """Ask a receiver what it has; one question at a time, so that it is clear which one an answer is for."""
+        """Ask a receiver for its jobs; one question at a time, so that each answer has one question."""
         if peer.asked is not None:
             peer.ask_again = True
             return
@@ -173,7 +173,7 @@ class Presence:
         lapse_in(jittered(self._delays.grace))
 
     def _gone(self, peer: Peer, reason: str) -> None:
-        """Give back the jobs of a receiver that is gone, and end its stream."""
+        """Return the jobs of a receiver that is gone, and end its stream."""
         self._peers.remove(peer)
         for flight in self._flights.at(peer.id):
             self._flights.pop(flight.lease)

@@ -14,7 +14,7 @@ log = logging.getLogger("stanchion.manager")
 
 
 class Guard(NamedTuple):
-    """Tells a receiver up to when jobs are good: until its clock is past `heard` + `lease_left`, in microseconds.
+    """Informs a receiver how long jobs are valid: until its clock is past `heard` + `lease_left`, in microseconds.
 
     `heard`: the last stamp of its own clock that the manager knew. `lease_left`: how long the session is sure to last.
     """
@@ -34,9 +34,9 @@ class Sent(NamedTuple):
 class Receiver(Protocol):
     """The stream of one receiver. Its methods are called in the event loop, never wait, and do nothing after its end.
 
-    `id`: that of the instance, new for each process. `worker`: the id of its worker row; "": its jobs have leases.
+    `id`: of the instance, new for each process. `worker`: the id of its worker row; "": its jobs have leases.
     `capacity`: how many jobs it takes. `queues`: in their order. `order`: how it chooses among them; see `Precedence`.
-    `lanes`: the first and last lane of each queue of which it serves not all.
+    `lanes`: the first and last lane of each queue that it does not serve whole.
     """
 
     @property
@@ -67,7 +67,7 @@ class Receiver(Protocol):
     def report(self, owned: Sequence[Owned]) -> None:
         """Say what this manager owns, and ask for a Hello that names all jobs held.
 
-        A job whose outcome is not confirmed must be among these, or its outcome come first: else it is given back.
+        A job whose outcome is not confirmed must be among these, or its outcome arrive first: else it is returned.
         """
 
     def end(self, reason: str) -> None:
@@ -75,9 +75,9 @@ class Receiver(Protocol):
 
 
 def tell(receiver: Receiver, message: Callable[[], None]) -> None:
-    """Tell a receiver something; if its stream is broken, end it, so that the receiver says what it has on a new one.
+    """Send a message to a receiver; if its stream is broken, end it, so that the receiver reports on a new one.
 
-    No error goes on to the caller, who would take it for one of the store and repeat what is done.
+    No error reaches the caller, who would take it for the store's and repeat completed work.
     """
     try:
         message()
@@ -95,4 +95,4 @@ class Session(Protocol):
     def until(self) -> int: ...
 
     def seconds_left(self) -> float:
-        """Return how long the session is sure to last; 0 or less: hand out nothing."""
+        """Return how long the session is sure to last; 0 or less: stop dispatching."""

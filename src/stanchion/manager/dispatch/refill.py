@@ -1,4 +1,4 @@
-"""Looks at the store for the windows: when one runs low, after a sign of work, and every second."""
+"""Reads the store for the windows: when one runs low, after a signal of work, and every second."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACE = 0.02
 
 
 class Refill:
-    """Reads the windows. `read` is called after each look with the queues of which others may have changed jobs."""
+    """Reads the windows. `read` is called after each poll with the queues where others may have changed jobs."""
 
     def __init__(self, reader: Reader, off_loop: OffLoop, slices: Slices, delays: Delays) -> None:
         self._reader, self._off_loop, self._slices, self._delays = reader, off_loop, slices, delays
@@ -57,7 +57,7 @@ class Refill:
                 self._told(error)
             except Exception:
                 pause = backoff.failed()
-                log.exception("a look at the store has failed, next try in %.1f s", pause)
+                log.exception("reading the store for the windows has failed, next try in %.1f s", pause)
             await asyncio.sleep(pause)
 
     async def _look(self) -> None:
@@ -71,7 +71,7 @@ class Refill:
         self.read()
 
     def _low(self) -> bool:
-        """Return True if there is more to read at once."""
+        """Return whether there is more to read immediately."""
         return self._more and any(window.runs_low for window in self._slices.windows.values())
 
     def _told(self, error: Exception) -> None:

@@ -1,6 +1,6 @@
-"""Group commit: a loop of rounds, each of which takes all that waits, makes one call of the store, and answers.
+"""Group commit: a loop of rounds, each of which takes everything waiting, makes one store call, and answers.
 
-There is no timer: a round that finds the loop idle begins at once, and what comes meanwhile goes with the next one. So
+There is no timer: a round that finds the loop idle begins immediately, and later arrivals join the next one. So
 batches grow with the load.
 """
 
@@ -42,7 +42,7 @@ class Rounds:
         await self._idle.wait()
 
     async def stop(self) -> None:
-        """End, also in the midst of a round; a call of the store that is under way goes on by itself."""
+        """End, also during a round; a store call under way continues by itself."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -57,6 +57,6 @@ class Rounds:
                 while await self._round():
                     pass
             except Exception:
-                log.exception("the loop of %s has failed and goes on in %g s", self._name, FAULT_SECONDS)
+                log.exception("the loop of %s has failed and continues in %g s", self._name, FAULT_SECONDS)
                 await asyncio.sleep(FAULT_SECONDS)
                 self._kicked.set()

@@ -41,7 +41,7 @@ class Sender:
         return 0 if self.session is None else self.session.until
 
     def may_fire(self) -> bool:
-        """Return True if jobs may be handed out now."""
+        """Return whether jobs may be sent now."""
         return not self.stopped and self.session is not None and self.session.seconds_left() > 0
 
     def answer(self, peer: Peer) -> None:
@@ -51,7 +51,7 @@ class Sender:
             tell(peer.receiver, partial(peer.receiver.answer, Guard(peer.heard, int(left * SECOND))))
 
     def send(self, stored: Iterable[Stored]) -> None:
-        """Send jobs to their receivers, one message each; give back those that can't be sent."""
+        """Send jobs to their receivers, one message each; return jobs that can't be sent to their queues."""
         left = 0.0 if self.session is None else self.session.seconds_left()
         of: dict[str, tuple[Peer, list[Sent]]] = {}
         unsent = []

@@ -1,4 +1,4 @@
-"""Outcomes on their way into the store: those of receivers, and jobs that the manager gives back.
+"""Outcomes on their way into the store: from receivers, and jobs that the manager returns.
 
 Each is fenced by its token, so it does not matter which manager owns the slice of the job. A receiver keeps an outcome
 until it is confirmed, and sends it again on each new stream, maybe to several managers. So an outcome that the store
@@ -31,19 +31,19 @@ log = logging.getLogger("stanchion.manager")
 K = TypeVar("K")
 
 HELD_BACK = 10_000
-"""Outcomes that wait, from which on no more jobs are handed out."""
+"""Number of waiting outcomes from which no more jobs are sent."""
 
 KEPT = 100_000
 """Outcomes that wait at most; of more, receivers send theirs again."""
 
 SOON = 1.0
-"""Seconds in which a job given back is due so soon that its queue is looked at again."""
+"""Seconds within which a returned job is due so soon that its queue is read again."""
 
 GONE = "LeaseLost: the receiver that ran the job has ended, or was silent for too long"
 
 
 class Waiting(NamedTuple):
-    """An outcome that waits. `receiver`: whom to tell; None: the manager gives the job back."""
+    """A waiting outcome. `receiver`: whom to notify; None: the manager returns the job."""
 
     outcome: Outcome
     receiver: Receiver | None = None
@@ -52,12 +52,12 @@ class Waiting(NamedTuple):
 
     @property
     def key(self) -> tuple[Lease, bool]:
-        """What is told of a job once at a time: its end, or that it still runs."""
+        """A job's single unconfirmed report: its end, or that it still runs."""
         return self.outcome.lease, isinstance(self.outcome, Extend | Progress)
 
 
 class Stored(NamedTuple):
-    """The jobs whose outcomes are stored, and those of them whose outcomes were not stored before."""
+    """The jobs whose outcomes are stored, and the jobs among them whose outcomes were not stored before."""
 
     known: set[Lease]
     newly: set[Lease]
@@ -73,9 +73,9 @@ class Settles:
         self._endings: dict[Lease, Waiting] = {}
         self._renewals: dict[tuple[Lease, type], Waiting] = {}
         self._under_way: dict[Lease, Waiting] = {}
-        """Those in the call under way."""
+        """Outcomes in the call under way."""
         self._late: dict[tuple[Lease, bool], Waiting] = {}
-        """Those that the store does not take, though it takes others."""
+        """Outcomes that the store does not take, though it takes others."""
         self._late_backoff = Backoff()
         self._aborted = threading.Event()
         self.rounds, self.late = Rounds("outcomes", self._round), Rounds("late outcomes", self._late_round)
@@ -86,7 +86,7 @@ class Settles:
 
     @property
     def piled_up(self) -> bool:
-        """True if so many outcomes wait that no more jobs should be handed out."""
+        """True if so many outcomes wait that no more jobs should be sent."""
         return len(self) >= HELD_BACK
 
     # -- in
@@ -106,13 +106,13 @@ class Settles:
         self.rounds.kick()
 
     def unsent(self, leases: Sequence[Lease]) -> None:
-        """Give back jobs that no receiver has begun, as if they had never been claimed."""
+        """Return jobs that no receiver has begun, as if they had never been claimed."""
         for lease in leases:
             self._counts.unsent[lease.queue] += 1
             self._give_back(Rollback(lease, 0.0, refund=True))
 
     def expired(self, lease: Lease, attempts: int) -> None:
-        """Give back a job whose receiver is gone: the attempt counts, and the job waits by its back-off."""
+        """Return a job whose receiver is gone: the attempt counts, and the job waits by its back-off."""
         self._counts.expired[lease.queue] += 1
         self._give_back(Rollback(lease, self._delays.before_retry(attempts), error=GONE))
 
@@ -157,7 +157,7 @@ class Settles:
         left = (await self._tried(batch, repeat=True)).group
         for one in batch:
             del self._late[one.key]
-        self._late.update((one.key, one) for one in left)  # behind those that were not tried
+        self._late.update((one.key, one) for one in left)  # after the ones that were not tried
         if len(left) < len(batch):
             self._late_backoff.succeeded()
         if left:
@@ -165,7 +165,7 @@ class Settles:
         return True
 
     async def _stored(self, batch: list[Waiting]) -> list[Waiting]:
-        """Store a batch as soon as the store answers; return those that it does not take, though it takes others."""
+        """Store a batch as soon as the store answers; return outcomes that it does not take, though it takes others."""
         backoff, repeat = Backoff(), False
         while True:
             left = await self._tried(batch, repeat=repeat)
@@ -182,7 +182,7 @@ class Settles:
         return list(batch.values())
 
     async def _tried(self, batch: Sequence[Waiting], *, repeat: bool) -> Left[Waiting]:
-        """Try to store a batch, all together and then one by one; return what is left."""
+        """Try to store a batch, all together and then one by one; return the rest."""
         loop, failures = asyncio.get_running_loop(), list[Exception]()
 
         def settle(some: Sequence[Waiting]) -> None:
@@ -220,7 +220,7 @@ class Settles:
         return Stored(known, newly)
 
     def _stored_before(self, batch: Sequence[Waiting], newly: set[Lease]) -> set[Lease]:
-        """Return those that an earlier try has stored, here or through another manager."""
+        """Return the outcomes that an earlier try has stored, here or through another manager."""
         unclear = [
             one.outcome
             for one in batch
@@ -267,7 +267,7 @@ class Settles:
 
 
 _FINAL = (Commit, Bury, Abandon)
-"""Outcomes that end a job. If it is queued after one of these, it was given back: the store can't tell them apart."""
+"""Outcomes that end a job. A job queued after one of these was returned: the store can't distinguish them."""
 
 
 def _fill(batch: dict[Lease, Waiting], waiting: dict[K, Waiting]) -> None:

@@ -10,7 +10,7 @@ from stanchion.manager.window.window import Window
 
 
 class Slices:
-    """The slices from which jobs are handed out, by queue; one window for all slices of a queue."""
+    """The slices whose jobs are dispatched, by queue; one window for all slices of a queue."""
 
     def __init__(self) -> None:
         self.windows: dict[str, Window] = {}
@@ -22,7 +22,7 @@ class Slices:
         return [one for several in self._of.values() for one in several]
 
     def add(self, owned: Owned) -> None:
-        """Begin to hand out the jobs of a slice."""
+        """Begin to dispatch the jobs of a slice."""
         several = [one for one in self._of.get(owned.queue, ()) if one.slice != owned.slice]
         self._of[owned.queue] = sorted([*several, owned], key=lambda one: one.lanes)
         self.windows.setdefault(owned.queue, Window(owned.queue)).take_over(owned.lanes)

@@ -34,7 +34,7 @@ class Status:
         self._calls, self._reader, self._time, self._clock = calls, reader, time, clock
 
     def figures(self, presence: Presence, pushes: int, outcomes: int) -> EngineStatus:
-        """Return the figures; `pushes`, `outcomes`: those that wait."""
+        """Return the figures; `pushes`, `outcomes`: numbers waiting."""
         queues = sorted({*self._slices.windows, *self._counts.queues(), *self._calls.of_queue})
         return EngineStatus(
             tuple(map(self._queue, queues)),

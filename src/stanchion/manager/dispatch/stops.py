@@ -1,8 +1,8 @@
-"""Tells receivers which of their jobs should stop: those that were asked to, and those that are no longer theirs.
+"""Notifies receivers which of their jobs should stop: jobs that were asked to, and jobs that are not theirs any more.
 
-A cancel may come through any manager, or none, so jobs that have run for long are looked at from time to time; short
-ones end before they could be stopped. So are jobs of former owners, whose ends may be told to these: their room is free
-once they no longer run.
+A cancel may be sent through any manager, or none, so long-running jobs are checked from time to time; short ones end
+before they could be stopped. So are jobs of former owners, which may receive the reports of their ends: their room is
+free once they no longer run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Stops:
         self.freed: Callable[[], None] = lambda: None
 
     async def run(self) -> None:
-        """Look at long jobs once in a lease, and at those of former owners with each poll, until cancelled."""
+        """Check long jobs once in a lease, and jobs of former owners with each poll, until cancelled."""
         looked_at = self._clock()
         while True:
             await asyncio.sleep(self._delays.poll)
@@ -54,7 +54,7 @@ class Stops:
                 log.exception("looking for cancelled jobs has failed")
 
     async def look(self, flights: Sequence[Flight]) -> None:
-        """Tell the receivers of these jobs which of them should stop."""
+        """Notify the receivers of these jobs which of them should stop."""
         for start in range(0, len(flights), MOST):
             part = flights[start : start + MOST]
             ids = tuple(flight.lease.id for flight in part)
@@ -68,12 +68,12 @@ class Stops:
                     self.freed()
 
     def cancelled(self, ids: Collection[str]) -> None:
-        """Tell receivers at once of jobs that were cancelled through this manager."""
+        """Notify receivers immediately of jobs that were cancelled through this manager."""
         asked = set(ids)
         self.stop([flight for flight in self._flights.sent_before(float("inf")) if flight.lease.id in asked])
 
     def stop(self, flights: Sequence[Flight]) -> None:
-        """Tell the receivers of jobs that these should stop."""
+        """Notify the receivers of jobs that these should stop."""
         for peer in self._peers.connected():
             held = [flight.lease for flight in flights if flight.receiver == peer.id and flight.lease in self._flights]
             if held:

@@ -1,4 +1,4 @@
-"""The slices that this manager owns, in memory, and what the part that serves them is told."""
+"""The slices that this manager owns, in memory, and the notices to the part that serves them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = logging.getLogger("stanchion.manager")
 
 
 class Holdings:
-    """Slices by the names of their values. What takes time goes on beside the loop that renews the session."""
+    """Slices by the names of their values. Slow work runs concurrently with the loop that renews the session."""
 
     def __init__(self, owner: Owner, released: Callable[[], None]) -> None:
         """`released`: called when slices have been let go."""
@@ -62,7 +62,7 @@ class Holdings:
             await asyncio.wait(set(self._releases))
 
     def lose(self) -> None:
-        """Have all slices no longer served, at once."""
+        """Stop serving all slices immediately."""
         self.mine.clear()
         for task in self._takes:
             task.cancel()

@@ -1,12 +1,12 @@
-"""The loop by which a manager holds its session and its slices.
+"""The loop that keeps a manager's session and slices.
 
 Each iteration, every third of a lease:
 
 1. Renew the session. Answered in time, the local deadline is nine tenths of a lease after the renewal began: before
    that, no other manager can take a slice. Refused: the session is lost, and with it all slices; a new one begins.
-2. Look at all slices and sessions, and delete dead sessions (`view.py`).
-3. Decide (`plan.py`), then write by compare-and-set: slices let go get no owner, free ones that belong here get this
-   session as owner. The version that this makes is in the epoch.
+2. Read all slices and sessions, and delete dead sessions (`view.py`).
+3. Decide (`plan.py`), then write by compare-and-set: released slices get no owner, free ones that belong here get this
+   session as owner. The resulting version is in the epoch.
 
 A write whose answer was lost needs no care: the next iteration sees what became of it. A slice that names this session
 and is not in memory is taken again, under a new epoch, so that no earlier write that is still under way can count.
@@ -80,8 +80,8 @@ class Leadership:
     ) -> None:
         """`off_loop` runs calls of the store in threads. `lease`: in seconds, the same for all managers.
 
-        `queues` returns the number of lanes of each queue, in a thread; by default of all in the store. `signal` tells
-        managers at these addresses to call `wake`, soon and without an answer; those that it does not reach notice by
+        `queues` returns the number of lanes of each queue, in a thread; by default of all in the store. `signal` asks
+        managers at these addresses to call `wake`, soon and without an answer; others notice by
         themselves after a third of a lease. `renewed` is called after each renewal of the session.
         """
         self._store, self._off_loop, self._address = store, off_loop, address
@@ -110,7 +110,7 @@ class Leadership:
         return self._session.id
 
     def seconds_left(self) -> float:
-        """Return the seconds in which no other manager can own the slices of this one; 0 or less: fire nothing."""
+        """Return the seconds in which no other manager can own this one's slices; 0 or less: send nothing."""
         return self._deadline - self._clock()
 
     @property
@@ -123,7 +123,7 @@ class Leadership:
         return self._managers
 
     def wake(self) -> None:
-        """Iterate at once: another manager has joined, left, or released slices."""
+        """Iterate immediately: another manager has joined, left, or released slices."""
         self._woken.set()
 
     async def run(self) -> None:
@@ -148,7 +148,7 @@ class Leadership:
                 await self._woken.wait()
 
     async def leave(self) -> None:
-        """Let all slices go, and delete the session, so that others take them at once. `run` ends."""
+        """Release all slices, and delete the session, so that others take them immediately. `run` ends."""
         self._left = True
         self.wake()
         async with self._stepping:
@@ -183,7 +183,7 @@ class Leadership:
             self._lose("others have deleted its session")
             renewal = await self._watching(self._off_loop(self._session.renew))
         if renewal is None:
-            raise StoreUnavailable("others have deleted the new session of this manager at once")
+            raise StoreUnavailable("others have deleted the new session of this manager immediately")
         self._renewed()
         self.until = renewal.until
         self._renewed_at = renewal.at
@@ -244,9 +244,9 @@ class Leadership:
         await self._forget(plan.forget)
 
     async def _write(self, rows: Sequence[SliceRow]) -> AsyncIterator[list[SliceRow]]:
-        """Write rows by compare-and-set; yield some at a time, as they are then, without those that were refused.
+        """Write rows by compare-and-set; yield some at a time, in their new state, without refused ones.
 
-        What the time until the next renewal does not suffice for is left to the next iteration.
+        Writes that don't fit into the time until the next renewal are left to the next iteration.
         """
 
         def write(some: Sequence[SliceRow]) -> list[SliceRow]:
@@ -297,7 +297,7 @@ class Leadership:
             if addresses:
                 self._signal(addresses)
         except Exception:
-            log.exception("the other managers could not be told, and notice by themselves")
+            log.exception("the other managers could not be notified, and notice by themselves")
 
 
 def _owned(row: SliceRow, view: View) -> Owned:

@@ -1,4 +1,4 @@
-"""What leadership tells the part of a manager that serves the slices."""
+"""Notices of leadership to the part of a manager that serves the slices."""
 
 from __future__ import annotations
 
@@ -27,4 +27,4 @@ class Owner(Protocol):
         """Stop serving slices; return once no statement for them is under way."""
 
     def lose(self) -> None:
-        """Stop serving all slices at once: the session is lost, or its deadline has passed."""
+        """Stop serving all slices immediately: the session is lost, or its deadline has passed."""

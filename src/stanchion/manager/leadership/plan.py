@@ -1,4 +1,4 @@
-"""What a manager has to do about slices, given what it owns in memory and a look at the store."""
+"""A manager's next steps on slices, by its slices in memory and the state in the store."""
 
 from __future__ import annotations
 

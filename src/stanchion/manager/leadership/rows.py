@@ -1,4 +1,4 @@
-"""What the store keeps of each slice; of sessions see `stores.rules.sessions`."""
+"""The stored value of each slice; for sessions see `stores.rules.sessions`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SliceRow(NamedTuple):
     """A session."""
     queue: str
     lanes: tuple[int, int]
-    """Those that its last owner served."""
+    """Lanes that its last owner served."""
     base: int
     """The store's time when the row was made."""
 

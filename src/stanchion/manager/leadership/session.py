@@ -56,7 +56,7 @@ class Session:
         raise failure or StoreUnavailable(f"the session of this manager can't be renewed: {_TRIES} tries were refused")
 
     def end(self) -> None:
-        """Delete it, so that others take its slices at once."""
+        """Delete it, so that others take its slices immediately."""
         for _ in range(_TRIES):
             stored = next(iter(self._store.values(SESSION, [self.id])), None)
             if stored is None or self._store.compare_and_set(SESSION, self.id, None, stored.version):

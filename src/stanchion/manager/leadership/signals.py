@@ -40,7 +40,7 @@ class Signals:
         task.add_done_callback(self._sending.discard)
 
     async def close(self) -> None:
-        """Send what is to be sent, and listen no more."""
+        """Send pending signals, and stop listening."""
         if self._sending:
             await asyncio.wait(set(self._sending))
         await self._off_loop(self._watcher.close)
@@ -52,7 +52,7 @@ class Signals:
             log.debug("the other managers could not be woken, and look by themselves: %s", error)
 
     def _change(self) -> None:
-        # Refused: another manager has just changed it, after what the others are to see was stored: a sign as well.
+        # Refused: another manager has just changed it, after the state for others was stored: a signal as well.
         value = next(iter(self._store.values(SIGNALS, [_NAME])), None)
         version = 0 if value is None else value.version
         self._store.compare_and_set(SIGNALS, _NAME, str(version), version)

@@ -28,8 +28,8 @@ class Slice(NamedTuple):
 def slices_of(queue: str, lanes: int) -> list[Slice]:
     """Return the slices of a queue with this number of lanes, 64 or one for each lane.
 
-    Slice n of S begins with lane `floor(n * lanes / S)`. The first one has the jobs without a lane too, the last one
-    those in lanes that the queue had before.
+    Slice n of S begins with lane `floor(n * lanes / S)`. The first one also has the jobs without a lane, the last one
+    the jobs in lanes that the queue had before.
     """
     count = slice_count(lanes)
     first = [number * lanes // count for number in range(count)]

@@ -1,4 +1,4 @@
-"""One look at the store: who is alive, and who owns what."""
+"""One read of the store: live managers, and the owners of slices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stanchion.stores.rules.sessions import SESSION, SessionRow, session_row
 
 
 class View(NamedTuple):
-    """What a look has found; slices by the names of their values."""
+    """Result of a read; slices by the names of their values."""
 
     slices: Mapping[str, Slice]
     """All there ought to be."""
@@ -26,7 +26,7 @@ class View(NamedTuple):
 
 
 class Looker:
-    """Looks at the store, in a thread, and deletes dead sessions."""
+    """Reads the store, in a thread, and deletes dead sessions."""
 
     def __init__(
         self, store: Store, queues: Callable[[], Mapping[str, int]], lease: float, clock: Callable[[], float]
@@ -74,7 +74,7 @@ class Looker:
     def _burn(self, session: SessionRow) -> bool:
         """Delete a session unless it has just been renewed; return True if it is gone.
 
-        Else its owner could renew it later, and own its slices beside their next owner.
+        Else its owner could renew it later, and own its slices concurrently with their next owner.
         """
         if self._store.compare_and_set(SESSION, session.id, None, session.version):
             return True

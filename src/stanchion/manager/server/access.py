@@ -1,7 +1,7 @@
-"""What a caller may do: a role for each verb of the port, and for callers limited to queues which queues it touches.
+"""Permissions of callers: a role for each verb of the port, and for limited callers the queues that it touches.
 
-A limited caller reads less rather than nothing: what is about other queues is left out of answers. What changes other
-queues is refused.
+A limited caller reads less rather than nothing: other queues are left out of answers. Changes of other queues are
+refused.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ KINDS: Final[Mapping[str, Role]] = {
     **dict.fromkeys(("topic-push", "write"), Role.PUSH),
     **dict.fromkeys(("schedule", "stream", "failures", "rollup", "hidden", "output"), Role.RECEIVE),
 }
-"""The role that changes of values take; `admin` for all other kinds, by which processes act, or which people read."""
+"""The role for changes of values; `admin` for all other kinds, which steer processes or which people read."""
 
 CLOSED: Final = "manager."
 """The values of these kinds are the managers' own."""
@@ -75,7 +75,7 @@ def check(store: Store, caller: Caller, verb: str, args: Args) -> None:
 
 
 def answer(caller: Caller, verb: str, args: Args, found: Any) -> Any:
-    """Return the answer to a call without what the caller may not see."""
+    """Return the answer to a call without the parts that the caller may not see."""
     if caller.queues is None or verb not in _FILTERS:
         return found
     return _FILTERS[verb](caller, args, found)
@@ -182,7 +182,7 @@ _FOR_ALL: Final = frozenset({"now", "check", "maintain", "leave", "semaphores", 
 """Calls about no queue, or about all, that do a limited caller no favour; `leave` is checked by `OwnWorkers`."""
 
 
-# -- what a limited caller sees
+# -- the view of a limited caller
 
 
 def _settings(caller: Caller, _args: Args, found: list[QueueSettings]) -> list[QueueSettings]:
@@ -202,7 +202,7 @@ def _workers(caller: Caller, _args: Args, found: list[WorkerRow]) -> list[Worker
 
 
 def _seen_of(caller: Caller, row: WorkerRow) -> WorkerRow | None:
-    """Return what a caller may see of a worker: its part in queues of the caller; all of a worker of these alone.
+    """Return the visible part of a worker: its part in queues of the caller; all of a worker of these alone.
 
     A consumer is seen before it names queues: it looks there whether it holds jobs.
     """

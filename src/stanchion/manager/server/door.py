@@ -1,6 +1,6 @@
-"""What a client may not send: values that no store could keep, or that would harm who reads them later.
+"""Values that a client may not send: no store could keep them, or they would harm readers.
 
-Python clients have checked what they send already; others may send anything.
+Python clients have checked their values already; others may send anything.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def check(verb: str, args: Args) -> None:
 
 
 def _known_name(value: str, what: str) -> None:
-    """Check a name by which something is found; an older release may have stored one that is not printable."""
+    """Check a name used to find something; an older release may have stored one that is not printable."""
     if not 1 <= len(value) <= MAX_NAME:
         raise InvalidInput(f"{what} must have 1 to {MAX_NAME} characters, not {shown(value)}")
 

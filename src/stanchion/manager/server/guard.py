@@ -1,4 +1,4 @@
-"""Who may call, and how much at once: decided before a request is received."""
+"""Allowed callers and their concurrency: decided before a request is received."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Refused(StoreUnavailable):
 
 
 class Room:
-    """A bound on what is under way at once."""
+    """A bound on concurrent calls."""
 
     def __init__(self, most: int, what: str) -> None:
         self._most, self._what = most, what

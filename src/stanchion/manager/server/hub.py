@@ -20,11 +20,11 @@ MOST_ENDS = 1_000
 
 _TICK = 1.0
 _SPARE = 100
-"""Queues to which no caller listens any more, beside as many again as are listened to, before the store is told."""
+"""Maximum queues without callers, in addition to as many as have some, before the store's listener is renewed."""
 
 
 class Subscriber:
-    """One caller that listens: what has happened since its last message. Used in the event loop only."""
+    """One listening caller: the events since its last message. Used in the event loop only."""
 
     def __init__(self, queues: frozenset[str], finished: frozenset[str]) -> None:
         self.wanted = Signs(queues, finished)
@@ -167,7 +167,7 @@ class Hub:
                 covered = self._covering(wanted, covered)
                 self._call(self._listening, covered)
                 self._pass_on()
-            except Exception as error:  # whatever it is, callers poll and listening goes on
+            except Exception as error:  # whatever it is, callers poll and listening continues
                 log.warning("not listening to the store: %s", error)
                 self.connected = False
                 self._call(self._deliver, NO_SIGNS)
@@ -192,14 +192,14 @@ class Hub:
         with self._lock:
             if self._wanted != NO_SIGNS:
                 return self._wanted
-            self._thread = None  # the next subscriber starts another, with a listener of its own
+            self._thread = None  # the next subscriber starts another, with a new listener
             listener, self._listener = self._listener, None
         if listener is not None:
             listener.close()
         return None
 
     def _covering(self, wanted: Signs, covered: Signs) -> Signs:
-        """Listen for all that is wanted, unless that is covered already; return what is covered."""
+        """Listen for all wanted queues, unless they are covered already; return the covered ones."""
         most = 2 * (len(wanted.queues or ()) + len(wanted.finished or ())) + _SPARE
         few = len(covered.queues or ()) + len(covered.finished or ()) <= most
         if self._listener is not None and few and covered.covers(wanted):

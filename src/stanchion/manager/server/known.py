@@ -1,4 +1,4 @@
-"""What a call of a client may name only if it exists: semaphores, and partitions of queues.
+"""Things that a client's call may name only if they exist: semaphores, and partitions of queues.
 
 A job with the name of an undeclared semaphore would run as if its capacity was 1. A queue that is named like a
 partition, without the queue that has it, could be found by no page and no command.
@@ -21,14 +21,14 @@ Args = Mapping[str, Any]
 
 
 class Seen:
-    """The names that exist, as the store said within SEEN_FOR. `find`: returns those of some names that exist."""
+    """The existing names, as the store reported within SEEN_FOR. `find`: returns the existing ones of some names."""
 
     def __init__(self, find: Callable[[list[str]], Iterable[str]]) -> None:
         self._find = find
         self._seen: dict[str, float] = {}
 
     def missing(self, names: Iterable[str], *, ask: bool = True) -> list[str]:
-        """Return those of the names that don't exist, sorted; without `ask`, those that are not known to exist."""
+        """Return the names that don't exist, sorted; without `ask`, the names that are not known to exist."""
         oldest = time.monotonic() - SEEN_FOR
         unseen = sorted(name for name in set(names) if self._seen.get(name, oldest) <= oldest)
         if not unseen or not ask:

@@ -1,4 +1,4 @@
-"""What a call would store, by its verb: new jobs, and the queues that it may make."""
+"""Effects of a call, by its verb: new jobs, and the queues that it may make."""
 
 from __future__ import annotations
 

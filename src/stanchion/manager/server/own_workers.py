@@ -1,4 +1,4 @@
-"""The workers that a limited caller may speak for: those that serve its queues alone.
+"""The workers that a limited caller may act for: workers that serve only its queues.
 
 A heartbeat keeps the jobs of its worker from others; a goodbye, or another process of the worker, gives them away. The
 first heartbeat of a worker makes its row, so an id without one is free: unless jobs run under it, whose worker has lost
@@ -22,7 +22,7 @@ from stanchion.stores.records.workers import WorkerRow
 Args = Mapping[str, Any]
 
 _SEEN_FOR: Final = 2.0
-"""Seconds for which rows and jobs are not read again: heartbeats of a fleet would read its rows again and again."""
+"""Seconds that rows and jobs are cached: heartbeats of a fleet would read its rows again and again."""
 _RUNNING: Final = (Condition("state", "=", JobState.RUNNING.value),)
 
 
@@ -51,7 +51,7 @@ class OwnWorkers:
             if not all(map(caller.reaches, served)):
                 raise NotPermitted(
                     f"the token of {caller.name} may not call {verb} for the worker {worker}, which serves queues "
-                    f"beyond those of the token"
+                    f"outside the token's"
                 )
 
     def _stored(self, worker: str) -> WorkerRow | None:

@@ -1,4 +1,4 @@
-"""Calls of the store, in threads beside the event loop."""
+"""Calls of the store, in threads outside the event loop."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 class StoreCalls:
-    """Up to `threads` calls at once; others wait. One whose caller has gone meanwhile is never made."""
+    """Up to `threads` concurrent calls; others wait. A call whose caller has gone meanwhile is never made."""
 
     def __init__(self, threads: int) -> None:
         self._pool = DaemonPool("stanchion-manager", threads)
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Make a call in a thread. Cancelled before it has started, it is not made; later, it goes on by itself."""
+        """Make a call in a thread. Cancelled before its start, it is not made; later, it continues by itself."""
         return await in_thread(self._pool.put, call)
 
     def close(self) -> None:

@@ -59,7 +59,7 @@ class ManagerServer:
 
     @property
     def advertised(self) -> str:
-        """The host and port that other managers and clients are told."""
+        """The host and port announced to other managers and clients."""
         listen = self._settings.listen
         given = self._settings.advertise
         host, port = (listen.host, None) if given is None else (given.host, given.port)
@@ -88,7 +88,7 @@ class ManagerServer:
         self._looking = asyncio.create_task(self._look())
 
     async def drain(self) -> None:
-        """Take no new calls; tell receivers and subscribers that this manager ends soon."""
+        """Take no new calls; notify receivers and subscribers that this manager ends soon."""
         self._guard.draining = True
         if self._looking is not None:
             self._looking.cancel()
@@ -122,7 +122,7 @@ class ManagerServer:
             ) from None
 
     async def _look(self) -> None:
-        """Tell the health service whether the store answers."""
+        """Report to the health service whether the store answers."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             try:

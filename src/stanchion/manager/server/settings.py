@@ -1,4 +1,4 @@
-"""The settings of a manager's server, and what it refuses to start with."""
+"""The settings of a manager's server, and its reasons to refuse a start."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ class Limits:
 
     connections: int = 10_000
     calls: int = 1_000
-    """Calls under way, those that wait for a thread among them."""
+    """Maximum calls under way, including calls that wait for a thread."""
     streams: int = 10_000
     """Callers that listen."""
     threads: int = 16
-    """Calls of the store at once."""
+    """Maximum concurrent calls of the store."""
     reads: int = 64
-    """Requests that are being received at once, each up to the largest message."""
+    """Maximum requests being received concurrently, each up to the largest message."""
     read_seconds: float = 30.0
     """Time for a request to arrive."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """How a manager listens, and to whom."""
+    """Where a manager listens, and who may call."""
 
     listen: Listen
     tokens: Tokens = field(default_factory=Tokens)
@@ -49,7 +49,7 @@ class ServerSettings:
     limits: Limits = Limits()
     compress: bool = False
     advertise: Listen | None = None
-    """The address by which clients reach this manager, if not by the one that it listens at; port 0: the same port."""
+    """The address that clients use for this manager, if not its listening address; port 0: the same port."""
 
     def check(self) -> None:
         """Raise InvalidInput for an address that others reach, if everybody could call there."""

@@ -41,7 +41,7 @@ def check_limits(caller: Caller, verb: str, args: Args) -> None:
 
 
 def uses_rate(caller: Caller, name: str) -> bool:
-    """Return whether a caller may use a rate: that of a queue that it reaches, or one that its token names.
+    """Return whether a caller may use a rate: of a queue that it reaches, or one that its token names.
 
     The rate of a tenant belongs to the queue or task of that tenant's jobs.
     """
@@ -61,7 +61,7 @@ def _refused(caller: Caller, what: str, name: str, field: str) -> NotPermitted:
 def with_own_write(caller: Caller, verb: str, args: Args) -> Args:
     """Return the arguments of a call with the name that the store knows the write by: of a limited caller, its own.
 
-    Nothing says who has staged jobs, so what a limited caller stages has the caller in its name.
+    Staged jobs don't record who staged them, so a limited caller's stages have the caller in their names.
     """
     if caller.queues is None or verb not in ("stage", "publish", "unstage"):
         return args
@@ -83,7 +83,7 @@ def asks_store(caller: Caller, verb: str, args: Args) -> bool:
 def check_flows(store: Store, caller: Caller, verb: str, args: Args) -> None:
     """Raise NotPermitted if a call adds to a flow, closes or stops one, that has jobs in queues of others.
 
-    A job may go on in its own flow, whatever other queues that has.
+    A job may continue in its own flow, whatever other queues that has.
     """
     if caller.queues is None:
         return

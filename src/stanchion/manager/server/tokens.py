@@ -1,4 +1,4 @@
-"""Tokens: who may call the manager, in which roles, for which queues."""
+"""Tokens: allowed callers of the manager, with roles and queues."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["PATTERNS", "Caller", "Role", "Token", "Tokens", "caller_in", "token_
 
 
 class Role(StrEnum):
-    """What a caller may do. Each role may also read; `admin` may do all."""
+    """Roles of callers. Each role may also read; `admin` may do everything."""
 
     READ = "read"
     """Nothing but read."""
@@ -35,7 +35,7 @@ class Role(StrEnum):
 class Caller:
     """Who calls: a name for the log, its roles, and patterns of the queues that it is limited to (None: all).
 
-    `semaphores`, `rates`: patterns of those that its jobs may use; None: all, or with `queues` none, except for the
+    `semaphores`, `rates`: patterns of names that its jobs may use; None: all, or with `queues` none, except for the
     rates of these queues.
     """
 

@@ -34,11 +34,11 @@ MAINTAIN_SECONDS_MAX: Final = 10.0
 """Upkeep of one call: it takes a thread."""
 
 _SPARE: Final = 64 * 1024
-"""Bytes of a reply beside its rows."""
+"""Bytes of a reply in addition to its rows."""
 
 
 class Settled(NamedTuple):
-    """The states of settled outcomes, and those of them that were stored by this call, and not by an earlier one."""
+    """The states of settled outcomes, and the ones among them that this call stored, rather than an earlier one."""
 
     states: list[JobState | None]
     newly: list[Outcome]
@@ -54,7 +54,7 @@ class Served(NamedTuple):
 
 
 def carry_out(store: Store, verb: str, args: Args) -> Any:
-    """Call a verb of the store with arguments from a client; return what it returns."""
+    """Call a verb of the store with arguments from a client; return its result."""
     special = _SPECIAL.get(verb)
     return special(store, args) if special is not None else _call(store, verb, args)
 
@@ -95,7 +95,7 @@ def _recover(store: Store, args: Args) -> list[JobRow]:
     if (as_of := args.get("as_of")) is not None:  # by a time to come, live workers would count as dead
         args = {**args, "as_of": min(as_of, store.now())}
     rows: list[JobRow] = _call(store, "recover", args)
-    return rows[: _fitting(rows)]  # given back they are in any case
+    return rows[: _fitting(rows)]  # they are returned to their queues in any case
 
 
 def _settle(store: Store, args: Args) -> Settled:
@@ -134,7 +134,7 @@ def _select(store: Store, args: Args) -> Page:
 
 
 def _check(store: Store, _args: Args) -> Capabilities:
-    """Return what a client can do with the store of this manager."""
+    """Return the capabilities that this manager's store has for a client."""
     store.check()
     return replace(store.capabilities, joins_transactions=False, arrow=False, processes=True)
 

@@ -1,9 +1,9 @@
 """A manager: store, engine, leadership, server and upkeep together.
 
-    start   engine ──► server listens ──► leadership takes slices ──► jobs go out; upkeep
-    stop    no new calls ──► engine hands out no more, stores what waits ──► slices are let go ──► streams end
+    start   engine ──► server listens ──► leadership takes slices ──► jobs are sent; upkeep
+    stop    no new calls ──► engine sends no more, stores pending work ──► slices are released ──► streams end
 
-Slices are let go before the streams end: the jobs that receivers hold are then those of the next owner.
+Slices are released before the streams end, so that the receivers' jobs pass to the next owner.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ AHEAD_SECONDS = 0.002
 """Time from the timer of an event loop, which may be a millisecond late, to a call in another thread."""
 
 _THREADS = 9
-"""Calls of the store beside those of clients: one each for pushes, claims, outcomes, late outcomes and reads, and the
+"""Calls of the store in addition to clients': one each for pushes, claims, outcomes, late outcomes and reads, and the
 leadership's."""
 
 
 class Manager:
-    """Serves a store by gRPC, and hands out the jobs of its share of the lanes. Make it in its event loop.
+    """Serves a store by gRPC, and dispatches the jobs of its share of the lanes. Make it in its event loop.
 
     `lease`: seconds after which another manager takes the share of one that has died; the same for all managers.
     `heartbeat`: as of a worker: jobs of dead ones are looked for twice in it.

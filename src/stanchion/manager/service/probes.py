@@ -21,7 +21,7 @@ ANSWER_SECONDS = 10.0
 
 
 class ProbeSettings(NamedTuple):
-    """Where to serve, and what beside the probes: metrics of the manager, and those of the store."""
+    """Where to serve, and what in addition to the probes: metrics of the manager, and of the store."""
 
     port: int
     host: str = LOOPBACK

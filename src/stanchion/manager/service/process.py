@@ -26,7 +26,7 @@ def run_manager(
     started: Callable[[Manager], None],
     probes: ProbeSettings | None = None,
 ) -> None:
-    """Serve a store until SIGTERM or SIGINT, then let calls finish for up to `grace` seconds; a second one: at once.
+    """Serve a store until SIGTERM or SIGINT, then let calls finish for up to `grace` seconds; a second one: stop now.
 
     Call it in the main thread. It waits for a store that is away, not ready by its probes meanwhile. `started` is
     called once it listens. `probes`: where it serves probes and metrics. Raises InvalidInput for settings that it
@@ -62,7 +62,7 @@ async def _run(
 
 
 async def _reached(store: Store, stop: asyncio.Event) -> bool:
-    """Wait until the store answers; return False if the process is told to stop before."""
+    """Wait until the store answers; return False if the process is asked to stop before."""
     backoff = Backoff()
     while not stop.is_set():
         try:

@@ -1,4 +1,4 @@
-"""The upkeep by a manager, which is that of a worker: jobs of dead workers go back, and history is purged.
+"""Upkeep by a manager, as by a worker: jobs of dead workers return, and history is purged.
 
 With managers only, there may be no worker alive that would do it.
 """

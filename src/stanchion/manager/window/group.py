@@ -1,18 +1,18 @@
-"""What a window knows of the jobs of one rank in one lane."""
+"""A window's knowledge of the jobs of one rank in one lane."""
 
 from __future__ import annotations
 
 from stanchion.manager.window.key import Key
 
 LOW = 5
-"""A group is read again once it has less than a fifth of what one read gives."""
+"""A group is read again once it has less than a fifth of one read's keys."""
 
 
 class Group:
     """The jobs of one rank in one lane, as far as they were read.
 
     `until`: the due time up to which the window has read. `edge`: beyond this key there may be unread jobs that are due
-    by then; None: there are none. `count`: keys in the window. `full`: how many keys one read gives.
+    by then; None: there are none. `count`: keys in the window. `full`: how many keys one read returns.
 
     `changed`, `seen`: numbers of signs; jobs may be missing if the last change came after the last look.
     """

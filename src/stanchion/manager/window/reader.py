@@ -1,4 +1,4 @@
-"""Looks at the store for windows: one read of the heads of all queues, and one of each rank and lane that needs it.
+"""Reads the store for windows: one read of the heads of all queues, and one of each rank and lane that needs it.
 
 Each read is a range of the index of claims, so it costs the same at any size of the backlog.
 """
@@ -25,7 +25,7 @@ class OffLoop(Protocol):
 
 
 class Reader:
-    """Looks at the store. `claimed`: returns the jobs of a queue in claims under way."""
+    """Reads the store. `claimed`: returns the jobs of a queue in claims under way."""
 
     def __init__(self, store: Store, time: StoreTime, claimed: Callable[[str], Collection[str]]) -> None:
         self._store, self._time, self._claimed = store, time, claimed
@@ -33,7 +33,7 @@ class Reader:
         """Calls of the store so far."""
 
     async def look(self, windows: Sequence[Window], off_loop: OffLoop) -> None:
-        """Read what is new for these windows; `off_loop` runs a call in a thread."""
+        """Read new jobs for these windows; `off_loop` runs a call in a thread."""
         for window in windows:
             window.look(self._claimed(window.queue))
         try:

@@ -1,4 +1,4 @@
-"""The store's clock, told from the times in its answers."""
+"""The store's clock, estimated from the times in its answers."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Callable
 from stanchion.stores.records.jobs import SECOND
 
 KEPT = 16
-"""Seconds with answers by which the clock is told; a step of the store's clock is known after so many."""
+"""Number of seconds with answers used for the estimate; a step of the store's clock is known after so many."""
 
 
 class StoreTime:
-    """The store's clock; never ahead of it, and behind it by the time that the fastest of the last answers took.
+    """The store's clock; never ahead of it, and behind it by the duration of the fastest of the last answers.
 
-    So a job is not asked for before it is due. Of each second, only the fastest answer is kept: those of busy times,
-    which are slow, leave the others. `clock`: own clock, in seconds.
+    So a job is not asked for before it is due. Of each second, only the fastest answer is kept, so that slow answers
+    of busy times do not displace the others. `clock`: own clock, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._offsets: deque[tuple[int, int]] = deque(maxlen=KEPT)
-        """Seconds of the own clock, each with the offset that its fastest answer tells."""
+        """Seconds of the own clock, each with the offset of its fastest answer."""
         self._offset: int | None = None
 
     def saw(self, moment: int, came: int | None = None) -> None:

@@ -41,7 +41,7 @@ class Watcher:
             listener.wake()
 
     def unheard(self, call: Callable[[], T]) -> T:
-        """Make a call whose jobs the windows are told of: it gives no sign. With most stores; with others it does."""
+        """Make a call whose jobs the windows record themselves: with most stores it sends no signal here."""
         listener = self._listener
         if not isinstance(listener, EventListener):
             return call()

@@ -1,10 +1,10 @@
-"""The window of one queue: keys of jobs that are due now or soon, in the order in which they go out.
+"""The window of one queue: keys of jobs that are due now or soon, in the order of delivery.
 
     ready    one heap for each lane; the lanes that have the highest rank take turns
     future   one heap by due time; its first entry says when the next one is ready
     known    all keys by id; an entry of a heap whose key is not the known one of its job is skipped
 
-Nothing is searched: a job that can't be claimed any more is dropped when its claim does not return it.
+There is no search: a job that can't be claimed any more is dropped when its claim does not return it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stanchion.stores.records.jobs import SECOND, UNLANED
 from stanchion.stores.records.queues import Head
 
 MOST = 10_000
-"""Keys that one look at a queue adds, in all its lanes and ranks."""
+"""Number of keys that one read of a queue adds, in all its lanes and ranks."""
 
 FEWEST = 200
 """Keys that one read gives at least, however many lanes and ranks there are."""
@@ -53,9 +53,9 @@ class Window:
         self._offset = UNLANED - 1
         """The lane served last."""
         self._signs = self._last_signal = 0
-        """The number of signs of change, and that of the last one for all groups."""
+        """The number of signals of change, and of the last one for all groups."""
         self._look: Look | None = None
-        """The look that is under way."""
+        """The read that is under way."""
         self._looked_at: frozenset[tuple[int, int]] = frozenset()
         self.signalled = True
         """True if others may have stored jobs since the last look began."""
@@ -103,7 +103,7 @@ class Window:
     # -- keys in
 
     def add(self, key: Key, now: int) -> bool:
-        """Add a job that this manager has stored, unless unread jobs may come before it; a look finds it then."""
+        """Add a job that this manager has stored, unless unread jobs may precede it; then a later read finds it."""
         if not self.serves(key.lane) or key.id in self._known or key.run_at > now + HORIZON:
             return False
         group = self._groups.get((key.lane, key.rank))
@@ -133,7 +133,7 @@ class Window:
     # -- keys out
 
     def due(self, now: int) -> None:
-        """Move the jobs that are due by now to those that are ready."""
+        """Move the jobs that are due by now to the ready ones."""
         while self._future and self._future[0][0] <= now:
             _, key = heappop(self._future)
             if self._known.get(key.id) is key:
@@ -149,7 +149,7 @@ class Window:
         return None
 
     def oldest(self) -> int | None:
-        """Return the due time of the job that has been ready for longest, of those that go out next in their lanes."""
+        """Return the due time of the job that has been ready for longest, among the next jobs of each lane."""
         return min((head.run_at for lane in list(self._ready) if (head := self._head(lane)) is not None), default=None)
 
     def best(self, lanes: tuple[int, int] | None = None) -> int | None:
@@ -158,7 +158,7 @@ class Window:
         return max((head.rank for head in heads if head is not None), default=None)
 
     def quiet(self, rank: int) -> bool:
-        """Return True if no job of this rank or a higher one is known to wait, and none was left unread by a look."""
+        """Return True if no job of this rank or a higher one is known to wait, and no read left one behind."""
         best = self.best()
         if not self.loaded or (best is not None and best >= rank):
             return False
@@ -199,9 +199,9 @@ class Window:
         return sorted((lane for lane, head in heads.items() if head.order == best), key=self._turn)
 
     def _unread_rank(self) -> int:
-        """Return the highest rank of which all known jobs of a lane are out, while there are more in the store.
+        """Return the highest rank with more jobs in the store, all of whose known jobs in a lane are sent.
 
-        Jobs of lower ranks wait for the next look.
+        Jobs of lower ranks wait for the next read.
         """
         dry = (rank for (_, rank), group in self._groups.items() if group.edge is not None and not group.count)
         return max(dry, default=LOWEST_RANK)
@@ -231,7 +231,7 @@ class Window:
         if (key := self._known.get(job_id)) is not None:
             self._forget(key)
 
-    # -- looks at the store
+    # -- reads of the store
 
     def signal(self) -> None:
         """Record that others may have stored jobs."""
@@ -240,7 +240,7 @@ class Window:
         self._last_signal = self._signs
 
     def missing(self, key: Key) -> None:
-        """Record that a job did not come back from its claim: it is gone, or was locked, or had to wait."""
+        """Record that a job's claim did not return it: it is gone, or was locked, or had to wait."""
         if (group := self._groups.get((key.lane, key.rank))) is not None:
             self._changed(group)
 
@@ -254,12 +254,12 @@ class Window:
         return any(group.edge is not None and group.runs_low for group in self._groups.values())
 
     def look(self, claimed: Iterable[str]) -> None:
-        """Begin a look at the store; `claimed`: the jobs of claims under way."""
+        """Begin a read of the store; `claimed`: the jobs of claims under way."""
         self._look = Look(self._signs, set(claimed), frozenset(self._ranges))
         self.signalled = False
 
     def asks(self, heads: Iterable[Head]) -> list[Ask]:
-        """Return the reads that the look needs, given the heads of all ranks in all lanes: higher ranks first."""
+        """Return the queries that the read needs, given the heads of all ranks in all lanes: higher ranks first."""
         soon = {(head.lane, head.rank): head for head in heads if head.due_in <= HORIZON and self.serves(head.lane)}
         limit = max(FEWEST, self._most // max(1, len(soon)))
         asks = []
@@ -282,7 +282,7 @@ class Window:
         return group.until < until - HORIZON // 2
 
     def read(self, ask: Ask, keys: Sequence[Key]) -> None:
-        """Add what a read has found."""
+        """Add the jobs of a read."""
         if not self.serves(ask.lane):
             return
         group = self._groups.setdefault((ask.lane, ask.rank), Group(ask.limit))
@@ -291,7 +291,7 @@ class Window:
         taken = self._look.taken if self._look is not None else ()
         for key in keys:
             if key.id in taken:
-                self._changed(group)  # it may be claimed, or given back already: the read can't tell
+                self._changed(group)  # it may be claimed, or returned already: the read can't show that
             elif key.id not in self._known:
                 self._put(key, group)
 
@@ -302,7 +302,7 @@ class Window:
         self._look = None
 
     def not_looked(self) -> None:
-        """End a look that failed."""
+        """End a failed read."""
         self._look = None
         self.signal()
 
@@ -312,7 +312,7 @@ class Window:
 
 
 class Look(NamedTuple):
-    """A look at the store: signs before it, jobs taken since it began, and the lanes that it covers."""
+    """A read of the store: signals before it, jobs taken since it began, and the lanes that it covers."""
 
     signs: int
     taken: set[str]

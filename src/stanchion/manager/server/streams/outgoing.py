@@ -70,7 +70,7 @@ class Outgoing:
         self._some.set()
 
     def report(self, owned: Sequence[Owned]) -> None:
-        """Add the slices of this manager, and the question what the receiver has."""
+        """Add the slices of this manager, and the question for the receiver's jobs."""
         slices = [
             pb.Slice(
                 queue=one.queue,

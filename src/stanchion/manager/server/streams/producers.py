@@ -1,9 +1,9 @@
 """What producers send: `Queues.Push`, and `Queues.PushStream` with many pushes on one stream.
 
-    requests read ──► checked ──► stored with those of all callers ──► replies by `seq`
+    requests read ──► checked ──► stored together with all callers' ──► replies by `seq`
 
-A push of a stream that fails has an `Error` in its reply, and the stream goes on. Up to UNDER_WAY requests of a stream
-are in work; the next one is read once one of them is answered.
+A failed push of a stream has an `Error` in its reply, and the stream continues. Up to UNDER_WAY requests of a stream
+are in progress; the next one is read once one of them is answered.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from stanchion.stores.wire.statuses import Status, status_of, text_of, to_messag
 log = logging.getLogger("stanchion.manager")
 
 UNDER_WAY: Final = 8
-"""Requests of one stream in work at once."""
+"""Maximum requests of one stream in progress."""
 
 _MOST_JOBS: Final = 500
 """Jobs of a push that is stored with others."""
@@ -104,7 +104,7 @@ class Producers:
             ) from None
 
     def _checked(self, caller: Caller, request: pb.PushRequest, data: bytes) -> tuple[list[NewJob], Claim | None]:
-        """Return the jobs of a request, and the claim of those of them that are to run at once."""
+        """Return the jobs of a request, and the claim of the jobs that should start running."""
         args = _CALL.arguments(request)
         if b"\0" in data:
             door.check_texts([args["jobs"], args.get("claim")])
@@ -139,7 +139,7 @@ class _Stream:
             await asyncio.wait(self._answers)
 
     def cancel(self) -> None:
-        """Withdraw what is not stored yet."""
+        """Withdraw requests that are not stored yet."""
         for answer in self._answers:
             answer.cancel()
 

@@ -64,7 +64,7 @@ class Receivers:
         self._beginning: set[asyncio.Task[Any]] = set()
 
     def drain(self) -> None:
-        """Tell all receivers that this manager ends soon."""
+        """Notify all receivers that this manager ends soon."""
         for stream in self._open:
             stream.outgoing.say(draining=True)
 
@@ -189,7 +189,7 @@ class Receivers:
         return found
 
     async def _known_ones(self, caller: Caller, outcomes: list[Reported]) -> list[Reported]:
-        """Return those of the outcomes that name only semaphores and partitions that exist, and flows of the caller."""
+        """Return the outcomes that name only existing semaphores and partitions, and flows of the caller."""
         args = {"outcomes": outcomes}
         if not (self._known.asks_store("settle", args) or asks_store(caller, "settle", args)):
             return outcomes
@@ -263,7 +263,7 @@ class ReceiverStream:
             self.over.set_result(reason)
 
     async def write(self, engine: Engine) -> None:
-        """Write what is to be sent."""
+        """Write pending messages."""
         while (down := await self.outgoing.next()) is not None:
             await self.context.write(down)
             if self.outgoing.freed:

@@ -1,4 +1,4 @@
-"""`Queues.Topology`: which managers there are, and what they own."""
+"""`Queues.Topology`: the managers, and the slices they own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Known(Protocol):
 
 
 class Topology:
-    """Tells subscribers about the managers, as this one knows them."""
+    """Informs subscribers about the managers, as this one knows them."""
 
     def __init__(self) -> None:
         self._known: Known | None = None
@@ -44,7 +44,7 @@ class Topology:
             await asyncio.sleep(_TICK)
 
     def drain(self) -> None:
-        """Tell that this manager ends soon."""
+        """Announce that this manager ends soon."""
         self._draining = True
         self._tell()
 
