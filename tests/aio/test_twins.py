@@ -256,6 +256,7 @@ DONT_WAIT: dict[str, Callable[[Any], Any]] = {
     "Stanchion.middleware": lambda x: x.app.middleware(lambda _attempt, call_next: call_next()),
     "Stanchion.on_worker_start": lambda x: x.app.on_worker_start(lambda: None),
     "Stanchion.on_worker_stop": lambda x: x.app.on_worker_stop(lambda: None),
+    "Stanchion.include": lambda x: x.app.include("json"),
     "Stanchion.on": lambda x: x.app.on("started")(lambda _job: None),
     "Stanchion.flow": lambda x: x.app.flow(x.held.id),
     "Queue.batch": lambda x: x.queue.batch(),

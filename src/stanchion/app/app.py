@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 from stanchion.app.jobs import JobCalls
+from stanchion.app.project import ProjectCalls
 from stanchion.app.queues import QueueCalls
 from stanchion.app.running import RunCalls
 from stanchion.app.store import StoreCalls
@@ -15,16 +16,17 @@ from stanchion.context.context import Context
 from stanchion.context.unknown_work import A_DAY, UnknownWork
 from stanchion.core.blocking import BlockingCalls
 from stanchion.core.codec import MAX_PAYLOAD, Codec
+from stanchion.core.retry import Retry
 from stanchion.jobs import lookup
 from stanchion.jobs.call import COLLECT, collected
 from stanchion.jobs.options import checked_timeout
-from stanchion.tasks.task import Task
+from stanchion.tasks.task import Task, checked_retry
 
 if TYPE_CHECKING:
     from stanchion.stores.protocol import Store
 
 
-class Stanchion(StoreCalls, QueueCalls, TaskCalls, JobCalls, RunCalls):
+class Stanchion(StoreCalls, QueueCalls, TaskCalls, ProjectCalls, JobCalls, RunCalls):
     """One store, its queues and its tasks.
 
     `url`: the store, such as `sqlite:///jobs.db`, `postgresql://user@host/db` or `memory://`; by default STANCHION_URL.
@@ -32,7 +34,9 @@ class Stanchion(StoreCalls, QueueCalls, TaskCalls, JobCalls, RunCalls):
     largest payload in bytes. `poll`: seconds between polls of all live workers together, the fallback for lost signals.
     `bury_unknown_after`: seconds for which a job of an unknown task is put off before it is dead. `timeout`: seconds
     that an attempt may run if neither its job, its task nor its queue says so. `database`: with a URL of managers, that
-    of their database, for `tx=`. `traces`: make OpenTelemetry spans. `warn_blocking`: log a warning, once for each
+    of their database, for `tx=`. `traces`: make OpenTelemetry spans. `discover`: packages whose modules called `tasks`
+    are imported when a process first needs them; see `include`. `retry`: the retry policy of tasks that have none, and
+    of bare payloads. `warn_blocking`: log a warning, once for each
     method, if a call blocks a running event loop.
 
     As a block, `with app:` or `async with app:`, it is closed at the end.
@@ -50,12 +54,16 @@ class Stanchion(StoreCalls, QueueCalls, TaskCalls, JobCalls, RunCalls):
         timeout: float | timedelta | None = None,
         database: str | None = None,
         traces: bool = False,
+        discover: Sequence[str] = (),
+        retry: Retry | None = None,
         warn_blocking: bool = True,
     ) -> None:
         codec, unknown_work = Codec(keys, max_payload), UnknownWork(bury_unknown_after)
         self.context = Context(url, store, codec, poll, unknown_work, lookup.job_of, database, traces)
         self.context.blocking = BlockingCalls(warn=warn_blocking)
         self.context.timeout = checked_timeout(timeout)
+        self.context.registry.includes.discover(discover)
+        self.context.retry = checked_retry(retry) or self.context.retry
         self.context.registry.built_in[COLLECT] = Task(self.context, collected, COLLECT, self.context.retry, {})
 
     @classmethod

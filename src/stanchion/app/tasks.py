@@ -51,6 +51,7 @@ class TaskCalls(Area):
     @property
     def tasks(self) -> dict[str, Task[..., Any]]:
         """The registered tasks, by name."""
+        self.context.registry.includes.load()
         return cast("dict[str, Task[..., Any]]", self.context.registry.tasks)
 
     def enqueue(self, task: str, *args: Any, **options: Unpack[EnqueueOptions]) -> JobHandle:
@@ -73,16 +74,19 @@ class TaskCalls(Area):
         from stanchion.pipelines import Pipeline
         from stanchion.worker.worker import run_worker
 
-        return self.pipelines.setdefault(name, Pipeline(self.context, name, run_worker, keep_entry=keep_entry))
+        pipelines: dict[str, Pipeline] = self.context.registry.pipelines
+        return pipelines.setdefault(name, Pipeline(self.context, name, run_worker, keep_entry=keep_entry))
 
     @property
     def pipelines(self) -> dict[str, Pipeline]:
         """The pipelines, by name."""
+        self.context.registry.includes.load()
         return self.context.registry.pipelines
 
     @property
     def stations(self) -> dict[str, Station]:
         """The stations of all pipelines, by the names of their queues."""
+        self.context.registry.includes.load()
         return cast("dict[str, Station]", self.context.registry.stations)
 
     def cron(
@@ -116,6 +120,7 @@ class TaskCalls(Area):
 
     def schedules(self) -> list[Schedule]:
         """Return all schedules, by name: those in the store, and those of this app that are not stored yet."""
+        self.context.registry.includes.load()
         from stanchion.cron.schedule import schedules
 
         return schedules(self.context)

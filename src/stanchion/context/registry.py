@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from stanchion.context.includes import Includes
 from stanchion.context.unknown_work import Unknown
 from stanchion.core.partition_names import logical_name
 from stanchion.errors import UnknownTask
@@ -30,6 +31,8 @@ class Registry:
         """The subscriptions that tasks declare, by topic."""
         self.subscribed: set[str] = set()
         """The queues of subscriptions whose jobs call tasks of this process."""
+        self.includes = Includes()
+        """Modules that declare more of it, and are not imported yet."""
         self.crons: dict[str, Any] = {}
         """The schedules; each is a `cron.schedule.Declared`."""
 
@@ -39,6 +42,7 @@ class Registry:
 
     def task_named(self, name: str) -> Work:
         """Return a task by name. Raises UnknownTask."""
+        self.includes.load()
         task = self.tasks.get(name) or self.built_in.get(name)
         if task is None:
             known = ", ".join(sorted(self.tasks)) or "none"
@@ -59,6 +63,7 @@ class Registry:
         name = row.task
         if name is not None and (task := self.tasks.get(name)) is not None:  # the usual case; this runs for each job
             return task
+        self.includes.load()
         if (work := self.work_of(row)) is not None:
             return work
         if name is not None:
@@ -90,6 +95,7 @@ class Registry:
 
     def own_queues(self) -> list[str]:
         """Return the queues of the tasks, of their subscriptions, and of the stations that workers can run."""
+        self.includes.load()
         stations = {name for name, station in self.stations.items() if station.on_workers}
         return sorted(stations.union(self.subscribed, (task.queue for task in self.tasks.values())))
 

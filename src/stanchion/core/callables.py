@@ -5,13 +5,15 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import CodeType
-from typing import Any
+from typing import Any, TypeVar
 
 from stanchion.core.checks import shown
 from stanchion.errors import InvalidInput
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def module_of(function: Callable[..., Any]) -> str:
@@ -57,6 +59,22 @@ def _called(function: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.isroutine(function) or inspect.isclass(function):
         return function
     return getattr(type(function), "__call__", function)  # noqa: B004 - the method is wanted
+
+
+def redefines(new: Any, old: Any) -> bool:
+    """Return whether a function is a new version of another one: a cell of a notebook was run again."""
+    return (home := _home(new)) == _home(old) and home[0] == "__main__" and "<" not in home[1]
+
+
+def with_function(functions: Sequence[F], new: F) -> list[F]:
+    """Return functions with another one at their end, or in the place of the one that it redefines."""
+    place = next((place for place, old in enumerate(functions) if redefines(new, old)), len(functions))
+    return [*functions[:place], new, *functions[place + 1 :]]
+
+
+def _home(function: Any) -> tuple[str, str]:
+    """Return the module and the qualified name of a function; a name with "<" is one that several may have."""
+    return getattr(function, "__module__", None) or "", getattr(function, "__qualname__", None) or "<>"
 
 
 def codes_of(function: Callable[..., Any]) -> set[CodeType]:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar, get_args
 
-from stanchion.core.callables import refuse_async, refuse_generator
+from stanchion.core.callables import refuse_async, refuse_generator, with_function
 from stanchion.core.checks import shown
 from stanchion.errors import InvalidInput
 
@@ -38,7 +38,7 @@ class Listeners:
                 raise InvalidInput(f"a listener is a function, not {shown(listener)}")
             refuse_async(listener, "a listener")
             refuse_generator(listener, "a listener")
-            self._by_event[event].append(listener)
+            self._by_event[event] = with_function(self._by_event[event], listener)
             return listener
 
         return register

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
-from stanchion.core.callables import is_async, refuse_generator
+from stanchion.core.callables import is_async, refuse_generator, with_function
 from stanchion.core.checks import shown
 from stanchion.errors import InvalidInput
 
@@ -28,7 +28,8 @@ class Hooks:
         if not callable(function):
             raise InvalidInput(f"a hook is a function without parameters, not {shown(function)}")
         refuse_generator(function, "a hook")
-        self._found.setdefault((when, per, is_async(function)), []).append(function)
+        kind = (when, per, is_async(function))
+        self._found[kind] = with_function(self._found.get(kind, []), function)
 
     def of(self, when: When, per: Per, *, asynchronous: bool) -> list[Callable[[], Any]]:
         """Return hooks in the order of their calls: those of a stop run in reverse order of their registration."""

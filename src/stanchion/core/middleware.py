@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stanchion.core.callables import is_async, refuse_generator
+from stanchion.core.callables import is_async, refuse_generator, with_function
 from stanchion.core.checks import shown
 from stanchion.errors import InvalidInput
 
@@ -32,6 +32,6 @@ class Middleware:
             )
         refuse_generator(given, "middleware")
         if is_async(given):
-            self.asynchronous = (*self.asynchronous, given)
+            self.asynchronous = (*with_function(self.asynchronous, given),)
         else:
-            self.sync = (*self.sync, given)
+            self.sync = (*with_function(self.sync, given),)

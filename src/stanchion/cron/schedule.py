@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
+from stanchion.core.callables import redefines
 from stanchion.core.checks import checked_name, refuse_unknown, shown, whole
 from stanchion.core.ids import new_id
 from stanchion.core.partition_names import checked_queue
@@ -89,7 +90,8 @@ def declare(
     job = _job(context, task, call, {"max_attempts": task.retry.max_attempts, **task.options, **options})
     found = Declared(name, Plan(" ".join(expression.split()), zone_name, missed, job))
     other = context.registry.crons.get(name)
-    if other is not None and not other.agrees(context, found.plan):
+    again = other is not None and other.plan.job.task == task.name and redefines(task.function, task.function)
+    if other is not None and not again and not other.agrees(context, found.plan):
         raise InvalidInput(f"two schedules are named {name!r}; give one of them schedule=...")
     context.registry.crons[found.name] = found
 

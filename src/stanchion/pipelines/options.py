@@ -74,7 +74,7 @@ class StationOptions(NamedTuple):
             to=tuple(dict.fromkeys(checked_name(target, "a station in to=") for target in targets)),
             entry=entry,
             payload=payload,
-            retry=task_options({"retry": retry, **attempts})[0],
+            retry=task_options({"retry": retry, **attempts}, Retry())[0],
             limits=limits_text(Limits(limits_names(limits))),
             timeout=None if timeout is None else seconds_of(timeout, "timeout"),
             max_rounds=whole(max_rounds, "max_rounds"),

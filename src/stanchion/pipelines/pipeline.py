@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar, Unpack, overload
 from stanchion.context.context import Context
 from stanchion.context.queue_options import StationQueueOptions
 from stanchion.core.aio import off_loop, off_loop_alone
+from stanchion.core.callables import redefines
 from stanchion.core.checks import acted_ids, checked_name
 from stanchion.core.graph.draw import GraphForm, drawn
 from stanchion.core.retry import Retry
@@ -84,7 +85,9 @@ class Pipeline:
         `pipeline.dead`.
         """
 
-        options = StationOptions.of(to, entry, payload, retry, max_attempts, limits, timeout, max_rounds, settings, key)
+        options = StationOptions.of(
+            to, entry, payload, retry or self.context.retry, max_attempts, limits, timeout, max_rounds, settings, key
+        )
 
         def register(function: F) -> F:
             expected = self._expected.of(function, tells=not self.context.codec.has_keys)
@@ -120,7 +123,9 @@ class Pipeline:
         the dead letters; `checkpoint`: a folder for open windows, which has to last.
         """
 
-        options = StationOptions.of(to, entry, "replace", retry, max_attempts, (), None, max_rounds, settings)
+        options = StationOptions.of(
+            to, entry, "replace", retry or self.context.retry, max_attempts, (), None, max_rounds, settings
+        )
         windows = Windows.of(schema, options.to, watermark, late, checkpoint)
         if windows is not None and worker is not None:
             raise InvalidInput(f"station {name!r} has a watermark, so workers can't run it: leave worker= out")
@@ -157,7 +162,7 @@ class Pipeline:
 
     def _add(self, station: Station, given: StationQueueOptions) -> None:
         other = self.stations.get(station.station)
-        if other is not None and not _same_code(other, station):
+        if other is not None and not _same_code(other, station) and not redefines(station.function, other.function):
             raise InvalidInput(
                 f"two functions are registered for station {station.station!r} of pipeline {self.name!r}; rename one"
             )

@@ -52,7 +52,7 @@ def work(settings: WorkerSettings, parent: int | None = None) -> int:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     worker = Worker(
-        load(settings.target),
+        load(settings.target, settings.imports),
         *(settings.queues, settings.threads, settings.heartbeat, settings.grace, settings.poll),
         *(settings.until_empty, settings.health_file, settings.health_port),
         health_host=settings.health_host,

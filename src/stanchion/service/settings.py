@@ -40,6 +40,8 @@ class WorkerSettings:
     stall: float = 300.0
     """Seconds for which the jobs of a process whose threads don't run are kept, if they have no time-out."""
     pulse_file: str | None = None
+    imports: tuple[str, ...] = ()
+    """Modules that are imported besides those that the app includes."""
 
     def to_json(self) -> str:
         """Return the settings as text, for the command line of a child."""
@@ -50,4 +52,4 @@ class WorkerSettings:
         """Return the settings that `to_json` wrote."""
         settings = cls(**json.loads(text))
         queues = None if settings.queues is None else tuple(settings.queues)
-        return replace(settings, queues=queues, lanes=tuple(settings.lanes))
+        return replace(settings, queues=queues, lanes=tuple(settings.lanes), imports=tuple(settings.imports))

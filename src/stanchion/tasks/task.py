@@ -25,7 +25,7 @@ from typing import (
 
 from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
-from stanchion.core.callables import is_async, module_of, refuse_generator
+from stanchion.core.callables import is_async, module_of, redefines, refuse_generator
 from stanchion.core.checks import checked_name, seconds_of, shown
 from stanchion.core.hiding import Hidden, place_of
 from stanchion.core.redaction import named_secret
@@ -193,7 +193,7 @@ def registered(
     refuse_generator(function, "a task")
     given = dict(options)
     hide = cast("Iterable[str | Sequence[str]] | None", given.pop("hide", None))
-    policy, rest = task_options({"retry": retry, **given})
+    policy, rest = task_options({"retry": retry, **given}, context.retry)
     key = rest.get("rate_key")
     if key is not None and "rate" not in rest and f"key:{key}" not in context.rates.declared:
         raise undeclared(key)  # a module is imported without a look at the store
@@ -201,7 +201,9 @@ def registered(
     task: Task[..., Any] = TaskFunction(context, function, name, policy, rest)
     other = context.registry.tasks.setdefault(task.name, task)
     if other is not task and _code(other.function) is not _code(function):
-        raise InvalidInput(f"two tasks are named {task.name!r}; give one of them name=...")
+        if not redefines(function, other.function):
+            raise InvalidInput(f"two tasks are named {task.name!r}; give one of them name=...")
+        context.registry.tasks[task.name] = task
     if (rate := task.using().rate) is not None:
         if rest.get("rate_by") != "tenant":
             context.rates.declare(rate)
@@ -246,13 +248,17 @@ def parameter_of(function: Callable[..., Any], kind: type) -> str | None:
     return None
 
 
-def task_options(options: Mapping[str, Any]) -> tuple[Retry, EnqueueOptions]:
-    """Split the options of `@app.task` into the retry policy and the options of an enqueue."""
-    rest = dict(options)
-    retry = rest.pop("retry", None)
+def checked_retry(retry: Any) -> Retry | None:
+    """Return a retry policy, or None. Raises InvalidInput for anything else."""
     if retry is not None and not isinstance(retry, Retry):
         raise InvalidInput(f"retry must be a Retry policy, such as Retry.exponential(base=2), not {retry!r}")
-    policy = retry or Retry()
+    return retry
+
+
+def task_options(options: Mapping[str, Any], default: Retry) -> tuple[Retry, EnqueueOptions]:
+    """Split the options of `@app.task` into the retry policy and the options of an enqueue."""
+    rest = dict(options)
+    policy = checked_retry(rest.pop("retry", None)) or default
     if "max_attempts" in rest:
         policy = policy.times(rest.pop("max_attempts"))
     if by_error := {name: rest.pop(name) for name in ByError.__annotations__ if name in rest}:

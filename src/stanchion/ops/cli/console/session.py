@@ -8,7 +8,7 @@ import re
 import socket
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import IntEnum
 from functools import cached_property, partial
@@ -127,9 +127,9 @@ class Session:
             self.app.close()
 
 
-def load_app(path: str) -> Stanchion:
-    """Return the app of `module:app`; the current folder is searched too."""
-    return _loaded(loading.load, path)
+def load_app(path: str, imports: Sequence[str] = ()) -> Stanchion:
+    """Return the app of `module:app`; the current folder is searched too. `imports`: further modules of tasks."""
+    return _loaded(partial(loading.load, imports=imports), path)
 
 
 def load_pipeline(path: str) -> Pipeline:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -61,6 +63,14 @@ Lanes = Annotated[
     list[str] | None,
     typer.Option(metavar="QUEUE=A-B", help="Only these lanes of a queue, such as orders=0-15; repeat for more."),
 ]
+Imports = Annotated[
+    list[str] | None,
+    typer.Option("--import", metavar="MODULE", help="Also import this module or package of tasks; repeat for more."),
+]
+Reload = Annotated[
+    bool,
+    typer.Option("--reload", help="For development: restart when a Python file of this folder changes."),
+]
 OrderOfQueues = Annotated[
     str,
     typer.Option(help="Which queue goes first: priority (the best job of all), strict (as named), fair (in turn)."),
@@ -86,6 +96,8 @@ def worker(
     stall: Stall = "5m",
     lanes: Lanes = None,
     order: OrderOfQueues = "priority",
+    imports: Imports = None,
+    reload: Reload = False,
     metrics: Metrics = False,
     store_metrics: StoreMetrics = False,
     log_level: LogLevel = "info",
@@ -99,7 +111,10 @@ def worker(
     if path is None:
         raise InvalidInput("which app? name it as module:app, such as stanchion worker shop.jobs:app")
     refuse_level(log_level)
-    app = _check_app(path, session.url)
+    modules = names(imports) or ()
+    if reload:
+        return _reloading(duration(grace, "--grace"), log_level, log_format)
+    app = _check_app(path, session.url, modules)
     from stanchion.service.process import run_worker_process
     from stanchion.service.settings import WorkerSettings
     from stanchion.worker.order import checked_order
@@ -107,18 +122,8 @@ def worker(
     wanted = names(queues)
     _tell_unknown(session, app, wanted or ())
     settings = WorkerSettings(
-        target=path,
-        queues=wanted,
-        threads=threads,
-        until_empty=until_empty,
-        grace=duration(grace, "--grace"),
-        heartbeat=duration(heartbeat, "--heartbeat"),
-        poll=optional_duration(poll, "--poll"),
-        health_file=health_file,
-        health_port=health_port,
-        health_host=health_host,
-        log_level=log_level,
-        log_format=log_format,
+        *(path, wanted, threads, until_empty, duration(grace, "--grace"), duration(heartbeat, "--heartbeat")),
+        *(optional_duration(poll, "--poll"), health_file, health_port, health_host, log_level, log_format),
         name=name,
         timeout=optional_duration(timeout, "--timeout"),
         stall=duration(stall, "--stall"),
@@ -126,6 +131,7 @@ def worker(
         order=checked_order(order),
         metrics=metrics or store_metrics,
         store_metrics=store_metrics,
+        imports=modules,
     )
     return Exit(run_worker_process(settings, processes))
 
@@ -142,17 +148,27 @@ def _tell_unknown(session: Session, app: Stanchion, queues: Iterable[str]) -> No
             session.out.say(f"there is no queue {name!r} yet: the worker waits for its first job")
 
 
-def _check_app(path: str, url: str | None) -> Stanchion:
+def _reloading(grace: float, log_level: str, log_format: str) -> Exit:
+    """Run this command again and again, without --reload, as files change."""
+    from stanchion.service.logs import log_to_stderr
+    from stanchion.service.reloading import Reloader, command_again
+
+    log_to_stderr(log_level, log_format)
+    code = Reloader(command_again(sys.argv[1:], "--reload"), Path.cwd(), grace).run()
+    return Exit.OK if code == Exit.OK else Exit.FAILED
+
+
+def _check_app(path: str, url: str | None, imports: Sequence[str]) -> Stanchion:
     """Return the app; refuse an unusable one before any process starts. `url` is for an app without its own store."""
     if url is not None:
         os.environ[environment.URL] = url
-    app = load_app(path)
+    app = load_app(path, imports)
     named = app.url
     if url is not None and named != url:
         raise InvalidInput(f"{path} names its own store; leave --url out")
     if not app.tasks and not app.stations:
         raise InvalidInput(
             f"{path} has no tasks and no stations, so a worker could run nothing; register functions with @app.task, "
-            f"and import the modules that define them in {path.partition(':')[0]}"
+            f"and name the modules that define them: app.include('shop.tasks'), or --import shop.tasks"
         )
     return app
