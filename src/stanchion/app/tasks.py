@@ -10,7 +10,6 @@ from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name
 from stanchion.tasks.decorator import TaskDecorator
 from stanchion.tasks.enqueuer import Enqueuer
-from stanchion.tasks.middleware import AnyMiddleware
 from stanchion.tasks.task import Task, TaskOptions, registered
 
 if TYPE_CHECKING:  # imported at first use, so that a program loads only what it uses
@@ -22,8 +21,9 @@ if TYPE_CHECKING:  # imported at first use, so that a program loads only what it
     from stanchion.jobs.handle import JobHandle
     from stanchion.jobs.options import EnqueueOptions
     from stanchion.pipelines import Pipeline, Station
+    from stanchion.tasks.middleware import AnyMiddleware
 
-M = TypeVar("M", bound=AnyMiddleware)
+M = TypeVar("M", bound="AnyMiddleware")
 
 
 class TaskCalls(Area):

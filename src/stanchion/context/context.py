@@ -31,7 +31,6 @@ from stanchion.partitions.layout import READ_SECONDS
 from stanchion.partitions.opening import is_partitioned, with_partitions
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.registry import absolute_url, open_store, shown_url
-from stanchion.telemetry.traces import traces_if
 
 if TYPE_CHECKING:
     from stanchion.context.unknown_work import UnknownWork
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from stanchion.core.codec import Codec
     from stanchion.stores.protocol import Store, Transactions
     from stanchion.stores.rules.declared_rates import StoredRate
+    from stanchion.telemetry.traces import Traces
     from stanchion.waits import Waits
 
 _KEPT = (
@@ -94,7 +94,7 @@ class Context:
         """The default retry policy."""
         self.timeout: float | None = None
         """The default time-out of an attempt, in seconds."""
-        self.traces = traces_if(traces)
+        self.traces = _new_traces() if traces else None
         self.blocking = BlockingCalls()
         self.events = Listeners()
         self.middleware = Middleware()
@@ -368,3 +368,9 @@ def _current_folder() -> str:
     except OSError:  # it was deleted
         return ""
     return "" if "?" in folder else folder  # such a path is impossible in a URL
+
+
+def _new_traces() -> Traces:
+    from stanchion.telemetry.traces import Traces
+
+    return Traces()

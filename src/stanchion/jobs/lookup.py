@@ -9,15 +9,13 @@ from stanchion.core.checks import acted_id, acted_ids, checked_id
 from stanchion.core.ids import new_ids
 from stanchion.core.partition_names import logical_name
 from stanchion.errors import DuplicateKey, InvalidInput, JobNotFound
-from stanchion.jobs.contents import selected
 from stanchion.jobs.job import FreshJob, Job
-from stanchion.jobs.search import Search, contents_of, query_of
-from stanchion.stores.letters import ByHome
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
 from stanchion.stores.rules.jobs import copy_of, state_of
 
 if TYPE_CHECKING:
     from stanchion.context.context import Context
+    from stanchion.jobs.search import Search
     from stanchion.stores.protocol import Store
 
 
@@ -46,6 +44,10 @@ def get(context: Context, job_id: str) -> Job | None:
 
 def find(context: Context, **search: Unpack[Search]) -> list[Job]:
     """Search live and finished jobs, newest first; see `Queue.find`."""
+    from stanchion.jobs.contents import selected
+    from stanchion.jobs.search import contents_of, query_of
+    from stanchion.stores.letters import ByHome
+
     query, contents = query_of(search), contents_of(search)
     store, now = ByHome(context.fresh_store), context.store.now()
     rows = selected(store, query, contents, context.codec) if any(contents) else store.select(query).rows

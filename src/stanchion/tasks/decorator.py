@@ -15,16 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
-from stanchion.jobs.job import Job
-from stanchion.jobs.reservation import Reservation
 from stanchion.tasks.task import Task, TaskFunction, TaskOptions
 
 if TYPE_CHECKING:
     from stanchion.core.retry import Retry
+    from stanchion.jobs.job import Job
+    from stanchion.jobs.reservation import Reservation
 
 P = ParamSpec("P")
 R = TypeVar("R")
-J = TypeVar("J", Job, Reservation, Job | None, Reservation | None)
+J = TypeVar("J", "Job", "Reservation", "Job | None", "Reservation | None")
 AnyTask = TypeVar("AnyTask", bound=Task[..., Any])
 Awaited = Coroutine[Any, Any, R]
 

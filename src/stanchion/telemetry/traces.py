@@ -233,11 +233,6 @@ class Block:
         detach(self._before)
 
 
-def traces_if(wanted: bool) -> Traces | None:
-    """Return traces if they are wanted."""
-    return Traces() if wanted else None
-
-
 def trace_headers(text: str | None) -> dict[str, str]:
     """Return the trace context among the headers of a job, as it was given. What is not text is left out."""
     if text is None or TRACEPARENT not in text:
