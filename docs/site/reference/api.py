@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
@@ -9,21 +10,6 @@ from typing import Any, Final
 import griffe
 from docs.site.reference.tables import block, prose
 from docs.site.staging import ROOT
-
-GROUPS: Final = {
-    "app": "The app",
-    "tasks": "Tasks",
-    "jobs": "Jobs",
-    "queues": "Queues",
-    "core": "Retries and helpers",
-    "flows": "Flows",
-    "cron": "Schedules",
-    "topics": "Topics",
-    "feed": "Feed",
-    "worker": "Workers",
-    "pipelines": "Pipelines",
-}
-"""Title of the names that `stanchion` exports, by the package that defines them; others get their package's name."""
 
 MODULES: Final = ("alembic", "django", "spark", "testing", "pytest_plugin", "sentry", "opentelemetry", "middleware")
 """Further public modules; those that exist get a page of the names in their `__all__`."""
@@ -37,35 +23,44 @@ def package() -> Any:
 
 def pages() -> dict[str, str]:
     """Return the text of each page, by path."""
-    found: dict[str, list[Any]] = {}
-    for exported in _exports(package()):
-        where = exported.path.split(".")[1]
-        if where != "errors" and not exported.name.startswith("_"):
-            found.setdefault(where, []).append(exported)
-    order = [*GROUPS, *(name for name in found if name not in GROUPS)]
-    written = {
-        f"reference/api-{name}.md": _page(f"API: {GROUPS.get(name, name).lower()}", "", found[name])
-        for name in order
-        if name in found
-    }
+    written = {}
+    for title, names in groups().items():
+        if title != "Errors":
+            found = [package().members[name].final_target for name in names if not name.startswith("_")]
+            slug = re.sub(r"[^a-z]+", "-", title.lower()).strip("-")
+            written[f"reference/api-{slug}.md"] = _page(f"API: {title[0].lower()}{title[1:]}", "", found)
     for name in MODULES:
         module = package().modules.get(name)
-        if module is not None and module.exports:
+        if module is not None:
             text = prose(module.docstring.value if module.docstring else "")
             written[f"reference/module-{name}.md"] = _page(f"API: stanchion.{name}", text, list(_exports(module)))
     return written
 
 
+def groups() -> dict[str, list[str]]:
+    """Return the names in `stanchion.__all__`, by the comments that head its groups."""
+    text = (ROOT / "src" / "stanchion" / "__init__.py").read_text("utf-8")
+    found: dict[str, list[str]] = {}
+    for line in text.partition("__all__ = [")[2].partition("\n]")[0].splitlines()[1:]:
+        if (entry := line.strip()).startswith("#"):
+            found[entry.lstrip("# ")] = []
+        else:
+            next(reversed(found.values())).append(entry.strip('",'))
+    return found
+
+
 def exceptions() -> list[Any]:
     """Return the exceptions that the package exports."""
-    return [one for one in _exports(package()) if one.path.split(".")[1] == "errors"]
+    return [package().members[name].final_target for name in groups()["Errors"] if not name.startswith("_")]
 
 
 def _exports(module: Any) -> Iterator[Any]:
-    for name in module.exports or ():
-        member = module.members.get(str(name))
-        if member is not None and not str(name).startswith("_"):
-            yield member.final_target if member.is_alias else member
+    """Yield the public objects of a module: those in its `__all__`, or else those that it defines."""
+    for name, member in module.members.items():
+        public = str(name) in map(str, module.exports) if module.exports else not member.is_alias
+        target = member.final_target if member.is_alias and public else member
+        if public and not name.startswith("_") and not target.is_module and (module.exports or target.docstring):
+            yield target
 
 
 def _page(title: str, text: str, objects: list[Any]) -> str:

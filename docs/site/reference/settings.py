@@ -17,6 +17,7 @@ def page() -> str:
     queue = found["stores.records.queues.QueueSettings"]
     fields = [one for one in queue.attributes.values() if "property" not in one.labels and one.name not in _NOT_SET]
     job = found["jobs.options.EnqueueOptions"]
+    task = found["tasks.task.TaskOptions"]
     parts = [
         "# Settings",
         "## Queue settings",
@@ -29,7 +30,9 @@ def page() -> str:
         table(["option", "type", "meaning"], [_option(one) for one in _options(job)]),
         prose(found["jobs.options.PushOptions"].docstring.value),
         "## Task options",
-        _call(found, "Stanchion", "task"),
+        "Options of `@app.task(...)`: `name`, `retry`, all job options as defaults, and these.",
+        table(["option", "type", "meaning"], [_option(one) for one in task.attributes.values()]),
+        prose(task.docstring.value),
         "## Worker options",
         "Options of `Worker(app, ...)`; `stanchion worker` has the same as flags. See [Workers](/workers.md).",
         _defaults(found["Worker"].final_target.parameters),
@@ -55,14 +58,6 @@ def _options(job: Any) -> list[Any]:
 
 def _about(one: Any) -> str:
     return prose(one.docstring.value).replace("\n", " ") if one.docstring else ""
-
-
-def _call(found: Any, name: str, method: str) -> str:
-    function = found[name].final_target.all_members[method]
-    function = function.final_target if function.is_alias else function
-    text = prose(function.docstring.value) if function.docstring else ""
-    forms = function.overloads or [function]
-    return f"Options of `@app.{method}(...)`.\n\n{_defaults(forms[-1].parameters)}\n\n{text}"
 
 
 def _defaults(parameters: Any) -> str:
