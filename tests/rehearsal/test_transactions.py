@@ -224,6 +224,17 @@ class TestSession:
         gc.collect()
         assert gone() is None
 
+    def test_declarations_are_stored_as_by_a_deployment(self, engine: Engine) -> None:
+        other = Stanchion("postgresql://app@db/shop")
+        other.queue("parts", partitions=4)
+        other.queue("typed", schema="id bigint")
+        with other.testing(), Session(engine) as session:
+            other.queue("parts").push_many([1, 2, 3], tx=session)
+            other.queue("typed").push({"id": 1}, tx=session)
+            session.commit()
+            assert other.queue("parts").size().total == 3
+            assert other.queue("typed").size().total == 1
+
 
 class TestConnection:
     def test_commit_and_rollback(self, engine: Engine) -> None:

@@ -92,9 +92,9 @@ class RunCalls(Area):
     def testing(self, at: datetime = AT, *, run: Run = "when_drained", url: str | None = None) -> Iterator[Clock]:
         """Use a fresh store within the block, whose clock begins at `at`; the test moves it.
 
-        The store is in memory. A job that is enqueued with `tx` appears when that transaction commits. `run`:
-        "at_once" runs jobs as soon as they are due, within the call that made them so; "when_drained" leaves that to
-        `drain`. `url`: use the real store of this test database instead, which is emptied.
+        The store is in memory, and set up. A job that is enqueued with `tx` appears when that transaction commits.
+        `run`: "at_once" runs jobs as soon as they are due, within the call that made them so; "when_drained" leaves
+        that to `drain`. `url`: use the real store of this test database instead, which is emptied.
         """
         from stanchion.tasks.at_once import AtOnce
 
@@ -106,6 +106,7 @@ class RunCalls(Area):
                 at_once()
 
         with fresh_store(self.context, at, url, changed) as store, self.on_store(store):
+            self.context.setup()
             begun = True
             yield Clock(self.context, self._ticker, at_once)
             begun = False
