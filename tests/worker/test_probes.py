@@ -65,7 +65,7 @@ def test_metrics_are_not_served_unless_asked_for(app: Stanchion) -> None:
     app.task(name="t", queue="q")(print)
     with working(app, health_port=0) as worker:
         assert get(port_of(worker), "/metrics")[0] == 404
-    with pytest.raises(InvalidInput, match="ask for both"):
+    with pytest.raises(InvalidInput, match="pass both"):
         Worker(app, store_metrics=True)
 
 

@@ -19,18 +19,18 @@ from stanchion.stores.protocol import Store
 
 
 def monitor(context: Context, limits: Mapping[str, Any] | None = None) -> Monitor:
-    """Read the store once; return its figures and alerts. `limits`: beside those stored, see `Thresholds`."""
+    """Read the store once; return its figures and alerts. `limits`: in addition to stored ones, see `Thresholds`."""
     return _monitor(lambda: context.fresh_store, context.registry.pipelines.values(), limits or {})
 
 
 def reading(context: Context) -> tuple[Snapshot, Monitor]:
-    """Read the store once; return all that was read, and what it means."""
+    """Read the store once; return the snapshot, and its alerts."""
     seen = snapshot_of(lambda: context.fresh_store, context.registry.pipelines.values())
     return seen, monitor_of(seen, Thresholds().changed(seen.limits))
 
 
 def monitor_of_store(store: Store) -> Monitor:
-    """Return the same of a store without an app; the stations of pipelines are those that processes have stored."""
+    """Return the same for a store without an app; the stations of pipelines are as stored by processes."""
     return _monitor(lambda: with_partitions(store), (), {})
 
 

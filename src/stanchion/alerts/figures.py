@@ -47,7 +47,7 @@ def _of_queue(one: QueueSample, bands: dict[BandName, BandFigures], letters: Let
 
 
 def _figures(seen: Snapshot, limits: Thresholds) -> dict[str, dict[BandName, BandFigures]]:
-    """Return the figures of each queue and band, with all that the snapshot tells about them."""
+    """Return the figures of each queue and band, with all details of the snapshot."""
     counts, runs = _counts(seen), _run_shares(seen, limits)
     found: defaultdict[str, dict[BandName, BandFigures]] = defaultdict(dict)
     for (queue, band), values in counts.items():

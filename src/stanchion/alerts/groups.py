@@ -10,7 +10,7 @@ from stanchion.alerts.records import SHOWN, Alert, Kind, Rule
 from stanchion.alerts.words import named, number
 
 ALIKE: Final = 3
-"""Alerts of one rule up to which each has a line of its own."""
+"""Number of alerts of one rule up to which each has a separate line."""
 
 _SAID: Final[dict[Rule, str]] = {
     "store": "are in trouble",
@@ -43,7 +43,7 @@ class Group(NamedTuple):
 
     @property
     def counted(self) -> str:
-        """What they say together, with their number: `4,800 queues have no live worker`."""
+        """The common sentence of the group, with their number: `4,800 queues have no live worker`."""
         return f"{number(len(self.alerts), self.first.kind)} {_SAID[self.first.rule]}"
 
     @property
@@ -58,7 +58,7 @@ class Group(NamedTuple):
 
 
 def grouped(alerts: Sequence[Alert], most: int = SHOWN) -> tuple[list[Group], int]:
-    """Return what a person is shown at once, and the number of the alerts that are not among it.
+    """Return the alerts to show a person first, and the number of the others.
 
     Up to `most` alerts have a line each. Of more, a rule with over ALIKE of them has one line.
     """

@@ -11,7 +11,7 @@ from stanchion.core.service_levels import BandName
 from stanchion.stores.records.queues import Counts, Sizes
 
 Level = Literal["now", "soon"]
-"""`now`: a person should look at once; `soon`: today."""
+"""`now`: needs a person immediately; `soon`: today."""
 
 Kind = Literal["store", "queue", "task", "stream", "pipeline", "semaphore", "schedule", "manager"]
 """What an alert is about."""
@@ -39,7 +39,7 @@ Unit = Literal["seconds", "jobs", "attempts", "share", "batches"]
 """What `value` and `limit` count; a share is from 0 to 1."""
 
 SHOWN = 7
-"""Alerts that a person is shown at once."""
+"""Number of alerts that a person is shown first."""
 
 
 class Action(NamedTuple):
@@ -53,10 +53,10 @@ class Action(NamedTuple):
 class Alert:
     """Something that needs a person.
 
-    `kind`, `subject`: what it is about, such as the queue `payments`. `band`: the most urgent band concerned. `since`:
-    when it began; None if that is not known. `percent`: `value` in percent of `limit`. `summary`: a sentence.
-    `evidence`: more sentences, of further rules too, which `merged` names. `runbook`: the page and section about the
-    rule. `error`: the key of the heaviest group of errors behind it; None if there is none.
+    `kind`, `subject`: its subject, such as the queue `payments`. `band`: the most urgent band concerned. `since`:
+    when it began; None if unknown. `percent`: `value` in percent of `limit`. `summary`: a sentence.
+    `evidence`: more sentences, also of further rules, which `merged` names. `runbook`: the page and section about the
+    rule. `error`: the key of the heaviest group of errors involved; None if there is none.
     """
 
     level: Level
@@ -100,7 +100,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class BandFigures:
-    """The live jobs of one band, of a queue or of all, and those that died within the last hour: `dead`.
+    """The live jobs of one band, of a queue or of all, and its jobs that died within the last hour: `dead`.
 
     `count`: live jobs. `erroring`: jobs that wait after a failed attempt. `max_age`: seconds for which the oldest
     claimable job could have run; running, waiting and future jobs don't count. `max_lease_age`: seconds for which the
@@ -131,9 +131,9 @@ class BandFigures:
 
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
-    """The live jobs of a queue: `size` is exact; `bands` are those that have jobs; `totals` are since it was made.
+    """The live jobs of a queue: `size` is exact; `bands` are the ones with jobs; `totals` are since it was made.
 
-    `dead_letters`: those of other queues that lie there, which are in no other figure.
+    `dead_letters`: other queues' dead letters here, which are in no other figure.
     """
 
     queue: str
@@ -163,7 +163,7 @@ class QueueFigures:
 
 @dataclass(frozen=True, slots=True)
 class Monitor:
-    """What is in the store, and what needs a person.
+    """The store's content, and the alerts on it.
 
     `at`: the time of the reading; None if the store did not answer, and `alerts` says why. `exact`: the counts by band
     are of all live jobs; otherwise of the oldest ones, and `size` of each queue is still of all. `bands`: all four,

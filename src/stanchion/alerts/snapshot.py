@@ -1,4 +1,4 @@
-"""What the reader reads of a store, and all that the rules know. Times are microseconds by the store's clock."""
+"""The reader's snapshot of a store, the only input of the rules. Times are microseconds by the store's clock."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LiveJob(NamedTuple):
 
 
 class RunningJob(NamedTuple):
-    """A running job. `timeout`: seconds that its attempts may run, None if it has no time-out of its own."""
+    """A running job. `timeout`: seconds that its attempts may run, None without a time-out."""
 
     id: str
     queue: str
@@ -153,13 +153,13 @@ class Window(NamedTuple):
 class Snapshot:
     """A reading of a store.
 
-    `trouble`: why it could not be read; all else is empty then. `seconds`: the time that a single call took. `live`:
+    `trouble`: why it could not be read; all else is empty then. `seconds`: the duration of a single call. `live`:
     the oldest live jobs; `whole`: they are all. `running`: the oldest. `dead`: jobs that died within the last hour.
-    `letters`: the dead letters that wait. `tallies`: failures that workers have tallied, of the queues where something
-    failed of late; `errors`: the heaviest of these in the last hour. `pauses`: who paused queues, and why. `arrivals`:
-    jobs that came to paused queues in the last five minutes. `recent`, `hour`: totals of some minutes, and of about an
-    hour ago.
-    `limits`: those stored for all processes. `on_it`: who looks after alerts, by their keys.
+    `letters`: the waiting dead letters. `tallies`: failures tallied by workers, of the queues with recent failures;
+    `errors`: the heaviest of these in the last hour. `pauses`: who paused queues, and why. `arrivals`:
+    jobs that arrived in paused queues in the last five minutes. `recent`, `hour`: totals of some minutes, and of about
+    an hour ago.
+    `limits`: stored for all processes. `on_it`: the owners of alerts, by key.
     """
 
     at: int = 0
@@ -194,13 +194,13 @@ class Snapshot:
 
     @cached_property
     def letter_queues(self) -> frozenset[str]:
-        """The dead-letter queues: nobody works on them."""
+        """The dead-letter queues, which have no workers."""
         return letter_queues(one.settings for one in self.queues)
 
     def run_limits(self, limits: Thresholds) -> dict[str, float]:
         """Return the seconds for which each running job may run before it is an alert, by its id.
 
-        A limit of the queue comes first. Else a job with a time-out, of its own or of its queue, may run that long,
+        A limit of the queue has precedence. Else a job with a time-out, by the job or by its queue, may run that long,
         and at least as long as its band allows.
         """
         of_queues = {one.settings.name: one.settings.timeout for one in self.queues}

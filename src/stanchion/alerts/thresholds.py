@@ -1,4 +1,4 @@
-"""The limits of the rules: those of the priority bands, changed for some queues, and single ones.
+"""The limits of the rules: for priority bands, changed for some queues, and single ones.
 
 interactive.max_age=30          a band
 queue.mail.out.max_run=600      all bands of the queue mail.out

@@ -73,7 +73,7 @@ def _one(alerts: list[Alert], runbooks: str) -> Alert:
 
 _PLACE = {band.name: number for number, band in enumerate(BANDS)}
 _NO_BAND = 1.5
-"""Alerts without a band come between the urgent bands and the others; those of the store before all."""
+"""Alerts without a band are sorted between the urgent bands and the others; the store's before all."""
 
 
 def _urgency(alert: Alert) -> tuple[bool, float, float, str]:

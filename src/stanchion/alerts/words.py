@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 NAMED: Final = 3
-"""Names that a sentence tells; more are counted."""
+"""Names that a sentence lists; more are counted."""
 
 
 def number(count: int, one: str, many: str | None = None) -> str:

@@ -1,1 +1,1 @@
-"""What a process tells probes and Prometheus about itself, on one port."""
+"""Probes and Prometheus metrics of a process, on one port."""

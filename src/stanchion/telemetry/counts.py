@@ -1,7 +1,7 @@
-"""What a worker counts: attempts by outcome, their run times and pick-up delays.
+"""Counters of a worker: attempts by outcome, their run times and pick-up delays.
 
-Runners append to a queue in memory, which costs them nothing that a lock would; one thread at a time adds up what is
-there. The sums have a JSON form, in which processes leave them for their supervisor.
+Runners append to a queue in memory, without the cost of a lock; one thread at a time sums the entries. The sums have a
+JSON form, in which processes leave them for their supervisor.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Labels = tuple[str, ...]
 
 
 class Sums:
-    """Sums by labels. Not to be used by two threads at once."""
+    """Sums by labels. Not to be used by two threads concurrently."""
 
     def __init__(self) -> None:
         self.attempts: dict[Labels, float] = {}
@@ -55,7 +55,7 @@ class Sums:
         _observe(self.delay, (queue,), DELAY_BUCKETS, delay)
 
     def add(self, other: Sums, *, gauges: bool = True) -> None:
-        """Add the sums of another process; `gauges`: also what it does now."""
+        """Add the sums of another process; `gauges`: also its present activity."""
         for mine, theirs in ((self.attempts, other.attempts), (self.dead, other.dead), (self.lost, other.lost)):
             for key, value in theirs.items():
                 mine[key] = mine.get(key, 0.0) + value
@@ -103,7 +103,7 @@ class JobCounts:
                     self._sums.dead[key] = self._sums.dead.get(key, 0.0) + 1.0
 
     def fold(self) -> None:
-        """Add up what has ended since."""
+        """Add up the attempts that have ended since."""
         with self._adding:
             ended, taken = self._sums.ended, self._pending.popleft
             for _ in range(len(self._pending)):
@@ -112,7 +112,7 @@ class JobCounts:
                 ended(logical_name(row.queue), row.task or "", name_of(outcome), seconds, delay)
 
     def sums(self, **gauges: float) -> Sums:
-        """Return a copy of the sums, with what the worker does now."""
+        """Return a copy of the sums, with the worker's present activity."""
         self.fold()
         found = Sums()
         with self._adding:

@@ -1,11 +1,11 @@
 """Failed attempts, tallied by the workers for each queue and group of errors.
 
-A worker tallies in memory, and with its heartbeat, if there is anything new, merges what it has into one value per
-queue by compare-and-set. So a failure costs no write, the values are bounded by the number of queues and not by that of
-the workers that come and go, and one read returns all. A worker that loses the race reads the value again; after a few
-times it keeps what it has for its next heartbeat. A worker that is killed takes along what it tallied since its last
-heartbeat. A merge whose reply is lost is made again, and its failures count twice, unless it names its batch: the value
-keeps the last batch of each stream that was merged into it.
+A worker tallies in memory, and with its heartbeat, if there is anything new, merges its tallies into one value per
+queue by compare-and-set. So a failure costs no write, the values are bounded by the number of queues rather than the
+number of workers over time, and one read returns all. A worker that loses the race reads the value again; after a few
+times it keeps its tallies for its next heartbeat. A killed worker loses its tallies since the last heartbeat. A merge
+whose reply is lost is made again, and its failures count twice, unless it names its batch: the value keeps the last
+batch of each stream that was merged into it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from stanchion.stores.rules.dead_letters import death_in, is_letter
 from stanchion.stores.rules.error_entries import entries_of
 
 KIND: Final = "failures"
-"""Kind of the versioned values; their names are those of queues."""
+"""Kind of the versioned values, which are named by queue."""
 
 UNMET: Final = "expectations"
-"""Kind of those that tally the items of stations that did not meet an expectation, by its condition."""
+"""Kind of the values that tally items of stations that did not meet an expectation, by its condition."""
 
 OTHER: Final = "other"
 """The key of all groups beyond the first GROUPS_MAX, together."""
@@ -40,7 +40,7 @@ IDS: Final = 5
 
 MINUTE: Final = 60 * SECOND
 STEP: Final = 10 * SECOND
-"""Microseconds by which a worker tallies, until it knows the time of the store."""
+"""Resolution of a worker's tally in microseconds, until it knows the time of the store."""
 
 SHOWN: Final = 60
 """Minutes whose failures are counted one by one."""
@@ -55,7 +55,7 @@ _BATCHES: Final = ""
 
 
 class Batch(NamedTuple):
-    """The batch of which something is tallied, by its token, and its stream. Of a stream, the last one is kept."""
+    """The tallied batch, by its token, and its stream. Of a stream, the last one is kept."""
 
     stream: str
     token: str
@@ -63,7 +63,7 @@ class Batch(NamedTuple):
 
 @dataclass
 class Failures:
-    """The failures of a group. `error`: its kind; `failed`: attempts; `jobs`: those that failed by it the first time.
+    """The failures of a group. `error`: its kind; `failed`: attempts; `jobs`: first failures of jobs by it.
 
     `first`, `last`: times; `minutes`: failed attempts by the number of the minute since 1970; `ids`: the newest jobs.
     """
@@ -79,7 +79,7 @@ class Failures:
     ids: list[str] = field(default_factory=list)
 
     def add(self, other: Failures) -> None:
-        """Add those of the same group."""
+        """Add the failures of the same group."""
         if other.last >= self.last:
             self.error = other.error
         self.first = min(self.first, other.first) if self.failed else other.first
@@ -99,7 +99,7 @@ Groups = dict[str, Failures]
 
 
 class FailureTally:
-    """What one worker tallies, of one kind. Any thread may call."""
+    """One worker's tallies of one kind. Any thread may call."""
 
     def __init__(self, kind: str = KIND) -> None:
         self._kind = kind
@@ -132,9 +132,9 @@ class FailureTally:
                 self.add(queue, row.task, group, last[0]["error"], row.id, new=new, dead=dead)
 
     def merge(self, store: Store, every: float = 0.0, batch: Batch | None = None) -> None:
-        """Merge into the store what is new, unless that was done within `every` seconds. Raises StanchionError.
+        """Merge new tallies into the store, unless that was done within `every` seconds. Raises StanchionError.
 
-        `batch`: all of it is of this batch, and is dropped if a process has merged that of the batch before.
+        `batch`: all of it is of this batch, and is dropped if a process has merged the batch before.
         """
         if not self._pending or time.monotonic() - self._merged_at < every:
             return
@@ -153,7 +153,7 @@ class FailureTally:
 
 
 def _merge_once(store: Store, kind: str, pending: dict[str, Groups], now: int, ahead: int, batch: Batch | None) -> None:
-    """Merge what is pending, and remove it from there where that was done. `ahead`: of the store's clock."""
+    """Merge pending tallies, and remove merged ones. `ahead`: of the store's clock."""
     known = {value.name: value for value in store.values(kind, list(pending))}
     for queue, groups in list(pending.items()):
         value = known.get(queue)
@@ -173,7 +173,7 @@ def _merge_once(store: Store, kind: str, pending: dict[str, Groups], now: int, a
 
 
 def _forget_old(store: Store, kind: str, now: int) -> None:
-    """Delete the values of queues in which nothing has failed for long; done when a value is new."""
+    """Delete the values of queues without recent failures; done when a value is new."""
     for value in store.values(kind):
         if all(now - one.last > KEPT for one in groups_in(value.text).values()):
             store.compare_and_set(kind, value.name, None, value.version)
@@ -233,5 +233,5 @@ def _batches_in(text: str) -> dict[str, tuple[str, int]]:
 
 
 def tallied(store: Store, queues: Iterable[str] | None = None, kind: str = KIND) -> dict[str, Groups]:
-    """Return what the workers have tallied, by queue and key; queues of which nothing was tallied are missing."""
+    """Return the workers' tallies, by queue and key; queues without any are missing."""
     return {value.name: groups_in(value.text) for value in store.values(kind, queues)}

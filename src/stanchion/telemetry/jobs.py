@@ -30,7 +30,7 @@ _HISTOGRAMS: Final = {
     ),
 }
 GAUGES: Final = {
-    "slots": "Jobs that the worker can run at once.",
+    "slots": "Maximum jobs that the worker runs concurrently.",
     "running_jobs": "Jobs that run.",
     "reserved_jobs": "Jobs that the worker holds, running or about to run.",
     "unstored_outcomes": "Ends of attempts that are not stored yet.",

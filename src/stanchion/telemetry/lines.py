@@ -17,25 +17,25 @@ from stanchion.telemetry.counts import name_of
 log = logging.getLogger("stanchion.jobs")
 
 LINES_A_SECOND: Final = 20
-"""Jobs that get lines of their own within one second."""
+"""Number of jobs that get separate lines within one second."""
 
 SUM_SECONDS: Final = 10.0
 """Seconds that one line about all other jobs covers, at least."""
 
 _KEPT: Final = 100_000
-"""Attempts whose outcomes are not stored yet, at most; of more the run time is not told."""
+"""Maximum attempts whose outcomes are not stored yet; beyond it the run time is not reported."""
 
 TASKS: Final = 5
-"""Tasks that a line about many jobs names, those with most jobs first."""
+"""Tasks that a line about many jobs names, most jobs first."""
 
 
 class JobLines:
-    """What one worker says of the ends of its attempts at INFO, once they are stored. Any thread may call.
+    """One worker's log lines on the ends of its attempts at INFO, once they are stored. Any thread may call.
 
         done greet 0198c6be-… in 3 ms
         4,120 more jobs in 10 s: done greet 4,100 (3 ms each), moved load 20 (1.2 s each)
 
-    A failure has a line of its own, at WARNING, from where it is stored.
+    A failure has a separate line, at WARNING, logged where it is stored.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -38,7 +38,7 @@ def new_registry() -> CollectorRegistry:
 
 
 class Written(Protocol):
-    """Metrics beside a registry that come as text."""
+    """Metrics outside a registry, as text."""
 
     def text(self, *, openmetrics: bool) -> bytes:
         """Return their families, without the end of the text."""
@@ -48,7 +48,7 @@ class Written(Protocol):
 def exposed(registry: CollectorRegistry, written: Written | None = None) -> Route:
     """Return the route that serves a registry, as OpenMetrics or as the text format, whichever the client accepts.
 
-    `written`: metrics that stand before those of the registry.
+    `written`: metrics that precede the registry's.
     """
     client()
     from prometheus_client.exposition import choose_encoder

@@ -27,16 +27,16 @@ LAST: Final = "last"
 """The name of the value that has the last minute that was taken."""
 
 ALL: Final = ""
-"""What stands for all queues together."""
+"""Name for all queues together."""
 
 MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
 HOURS_KEPT: Final = 48
 QUEUES_MAX: Final = 100
-"""Queues of which figures are kept, those with most jobs so far."""
+"""Queues whose figures are kept, the ones with most jobs so far."""
 
 MANY: Final = 200
-"""Queues from which on idle ones are read more rarely than every minute."""
+"""Number of queues from which idle ones are read less often than every minute."""
 
 REREAD: Final = 15
 """Minutes between two readings of these, and of the list of queues."""
@@ -77,7 +77,7 @@ class Rollups:
     """Takes the figures of minutes, and reads few of the idle queues of a store that has very many.
 
     From MANY queues on, the totals of queues without live jobs that did not change at their last reading are read every
-    REREAD minutes, each queue in a minute of its own, and the list of queues as often.
+    REREAD minutes, each queue in a different minute, and the list of queues as often.
     """
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ def take_minute(store: Store, now: int) -> bool:
 
 
 def keep(store: Store, points: Mapping[str, Point], now: int) -> None:
-    """Keep the points of one minute; of a queue for which nothing has changed, none: see `in_hours`."""
+    """Keep the points of one minute; none for an unchanged queue: see `in_hours`."""
     busiest = sorted(points, key=lambda name: -points[name].pushed)[:QUEUES_MAX]
     wanted = {_name(name, now): points[name] for name in busiest}
     wanted[_name(ALL, now)] = sum_of([*points.values()], now)

@@ -35,13 +35,13 @@ Route = Callable[[str], Answer]
 
 
 def verdict(trouble: str | None, **details: Any) -> Answer:
-    """Return what is wrong as JSON: 200 for nothing, else 503."""
+    """Return the problem as JSON: 200 for none, else 503."""
     told = {"status": "red" if trouble else "ok", "reason": trouble, **details}
     return Answer(503 if trouble else 200, "application/json", json.dumps(told).encode())
 
 
 def probes(alive: Callable[[], str | None], ready: Callable[[], str | None]) -> dict[str, Route]:
-    """Return the routes of liveness and readiness; each function returns what is wrong, or None."""
+    """Return the routes of liveness and readiness; each function returns the problem, or None."""
 
     def live(_accept: str = "") -> Answer:
         return verdict(alive())
@@ -50,7 +50,7 @@ def probes(alive: Callable[[], str | None], ready: Callable[[], str | None]) -> 
 
 
 class ProbeServer:
-    """Serves routes by HTTP, in threads of its own; 404 for other paths, 500 for a route that fails.
+    """Serves routes by HTTP, in separate threads; 404 for other paths, 500 for a route that fails.
 
     Raises InvalidInput for an address that can't be listened at; port 0 lets the system choose.
     """

@@ -1,4 +1,4 @@
-"""Metrics as text: families whose samples are written at once, for thousands of label sets.
+"""Metrics as text: families whose samples are written together, for thousands of label sets.
 
 The client library makes an object of each sample, and escapes each value of a label again: 5,000 queues took 1 s.
 """

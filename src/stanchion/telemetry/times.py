@@ -1,7 +1,7 @@
 """How long jobs of the last five minutes waited until a worker took them, and how long attempts ran, by queue and band.
 
-A worker keeps them in logarithmic buckets, a slice for each half minute, and tells the sums with its heartbeat: no job
-costs a write or a statement. Who reads adds up what the live workers tell. What a worker knew goes with it.
+A worker keeps them in logarithmic buckets, a slice for each half minute, and reports the sums with its heartbeat: no
+job costs a write or a statement. Readers add up the live workers' reports. A worker's times are lost with it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class JobTimes:
                 _of(of, (queue, priority))[1][bucket] += number
 
     def told(self) -> tuple[QueueTimes, ...]:
-        """Return the times of the last five minutes, those of the busiest queues and bands."""
+        """Return the times of the last five minutes, of the busiest queues and bands."""
         self.fold()
         sums: dict[tuple[str, str], tuple[Counter[int], Counter[int]]] = {}
         with self._adding:
@@ -84,7 +84,7 @@ class JobTimes:
         return tuple(QueueTimes(*key, *map(_listed, sums[key])) for key in busiest[:ENTRIES_MAX])
 
     def _current(self) -> _Slice:
-        """Return the slice of now; forget those that are too old."""
+        """Return the present slice; forget slices that are too old."""
         now = self._clock()
         if not self._slices or now - self._slices[-1][0] >= SLICE:
             self._slices.append((now, {}))
@@ -108,7 +108,7 @@ def _listed(counted: Counter[int]) -> tuple[int, ...]:
 class Times:
     """The times of some jobs of the last five minutes, within 10 %; in seconds, None where there were none.
 
-    `jobs`: those taken by workers; `attempts`: those that ended.
+    `jobs`: taken by workers; `attempts`: that have ended.
     """
 
     delays: tuple[int, ...] = ()
@@ -154,7 +154,7 @@ class Times:
 
 
 def by_queue(workers: Iterable[WorkerRow], now: int) -> dict[str, Times]:
-    """Return the times that the live workers tell, by queue."""
+    """Return the times that the live workers report, by queue."""
     return _summed(workers, now, lambda one: one.queue)
 
 

@@ -71,7 +71,7 @@ class Traces:
         span.set_attribute(_MESSAGE_ID, job_id)
 
     def stamped(self, jobs: list[NewJob]) -> list[NewJob]:
-        """Return new jobs with the current trace context, except for those with one of their own."""
+        """Return new jobs with the current trace context, except for jobs that have one."""
         headers = self._headers()
         return [self.under(headers, job) for job in jobs] if headers else jobs
 
@@ -112,9 +112,9 @@ class Traces:
             yield
 
     def block(self, queue: str, rows: Sequence[JobRow], size: int | None = None) -> Block:
-        """Begin the span of work on jobs of a queue: a child of the push of one job, linked to those of several.
+        """Begin the span of work on jobs of a queue: a child of the push of one job, linked to the pushes of several.
 
-        `size`: the number of jobs, of which `rows` are some.
+        `size`: the number of jobs, some of which are `rows`.
         """
         if size is None and len(rows) == 1:
             return Block(self, self.processing(rows[0], rows[0].task or logical_name(queue)))
@@ -185,7 +185,7 @@ class Traces:
         span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, type(error).__name__))
 
     def of(self, span: Span) -> Headers:
-        """Return the headers of what a span causes."""
+        """Return the headers of jobs that a span causes."""
         return self._headers(self._trace.set_span_in_context(span))
 
     def _headers(self, context: Any = None) -> Headers:
@@ -194,7 +194,7 @@ class Traces:
         return headers
 
     def under(self, headers: Headers, job: NewJob, inherited: Headers | None = None) -> NewJob:
-        """Return a job with the headers of a trace context, unless it has one of its own.
+        """Return a job with the headers of a trace context, unless it has one.
 
         `inherited`: the context of the job that it continues, which is not its own.
         """
@@ -220,7 +220,7 @@ class Block:
 
     @property
     def headers(self) -> Headers:
-        """The headers of what the block causes."""
+        """The headers of jobs that the block causes."""
         return self._traces.of(self._span)
 
     def end(self, error: BaseException | None = None) -> None:
@@ -234,7 +234,7 @@ class Block:
 
 
 def trace_headers(text: str | None) -> dict[str, str]:
-    """Return the trace context among the headers of a job, as it was given. What is not text is left out."""
+    """Return the trace context among the headers of a job, unchanged. Values other than text are left out."""
     if text is None or TRACEPARENT not in text:
         return {}
     try:
@@ -259,7 +259,7 @@ _COUNT: Final = "messaging.batch.message_count"
 
 
 def _timing(rows: Sequence[JobRow]) -> dict[str, Any]:
-    """Return when jobs that were handed out were due, and how long the one that was due first has waited since."""
+    """Return when delivered jobs were due, and how long the first due one has waited since."""
     begun = [(row.run_at, row.started_at) for row in rows if row.started_at is not None]
     if not begun:
         return {}

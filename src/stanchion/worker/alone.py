@@ -23,7 +23,7 @@ TICK = 0.01
 
 
 class Alone:
-    """Waits for all other jobs, records the start in the store, then runs the job. Nothing is claimed meanwhile.
+    """Waits for all other jobs, records the start in the store, then runs the job. No job is claimed meanwhile.
 
     `outstanding()`: claimed jobs whose outcome is not stored; `record()` stores what `starting` says.
     """

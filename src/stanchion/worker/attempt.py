@@ -1,4 +1,4 @@
-"""One attempt at a job inside a worker, and what the finisher gets when it ends."""
+"""One attempt at a job inside a worker, and its result for the finisher."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Attempt(Execution):
     began: float
     """When it started, on the monotonic clock."""
     context: Context
-    """The context variables of this attempt only: those that a job sets are not those of the next one."""
+    """The context variables of this attempt only: a job's changes do not reach the next one."""
     limit: Limit | None
     wait_for: Callable[[Awaitable[Any]], Any]
     """Waits in this thread for something that runs on the worker's event loop."""
 
     def awaited(self, value: Awaitable[Any]) -> Any:
-        """Wait for what a call in this thread returned, on the event loop of the async tasks."""
+        """Wait for a call's awaitable, made in this thread, on the event loop of the async tasks."""
         return self.wait_for(value)
 
 

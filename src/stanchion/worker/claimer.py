@@ -111,7 +111,7 @@ class Claimer:
         self._room.set()
 
     def settled(self, queues: Collection[str]) -> None:
-        """Signal that outcomes were stored of jobs of these queues: those that a limit held back may be claimable."""
+        """Signal that outcomes of jobs of these queues were stored: jobs that a limit held back may be claimable."""
         self.due.ended(queues)
         if self._emptied is not None or not self.due.held_back.keys().isdisjoint(queues):
             self._wake()
@@ -183,7 +183,7 @@ class Claimer:
                 listener.pass_on()
                 return
             if found:
-                time.sleep(0)  # let a runner start before this thread goes on
+                time.sleep(0)  # let a runner start before this thread continues
             if found == 0 and outstanding == 0 and self._emptied is not None and not self._any_left():
                 self._emptied()
             nap = self.due.nap(retry_in, connected=connected)
@@ -239,7 +239,7 @@ class Claimer:
         return self._failing.claimed(claim.queue, ask)
 
     def _take_lost_replies(self) -> None:
-        """Repeat claims whose replies were lost; run what they reserved."""
+        """Repeat claims whose replies were lost; run the jobs that they reserved."""
         for claim in self._lost_replies.due():
             sent_at = boot_clock()
             with self._health.watch("claim"):
@@ -290,12 +290,12 @@ class Claimer:
             self._shed()
 
     def _shed(self) -> None:
-        """Give back jobs prefetched at a faster pace, if other workers can take them, or more urgent jobs go before."""
+        """Return jobs prefetched at a faster pace, if other workers can take them, or for more urgent jobs."""
         if self.live > 1 or self.due.ordered:
             self._give_back(self._runners.take_back(keep=int(self._prefetch.rate * WAIT_FOR_ROOM)))
 
     def _any_left(self) -> bool:
-        """Tell whether there is still something to come back for."""
+        """Return whether there is still work to return for."""
         store = self._context.store
         if (due := self.due.any_due()) is not None:
             return self._all_jobs or due

@@ -4,7 +4,7 @@
 
 The first two belong to the work, and the job keeps them. The others are looked up when an attempt starts, so that an
 operator's change applies to jobs that are queued already. The settings of queues are read before the first job of each,
-and then with the heartbeats, all by one call: later jobs don't wait for them, and a queue where jobs come seldom costs
+and then with the heartbeats, all by one call: later jobs don't wait for them, and a queue with rare jobs costs
 nothing more.
 """
 

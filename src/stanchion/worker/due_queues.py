@@ -25,7 +25,7 @@ Place = tuple[int, int, int]
 
 
 class Seen(NamedTuple):
-    """One look at the queues: when the first job of each is due and, of some looks, all heads and the clock."""
+    """One poll of the queues: when the first job of each is due and, for some polls, all heads and the clock."""
 
     dues: Mapping[str, int]
     heads: Mapping[str, Collection[Head]] = {}
@@ -45,10 +45,10 @@ class Refusal(NamedTuple):
 
 
 class DueQueues:
-    """The queues of a worker: a signal names some, or else one look at all of them tells which have a due job.
+    """The queues of a worker: a signal names some, or else one poll of all of them finds the ones with a due job.
 
     So an idle worker makes one call for each poll, however many queues it has. Except with the order `fair`, a busy one
-    looks at its queues before each round of claims, unless it has only one.
+    polls its queues before each round of claims, unless it has only one.
     """
 
     def __init__(self, context: Context, served: ServedQueues, poll: float, order: Order = "fair") -> None:
@@ -59,7 +59,7 @@ class DueQueues:
         """Queues that may have jobs to claim; None: any; empty: look."""
         self._claimed_from: frozenset[str] = frozenset()
         self._seen: Seen | None = None
-        """The look since the last claim, if any."""
+        """The poll since the last claim, if any."""
         self._heads: Mapping[str, Collection[Head]] = {}
         """The due heads of the queues in this round of claims."""
         self._rest = Rest()
@@ -68,15 +68,15 @@ class DueQueues:
         self.held_back: dict[str, int] = {}
         """When the first job was due of each queue where no claim got it: a limit may hold it back."""
         self.fed = False
-        """True while jobs of all queues come without a look: claims get what has come."""
+        """True while streams deliver jobs of all queues: claims get the delivered jobs without a poll."""
         self.came: Callable[[], Mapping[str, Collection[int]]] = dict
-        """The ranks of the jobs that have come without a look, and that no claim has got yet, by queue."""
+        """For each queue, the ranks of streamed jobs not yet claimed."""
         self.sharing = 1
         """Workers, including this one, that share the polling of the queue that has the fewest."""
 
     @property
     def ordered(self) -> bool:
-        """True if it matters from which queue a job comes first."""
+        """True if the order of jobs among queues matters."""
         return self._order != "fair" and len(self._queues) > 1
 
     def served_changed(self) -> None:
@@ -88,7 +88,7 @@ class DueQueues:
         self.any()
 
     def next(self) -> list[Turn]:
-        """Return the claims to make, in order; the first queues are those that have waited longest for their turn."""
+        """Return the claims to make, in order; the queues that have waited longest for their turn are first."""
         named, looked, began = self._named, False, time.monotonic()
         unknown = named is not None and not named
         came = self.came() if self.ordered or unknown else {}
@@ -125,7 +125,7 @@ class DueQueues:
         return self._turns({queue: set(came[queue]) for queue in self._queues if queue in came})
 
     def claimed(self, turn: Turn, claimed: Claimed) -> bool:
-        """Record what a claim got; return False if it got nothing, although a look has found a job for it."""
+        """Record a claim's jobs; return False if it got none, although a poll has found a job for it."""
         self._rest.claimed(turn, found=bool(claimed.rows))
         if claimed.rows:
             if turn.most is not None:
@@ -147,13 +147,13 @@ class DueQueues:
         self._named = None
 
     def ended(self, queues: Iterable[str]) -> None:
-        """Record that jobs of these queues have ended here, so that `max_running` may let them go on. Any thread."""
+        """Record that jobs of these queues have ended here, so that `max_running` may admit others. Any thread."""
         self._ended.update(queues)
 
     def woken(self, signs: Signs) -> None:
         """Record how a wait ended; without a queue in `signs`, a job of this worker has ended, or the time was over.
 
-        A signal does not name lanes: of a queue divided by lanes, a look tells whether the job is for this worker.
+        A signal does not name lanes: for a queue divided by lanes, a poll finds out whether the job is for this worker.
         """
         self._seen = None
         self._rest.clear()
@@ -228,7 +228,7 @@ class DueQueues:
         return frozenset(head[:3] for head in self._heads[queue] if head.rank >= lowest)
 
     def _let_go_on(self) -> set[str]:
-        """Return the queues of which jobs have ended here since the last call; forget that these have refused claims.
+        """Return the queues with jobs that ended here since the last call; forget that these have refused claims.
 
         A slot, which may belong to another queue, is granted to a job, and that is signalled.
         """

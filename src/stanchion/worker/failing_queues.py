@@ -1,4 +1,4 @@
-"""Queues from which a claim fails, while the store answers: each is left out for a growing pause; others go on."""
+"""Queues where claims fail, while the store answers: each is skipped for a growing pause; others continue."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FailingQueues:
         self._pauses: dict[str, tuple[Backoff, float]] = {}
 
     def claimed(self, queue: str, claim: Callable[[], Claimed]) -> Claimed:
-        """Return what a claim got: nothing while the queue is left out. Raises StoreUnavailable."""
+        """Return a claim's jobs: none while the queue is skipped. Raises StoreUnavailable."""
         backoff, until = self._pauses.get(queue) or (Backoff(longest=LONGEST_PAUSE), 0.0)
         if (left := until - time.monotonic()) > 0:
             return Claimed([], left)
@@ -38,7 +38,7 @@ class FailingQueues:
             self._pauses[queue] = backoff, time.monotonic() + pause
             self._health.failed(_kind(queue), error)
             log.warning(
-                "claiming from queue %r failed, next try in %.1f s, other queues go on: %s: %s",
+                "claiming from queue %r failed, next try in %.1f s, other queues continue: %s: %s",
                 *(queue, pause, type(error).__name__, error),
             )
             log.debug("claiming from queue %r failed", queue, exc_info=True)

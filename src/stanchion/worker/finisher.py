@@ -1,4 +1,4 @@
-"""The finisher: stores outcomes, at once when idle, in batches under load."""
+"""The finisher: stores outcomes, immediately when idle, in batches under load."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Finisher:
         self._set_aside: list[Finished] = []
         """Outcomes that the store can't take now, though it takes others: of a shard that is down, of a locked job."""
         self._late: threading.Thread | None = None
-        """Stores them, while the others go on."""
+        """Stores outcomes that the store refused, while the others continue."""
         self._late_moved_at = 0.0
         self._last_error = ""
         self.stored = 0
@@ -112,9 +112,9 @@ class Finisher:
         return self.received - self.stored
 
     def trouble(self, seconds: float) -> str | None:
-        """Return what is wrong if outcomes wait and none was stored for so many seconds, whatever is the cause.
+        """Return the problem if outcomes wait and none was stored for so many seconds, whatever the cause.
 
-        Those that the store doesn't take, though it takes others, are counted apart from the others.
+        Outcomes that the store doesn't take, though it takes others, are counted separately.
         """
         now, waiting = time.monotonic(), self.backlog
         if not waiting:
@@ -188,7 +188,7 @@ class Finisher:
                 return
 
     def _tried(self, group: list[Finished], tries: int) -> Left[Finished]:
-        """Try to store a group that was tried so often before; return what is left."""
+        """Try to store a group that was tried so often before; return the rest."""
         try:
             states = self._settle(group, tries > 0)
         except Exception as error:  # it may be a single outcome that the store can't take now, or can't hold
@@ -218,7 +218,7 @@ class Finisher:
         return True
 
     def _left(self, group: list[Finished], error: ShardUnavailable) -> list[Finished]:
-        """Return what a shard that is down has to store; report what the others have stored."""
+        """Return the outcomes for a shard that is down; report the outcomes that others have stored."""
         asked = [finished for finished in group if finished[0] is not None]
         self._stored([asked[place] for place in error.answers], list(error.answers.values()))
         done = {id(asked[place]) for place in error.answers}

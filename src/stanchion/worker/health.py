@@ -48,7 +48,7 @@ class Health:
         self._stopped = True
 
     def trouble(self) -> str | None:
-        """Return what is wrong, or None."""
+        """Return the problem, or None."""
         if self._stopped:
             return "stopped"
         with self._lock:

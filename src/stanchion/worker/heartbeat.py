@@ -50,7 +50,7 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name="stanchion-heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; the first beat comes at once."""
+        """Start the thread; it beats immediately."""
         self._thread.start()
 
     @property
@@ -71,7 +71,7 @@ class Heartbeat:
         self._thread.join(seconds)
 
     def soon(self) -> None:
-        """Beat at once: the row has changed in a way that others should know."""
+        """Beat immediately: the row has changed in a way that others should know."""
         self._sign.set()
 
     def _run(self) -> None:

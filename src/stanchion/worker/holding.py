@@ -19,8 +19,8 @@ log = logging.getLogger("stanchion.worker")
 class Holding:
     """Judges by a clock that counts the sleep of the machine; `every`: seconds between heartbeats.
 
-    A process that stands still, because it is stopped or its machine sleeps, misses its heartbeats, and others take its
-    jobs. It may find out only when its threads go on, in any order: so a job may begin only if it was claimed after
+    A process that hangs, because it is stopped or its machine sleeps, misses its heartbeats, and others take its
+    jobs. It may find out only when its threads continue, in any order: so a job may begin only if it was claimed after
     the first heartbeat of an unbroken series, and if the last one is recent.
     """
 

@@ -1,4 +1,4 @@
-"""The event loop on which a worker runs async tasks.
+"""The event loop that runs a worker's async tasks.
 
 running ──a task stops it, or raises SystemExit──► running: it is restarted
    ├──the loop itself keeps failing──► broken: its attempts fail, the worker gets another loop
@@ -42,7 +42,7 @@ async def _awaited(value: Awaitable[Any]) -> Any:
 
 
 class AsyncLoop:
-    """One event loop in a thread of its own.
+    """One event loop in a separate thread.
 
         setting up ──hooks──► running ──stop──► winding up ──hooks──► closed
 
@@ -121,7 +121,7 @@ class AsyncLoop:
         """Run until something stops the loop; return the loop's own error, if any."""
         try:
             self._loop.run_forever()
-        except (SystemExit, KeyboardInterrupt):  # raised by a task's child task; the others can go on
+        except (SystemExit, KeyboardInterrupt):  # raised by a task's child task; the others can continue
             return None
         except BaseException as error:
             return error
@@ -208,7 +208,7 @@ class AsyncLoop:
     def _cancel(self, slot: int) -> None:
         task = self._tasks.get(slot)
         if task is not None:
-            # Not at once: a task cancelled before its first step never reports its end.
+            # Not immediately: a task cancelled before its first step never reports its end.
             self._loop.call_soon(task.cancel)
 
     async def _run(self, slot: int, attempt: Attempt) -> None:
@@ -237,7 +237,7 @@ class AsyncLoop:
         try:
             while not ended.wait(INTERRUPTIBLE):
                 if self._error is not None or self._loop.is_closed():
-                    raise RuntimeError("the event loop ended before what the task returned was done")
+                    raise RuntimeError("the event loop ended before the task's awaitable was done")
             return running.result()
         finally:
             self.waiting.discard(running)
@@ -267,8 +267,8 @@ class AsyncLoop:
 class Loops:
     """Provides an event loop that is not blocked.
 
-    `ended(slot, finished)` is called for every attempt that ends on a loop, `give_back(slot)` for one that can't go on
-    because another attempt blocks its loop.
+    `ended(slot, finished)` is called for every attempt that ends on a loop, `give_back(slot)` for one that can't
+    continue because another attempt blocks its loop.
     """
 
     def __init__(
@@ -352,11 +352,11 @@ class Loops:
         return None
 
     def _leave(self, loop: AsyncLoop) -> None:
-        """Give back the attempts that can't go on; start new ones on another loop."""
+        """Return the attempts that can't continue; start new ones on another loop."""
         slot = loop.blocking()
         log.error(
-            "the event loop has been blocked for %g s by %s; async jobs go on in another loop. Run blocking calls with "
-            "asyncio.to_thread(), or in a sync task",
+            "the event loop has been blocked for %g s by %s; async jobs continue in another loop. Run blocking calls "
+            "with asyncio.to_thread(), or in a sync task",
             *(SILENT, self._blocking(loop)),
         )
         with self._lock:

@@ -1,4 +1,4 @@
-"""In which order a worker claims from its queues."""
+"""The order of a worker's claims from its queues."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def checked_order(value: Any) -> Order:
 
 
 def turns_by_priority(ranks: Mapping[str, Collection[int]], served: Sequence[str]) -> list[Turn]:
-    """Return the claims that hand out jobs of all queues by rank.
+    """Return the claims that deliver jobs of all queues by rank.
 
-    `ranks`: of the due jobs of each queue. `served`: the queues, with those first that have waited longest for a job;
-    of queues with jobs of equal rank they go first. A claim takes no job of a rank for which another queue comes first.
+    `ranks`: of the due jobs of each queue. `served`: the queues, the longest without a job first; they have
+    precedence among queues with jobs of equal rank. A claim takes no job of a rank where another queue has precedence.
     """
     places = {queue: place for place, queue in enumerate(served)}
     steps = sorted((-rank, places[queue], queue) for queue, ranks_of_it in ranks.items() for rank in ranks_of_it)

@@ -20,7 +20,7 @@ def poll_interval(poll: float, sharing: int) -> float:
 
 
 class Prefetch:
-    """How many jobs to reserve beyond those that run: as many as finish within `window` seconds.
+    """How many jobs to reserve beyond the running ones: as many as finish within `window` seconds.
 
     Trivial jobs then arrive in batches of hundreds, while slow ones stay in the store for other workers. The window
     is shorter for queues with lanes, as a new tenant has to wait until the prefetched jobs are done.
@@ -29,7 +29,7 @@ class Prefetch:
     WINDOW, WINDOW_OF_LANES = 0.05, 0.01
 
     SAMPLE = 0.01
-    """The shortest time in seconds from which to measure a rate."""
+    """The shortest time in seconds for measuring a rate."""
 
     MEMORY = 0.1
     """Seconds after which an earlier rate is ignored."""

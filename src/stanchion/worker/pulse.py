@@ -23,7 +23,7 @@ _TIMES = struct.Struct("<dd")
 
 
 class Pulse(NamedTuple):
-    """What a file says: when the threads last ran, until when the longest job may run, by the boot clock; the worker's
+    """Content of a file: when the threads last ran, until when the longest job may run, by the boot clock; the worker's
     id.
     """
 
@@ -50,12 +50,12 @@ class PulseWriter:
         threading.Thread(target=self._run, name="stanchion-pulse", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop the thread: the jobs of this process need nobody else any more."""
+        """Stop the thread: the jobs of this process need no monitor any more."""
         self._stopping.set()
         self._write(0.0)
 
     def begins(self, seconds: float | None) -> None:
-        """Take in that a job begins, which may run for so many seconds; at once, as it may hold the GIL from here."""
+        """Record immediately that a job begins, and its maximum seconds, as it may hold the GIL from here."""
         now = boot_clock()
         until = now + (self._unlimited if seconds is None else seconds)
         self._told_at = now
@@ -75,7 +75,7 @@ class PulseWriter:
 
 
 def pulse_in(file: Path) -> Pulse | None:
-    """Return what a file says; None if it is not there yet."""
+    """Return a file's content; None if it is not there yet."""
     try:
         at, until, worker = _LAYOUT.unpack(file.read_bytes())
     except (OSError, struct.error):

@@ -1,4 +1,4 @@
-"""The reaper: gives back the jobs of dead workers, and removes expired history."""
+"""The reaper: returns the jobs of dead workers, and removes expired history."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ LEASE_ROUNDS, LEASE_SECONDS_MIN = 3, 1.0
 """Rounds, and least seconds, after which another process does the upkeep of one that was not heard of."""
 
 OWN_SECONDS_MAX = 60.0
-"""Seconds between two checks of what a process itself declares and knows, in a large fleet."""
+"""Seconds between two checks of a process's own declarations, in a large fleet."""
 
 ROLL_EVERY, ROLL_SHARE = 60.0, 200.0
 """Seconds between two readings of the figures that plots show later, and a multiple of the time that one takes."""
 
 
 class ReaperHost(Host, Protocol):
-    """What a reaper needs of the app."""
+    """The app as the reaper needs it."""
 
     @property
     def upkeep(self) -> Upkeep: ...
@@ -43,10 +43,10 @@ class ReaperHost(Host, Protocol):
 class Reaper:
     """One thread that recovers lost jobs every `every` seconds, and maintains the store about every ten.
 
-    Every worker and manager has one, and the lease of the upkeep says which of them does this work; `fleet()` is their
-    number. Jobs are taken back only while `steady()`: after an outage of the store, live workers need time to beat
+    Every worker and manager has one, and the upkeep lease selects the one that does this work; `fleet()` is their
+    number. Jobs are recovered only while `steady()`: after an outage of the store, live workers need time to beat
     again. The clock is read before each recovery, so that an outage during the call does not make live workers look
-    dead. If purging falls behind, the next round starts at once.
+    dead. If purging falls behind, the next round starts immediately.
 
     Each also checks what its own process needs: that declared settings and semaphores are still stored, and whether
     queues were partitioned. A larger fleet does so less often.
@@ -60,7 +60,7 @@ class Reaper:
         lost: Callable[[Sequence[JobRow]], None] | None = None,
         fleet: Callable[[], int] = lambda: 1,
     ) -> None:
-        """`lost`: is told of jobs that were taken back."""
+        """`lost`: receives recovered jobs."""
         self._context, self._every, self._steady, self._lost, self._fleet = context, every, steady, lost, fleet
         self._lease = UpkeepLease(every, max(LEASE_ROUNDS * every, LEASE_SECONDS_MIN), estimates=True)
         self._stopping = threading.Event()
@@ -86,7 +86,7 @@ class Reaper:
             log.debug("the lease of the upkeep ends by itself: %s: %s", type(error).__name__, error)
 
     def round(self) -> None:
-        """Do what is due; the thread calls it after each pause."""
+        """Do due work; the thread calls it after each pause."""
         try:
             self._check_own()
             self._keep_up()
@@ -96,7 +96,7 @@ class Reaper:
                 log.warning("maintaining the store failed: %s: %s", type(error).__name__, error)
 
     def pause(self) -> float:
-        """Return the seconds until the next round, or until it is time to look at the lease of another process."""
+        """Return the seconds until the next round, or until the next check of another process's lease."""
         if self._behind:
             return 0.0
         pause = self._every * random.uniform(0.8, 1.2)  # noqa: S311 - spreading load
@@ -112,7 +112,7 @@ class Reaper:
             self._context.notice_partitions()
 
     def _keep_up(self) -> None:
-        """Do what is due of the shared upkeep, if this process has the lease, or gets it."""
+        """Do the due shared upkeep, if this process has the lease, or gets it."""
         if self._lease.look_in(self._fleet()) > 0:
             return
         store = self._context.store

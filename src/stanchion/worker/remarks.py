@@ -1,4 +1,4 @@
-"""Lines of the log that nobody waits for: a handler may block for ever, and a stop must not."""
+"""Log lines without waiting: a handler may block for ever, and a stop must not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WAITING_MAX = 100
 
 
 class Remarks:
-    """Calls the log in a thread of its own."""
+    """Calls the log in a separate thread."""
 
     def __init__(self) -> None:
         self._calls = Background("stanchion-remarks", _call, WAITING_MAX)
@@ -42,5 +42,5 @@ class Remarks:
 
 
 def _call(say: Callable[[], object]) -> None:
-    with suppress(Exception):  # a handler's fault is none of the worker
+    with suppress(Exception):  # a handler's fault must not reach the worker
         say()

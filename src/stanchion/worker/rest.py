@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from stanchion.worker.order import Turn
 
 MANY = 100
-"""Claims in a round beyond which the rest is kept: the look at so many queues takes longer than some claims."""
+"""Claims in a round beyond which the rest is kept: polling so many queues takes longer than some claims."""
 
 
 class Rest:
     """Claims that a worker may still make without another look, for as long again as the last look took.
 
-    So looks take half of a worker's time at most, however many queues have jobs, and a job of higher priority that
-    comes meanwhile waits as long as it would have during the look.
+    So polls take half of a worker's time at most, however many queues have jobs, and a job of higher priority that
+    arrives meanwhile waits as long as it would have during the poll.
     """
 
     def __init__(self) -> None:
@@ -44,5 +44,5 @@ class Rest:
                 self._turns.popleft()
 
     def turns(self) -> list[Turn]:
-        """Return those that may still be made."""
+        """Return the claims that may still be made."""
         return list(self._turns) if time.monotonic() < self._until else []

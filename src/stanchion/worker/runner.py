@@ -1,7 +1,7 @@
 """The runners: threads that take claimed jobs from a buffer in memory and run them.
 
 A slot is the right to run one job. Each runner holds one slot and reuses it for every job; an async task keeps the
-slot until it has ended. So at most `threads` jobs run at once, sync and async together.
+slot until it has ended. So at most `threads` jobs run concurrently, sync and async together.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ Ended = Callable[[JobRow, float, Outcome | None], None]
 class Runners:
     """The runner threads of one worker, started as needed.
 
-    `finish` gets the end of every added job, exactly once; before that, `ends` that of every attempt, and `ran` its
-    queue, its priority and the seconds that it ran. `room` is called when a job has ended and at most `low_water` jobs
+    `finish` gets the end of every added job, exactly once; before that, `ends` the end of every attempt, and `ran` its
+    queue, its priority and its run time in seconds. `room` is called when a job has ended and at most `low_water` jobs
     are left in the buffer. `holds` returns whether a job that was claimed at that time is still held; one that is not
-    goes back instead of beginning. `begins` gets the time-out of each attempt, before it begins.
-    `stuck` is called after an attempt was given up whose thread can't be stopped.
+    returns to its queue instead of beginning. `begins` gets the time-out of each attempt, before it begins.
+    `stuck` is called after an attempt was abandoned whose thread can't be stopped.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Runners:
         return [row for row, _ in taken[keep:]]
 
     def cancel(self, ids: Collection[str]) -> None:
-        """Ask these jobs to stop: running ones now, those in the buffer when a runner takes them."""
+        """Ask these jobs to stop: running ones now, buffered ones when a runner takes them."""
         unwanted = set(ids)
         for slot, attempt in self.running.copy().items() if ids else ():
             if attempt.row.id in unwanted:
@@ -117,7 +117,7 @@ class Runners:
         self._unwanted = unwanted
 
     def disown(self) -> None:
-        """Give back all running jobs without counting the attempt, and ignore how they end."""
+        """Return all running jobs without counting the attempt, and ignore how they end."""
         for slot in self.running.copy():
             attempt = self.running.pop(slot, None)
             if attempt is not None:
@@ -175,7 +175,7 @@ class Runners:
         threading.Thread(target=self._hooks.within, args=(self._work,), name="stanchion-runner", daemon=True).start()
 
     def _work(self) -> bool:
-        """Run jobs until told to stop; return False if another thread has taken this one's place."""
+        """Run jobs until asked to stop; return False if another thread has taken this one's place."""
         buffer, running, finish, tell_ends = self._buffer, self.running, self._finish, self._tell_ends
         slot = self._slots.get()
         while (taken := buffer.get()) is not None:
@@ -183,7 +183,7 @@ class Runners:
             variables = Variables()
             attempt = variables.run(self._prepared, row, claimed_at)
             if attempt is not None:
-                # A job enqueued by name only has no time-out of its own.
+                # A job enqueued by name alone has no time-out.
                 seconds = row.timeout or attempt.work.timeout or self.defaults.of(row.queue)
                 attempt.context = variables
                 if self._begins is not None:
@@ -195,7 +195,7 @@ class Runners:
                     continue
                 finished = variables.run(self._run, slot, attempt, seconds)
                 if running.pop(slot, None) is None:
-                    return False  # given up meanwhile
+                    return False  # abandoned meanwhile
                 tell_ends(attempt, finished)
                 finish(finished)
                 del finished
@@ -275,7 +275,7 @@ class Runners:
             self._room()
 
     def _give_back_blocked(self, slot: int) -> None:
-        """Give back an async attempt on a blocked loop, and ignore how it ends."""
+        """Return an async attempt on a blocked loop, and ignore how it ends."""
         attempt = self.running.pop(slot, None)
         if attempt is not None:
             self._end(attempt, interrupted(attempt))

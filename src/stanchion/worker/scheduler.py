@@ -17,7 +17,7 @@ log = logging.getLogger("stanchion.worker")
 
 PAUSE_SECONDS_MAX, PAUSE_WORKERS_MAX = 30.0, 3
 """Maximum seconds between two checks by one worker, as the store's clock may be set or a schedule resumed; and the
-number of workers up to which they share these checks. A schedule that nobody checks for three minutes is orphaned."""
+number of workers up to which they share these checks. A schedule unchecked for three minutes is orphaned."""
 
 JITTER = 0.2
 """Seconds over which the workers spread after a tick: the first one fires it, the others find it fired."""
@@ -37,11 +37,11 @@ class Scheduler:
         self._thread = threading.Thread(target=self._run, name="stanchion-scheduler", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; it checks the schedules at once."""
+        """Start the thread; it checks the schedules immediately."""
         self._thread.start()
 
     def stop(self, seconds: float) -> None:
-        """Stop the thread within `seconds`; other schedulers fire what it leaves."""
+        """Stop the thread within `seconds`; other schedulers fire the rest."""
         self._stopping.set()
         self._thread.join(seconds)
 
@@ -58,7 +58,7 @@ class Scheduler:
                 return
 
     def _tick(self) -> float:
-        """Fire what is due; return the seconds until the next check."""
+        """Fire due schedules; return the seconds until the next check."""
         began = time.monotonic()
         _, now, next_tick = self._ticker.tick()
         sharing = min(self._fleet(), PAUSE_WORKERS_MAX)

@@ -17,22 +17,22 @@ from stanchion.jobs.options import named_queues
 from stanchion.stores.records.workers import LaneRange
 
 REFRESH_SECONDS, REFRESH_SECONDS_MAX = 2.0, 10.0
-"""Seconds between two looks for new queues that match a pattern, by all workers together; maximum for one of them.
+"""Seconds between two searches for new queues that match a pattern, by all workers together; maximum for one of them.
 
-More if a look takes long.
+More if a search takes long.
 """
 
 _JITTER = 0.2
-"""Share by which the looks of a fleet vary up and down, so that workers do not look in step."""
+"""Share by which the searches of a fleet vary up and down, so that workers do not search in step."""
 
 _SPACING = 50
-"""Looks for new queues take at most one part in so many of the time."""
+"""Divisor: searches for new queues take at most this fraction of the time."""
 
 
 class ServedQueues:
     """The queues that a worker serves now.
 
-    `given`: their names, and patterns in which `*` stands for any text; None: those of all tasks and stations. A name
+    `given`: their names, and patterns where `*` matches any text; None: the queues of all tasks and stations. A name
     with `*` that the code gives to a queue is no pattern. A pattern leaves out queues that take the dead letters of
     another, and stations that no worker can run. `lanes`: see `checked_lanes`.
     """
@@ -55,16 +55,16 @@ class ServedQueues:
 
     @property
     def ranges(self) -> tuple[LaneRange, ...]:
-        """The lanes of the queues of which it serves only some."""
+        """The lanes of the queues that it serves only in part."""
         return tuple(self.lanes[name] for name in self.names if name in self.lanes)
 
     @property
     def look_in(self) -> float | None:
-        """Seconds until the next look for new queues; None: there is none."""
+        """Seconds until the next search for new queues; None: there is none."""
         return max(0.0, self._look_at - time.monotonic()) if self.open else None
 
     def refresh(self, fleet: int) -> bool:
-        """Look for new queues if it is time; return True if the queues have changed. `fleet`: live workers."""
+        """Search for new queues if it is time; return True if the queues have changed. `fleet`: live workers."""
         began = time.monotonic()
         if not self.open or began < self._look_at:
             return False

@@ -13,7 +13,7 @@ STOPPING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP
 
 
 def stopping_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that stop this process. Under `nohup`, which ignores it, SIGHUP is none of them."""
+    """Return the signals that stop this process, without SIGHUP under `nohup`, which ignores it."""
     return tuple(one for one in STOPPING if one.name != "SIGHUP" or signal.getsignal(one) is not signal.SIG_IGN)
 
 
@@ -25,7 +25,7 @@ class Calls:
         self._woken: SimpleQueue[None] = SimpleQueue()
         self._before: dict[int, Any] = {}
         self.signals = 0
-        """Signals received: the first asks for a stop within the grace period, the second for one at once."""
+        """Signals received: the first asks for a stop within the grace period, the second for an immediate one."""
 
     def wake(self) -> None:
         """End the current wait, or the next one."""

@@ -1,4 +1,4 @@
-"""Reports health to probes of the process: in a file, or by HTTP beside what else is served on that port."""
+"""Reports health to probes of the process: in a file, or by HTTP on a port shared with other routes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Time-outs: interrupt attempts that run too long, give up those that do not stop.
+"""Time-outs: interrupt overdue attempts, abandon the ones that do not stop.
 
-running ──deadline──► expired ──STOP_SECONDS_MAX──► given up
+running ──deadline──► expired ──STOP_SECONDS_MAX──► abandoned
    │                   └─swallowed─┘ interrupted again
    └────────lifted───────┴──► over
 """
@@ -53,12 +53,12 @@ class Interruption:
         _raise_in_thread(self._thread, Interrupted)
 
     def was_swallowed(self, _seconds: float) -> bool:
-        """Tell whether the task has caught it, and goes on."""
+        """Return whether the task has caught it, and continues."""
         return self._raised is not None and self._raised() is None
 
 
 def half_way(seconds: float) -> bool:
-    """Tell whether an attempt has had half of the time to stop."""
+    """Return whether an attempt has had half of the time to stop."""
     return seconds >= STOP_SECONDS_MAX / 2
 
 
@@ -101,7 +101,7 @@ class Timeouts:
             _raise_in_thread(thread, _NOTHING)  # withdraw an interrupt that has not arrived yet
 
     def lift(self, limit: Limit) -> None:
-        """End a limit: no interrupt comes after this."""
+        """End a limit: there is no interrupt after this."""
         with self._lock:
             limit.over = True
 
@@ -127,7 +127,7 @@ class Timeouts:
                 time.sleep(pause)
 
     def _check(self) -> float | None:
-        """Interrupt or give up late attempts; return the seconds until the next check, None if nothing has a limit."""
+        """Interrupt or abandon late attempts; return the seconds until the next check, None without limits."""
         pause = None
         if self._stopping:
             return None

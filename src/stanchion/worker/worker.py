@@ -113,9 +113,9 @@ class Worker:
         )
         """The id of this worker in the store and in its jobs."""
         self.on_stuck: Callable[[], None] | None = None
-        """Called after an attempt was given up; its thread can't be stopped while this process lives."""
+        """Called after an attempt was abandoned; its thread can't be stopped while this process lives."""
         self.pulse: PulseWriter | None = None
-        """Tells another process of its life and its jobs; set it before the start."""
+        """Reports life and jobs of this worker to another process; set it before the start."""
         self._named = None if queues is None else named_queues(queues)
         self._lanes, self._order = checked_lanes(lanes), checked_order(order)
         self._every = positive_seconds(heartbeat, "heartbeat")
@@ -134,7 +134,7 @@ class Worker:
         self._registry = self._new_registry() if metrics else None
         self._of_store = StoreMetrics.of(lambda: monitor(self.context)) if metrics and store_metrics else None
         if store_metrics and not metrics:
-            raise InvalidInput("store_metrics is served beside metrics: ask for both")
+            raise InvalidInput("store_metrics is served together with metrics: pass both")
         self._calls = Calls()
         self._remarks = Remarks()
         self._started = False
@@ -208,7 +208,7 @@ class Worker:
     def run(self) -> None:
         """Work until SIGTERM, SIGINT, `stop`, or, if so configured, until the queues are empty.
 
-        In the main thread, the first signal stops the worker within its grace period, the second at once.
+        In the main thread, the first signal stops the worker within its grace period, the second immediately.
         """
         with self._calls:
             self.start()
@@ -229,7 +229,7 @@ class Worker:
         return self._calls.signals > 0
 
     def stop(self, grace: float | None = None) -> None:
-        """Stop claiming, let jobs finish for `grace` seconds, give back the rest without counting their attempt.
+        """Stop claiming, let jobs finish for `grace` seconds, return the rest without counting their attempt.
 
         Returns within the grace period plus a few seconds, whatever the store and the tasks do.
         """
@@ -273,7 +273,7 @@ class Worker:
 
     @property
     def queues(self) -> list[str]:
-        """The queues that it serves, known once it has started; those of a pattern change as queues come and go."""
+        """The queues that it serves, known once it has started; a pattern's change as queues are made and dropped."""
         return self._served.names
 
     @property
@@ -307,7 +307,7 @@ class Worker:
             self._lines.sum_up(SUM_SECONDS)
 
     def _tell_failures(self, every: float = 0.0) -> None:
-        """Merge what has failed into the store, unless that was done within `every` seconds; what it can't waits."""
+        """Merge failures into the store, unless that was done within `every` seconds; the rest waits."""
         try:
             for tally in (self._failures, self._unmet):
                 tally.merge(self.context.store, every)
@@ -315,7 +315,7 @@ class Worker:
             log.debug("the tally of failures waits: %s", error)
 
     def _meet_managers(self) -> None:
-        """Beat at once when managers of the store, if it has any, say that a job should stop."""
+        """Beat immediately when the store's managers, if any, report that a job should stop."""
         if (holding := self._heartbeat.holding).managers is None and hasattr(store := self.context.store, "on_stop"):
             holding.managers = cast("BehindManagers", store)
             holding.managers.on_stop(self.id, self._heartbeat.soon)
@@ -324,7 +324,7 @@ class Worker:
         for row in self._runners.take_back():
             self._finisher.put(not_started(row))
 
-    # -- what it reports
+    # -- reports
 
     def _row(self) -> WorkerRow:
         return WorkerRow(

@@ -1,4 +1,4 @@
-"""Reads which errors are behind failed attempts and dead jobs: what the workers have tallied."""
+"""Reads the errors of failed attempts and dead jobs, as tallied by the workers."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from stanchion.stores.records.queues import Counts
 from stanchion.telemetry.failures import OTHER, Failures, tallied
 
 QUEUES_MAX: Final = 20
-"""Queues of which the tallies are read, those with most failures of late."""
+"""Queues whose tallies are read, the ones with most recent failures."""
 
 GROUPS_MAX: Final = 5
-"""Groups of a queue that are kept, those by which most attempts failed within the last hour."""
+"""Groups of a queue that are kept, the ones with most failed attempts in the last hour."""
 
 
 def failing(
     queues: Iterable[QueueSample], dead: Iterable[DeadJob], live: Iterable[LiveJob], windows: Iterable[Window | None]
 ) -> list[str]:
-    """Return the queues where something has failed of late, those with most failures first."""
+    """Return the queues with recent failures, most failures first."""
     failures = {logical_name(job.queue): 1 for job in live if job.failures}
     failures |= {logical_name(job.queue): 1 for job in dead}
     for queue in queues:
@@ -35,7 +35,7 @@ def failing(
 
 
 def read_tallies(store: Store, queues: list[str]) -> dict[str, dict[str, Failures]]:
-    """Return what the workers have tallied, of the first of these queues; an empty one where they have nothing."""
+    """Return the workers' tallies for the first of these queues; empty where there are none."""
     asked = queues[:QUEUES_MAX]
     return {**{queue: {} for queue in asked}, **tallied(store, asked)} if asked else {}
 

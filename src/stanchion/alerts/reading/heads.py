@@ -1,7 +1,7 @@
 """Since when the first jobs of queues could run: the wait for a slot, or for a part of a flow, is not their lateness.
 
-A store knows the first job of each rank by when it was due. One that was parked and has just got its slot would count
-by its whole age until it is claimed. So the oldest are looked at: which of the jobs behind them could run first?
+A store knows the first job of each rank by due time. One that was parked and has just got its slot would count by its
+whole age until it is claimed. So the oldest are checked: which of the jobs after them could run first?
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from stanchion.stores.records.queues import Head
 from stanchion.stores.rules.past_waits import last_wait_until
 
 HEADS_MAX: Final = 10
-"""Heads that are looked at, those with the largest share of the limits of their bands; others count from when they were
-due."""
+"""Number of heads checked, the ones with the largest share of their bands' limits; others count from their due
+time."""
 
 BEHIND_MAX: Final = 50
-"""Jobs that are read of a head: if all of them have waited, those behind the last one count from when it was due."""
+"""Jobs that are read of a head: if all of them have waited, the ones after the last count from its due time."""
 
 LEAST: Final = SECOND
 """The age, in microseconds, from which it matters."""

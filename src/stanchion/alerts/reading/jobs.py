@@ -23,7 +23,7 @@ ENDED_MAX = 2000
 PUT_OFF_MAX = 100
 ARRIVALS_MAX = 1000
 PURGED_MAX = 8
-"""Queues whose history is checked, those with most jobs so far."""
+"""Queues whose history is checked, the ones with most jobs so far."""
 
 AN_HOUR = 3600 * SECOND
 ARRIVED = 300 * SECOND
@@ -61,7 +61,7 @@ class JobReads:
         return tuple(RunningJob(*row) for row in self._store.select(query).rows)
 
     def ended(self) -> list[DeadJob]:
-        """Return those that died within the last hour, of the newest finished jobs."""
+        """Return the jobs that died within the last hour, of the newest finished jobs."""
         query = Query("history", limit=ENDED_MAX, columns=("id", "queue", "priority", "finished_at", "state"))
         rows = self._store.select(query).rows
         found = [DeadJob(*row[:4]) for row in rows if row[4] == JobState.DEAD]
@@ -73,7 +73,7 @@ class JobReads:
         return [DeadJob(one.id, one.queue, one.priority, one.died_at) for one in recent]
 
     def put_off(self, live: Sequence[LiveJob]) -> tuple[PutOff, ...]:
-        """Return those of the oldest live jobs that workers have put off, as they don't know their work."""
+        """Return the oldest live jobs that workers have put off, as they don't know their work."""
         soon = self._now, self._now + _PUT_OFF_FOR
         ids = [job.id for job in live if job.state == JobState.SCHEDULED and soon[0] < job.run_at <= soon[1]]
         if not ids:

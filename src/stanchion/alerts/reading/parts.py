@@ -19,7 +19,7 @@ from stanchion.streams.state import KIND as STREAM
 from stanchion.streams.state import StreamState, worker_id
 
 SEMAPHORES_MAX = 10
-"""Semaphores that are looked at closely, those with most waiters."""
+"""Semaphores that are checked closely, the ones with most waiters."""
 
 HOLDERS_MAX = 100
 
@@ -72,7 +72,7 @@ def read_schedules(store: Store, now: int) -> tuple[ScheduleSample, ...]:
 
 
 def read_stations(store: Store, pipelines: Iterable[Pipeline]) -> tuple[Station, ...]:
-    """Return the stations that the code of this process declares, and those of other pipelines as stored."""
+    """Return the stations declared by this process, and stored stations of other pipelines."""
     declared = {one.name: one.record for one in pipelines}
     records = {one.name: one for one in recorded(store)} | declared
     return tuple(station for record in records.values() for station in stations_of(record))

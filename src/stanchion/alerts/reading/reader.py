@@ -25,7 +25,7 @@ from stanchion.stores.records.managers import ManagerStatus
 def snapshot_of(store: Callable[[], Store], pipelines: Iterable[Pipeline]) -> Snapshot:
     """Read a snapshot of a store, which is opened for it. A store that can't be used is a snapshot, too.
 
-    `pipelines`: those that the code of this process declares.
+    `pipelines`: declared by the code of this process.
     """
     try:
         return _read(store(), pipelines)
@@ -79,6 +79,6 @@ def _read(store: Store, pipelines: Iterable[Pipeline]) -> Snapshot:
 
 
 def ask_managers(store: Store) -> tuple[ManagerStatus, ...]:
-    """Return what the managers of a store say of themselves; nothing of one that is used without."""
+    """Return the status of a store's managers; nothing for a store that is used without."""
     within = store.within if isinstance(store, PartitionedStore) else store
     return tuple(cast("BehindManagers", within).manager_status()) if hasattr(within, "manager_status") else ()

@@ -1,8 +1,8 @@
 """Totals of queues some minutes ago, kept in the store, so that a single reading knows what happened since.
 
-Two samples are kept of each window. Whoever reads and finds the newer one older than the period moves it to the place
-of the older one and writes a new one, by compare-and-set: at most one small write in a period, by all readers together.
-A reader that may not write goes without.
+Two samples are kept of each window. A reader that finds the newer one older than the period moves it to the place
+of the older one and writes a new one, by compare-and-set: at most one small write per period, by all readers together.
+A reader that may not write does without.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PERIODS: Final = {RECENT: 300 * SECOND, HOUR: 1800 * SECOND}
 """Between two samples: a window is one to two periods long."""
 
 QUEUES_MAX = 200
-"""Queues in a sample, those with most jobs so far."""
+"""Queues in a sample, the ones with most jobs so far."""
 
 _KEPT = ("committed", "popped", "moved", "rolled_back", "buried", "expired")
 

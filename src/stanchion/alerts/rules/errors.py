@@ -18,9 +18,9 @@ class Cause(NamedTuple):
 
 
 def cause_of(seen: Snapshot, queue: str, *, dead: bool = False) -> Cause:
-    """Return what is known of the error of a queue by which most attempts failed within the last hour.
+    """Return the error of a queue with most failed attempts in the last hour.
 
-    `dead`: the one of which most jobs have died.
+    `dead`: the error with most dead jobs.
     """
     known = [one for one in seen.errors.get(queue, ()) if one.dead or not dead]
     if not known:

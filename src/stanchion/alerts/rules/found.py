@@ -1,4 +1,4 @@
-"""What a rule finds: an alert, and the cause by which alerts are merged."""
+"""A rule's finding: an alert, and the cause by which alerts are merged."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def attempts(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
 
 
 def dead_letters(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
-    """Jobs died in the last hour. The totals count all of them; the newest finished jobs tell which."""
+    """Jobs died in the last hour. The totals count all of them; the newest finished jobs show which."""
     by_queue, died = _by(seen.dead, lambda job: job.queue), died_of_late(seen)
     for queue in seen.queues:
         name = queue.settings.name
@@ -109,7 +109,7 @@ def dead_letters(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
 
 
 def died_of_late(seen: Snapshot) -> dict[str, int]:
-    """Return how many jobs of each queue died within the last hour, as far as its totals or the jobs tell."""
+    """Return how many jobs of each queue died within the last hour, as far as its totals or the jobs show."""
     jobs = Counter(job.queue for job in seen.dead)
     buried = {one.settings.name: 0 if seen.hour is None else _since(seen.hour, one).buried for one in seen.queues}
     return {name: max(count, jobs[name]) for name, count in buried.items()}

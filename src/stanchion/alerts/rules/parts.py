@@ -19,7 +19,7 @@ from stanchion.stores.rules.liveness import MISSED_BEATS
 
 
 def stream(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
-    """A stream has items behind it and no live driver, or its query fails on the same batch again and again."""
+    """A stream has a backlog and no live driver, or its query fails on the same batch again and again."""
     ready = {queue.settings.name: queue.stats.states.ready for queue in seen.queues}
     for one in seen.streams:
         behind = ready.get(one.queue, 0) > 0 or one.pending

@@ -23,7 +23,7 @@ _URGENT = frozenset(band.name for band in BANDS[:2])
 def no_worker(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
     """A queue has claimable jobs, and no live worker takes them. Consumers without heartbeats show by running jobs.
 
-    What a stream reads takes a driver and no worker: the rule of streams looks after it.
+    A stream's queue takes a driver and no worker: the rule of streams covers it.
     """
     for queue in (one for one in _worked(seen) if one.settings.name not in seen.streamed):
         due = [(band, head) for band, head in seen.due(queue) if not _is_served(seen, queue, head)]
@@ -85,7 +85,7 @@ def _faster(seen: Snapshot, queue: str) -> Iterator[Action]:
         yield Action("Add workers", command("worker MODULE:APP --queues", queue))
         return
     if not any(one.queue == queue for one in seen.streams):
-        return  # the rule of streams tells how to start one
+        return  # the rule of streams explains how to start one
     yield Action("See the stream that reads it", "stanchion streams")
     if any(one.live for one in seen.streams if one.queue == queue):
         yield Action("Give its query more cores, and higher options partitions and maxRecordsPerBatch")

@@ -32,7 +32,7 @@ def store(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
 
 
 def lateness(one: ManagerStatus, queues: Iterable[QueueSettings], workers: Iterable[WorkerRow]) -> tuple[float, str]:
-    """Return for how many seconds a job has been due that a manager could hand out, and its queue.
+    """Return how many seconds a job that a manager could send has been due, and its queue.
 
     Jobs of a paused or limited queue, and jobs that only busy workers serve, do not wait for their manager.
     """

@@ -1,1 +1,1 @@
-"""Alerts over time: what begins and what ends, and telling it to others."""
+"""Alerts over time: beginnings and ends, and their delivery to others."""

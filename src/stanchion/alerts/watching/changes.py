@@ -42,7 +42,7 @@ class Changes:
         """The alerts that fire, by their keys, as last read."""
 
     def add(self, alerts: Iterable[Alert], at: datetime | None) -> list[Change]:
-        """Add a reading; return what has changed by it, what began first."""
+        """Add a reading; return the changes since, oldest beginning first."""
         now = {alert.key: alert for alert in alerts}
         self._seen = {key: self._seen.get(key, 0) + 1 for key in now}
         self._missed = {key: self._missed.get(key, 0) + 1 for key in self.firing if key not in now}

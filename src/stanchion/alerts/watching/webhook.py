@@ -1,7 +1,7 @@
 """Posts changes of alerts to a URL, each once, with retries.
 
-A change waits until it is delivered. For one alert only the newest counts: what began and ended before anything of it
-was delivered is not told. The receiver may get a change twice if its answer was lost; `id` is the same then.
+A change waits until it is delivered. For one alert only the newest counts: an alert that began and ended before any
+delivery is not reported. The receiver may get a change twice if its answer was lost; `id` is the same then.
 """
 
 from __future__ import annotations
