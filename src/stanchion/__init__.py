@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stanchion.app import Stanchion
+    from stanchion.app.blueprint import Tasks
     from stanchion.core.redaction import redacted
     from stanchion.core.retry import Retry
     from stanchion.cron.schedule import Schedule
@@ -82,6 +83,7 @@ __all__ = [  # noqa: RUF022 - in groups
     "Schedule",
     "Stanchion",
     "Task",
+    "Tasks",
     "Worker",
     # Jobs
     "Attempt",
@@ -213,6 +215,7 @@ _MODULES = {
     "pipelines.send": ["Send"],
     "queues.consumer": ["Consumer"],
     "queues.queue": ["Queue"],
+    "app.blueprint": ["Tasks"],
     "tasks.middleware": ["Attempt"],
     "tasks.task": ["Task"],
     "topics.topic": ["Event", "Lag", "Subscription", "Topic"],

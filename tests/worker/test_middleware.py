@@ -296,6 +296,12 @@ class TestElsewhere:
         assert run(app, "drain", 3).result == 3
         assert seen == [["Reservation", "int"]]
 
+    def test_around_jobs_that_run_at_once(self, app: Stanchion) -> None:
+        app.middleware(lambda _attempt, call_next: ["within", call_next()])
+        declare(app, "sync")
+        with app.testing(run="at_once"):
+            assert app.enqueue("add", 1, 2).result(timeout=10) == ["within", [3, "nothing"]]
+
     def test_goes_along_with_a_pickled_app(self, app: Stanchion) -> None:
         app.middleware(unchanged)
         again = pickle.loads(pickle.dumps(app))  # noqa: S301 - made here

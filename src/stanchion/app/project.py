@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from stanchion.app.area import Area
+
+if TYPE_CHECKING:
+    from stanchion.app.blueprint import Tasks
 
 
 class ProjectCalls(Area):
@@ -15,3 +20,12 @@ class ProjectCalls(Area):
         app, as nothing is imported yet.
         """
         self.context.registry.includes.add(modules)
+
+    def register(self, tasks: Tasks, *, prefix: str = "", queue: str | None = None) -> None:
+        """Register the tasks, schedules, middleware, listeners and hooks of a reusable package.
+
+        `prefix`: goes before the names of its tasks and schedules, with a dot. `queue`: of its tasks that name none.
+        """
+        from stanchion.app.blueprint import checked_tasks
+
+        checked_tasks(tasks, prefix).register_on(self.context, prefix, queue)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any
 
 from stanchion.app.area import Area
 from stanchion.app.testing import AT, Clock, Run, checked_run, fresh_store
 from stanchion.core.aio import off_loop, off_loop_alone
-from stanchion.core.hooks import Per, When
 from stanchion.jobs.options import named_queues
 
 if TYPE_CHECKING:
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from stanchion.jobs.job import Job
     from stanchion.stores.protocol import Store
     from stanchion.tasks.task import Task
-
-H = TypeVar("H", bound=Callable[[], Any])
 
 
 class RunCalls(Area):
@@ -45,33 +42,6 @@ class RunCalls(Area):
         return drained(self.context, self.context.registry.own_queues() if queues is None else named_queues(queues))
 
     adrain = off_loop_alone(drain)
-
-    @overload
-    def on_worker_start(self, function: H, /) -> H: ...
-    @overload
-    def on_worker_start(self, /, *, per: Per = "process") -> Callable[[H], H]: ...
-    def on_worker_start(self, function: H | None = None, /, *, per: Per = "process") -> H | Callable[[H], H]:
-        """Call a function when a worker starts: once in its process, or, `per="thread"`, in each of its threads.
-
-        An async one runs on the event loop of the worker; `per="thread"`: on each loop that it has. If it fails, the
-        worker stops.
-        """
-        return self._hooked("start", per, function)
-
-    @overload
-    def on_worker_stop(self, function: H, /) -> H: ...
-    @overload
-    def on_worker_stop(self, /, *, per: Per = "process") -> Callable[[H], H]: ...
-    def on_worker_stop(self, function: H | None = None, /, *, per: Per = "process") -> H | Callable[[H], H]:
-        """Call a function when a worker has run its last job; the one that was registered last comes first."""
-        return self._hooked("stop", per, function)
-
-    def _hooked(self, when: When, per: Per, function: H | None) -> H | Callable[[H], H]:
-        def register(function: H) -> H:
-            self.context.hooks.add(when, per, function)
-            return function
-
-        return register if function is None else register(function)
 
     @property
     def _ticker(self) -> Ticker:

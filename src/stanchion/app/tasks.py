@@ -2,51 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from stanchion.app.area import Area
+from stanchion.app.decorators import Decorators, Ticks
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name
-from stanchion.tasks.decorator import TaskDecorator
 from stanchion.tasks.enqueuer import Enqueuer
 from stanchion.tasks.task import Task, TaskOptions, registered
 
 if TYPE_CHECKING:  # imported at first use, so that a program loads only what it uses
-    from zoneinfo import ZoneInfo
-
     from stanchion.core.events import Event
+    from stanchion.core.hooks import Per, When
     from stanchion.core.retry import Retry
-    from stanchion.cron.schedule import Missed, Schedule
+    from stanchion.cron.schedule import Schedule
     from stanchion.jobs.handle import JobHandle
     from stanchion.jobs.options import EnqueueOptions
     from stanchion.pipelines import Pipeline, Station
-    from stanchion.tasks.middleware import AnyMiddleware
-
-M = TypeVar("M", bound="AnyMiddleware")
 
 
-class TaskCalls(Area):
+class TaskCalls(Area, Decorators):
     """Tasks, schedules, pipelines, and listeners."""
-
-    @property
-    def task(self) -> TaskDecorator:
-        """The decorator that registers a function as a task: `@app.task`, or with options `@app.task(queue="mail")`.
-
-        Options: `name`, `retry`, the defaults of its jobs, and the values that people are not to see, `hide`; see
-        `TaskOptions`. `name` defaults to `module.function`. Keep it when the function moves: stored jobs refer to it.
-        """
-
-        def register(
-            function: Callable[..., Any],
-            *,
-            name: str | None = None,
-            retry: Retry | None = None,
-            **options: Unpack[TaskOptions],
-        ) -> Task[..., Any]:
-            return registered(self.context, function, name, retry, options)
-
-        return TaskDecorator(register)
 
     @property
     def tasks(self) -> dict[str, Task[..., Any]]:
@@ -89,35 +66,6 @@ class TaskCalls(Area):
         self.context.registry.includes.load()
         return cast("dict[str, Station]", self.context.registry.stations)
 
-    def cron(
-        self,
-        expression: str,
-        /,
-        *,
-        tz: str | ZoneInfo = "UTC",
-        missed: Missed = "skip",
-        schedule: str | None = None,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-        name: str | None = None,
-        retry: Retry | None = None,
-        **options: Unpack[EnqueueOptions],
-    ) -> TaskDecorator:
-        """Enqueue a call of the decorated function at each tick of a cron expression.
-
-        Decorates a function, which becomes a task with the options of `task`, or a task. `missed`: what happens to
-        ticks that no worker fired within a minute. `args`, `kwargs`: the arguments of each call. `schedule`: its
-        name, by default the task's; needed if a task has several.
-        """
-        from stanchion.cron.schedule import declare, on_task
-
-        def register(function: Callable[..., Any]) -> Task[..., Any]:
-            task, own = on_task(self.context, function, name, retry, options)
-            declare(self.context, task, expression, tz, missed, schedule, (args, kwargs or {}), own)
-            return task
-
-        return TaskDecorator(register)
-
     def schedules(self) -> list[Schedule]:
         """Return all schedules, by name: those in the store, and those of this app that are not stored yet."""
         self.context.registry.includes.load()
@@ -134,15 +82,32 @@ class TaskCalls(Area):
     aschedules = off_loop(schedules)
     aschedule = off_loop(schedule)
 
-    def middleware(self, middleware: M) -> M:
-        """Register middleware: it runs around each attempt, inside of what was registered before.
+    # -- declarations
 
-        `def around(attempt, call_next)` is for sync tasks, `async def` for async ones; an object with the methods `run`
-        and `arun` is for both. `call_next()` runs the rest and returns the result of the task. See `Attempt`.
-        """
+    def _add_task(
+        self, function: Callable[..., Any], *, name: str | None = None, retry: Retry | None = None, **options: Any
+    ) -> Task[..., Any]:
+        return registered(self.context, function, name, retry, cast("TaskOptions", options))
+
+    def _add_cron(
+        self,
+        function: Callable[..., Any],
+        ticks: Ticks,
+        name: str | None,
+        retry: Retry | None,
+        options: EnqueueOptions,
+    ) -> Task[..., Any]:
+        from stanchion.cron.schedule import declare, on_task
+
+        task, own = on_task(self.context, function, name, retry, options)
+        declare(self.context, task, *ticks[:4], (ticks.args, ticks.kwargs), own)
+        return task
+
+    def _add_middleware(self, middleware: Any) -> None:
         self.context.middleware.add(middleware)
-        return middleware
 
-    def on(self, event: Event) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Register a listener for an event: pushed, started, done, failed, retrying or dead."""
-        return self.context.events.on(event)
+    def _add_listener(self, event: Event, listener: Callable[..., Any]) -> None:
+        self.context.events.on(event)(listener)
+
+    def _add_hook(self, when: When, per: Per, function: Callable[[], Any]) -> None:
+        self.context.hooks.add(when, per, function)
