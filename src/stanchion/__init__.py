@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from stanchion.pipelines.send import Send
     from stanchion.queues.consumer import Consumer
     from stanchion.queues.queue import Queue
+    from stanchion.tasks.current import current_job
     from stanchion.tasks.middleware import Attempt
     from stanchion.tasks.task import Task
     from stanchion.topics.topic import Event, Lag, Subscription, Topic
@@ -91,6 +92,7 @@ __all__ = [  # noqa: RUF022 - in groups
     "JobHandle",
     "JobState",
     "Reservation",
+    "current_job",
     # Outcomes, which a task returns or raises
     "Bury",
     "Cancel",
@@ -217,6 +219,7 @@ _MODULES = {
     "queues.queue": ["Queue"],
     "app.blueprint": ["Tasks"],
     "tasks.middleware": ["Attempt"],
+    "tasks.current": ["current_job"],
     "tasks.task": ["Task"],
     "topics.topic": ["Event", "Lag", "Subscription", "Topic"],
     "worker.worker": ["Worker"],

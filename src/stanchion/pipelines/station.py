@@ -32,7 +32,7 @@ from stanchion.stores.rules.flows import position_of
 from stanchion.stores.rules.outcomes import commit_of
 from stanchion.stores.rules.trail import split_trail
 from stanchion.tasks.execution import Attempted, Superseded, attempted
-from stanchion.tasks.task import parameter_of, signature_of
+from stanchion.tasks.parameters import parameter_of, signature_of
 
 
 class Station:

@@ -8,11 +8,9 @@ treated in the same way, if the function says what it returns.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from inspect import Parameter, Signature
-from types import SimpleNamespace
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple
 
 from stanchion.core.checks import shown
 from stanchion.core.plain import is_model
@@ -20,6 +18,7 @@ from stanchion.errors import ArgumentMisfit, InvalidInput, ResultMisfit
 from stanchion.schemas.building import Build, MisfitError, admits_none, builder, takes_models
 from stanchion.schemas.misfits import Misfit
 from stanchion.schemas.round_trips import ChangedError, kept_as
+from stanchion.tasks.parameters import hints_of
 
 _BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -155,7 +154,7 @@ def task_models(
 
     `given`: the parameters that no call gives, as each attempt fills them.
     """
-    hints = _hints(function)
+    hints = hints_of(function)
     taken = [one for one in signature.parameters.values() if one.name not in given]
     typed = {one.name: found for one in taken if one.name in hints and (found := _typed(hints[one.name])) is not None}
     result = _typed(hints["return"]) if takes_models(hints.get("return")) else None
@@ -176,28 +175,3 @@ def _typed(hint: Any) -> _Typed | None:
         return _Typed(called, admits_none(hint), builder(hint))
     except InvalidInput as error:
         return _Typed(called, True, None, f"would arrive as plain values: {error}")
-
-
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a function, as text those that can't be resolved here."""
-    try:
-        return get_type_hints(function, include_extras=True)
-    except (NameError, TypeError, AttributeError):
-        return {name: _hint(function, name, one) for name, one in _annotations(function).items()}
-
-
-def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
-    try:
-        return inspect.get_annotations(inspect.unwrap(function))
-    except (TypeError, ValueError, NameError):
-        return {}
-
-
-def _hint(function: Callable[..., Any], name: str, annotation: Any) -> Any:
-    alone = SimpleNamespace(
-        __annotations__={name: annotation}, __globals__=getattr(inspect.unwrap(function), "__globals__", {})
-    )
-    try:
-        return get_type_hints(alone, include_extras=True)[name]
-    except (NameError, TypeError, AttributeError, SyntaxError):
-        return annotation if isinstance(annotation, str) else Any

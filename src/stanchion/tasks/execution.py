@@ -29,6 +29,7 @@ from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.rules.outcomes import commit_of
 from stanchion.tasks.coroutines import run_to_end
+from stanchion.tasks.current import RUNNING
 from stanchion.tasks.middleware import Attempt, arun_within, run_within
 from stanchion.tasks.retrying import after_failure
 from stanchion.tasks.traced import TracedAttempt
@@ -116,7 +117,11 @@ class Execution:
                 self.args.insert(place, given[name])
 
     def call(self) -> Any:
-        """Run the function, within the middleware; for an async one, return the coroutine."""
+        """Run the function, within the middleware; for an async one, return the coroutine.
+
+        In the context variables of this attempt only, where it becomes the current one.
+        """
+        RUNNING.set(self)
         middleware, call = self._context.middleware, self._called
         if self.work.is_async:
             if middleware.asynchronous:

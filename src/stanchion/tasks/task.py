@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from inspect import Parameter
-from types import NoneType, UnionType
 from typing import (
     Any,
     Concatenate,
     Generic,
     ParamSpec,
     TypeVar,
-    Union,
     Unpack,
     cast,
-    get_args,
-    get_origin,
-    get_type_hints,
     overload,
 )
 
@@ -46,6 +40,7 @@ from stanchion.stores.records.outcomes import Commit, Continue
 from stanchion.stores.rules.outcomes import commit_of
 from stanchion.tasks.arguments import task_models
 from stanchion.tasks.enqueuer import AnyCall, Enqueuer
+from stanchion.tasks.parameters import parameter_of, signature_of
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -218,34 +213,6 @@ def registered(
 
 def _code(function: Callable[..., Any]) -> Any:
     return getattr(function, "__code__", function)
-
-
-def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature of a function. Raises InvalidInput if it is not callable or has no signature."""
-    try:
-        return inspect.signature(function)
-    except (TypeError, ValueError):
-        raise InvalidInput(
-            f"{shown(function)} is not a function, or hides its parameters; wrap it in a function"
-        ) from None
-
-
-def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a function; none if one can't be resolved here."""
-    try:
-        return get_type_hints(function)
-    except (NameError, TypeError):
-        return {}
-
-
-def parameter_of(function: Callable[..., Any], kind: type) -> str | None:
-    """Return the name of the parameter annotated with a class, a kind of it, or it and None."""
-    for name, hint in hints_of(function).items():
-        optional = get_origin(hint) in (Union, UnionType)
-        hints = [one for one in get_args(hint) if one is not NoneType] if optional else [hint]
-        if name != "return" and len(hints) == 1 and isinstance(hints[0], type) and issubclass(hints[0], kind):
-            return name
-    return None
 
 
 def checked_retry(retry: Any) -> Retry | None:
