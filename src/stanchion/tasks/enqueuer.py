@@ -17,7 +17,7 @@ from stanchion.jobs.batches import batches, store_batches
 from stanchion.jobs.call import Call, call_of, encoded_call
 from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.insert import insert
-from stanchion.jobs.options import ENQUEUE_OPTIONS, EnqueueOptions, checked, member, sharing
+from stanchion.jobs.options import ENQUEUE_OPTIONS, DeclaredRate, EnqueueOptions, checked, member, sharing
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.rules.limits import Rate, limits_in
 from stanchion.tasks.arguments import TaskModels
@@ -48,7 +48,11 @@ class Enqueuer(Generic[P, R_co]):
         self._queue = checked_queue(self._options.pop("queue", "default"))
         self._tx = self._options.pop("tx", None)
         self._by_name = by_name
-        self._checked = self._fields_of({})
+        known = context.rates.declared
+        key = None if self._options.get("rate") is not None else self._options.get("rate_key")
+        self._asks_rate = key is not None and f"key:{key}" not in known
+        """The rate is declared by another process: it is read from the store at each enqueue."""
+        self._checked = self._fields_of({}, lambda name: known.get(name, 1.0))
 
     @property
     def rate(self) -> Rate | None:
@@ -57,19 +61,21 @@ class Enqueuer(Generic[P, R_co]):
 
     def _fields(self) -> dict[str, Any]:
         """Return the fields of its next job; the rate of a task that this process has not is in the store."""
-        if not self._by_name:
+        shared: Mapping[str, Any] | None = None
+        if self._by_name:
+            shared = self.context.rates.of_other_tasks([self.task_name], self.context.store).get(self.task_name)
+        if not shared and not self._asks_rate:
             return self._checked
-        shared = self.context.rates.of_other_tasks([self.task_name], self.context.store).get(self.task_name)
-        return self._fields_of(shared) if shared else self._checked
+        return self._fields_of(shared or {}, self.context.declared_rate)
 
-    def _fields_of(self, shared: Mapping[str, Any]) -> dict[str, Any]:
+    def _fields_of(self, shared: Mapping[str, Any], declared: DeclaredRate) -> dict[str, Any]:
         """Return the fields of jobs. `shared`: the options of the task about its rate."""
         return checked(
             sharing(self._options, shared),
             self.context.codec,
             queue=self._queue,
             task=self.task_name,
-            declared=self.context.declared_rate,
+            declared=declared,
         )
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
