@@ -41,6 +41,7 @@ from stanchion_conformance.jobs.peeking import TestClear, TestPeek
 from stanchion_conformance.jobs.pushing import TestLargeBatches, TestPop, TestPush, TestRepeats, TestUniqueKeys
 from stanchion_conformance.jobs.ranks import TestHeads, TestMinRank
 from stanchion_conformance.jobs.renewals import TestProgress, TestRenewals
+from stanchion_conformance.jobs.retrying import TestRetryByError
 from stanchion_conformance.jobs.scheduling import TestAWrongClockOfTheClient, TestDue, TestNextDue, wrong_clock
 from stanchion_conformance.jobs.stories import TestStories
 from stanchion_conformance.jobs.strange_names import TestStrangeNames
@@ -133,6 +134,7 @@ __all__ = [
     "TestRepeats",
     "TestReplayOfWhatHasChanged",
     "TestReservationsOfOthers",
+    "TestRetryByError",
     "TestRollback",
     "TestSettle",
     "TestStories",
