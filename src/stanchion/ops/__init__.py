@@ -1,1 +1,1 @@
-"""What is seen, and how it is operated."""
+"""Monitoring and operation: command line, page, API and audit log."""

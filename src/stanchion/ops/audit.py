@@ -1,8 +1,8 @@
-"""The audit log: who did what, when, by the page, its API or the shell, kept in the store.
+"""The audit log: operator actions on the page, its API and the shell, kept in the store.
 
 The log is a row of versioned values, its chunks, numbered from 0. Only the last one changes, and entries are only
 added to it; a full one is followed by the next. `head` names the first and the last chunk. An entry is stored before
-what it tells is done, so that nothing happens unseen; what is refused afterwards gets an entry of its own.
+its action runs, so no action goes unrecorded; a second entry records a later refusal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stanchion.stores.records.jobs import SECOND
 KIND: Final = "web-audit"
 
 KEPT: Final = 90 * 86_400 * SECOND
-"""Microseconds for which an entry is kept."""
+"""Retention of an entry in microseconds."""
 
 CHUNK: Final = 50
 """Entries of a full chunk."""
@@ -65,7 +65,7 @@ class AuditLog:
         self._store = store
 
     def add(self, entry: Entry) -> None:
-        """Append an entry. Raises StoreUnavailable: then what it tells must not be done."""
+        """Append an entry. If it raises StoreUnavailable, the recorded action must not run."""
         store = self._store()
         entry = entry._replace(id=secrets.token_hex(4), subject=entry.subject[:_TEXT_MAX], note=entry.note[:_TEXT_MAX])
         while True:

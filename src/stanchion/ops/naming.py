@@ -22,7 +22,7 @@ _FIELDS, _CHARACTERS = 3, 48
 """Fields and characters of a payload that make a name."""
 
 _FIRST, _READ = 5, 1_000_000
-"""Jobs whose payloads are read first; characters up to which those of the others are."""
+"""Jobs whose payloads are read first, and the maximum number of characters read of further payloads."""
 
 
 def job_name(context: Context, job: Job) -> str:

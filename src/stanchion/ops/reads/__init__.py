@@ -1,1 +1,1 @@
-"""Bounded reads of the store, and what they mean: for the page, the API and the command line alike."""
+"""Bounded reads of the store and their interpretation, shared by the page, the API and the command line."""

@@ -1,4 +1,4 @@
-"""Errors in groups: what the workers have tallied, beside the dead jobs that there are now."""
+"""Errors in groups: the tallies of the workers, and the jobs that are dead now."""
 
 from __future__ import annotations
 
@@ -85,10 +85,10 @@ class Group:
 
 
 class Errors(NamedTuple):
-    """The groups, those with most dead jobs first; and what they are counted from.
+    """The groups of errors, most dead jobs first, and the sources of their counts.
 
-    `dead`: dead jobs that were read; `whole`: they are all. `tallied`: the workers have tallied the failed attempts;
-    `retried`: else they are those of jobs that back off, too.
+    `dead`: number of dead jobs read; `whole`: no dead job was left out. `tallied`: workers counted the failed attempts.
+    `retried`: without such tallies, the errors of jobs in back-off are counted as well.
     """
 
     groups: list[Group]
@@ -142,7 +142,7 @@ def hidden(found: Errors, hide: Callable[[str], str]) -> Errors:
 
 
 def source_of(found: Errors) -> str:
-    """Return what the groups are counted from."""
+    """Name the sources of the counts."""
     dead = "all dead jobs that are still in history" if found.whole else f"the newest {number(found.dead)} dead jobs"
     if found.tallied:
         return f"{dead}; failed attempts as the workers tally them, up to a heartbeat late"

@@ -1,4 +1,4 @@
-"""What the stations of a pipeline expect of their items, and how many did not meet it."""
+"""Expectations of a pipeline's stations, and the number of items that failed each."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Expected(NamedTuple):
 
 
 def read_expectations(store: Store, known: Known) -> list[Expected]:
-    """Return the expectations of all stations in their order: those that are declared, and others that failed."""
+    """Return the expectations of all stations in order: the declared ones, then undeclared ones that failed."""
     counted = tallied(store, [known.queue(one.name) for one in known.record.stations], UNMET)
     found = []
     for station in known.record.stations:

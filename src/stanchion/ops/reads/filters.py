@@ -124,7 +124,7 @@ class JobFilter:
 
 
 def _priorities(name: str) -> list[Condition]:
-    """Return the conditions of a band: its priorities end where those of the band before begin."""
+    """Return the conditions of a band: its priorities end where the band above begins."""
     place = next(place for place, band in enumerate(BANDS) if band.name == name)
     found = [Condition("priority", ">=", BANDS[place].least)]
     return [*found, Condition("priority", "<", BANDS[place - 1].least)] if place else found

@@ -1,4 +1,4 @@
-"""Flows: where each stands, from its nodes and a bounded number of its members."""
+"""The state of each flow, from its nodes and a bounded number of its members."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ SHOWN: Final = 50
 """Jobs of one page."""
 
 COUNTED: Final = 10_000
-"""Matching jobs up to which they are counted."""
+"""Maximum number of matching jobs counted."""
 
 LOOKED_AT: Final = 250
 """Jobs that are looked at together for an error."""
@@ -31,16 +31,16 @@ COLUMNS: Final = (
     *("id", "queue", "lane", "state", "priority", "rank", "run_at", "enqueued_at", "task", "headers", "tenant", "key"),
     *("attempts", "failures", "max_attempts", "errors", "worker", "started_at", "finished_at", "progress"),
 )
-"""What a list shows of a job: no payload."""
+"""Columns of a job in a list; the payload is left out."""
 
 _ERRORS: Final = COLUMNS.index("errors")
 
 
 SEARCHED: Final = 200_000
-"""Jobs that one page of a search for text looks at, at most."""
+"""Maximum number of jobs scanned for one page of a text search."""
 
 SEARCH_SECONDS: Final = 2.0
-"""Seconds after which a page of a search looks at no more."""
+"""Maximum number of seconds spent on one page of a text search."""
 
 _AT_ONCE: Final = 2000
 """Jobs that a search reads together, once few of them match."""
@@ -72,7 +72,7 @@ def page_of(
 
 
 def jobs_of(context: Context, store: Store, ids: Sequence[str], now: int) -> list[Job]:
-    """Return those of the jobs that are still there, in this order."""
+    """Return the jobs that still exist, in this order."""
     rows = store.fetch(ids)
     return [Job(context, rows[one], state_of(rows[one], now)) for one in ids if one in rows]
 
@@ -90,9 +90,9 @@ def page_of_error(context: Context, store: Store, query: Query, now: int, after:
 
 
 def _page_of_text(context: Context, store: Store, query: Query, now: int, after: str | None, limit: int) -> JobPage:
-    """Search newest first, up to SEARCHED jobs or SEARCH_SECONDS: the cursor goes on from there.
+    """Search newest first, up to SEARCHED jobs or SEARCH_SECONDS; the cursor continues from there.
 
-    A store would read on until it has found enough, through the whole history for a text that is not there.
+    A store would read until it has found enough: the whole history, for a text that never occurs.
     """
     plain = replace(query, text=None, columns=(*COLUMNS, "payload"))
     deadline, looked, size = time.monotonic() + SEARCH_SECONDS, 0, limit
@@ -101,7 +101,7 @@ def _page_of_text(context: Context, store: Store, query: Query, now: int, after:
     while True:
         found = letters_too.select(replace(plain, limit=size, after=after))
         hits = [place for place, row in enumerate(found.rows) if text in row[-1] or text in _errors_of(row)]
-        if len(jobs) + len(hits) > limit:  # the cursor is to be behind the last one shown
+        if len(jobs) + len(hits) > limit:  # the cursor must follow the last job shown
             size = hits[limit - len(jobs) - 1] + 1
             continue
         rows = [_row(found.rows[place]) for place in hits]
@@ -127,5 +127,5 @@ def count(store: Store, query: Query, places: Collection[str] | None = None) -> 
 
 
 def _row(values: Sequence[Any]) -> JobRow:
-    """Return a row of what a list reads; only a search for text reads payloads too."""
+    """Return a job from the columns of a list; only a text search reads payloads too."""
     return JobRow(**{"payload": "", **dict(zip((*COLUMNS, "payload"), values, strict=False))})

@@ -1,4 +1,4 @@
-"""Managers: who lives and owns what, from the store; what each does, from the managers where the page asks them."""
+"""Managers: sessions and ownership from the store, and their status from the managers that the page asks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Owned(NamedTuple):
 
 
 class ManagerFigures(NamedTuple):
-    """A manager. `until`: to when its session lasts, None if it has none; `status`: what it said, None if not asked."""
+    """A manager. `until`: end of its session, None without one; `status`: its answer, None if it was not asked."""
 
     address: str
     state: State
@@ -52,10 +52,10 @@ class ManagerFigures(NamedTuple):
 
 
 def manager_figures(store: Store, said: Sequence[ManagerStatus], now: int, late: float) -> list[ManagerFigures]:
-    """Return all managers, those in trouble first.
+    """Return all managers, the ones in trouble first.
 
-    `said`: what those said that were asked. `late`: seconds behind from which one is late, with jobs that workers with
-    free threads wait for.
+    `said`: status of the managers that were asked. `late`: lag in seconds from which a manager is late, counting jobs
+    that workers with free threads wait for.
     """
     lags = _lags(store, said)
     owned: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -91,7 +91,7 @@ def _queues(owned: Counter[str], status: ManagerStatus | None) -> tuple[Owned, .
 
 
 def _lags(store: Store, said: Sequence[ManagerStatus]) -> dict[str, float]:
-    """Return by how many seconds managers are late, by their sessions; nothing is read where none lags."""
+    """Return how many seconds managers are late, by session; without a lag, read nothing."""
     lagging = [one for one in said if any(queue.lag for queue in one.queues)]
     if not lagging:
         return {}

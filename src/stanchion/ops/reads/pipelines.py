@@ -1,4 +1,4 @@
-"""Pipelines: what is known of their stations, with code or without it, and what each does now."""
+"""Pipelines: their stations, with or without the code, and the current figures of each."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ Source = Literal["code", "store", "names"]
 """How a pipeline is known: by code of this process, by what another one has stored, or by the names of its queues."""
 
 Trouble = Literal["paused", "no worker", "no driver", "fails", "attempts fail", "late", "slow", ""]
-"""What keeps the items of a station, by the alerts about its queue; `fails`: the query of its stream does."""
+"""A station's trouble, by the alerts about its queue; `fails`: the query of its stream fails."""
 
 _BY_RULE: Final[Sequence[tuple[str, Trouble]]] = (
     *(("no-worker", "no worker"), ("failed-attempts", "attempts fail"), ("dead-letters", "attempts fail")),
     *(("attempts", "attempts fail"), ("age", "late"), ("run-time", "slow")),
 )
-"""What is said of a station for each rule, the heaviest first."""
+"""Words for a station's state by alert rule, most severe first."""
 
 
 class Known(NamedTuple):
@@ -91,13 +91,13 @@ class Dead(NamedTuple):
 class Station:
     """A station now.
 
-    `lag`: seconds for which its oldest item has been due. `came`, `out`: items a second that came and that were done,
-    over about a minute; None before that is known. `idle`: seconds without an item out, as far as they were seen; None
-    while items come out. `silent`: seconds since its driver was heard, None if that is unknown. `starved`: without
-    items, as a station before it has stopped. `passed`: its items since it was made. `times`: how long those of the
-    last five minutes waited and ran; None where no worker tells. `alert`: the one about its queue. `retrying`: items
-    that wait after a failed attempt. `failed`: the share of the attempts of five minutes that failed; None if none is
-    known to have ended. `error`: the last one of a dead item, else that of an attempt that workers have tallied.
+    `lag`: seconds since its oldest due item became due. `came`, `out`: items per second in and done, over about a
+    minute; None until known. `idle`: seconds without an item done, as far as observed; None while items are done.
+    `silent`: seconds since its driver's last heartbeat, None if unknown. `starved`: it has no items because a station
+    before it has stopped. `passed`: items since its creation. `times`: waiting and run times of the last five minutes;
+    None if no worker reports them. `alert`: the alert about its queue. `retrying`: items that wait after a failed
+    attempt. `failed`: share of the last five minutes' attempts that failed; None if no attempt is known to have ended.
+    `error`: the latest error of a dead item, else of a failed attempt that workers have tallied.
     """
 
     record: StationRecord
@@ -138,7 +138,7 @@ class Station:
 
 
 def known_pipelines(app: Stanchion, store: Store, settings: Iterable[QueueSettings]) -> dict[str, Known]:
-    """Return all pipelines by name: those of the code, those that a process has stored, and those of queues alone."""
+    """Return all pipelines by name: declared in code, stored by a process, or inferred from queue names."""
     queues = {one.name: one for one in settings}
     found = {one.name: Known(one, "store") for one in recorded(store) if _exists(one, queues)}
     found |= {name: Known(one.record, "code") for name, one in app.pipelines.items() if one.stations}
@@ -157,7 +157,7 @@ def _exists(one: PipelineRecord, queues: Mapping[str, object]) -> bool:
 
 
 def read_dead(app: Stanchion, store: Store, known: Known, seen: Snapshot, told: Callable[[Job], str]) -> Dead:
-    """Read the newest dead items of a pipeline; nothing where none is dead. `told`: what is said of one's error."""
+    """Read the newest dead items of a pipeline, if it has any. `told`: returns the text for an item's error."""
     queues = {
         known.queue(station.name): one for station in known.record.stations if (one := _sample(seen, known, station))
     }
@@ -184,7 +184,7 @@ def _sample(seen: Snapshot, known: Known, station: StationRecord) -> QueueSample
 def stations(
     known: Known, seen: Snapshot, tracks: Mapping[str, Track], dead: Dead, alerts: Iterable[Alert]
 ) -> list[Station]:
-    """Return the stations of a pipeline as they are now, in its order. `alerts`: those that hold, by their urgency."""
+    """Return the current state of a pipeline's stations, in its order. `alerts`: firing alerts, by urgency."""
     about = by_queue(alerts, seen)
     retrying = Counter(job.queue for job in seen.live if job.failures and job.state != JobState.RUNNING)
     samples = {one.settings.name: one for one in seen.queues}
@@ -230,7 +230,7 @@ def stations(
 
 
 def ordered(record: PipelineRecord) -> list[StationRecord]:
-    """Return the stations so that each comes after those that lead to it, as far as there are no loops."""
+    """Sort the stations topologically, breaking each loop at its first station left."""
     by_name = {one.name: one for one in record.stations}
     left = {name: {one.name for one in record.stations if name in one.to and one.name != name} for name in by_name}
     found: list[StationRecord] = []
@@ -298,7 +298,7 @@ def _engine(record: StationRecord, stream: StreamSample | None, workers: Sequenc
 def rates(track: Track | None) -> tuple[float | None, float | None]:
     """Return how many items a second came to a queue and were done there, over about a minute.
 
-    Items that another station sends are not counted as pushes: what came is what was done and what is more now.
+    Items sent by another station are not counted as pushes, so arrivals are the items done plus the queue's growth.
     """
     points = [] if track is None else track.points
     if len(points) < 2:

@@ -10,7 +10,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.query import Condition, Query
 
 READY: Final = 5000
-"""Ready jobs that are looked at for tenants, those that are due first."""
+"""Maximum number of ready jobs read to count tenants, earliest due first."""
 
 SHOWN: Final = 8
 
@@ -24,7 +24,7 @@ class Tenant(NamedTuple):
 
 
 class Tenants(NamedTuple):
-    """The tenants with most ready jobs; `others`: tenants besides; `whole`: all ready jobs were looked at."""
+    """The tenants with most ready jobs. `others`: number of further tenants; `whole`: all ready jobs were read."""
 
     rows: list[Tenant]
     others: int
@@ -45,5 +45,5 @@ def tenants_of(store: Store, queue: str) -> Tenants:
 
 
 def partitions_of(store: Store, queue: str) -> tuple[str, ...]:
-    """Return the physical queues of a partitioned queue; none of another one. Reads nothing."""
+    """Return the physical queues of a partitioned queue, otherwise an empty list. Reads nothing."""
     return store.partitions_of(queue) if isinstance(store, PartitionedStore) else ()

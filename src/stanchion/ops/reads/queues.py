@@ -21,12 +21,12 @@ from stanchion.telemetry.times import Times, by_queue
 
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
-    """One queue. `lag`: seconds that its oldest due job has waited; None if no job is due. `workers`: live ones.
+    """One queue. `lag`: seconds that its oldest due job has waited; None if no job is due. `workers`: live workers.
 
     `next_due`: when its first queued job is due, by the store's clock. `takes_letters`: dead letters of others go
     there; `letters`: how many lie there, which are in no other figure.
-    `times`: how long its jobs of the last five minutes waited and ran; None where no worker tells. `streamed`: a stream
-    reads it, so that it needs a driver instead of a worker.
+    `times`: waiting and run times of the last five minutes; None if no worker reports them. `streamed`: a stream reads
+    it, so it needs a driver instead of a worker.
     """
 
     settings: QueueSettings
@@ -47,7 +47,7 @@ class QueueFigures:
 
     @property
     def threads(self) -> int:
-        """Jobs that its live workers can run at once, for all their queues together."""
+        """Jobs that its live workers can run concurrently, for all their queues together."""
         return sum(worker.threads for worker in self.workers)
 
     @property
@@ -57,7 +57,7 @@ class QueueFigures:
 
     @property
     def trouble(self) -> str:
-        """What is wrong in a few words; empty if nothing is."""
+        """The queue's trouble in a few words; empty without any."""
         if self.settings.paused and self.sizes.ready:
             return "paused"
         if self.sizes.ready and not self.workers and not self.takes_letters:
@@ -93,7 +93,7 @@ def figures(
     streams: Iterable[StreamSample],
     letters: Letters | None = None,
 ) -> list[QueueFigures]:
-    """Return the figures of these queues, those in trouble first, then by the age of their oldest due job.
+    """Return the figures of these queues, the ones in trouble first, then by the age of their oldest due job.
 
     `letters`: the dead letters; None: they are read, of these queues.
     """
@@ -128,7 +128,7 @@ def figures_seen(seen: Snapshot, settings: QueueSettings, now: int) -> QueueFigu
 
 
 class _Known(NamedTuple):
-    """What the figures of each queue draw on. `serving`: the live workers, by the queues that they serve."""
+    """Sources of the figures of each queue. `serving`: the live workers, by the queues that they serve."""
 
     serving: Mapping[str, Sequence[WorkerRow]]
     times: Mapping[str, Times]
@@ -159,7 +159,7 @@ def _figures(settings: QueueSettings, stats: QueueStats, known: _Known) -> Queue
 
 
 def headline(queues: Sequence[str], alerts: Container[str]) -> str:
-    """Return what is to be known of these queues, as a sentence. `alerts`: those with an alert."""
+    """Summarise these queues in a sentence. `alerts`: the queues with an alert."""
     troubled = [name for name in queues if name in alerts]
     if not queues:
         return "No queue"

@@ -26,7 +26,7 @@ class Item(NamedTuple):
 
 
 def read_schedules(app: Stanchion) -> list[Item]:
-    """Return the schedules, those that do not fire first."""
+    """Return the schedules, the ones that do not fire first."""
     items = map(item_of, app.schedules())
     return sorted(items, key=lambda one: (one.state == "active", one.schedule.name))
 

@@ -1,4 +1,4 @@
-"""The schemas of queues, as those who operate them see them."""
+"""The schemas of queues, as operators see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Semaphores: who holds them, and who waits."""
+"""Semaphores with their holders and waiters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stanchion.stores.rules.slots import semaphore_slot
 
 
 class Line(NamedTuple):
-    """The jobs that hold a semaphore, and those that wait for it, in their order."""
+    """The jobs that hold a semaphore, and its waiters in order."""
 
     holders: list[Job]
     waiting: list[Job]

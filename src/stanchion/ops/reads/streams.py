@@ -1,4 +1,4 @@
-"""Streams of Spark, from what the last reading has seen."""
+"""Spark streams, as of the last reading."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ State = Literal["fails", "no driver", "repeats", "reading", "idle"]
 
 
 class StreamFigures(NamedTuple):
-    """A stream: its driver, its last batch and what is behind it.
+    """A stream: its driver, its last batch and its backlog.
 
-    `host`: of the driver, empty if it is not known any more. `beat`: when it was heard last. `size`: jobs of the last
-    batch, None before it was read. `behind`: ready jobs of the queue. `lag`: seconds for which the oldest has been due.
-    `ui`: where the driver shows itself. `jobs`, `seconds`: of the last batch that was finished, 0 before the first.
+    `host`: of the driver, empty if it is no longer known. `beat`: time of its last heartbeat. `size`: jobs of the last
+    batch, None before it was read. `behind`: ready jobs of the queue. `lag`: seconds since the oldest became due.
+    `ui`: address of the driver's own page. `jobs`, `seconds`: of the last finished batch, 0 before the first.
     """
 
     name: str
@@ -52,7 +52,7 @@ class StreamFigures(NamedTuple):
 
     @property
     def batch(self) -> str:
-        """What is to be known of its last batch."""
+        """Its last batch in words."""
         if not self.reserved:
             return "none yet"
         size = f" with {plural(self.size, 'job')}" if self.size else ""
@@ -64,7 +64,7 @@ _ORDER: tuple[State, ...] = ("fails", "no driver", "repeats", "reading", "idle")
 
 
 def stream_figures(store: Store, seen: Snapshot) -> list[StreamFigures]:
-    """Return all streams, those in trouble first. Reads their states; the rest is of the last reading."""
+    """Return all streams, the ones in trouble first. Reads their states; other figures are of the last reading."""
     workers = {one.id: one for one in seen.workers}
     queues = {one.settings.name: one for one in seen.queues}
     found = []

@@ -14,7 +14,7 @@ STEP: Final = 30 * SECOND
 
 
 FAILED_IN: Final = 300 * SECOND
-"""The time of which failed attempts are counted."""
+"""The window over which failed attempts are counted."""
 
 
 class Rates(NamedTuple):

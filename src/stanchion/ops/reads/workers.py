@@ -13,7 +13,7 @@ from stanchion.stores.rules.liveness import alive
 class Item(NamedTuple):
     """A worker, its name for people, and its state: late, running, draining, consumer or holder.
 
-    `queues`: those that it serves, each with its lanes where it does not serve all.
+    `queues`: the queues that it serves, each with its lanes unless it serves all.
     """
 
     worker: WorkerRow

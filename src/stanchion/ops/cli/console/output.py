@@ -33,7 +33,7 @@ Cell = str | Text
 _GAP = 2
 _PLENTY = 160
 _NARROW, _NARROWEST = 10, 6
-"""The widths to which a column is truncated before one that keeps its own, and after."""
+"""Truncated widths of a column, before and after the columns that keep their width."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Column:
     """A column of a table.
 
     `right`: right-aligned, for numbers. `shrinks`: truncated if space is scarce; other columns keep their whole
-    text. `keeps`: the width to which it is truncated first, and below which last. `keeps_end`: truncated at the start;
-    `keeps_ends`: in its middle, for names that differ at either end. `short`: the width to which its middle is cut
-    before others shrink; 0: it is not. `from_width`: left out on narrower terminals, and where it is empty.
+    text. `keeps`: truncated to this width first, and below it last. `keeps_end`: truncated at the start;
+    `keeps_ends`: in its middle, for names that differ at either end. `short`: width after its middle is cut, before
+    others shrink; 0: not cut. `from_width`: left out on narrower terminals, and where it is empty.
     """
 
     title: str
@@ -112,7 +112,7 @@ class Output:
         print(one_line(text))
 
     def done(self, text: str, value: Any) -> None:
-        """Report what was done: a line for people, or the value as JSON."""
+        """Report an action: a line for people, or the value as JSON."""
         if self.as_json:
             self.json(value)
         else:

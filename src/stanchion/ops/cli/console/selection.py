@@ -20,7 +20,7 @@ Rows = Annotated[
     int, typer.Option("--limit", "-n", min=1, help="Maximum number of rows of a table; --json has no limit.")
 ]
 ROWS = 100
-"""Rows of a table, unless told otherwise."""
+"""Rows of a table by default."""
 
 States = Annotated[
     list[str] | None,
@@ -79,7 +79,7 @@ def search(
     error: str | None = None,
     flow: str | None = None,
 ) -> dict[str, Any]:
-    """Return the arguments of `pages` for the options; without `error`, those of `app.find`."""
+    """Return the arguments of `pages` for the options; without `error`, also valid for `app.find`."""
     now = moment(session.app.store.now())
     tell_unknown(session, () if queue is None else (queue,))
     found = {} if error is None else {"error": _group(error)}

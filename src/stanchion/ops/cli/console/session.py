@@ -39,7 +39,7 @@ class Exit(IntEnum):
 
     OK = 0
     FAILED = 1
-    """Nothing was found, or some of the work failed."""
+    """No match was found, or some of the work failed."""
     BAD_INPUT = 2
     UNFINISHED = 3
     """Running jobs must finish first; then run the same command again."""
@@ -107,10 +107,10 @@ class Session:
         return text
 
     def audit(self, act: str, subject: str, number: int = 0, note: str = "", store: Store | None = None) -> None:
-        """Record what is about to be done in the audit log, as the page does.
+        """Record the coming action in the audit log, as the page does.
 
-        `number`: of jobs. `store`: if it is not that of the app. A token of a manager that may act, but not write the
-        log, is told so, and acts.
+        `number`: of jobs. `store`: if it differs from the app's. If a manager's token may act but not write the log,
+        print a note and act.
         """
         log = self.app.store if store is None else store
         who = f"{account()}@{socket.gethostname()}"

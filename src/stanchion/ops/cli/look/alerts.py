@@ -1,4 +1,4 @@
-"""stanchion alerts: what needs a person."""
+"""stanchion alerts: list firing alerts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.registry import shown_url
 
-alerts_cli = typer.Typer(help="Show what needs a person; exit code 1 if something does.")
+alerts_cli = typer.Typer(help="Show firing alerts; exit code 1 if there are any.")
 cli.add_typer(alerts_cli, name="alerts", rich_help_panel=LOOK)
 
 _BANDS = [
@@ -59,7 +59,7 @@ def alerts(
     monitor: Annotated[
         bool, typer.Option("--monitor", help="Show the live jobs by priority band and queue too.")
     ] = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, and print what begins and ends.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep running; print changes of alerts.")] = False,
     interval: Annotated[str, typer.Option("--interval", "-i", help="With --watch: time between readings.")] = "10s",
     samples: Annotated[int | None, typer.Option(help="With --watch: end after so many readings.")] = None,
     webhook: Annotated[
@@ -67,14 +67,14 @@ def alerts(
         typer.Option(metavar="URL", help=f"With --watch: post changes there; {TOKEN_VARIABLE} is its token."),
     ] = None,
 ) -> Exit:
-    """Show what needs a person; exit code 1 if something does.
+    """Show firing alerts; exit code 1 if there are any.
 
     stanchion alerts --watch --webhook https://example.org/hook
     """
     limits = limits_in(limit or ())
     if not watch:
         if webhook is not None:
-            raise InvalidInput("--webhook goes with --watch, which tells what begins and what ends")
+            raise InvalidInput("--webhook needs --watch, which reports alerts as they begin and end")
         return _once(session, session.app.monitor(limits), every=every, figures=monitor)
     seconds = spacing(interval, "--interval")
     hook = None if webhook is None else Webhook(webhook, shown_url(session.app.url), os.environ.get(TOKEN_VARIABLE))
@@ -101,10 +101,10 @@ QUEUES_SHOWN = 100
 @command(alerts_cli, "on-it")
 def on_it(
     session: Session,
-    subject: Annotated[str, typer.Argument(help="What the alert is about, such as the name of a queue.")],
-    who: Annotated[str | None, typer.Option(help="Your name; by default that of your account.")] = None,
+    subject: Annotated[str, typer.Argument(help="Subject of the alert, such as the name of a queue.")],
+    who: Annotated[str | None, typer.Option(help="Your name; default: your account's name.")] = None,
 ) -> None:
-    """Say that you look after an alert, for 4 h; pages and other shells show it, and nothing is hidden.
+    """Show for 4 h that you are handling an alert, on pages and in other shells. The alert stays visible.
 
     stanchion alerts on-it payments
     """
@@ -193,7 +193,7 @@ def _once(session: Session, seen: Monitor, *, every: bool, figures: bool) -> Exi
 
 
 def _lines(group: Group, now: int, looked_after: Mapping[str, OnIt]) -> list[str]:
-    """Return an alert as lines, or those of one rule as one line."""
+    """Format an alert as lines, or the alerts of one rule as one line."""
     first = group.first
     if len(group.alerts) > 1:
         return [f"{first.level.upper():<5} {group.summary}", f"      --all shows each; {first.runbook}"]
@@ -201,7 +201,7 @@ def _lines(group: Group, now: int, looked_after: Mapping[str, OnIt]) -> list[str
 
 
 def lines_of(alert: Alert, now: int = 0, on_it: OnIt | None = None) -> list[str]:
-    """Return an alert as lines for a person. `on_it`: who looks after it."""
+    """Format an alert as lines. `on_it`: the person handling it."""
     since = "" if alert.since is None else f"since {alert.since:%Y-%m-%d %H:%M:%S} UTC, "
     evidence = (f"      {line}" for line in alert.evidence)
     actions = (f"      {one.text}{f': {one.command}' if one.command else ''}" for one in alert.actions)

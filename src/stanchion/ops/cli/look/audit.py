@@ -29,7 +29,7 @@ _COLUMNS = [
 @command(cli, "audit", panel=LOOK)
 def audit(
     session: Session,
-    who: Annotated[str, typer.Option(help="Only what they did, such as ana@ops-1.")] = "",
+    who: Annotated[str, typer.Option(help="Only this person's actions, such as ana@ops-1.")] = "",
     act: Annotated[str, typer.Option(help="Only this act, such as pause, or set for all settings.")] = "",
     since: Annotated[
         str | None, typer.Option(metavar="WHEN", help="Done since: 2h (ago) or an ISO 8601 time, in UTC.")

@@ -145,7 +145,7 @@ def show(
 def story(
     job: Job, name: str, now: datetime, awaited: str | None, values: Mapping[str, Any], over: Sequence[PastWait] = ()
 ) -> Text:
-    """Return a job as text. `awaited`: what it waits for; `over`: its past waits; `values`: what is shown, as JSON."""
+    """Format a job as text. `awaited`: its blockers; `over`: its past waits; `values`: the displayed values as JSON."""
     text = Text()
 
     def line(label: str, value: str | Text | None) -> None:
@@ -173,7 +173,7 @@ def story(
     line("picked up", _after("after", job.pickup_delay))
     line("finished", when(job.finished_at))
     line("took", duration(run_time(job)))
-    failed = "" if job.died_in not in (None, job.queue) else f", {job.failures} failed"  # a dead letter counts anew
+    failed = "" if job.died_in not in (None, job.queue) else f", {job.failures} failed"  # dead letters restart at 0
     line("attempts", f"{job.attempts} of {job.max_attempts}{failed}")
     line("timeout", duration(job.timeout))
     line("worker", safe(job.worker or ""))

@@ -134,7 +134,7 @@ def reset(
         typer.Argument(metavar="NAME...", help="Settings, such as max_rate; by default all but `paused`."),
     ] = None,
 ) -> None:
-    """Reset settings to what the code declares, or else to the defaults."""
+    """Reset settings to the values declared in code, or else to the defaults."""
     known = known_queues(session, [queue])[0]
     session.audit("reset settings", queue, note=" ".join(settings or ()))
     now = known.reset(*settings or ())
@@ -199,7 +199,7 @@ def pause(
 
 @command(cli, "resume", panel=OPERATE)
 def resume(session: Session, names: Names) -> None:
-    """Hand out jobs of paused queues again."""
+    """Resume paused queues, so workers can reserve their jobs again."""
     for queue in known_queues(session, names):
         session.audit("resume", queue.name)
         queue.resume()
@@ -273,7 +273,7 @@ def unserved_lanes(
 
 
 def _shown_state(queue: dict[str, Any], settings: QueueSettings) -> str:
-    """Return what is wrong, unless the settings say it, and the settings."""
+    """Return the queue's trouble, unless the settings say it, and the settings."""
     trouble = "" if queue["paused"] or not queue["trouble"] else f"({queue['trouble']})"
     schema = "" if queue["schema"] is None else f"schema=v{queue['schema']['version']}"
     letters = f"({plural(queue['dead_letters'], 'dead letter')})" if queue["dead_letters"] else ""

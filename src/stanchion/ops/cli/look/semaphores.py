@@ -72,7 +72,7 @@ def show(
     name: Name,
     limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of holders, and of waiting jobs.")] = 20,
 ) -> None:
-    """List the jobs that hold a semaphore, and those that wait for it, in order."""
+    """List the holders of a semaphore, then its waiters in order."""
     semaphore, out = _known(session, name), session.out
     store, now = session.app.context.fresh_store, session.app.store.now()
     usage = semaphore.usage()
@@ -92,10 +92,10 @@ def show(
 def resize(
     session: Session,
     name: Name,
-    capacity: Annotated[int, typer.Argument(metavar="N", help="Jobs that may hold it at once; 0 closes it.")],
+    capacity: Annotated[int, typer.Argument(metavar="N", help="Maximum number of concurrent holders; 0 closes it.")],
     new: Annotated[bool, typer.Option("--new", help="Create it if it does not exist.")] = False,
 ) -> None:
-    """Change a semaphore's capacity. More wakes jobs at once; with less, jobs that hold a slot finish."""
+    """Change a semaphore's capacity. More wakes waiters immediately; with less, current holders finish."""
     semaphore, checked = session.app.semaphore(name) if new else _known(session, name), checked_capacity(capacity)
     session.audit("resize semaphore", name, note=f"→ {capacity}")
     if new:
@@ -107,7 +107,7 @@ def resize(
 
 @command(semaphores_cli, "reset")
 def reset(session: Session, name: Name) -> None:
-    """Reset a semaphore's capacity to what the code declares."""
+    """Reset a semaphore's capacity to the value declared in code."""
     known = _known(session, name)
     session.audit("reset semaphore", name)
     capacity = known.reset()

@@ -82,7 +82,7 @@ def subscribe(
 
 @command(topics_cli, "catch-up")
 def catch_up(session: Session, topic: Topic, name: Name, since: Since = None) -> None:
-    """Bring past events to a subscription: those of which another one still has a job. None is brought twice."""
+    """Replay past events to a subscription, once each, if they still exist as a job of another subscription."""
     its, begin = session.app.topic(topic), _since(session, since) or "all"
     its.subscription(name)
     session.audit("catch up", topic, note=_note(name, since and f"since {since}"))
@@ -106,7 +106,7 @@ def unsubscribe(
 
 
 def _note(*parts: str | None) -> str:
-    """Return the note of an entry of the audit log: the subscription, and what was given with it."""
+    """Return the note for the audit log: the subscription and its options."""
     return " ".join(part for part in parts if part)
 
 

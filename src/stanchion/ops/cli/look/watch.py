@@ -42,9 +42,9 @@ def watch(
         typer.Option("--until-idle", metavar="TIME", help="End when no event has come for so long, such as 2s."),
     ] = None,
 ) -> None:
-    """Print what happens to jobs, a line per event: pushed, started, finished. Ctrl-C ends it.
+    """Print the events of jobs as they happen, one per line: pushed, started, finished. Ctrl-C ends it.
 
-    With --json each line is a JSON object, with the `position` that continues behind it: --since POSITION.
+    With --json each line is a JSON object; its `position` resumes after this event: --since POSITION.
     """
     if limit is not None:
         whole(limit, "--limit")

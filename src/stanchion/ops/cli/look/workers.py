@@ -54,7 +54,7 @@ def worker_json(one: Item) -> dict[str, Any]:
     fields = asdict(worker)
     if worker.state == HOLDER:
         fields |= dict.fromkeys(("heartbeat", "host", "pid", "threads"))
-    del fields["times"], fields["began"]  # the first stand with their queues; the other contains the tokens of jobs
+    del fields["times"], fields["began"]  # queues print their times; `began` contains the tokens of jobs
     return {
         **fields,
         "lanes": {name: [max(0, first), last] for name, first, last in worker.lanes},

@@ -102,7 +102,7 @@ def remove(session: Session, names: Names) -> None:
         schedule.remove()
     session.out.done(f"removed: {', '.join(names)}", [{"schedule": name, "removed": True} for name in names])
     if declared := [schedule.name for schedule in found if schedule.declared]:
-        session.out.say(f"live workers declare {', '.join(declared)}, so they come back; pause them instead")
+        session.out.say(f"live workers declare {', '.join(declared)}, so they would be recreated; pause them instead")
 
 
 @command(cron_cli, "next")

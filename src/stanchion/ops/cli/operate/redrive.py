@@ -118,7 +118,7 @@ Where = Annotated[
 ]
 To = Annotated[str | None, typer.Option("--to", metavar="QUEUE", help="Where copies of archived jobs go.")]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only count the archived jobs, or tell which items would run again.")
+    bool, typer.Option("--dry-run", help="Only count the archived jobs, or list the items that would run again.")
 ]
 WriteId = Annotated[
     str | None, typer.Option("--write-id", metavar="ID", help="A repetition with the same id does nothing.")
@@ -195,7 +195,7 @@ def _replay_items(
     dry_run: bool,
     write_id: str | None,
 ) -> Exit:
-    """Run items of a pipeline again from a station; the copies are enqueued in one step, behind the last batch."""
+    """Run items of a pipeline again from a station. After the last batch, one step enqueues all copies."""
     etl = named_pipeline(session, target)
     etl.check()
     session.app = Stanchion.of(etl.context)
@@ -237,7 +237,7 @@ def chosen(
     states: list[JobState],
     limit: int | None,
 ) -> Iterator[list[str]]:
-    """Return batches of the given ids, or of those that the filters find."""
+    """Return batches of the given ids, or of the ids that match the filters."""
     filtered = any(filters)
     if ids and (filtered or limit):
         raise InvalidInput("give ids, or options that select jobs, not both")
@@ -265,7 +265,7 @@ def _each(
     verb: str,
     subject: str | None,
 ) -> Exit:
-    """Process the jobs batch by batch and report. `subject`: which, for the audit log; None: nothing is changed."""
+    """Process the jobs batch by batch and report. `subject`: for the audit log; None for a dry run."""
     out, counts = session.out, [0, 0]
     if subject is not None:
         session.audit(verb, subject)
@@ -303,7 +303,7 @@ def _json(verdict: Verdict) -> dict[str, Any]:
 
 
 def _stopped(session: Session, flow_id: str) -> Verdict:
-    """Cancel a flow, if the id is that of one."""
+    """Cancel a flow, if the id names one."""
     try:
         state = session.app.flow(flow_id).cancel()
     except FlowNotFound:

@@ -16,7 +16,7 @@ from stanchion.tasks.task import Task
 
 
 class Target(Protocol):
-    """Takes jobs in batches. `place`: their queue; `task`: what they call, empty for bare payloads."""
+    """Takes jobs in batches. `place`: their queue; `task`: name of the task, empty for bare payloads."""
 
     place: str
     task: str
@@ -37,7 +37,7 @@ class Payloads:
 
     @classmethod
     def of(cls, app: Stanchion, queue: str | None, options: PushOptions) -> Self:
-        """Return the target for what was typed."""
+        """Return the target that the arguments name."""
         if queue is None:
             raise InvalidInput("no target: name a queue, or a task with --task")
         return cls(app.queue(queue), options)
@@ -60,7 +60,7 @@ class Calls:
 
     @classmethod
     def of(cls, app: Stanchion, name: str, queue: str | None, options: PushOptions) -> Self:
-        """Return the target for what was typed."""
+        """Return the target that the arguments name."""
         task = cast("Task[..., Any]", app.context.registry.task_named(name)) if app.tasks else None
         place = queue or (None if task is None else task.queue)
         if place is None:

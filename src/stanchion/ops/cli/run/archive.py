@@ -30,7 +30,7 @@ def archive(
     ] = "1h",
     keep: Annotated[bool, typer.Option("--keep", help="Keep the jobs in the store's history too.")] = False,
     whole: Annotated[
-        bool, typer.Option("--whole", help="With --keep: read all of history, not only what is new.")
+        bool, typer.Option("--whole", help="With --keep: read all of history, not only new jobs.")
     ] = False,
     typed: Annotated[
         bool, typer.Option("--typed", help="Payloads of queues with a schema as typed columns too.")
@@ -51,7 +51,7 @@ def archive(
     from stanchion.spark import archive as run
     from stanchion.spark.archiving.archive import wanted
 
-    wanted(session.app, folder.absolute(), queue or (), seconds)  # what is refused is not in the audit log
+    wanted(session.app, folder.absolute(), queue or (), seconds)  # refuse before the audit log records it
     out = session.out
     session.audit("archive", subject, note=f"older than {older_than} to {folder}{', kept here too' if keep else ''}")
     with out.progress() as progress:

@@ -36,15 +36,15 @@ def backfill(
         typer.Option("--archive", metavar="DIR", help="Read items of this archive, not of history."),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A backfill of this name is done once; repeat it to go on.")
+        str | None, typer.Option(metavar="NAME", help="Name under which the backfill runs once; repeat it to resume.")
     ] = None,
     max_live: Annotated[
         int | None, typer.Option("--max-live", min=1, help="Wait while the stations hold more live items than this.")
     ] = None,
-    priority: Annotated[int | None, typer.Option(help="Priority of the copies; by default that of each item.")] = None,
+    priority: Annotated[int | None, typer.Option(help="Priority of the copies; default: each item's own.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
 ) -> Exit:
-    """Run a station and those behind it again, with today's code, over the items of a window of time.
+    """Run a station and the stations after it again, with today's code, over the items of a time window.
 
     stanchion pipeline backfill etl:etl clean --since 2031-05-01 --until 2031-05-02 --dry-run
     """

@@ -44,7 +44,7 @@ COLUMNS = [
 
 
 class Look:
-    """What is known of a pipeline from the last look, with the rates since the one before."""
+    """The figures of a pipeline at the last reading, with rates since the previous one."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._app, self._known = Stanchion.of(pipeline.context), Known(pipeline.record, "code")
@@ -102,7 +102,7 @@ class Look:
         return Group(*parts)
 
     def _rate(self, one: Station) -> float | None:
-        """Return the items a second that the station was done with, since the look before."""
+        """Return the items per second that the station finished since the previous reading."""
         rates = self._tracks[one.queue].rates
         return None if rates is None else rates.done
 

@@ -58,7 +58,7 @@ def manager(
         str | None,
         typer.Option(
             metavar="HOST[:PORT]",
-            help="Address by which clients reach this manager; default: the one that it listens at.",
+            help="Address that clients use to reach this manager; default: the listening address.",
         ),
     ] = None,
     tokens: Annotated[
@@ -73,7 +73,7 @@ def manager(
     tls_key: Key = None,
     tls_client_ca: ClientAuthority = None,
     compress: Annotated[bool, typer.Option("--compress", help="Compress answers (gzip).")] = False,
-    threads: Annotated[int, typer.Option(help="Calls of the store at once.")] = 16,
+    threads: Annotated[int, typer.Option(help="Maximum number of concurrent store calls.")] = 16,
     grace: Annotated[str, typer.Option(help="Time for calls under way to finish after SIGTERM or Ctrl-C.")] = "30s",
     health_port: HealthPort = None,
     health_host: HealthHost = "127.0.0.1",
@@ -123,7 +123,7 @@ def _refuse_other_than_databases(url: str) -> None:
 
 
 def _service() -> Callable[..., None]:
-    """Return what runs a manager. Raises MissingExtra."""
+    """Import and return the function that runs a manager. Raises MissingExtra."""
     try:
         from stanchion.manager.service.process import run_manager
     except ModuleNotFoundError as error:

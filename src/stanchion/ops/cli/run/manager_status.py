@@ -54,7 +54,7 @@ def status(session: Session, limit: Rows = ROWS) -> Exit:
             for text in _remarks(one):
                 out.say(text)
         if all(one.status is None for one in found):
-            out.say("give the URL of managers, --url grpc://HOST:PORT, to see what they do")
+            out.say("give the URL of managers, --url grpc://HOST:PORT, to see their activity")
     else:
         out.say("no managers: `stanchion manager` starts one")
     return Exit.FAILED if not found or any(one.state == "silent" for one in found) else Exit.OK
@@ -102,7 +102,7 @@ def _cells(owned: Owned) -> list[Cell]:
 
 
 def _remarks(one: ManagerFigures) -> list[str]:
-    """Return what needs a person, and what waits."""
+    """Return the manager's troubles and its backlog in words."""
     if one.state == "silent":
         return [f"{one.address} does not answer"]
     if one.status is None:

@@ -14,7 +14,7 @@ HealthPort = Annotated[
 HealthHost = Annotated[str, typer.Option(metavar="ADDRESS", help="Address to serve health on; 0.0.0.0 for all.")]
 Metrics = Annotated[bool, typer.Option("--metrics", help="Serve metrics for Prometheus on that port: /metrics.")]
 StoreMetrics = Annotated[
-    bool, typer.Option("--store-metrics", help="With those of all queues and alerts; for one process of the fleet.")
+    bool, typer.Option("--store-metrics", help="Add metrics of all queues and alerts; for one process of the fleet.")
 ]
 LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
 LogFormat = Annotated[str, typer.Option(help="text, or json for programs: a line of JSON for each record.")]

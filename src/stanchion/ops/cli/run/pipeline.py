@@ -55,7 +55,7 @@ def run(
     log_level: LogLevel = "info",
     log_format: LogFormat = "text",
 ) -> Exit:
-    """Run the stations of a pipeline until SIGTERM or Ctrl-C; a second one stops at once.
+    """Run the stations of a pipeline until SIGTERM or Ctrl-C; a second signal stops it immediately.
 
     stanchion pipeline run etl:etl --threads 16 --processes 2
     """
@@ -158,7 +158,7 @@ _ENGINES = ("workers", "spark")
 
 
 def named_pipeline(session: Session, target: str) -> Pipeline:
-    """Return the pipeline of `module:pipeline`; --url is for an app without a store of its own."""
+    """Return the pipeline of `module:pipeline`; --url is for an app without a store."""
     if session.url is not None:
         os.environ[environment.URL] = session.url
     pipeline = load_pipeline(target)

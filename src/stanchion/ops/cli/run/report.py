@@ -64,7 +64,7 @@ def report(
 
 
 class _Bounds(NamedTuple):
-    """What a report covers, and its title."""
+    """Scope and title of a report."""
 
     since: datetime | None
     until: datetime | None

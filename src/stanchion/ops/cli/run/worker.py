@@ -35,7 +35,7 @@ Queues = Annotated[
         "--queues",
         "-q",
         metavar="A,B",
-        help="Only these queues, or patterns such as 'mail.*'; by default those of all tasks.",
+        help="Only these queues, or patterns such as 'mail.*'; default: the queues of all tasks.",
     ),
 ]
 Threads = Annotated[int, typer.Option(help="Concurrent jobs per process.")]
@@ -55,9 +55,7 @@ Timeout = Annotated[
 ]
 Stall = Annotated[
     str,
-    typer.Option(
-        help="Time for which jobs without a time-out are kept while a task stops all threads, as it holds the GIL."
-    ),
+    typer.Option(help="How long jobs without a time-out are kept while a task that holds the GIL stops all threads."),
 ]
 Lanes = Annotated[
     list[str] | None,
@@ -103,7 +101,7 @@ def worker(
     log_level: LogLevel = "info",
     log_format: LogFormat = "text",
 ) -> Exit:
-    """Run jobs until SIGTERM or Ctrl-C; a second one stops at once.
+    """Run jobs until SIGTERM or Ctrl-C; a second signal stops the worker immediately.
 
     stanchion worker shop.jobs:app --queues mail,orders --threads 16
     """

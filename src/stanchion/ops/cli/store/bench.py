@@ -39,7 +39,7 @@ def bench(
     """Measure this store from this machine: enqueue, drain with a worker, pick-up latency.
 
     It uses its own queues, named stanchion-bench-*, and deletes them afterwards. The jobs do nothing, so the figures
-    are those of the queue alone. Run it on a quiet machine.
+    measure the queue alone. Run it on a quiet machine.
     """
     app, out = session.app, session.out
     if any(worker.state == "running" for worker in app.workers()):

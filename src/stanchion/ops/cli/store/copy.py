@@ -75,7 +75,7 @@ def copy(
     out = session.out
     copied: list[Copied] = []
     with _opened(source, "the source", exists=True) as src, _opened(destination, "the destination") as dst:
-        settings_of(src, names)  # what is refused is not in the audit log
+        settings_of(src, names)  # refuse before the audit log records it
         # In rounds: a job that dies in the source meanwhile may make one more queue there, for dead letters.
         while found := [name for name in names or _names(src) if name not in {one.queue for one in copied}]:
             session.audit("copy", ", ".join(found), note=f"to {shown_url(destination)}", store=src)

@@ -92,7 +92,7 @@ def split(
     session: Session,
     shard: Annotated[str, typer.Argument(help="The shard that has too much.")],
     to: Annotated[str, typer.Argument(help="The shard that gets half of its partitions.")],
-    queue: Annotated[list[str] | None, typer.Option("--queue", "-q", help="Only those of this queue.")] = None,
+    queue: Annotated[list[str] | None, typer.Option("--queue", "-q", help="Only this queue's.")] = None,
     dry_run: DryRun = False,
     wait: Wait = "60s",
     settle: Settle = f"{SETTLE:g}s",
@@ -108,7 +108,7 @@ def split(
 
 @command(shards_cli, "resume")
 def resume(session: Session, wait: Wait = "60s", settle: Settle = f"{SETTLE:g}s", at_once: AtOnce = AT_ONCE) -> Exit:
-    """Go on with the moves on record: after an interruption, or for partitions that had to wait."""
+    """Continue recorded moves, after an interruption or for partitions that had to wait."""
     plans, options = Plans(session.app.store), _options(wait, settle, at_once)
     if plans.over.chart().moving:
         session.audit("resume moves", "shards")
@@ -117,7 +117,7 @@ def resume(session: Session, wait: Wait = "60s", settle: Settle = f"{SETTLE:g}s"
 
 @command(shards_cli, "abandon")
 def abandon(session: Session) -> Exit:
-    """Take moves that have not begun off the record; `resume` finishes those that have."""
+    """Remove recorded moves that have not begun; `resume` finishes the ones in progress."""
     plans = Plans(session.app.store)
     session.audit("abandon moves", "shards")
     gone = plans.abandon()
@@ -148,7 +148,7 @@ def _run(session: Session, plans: Plans, options: Mapping[str, Any]) -> Exit:
         try:
             moved = PartitionMover(plans.over, **options, watcher=bars).run()
         except KeyboardInterrupt:
-            out.say("stopped: partitions may wait between two shards; `stanchion shards resume` goes on")
+            out.say("stopped: partitions may wait between two shards; continue with `stanchion shards resume`")
             raise
     _show(out, moved, "moved")
     return Exit.UNFINISHED if any(one.note for one in moved) else Exit.OK

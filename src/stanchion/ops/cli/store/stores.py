@@ -53,7 +53,7 @@ def setup(
 
 
 def _for_client(step: str) -> str:
-    """Return a statement as the client program of the database takes it: that of MariaDB sends up to the delimiter."""
+    """Format a statement for the database's client program; MariaDB's client sends everything up to the delimiter."""
     if not re.match(r"CREATE\b.* PROCEDURE\b", step):
         return step
     return f"DELIMITER //\n{step.removesuffix(';')} //\nDELIMITER ;"
@@ -76,7 +76,7 @@ def stores(session: Session) -> None:
 
 
 def describe(module: str, schemes: list[str]) -> dict[str, Any]:
-    """Return a store's capabilities, the schemes of its URLs, and what is missing to use it."""
+    """Return a store's capabilities, the schemes of its URLs, and the packages missing to use it."""
     missing = None
     capabilities = import_module(module).CAPABILITIES
     try:
