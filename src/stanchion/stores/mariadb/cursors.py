@@ -63,9 +63,14 @@ class StrictCursor(Cursor):
         if self.warning_count:
             with self.connection.cursor(Cursor) as second:
                 second.execute("SHOW WARNINGS")
-                for _level, number, message in second.fetchall():
-                    if number in _CUT:
-                        raise pymysql.DataError(number, message)
+                refuse_cut(second.fetchall())
+
+
+def refuse_cut(warnings: Iterable[tuple[str, int, str]]) -> None:
+    """Raise DataError if one of the server's warnings says that it has cut a value."""
+    for _level, number, message in warnings:
+        if number in _CUT:
+            raise pymysql.DataError(number, message)
 
 
 class Batch:

@@ -26,7 +26,7 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
-from stanchion.errors import CannotJoin, InvalidInput, MissingExtra, StoreUnavailable
+from stanchion.errors import InvalidInput, MissingExtra, StoreUnavailable
 from stanchion.stores.mariadb.statements import CLOCK, ID, TEXT, elements, given
 from stanchion.stores.mariadb.store import MariaDBStore
 from stanchion.stores.records import calls
@@ -34,6 +34,7 @@ from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.plain_push import NAME
 from stanchion.stores.sql.engine import address
+from stanchion.stores.sql.engine.awaited import AsyncDriver
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, IDLE_SECONDS, Dialect, Fault
 from stanchion.stores.sql.engine.runner import Together
@@ -43,8 +44,9 @@ from stanchion.stores.wakeup.listeners import Listeners
 
 try:
     import pymysql
-    from pymysql.constants import CLIENT, SERVER_STATUS
+    from pymysql.constants import CLIENT
 
+    from stanchion.stores.mariadb import drivers
     from stanchion.stores.mariadb.cursors import Batch, StrictCursor
     from stanchion.stores.mariadb.errors import advice, fault, is_forbidden, is_read_only, worth_retrying
 except ImportError:  # pragma: no cover - said by open_store
@@ -109,7 +111,7 @@ class MariaDBDialect(Dialect):
     def __init__(self) -> None:
         self.signals = Listeners(connected=lambda _listener: False)
         self._limits_idling = False
-        self.errors = (pymysql.Error,)
+        self.errors, self.driver_names = (pymysql.Error,), drivers.NAMES
 
     def engine_options(self) -> dict[str, Any]:
         return {
@@ -211,14 +213,16 @@ class MariaDBDialect(Dialect):
         return worth_retrying(error)
 
     def owns(self, connection: Any) -> bool:
-        return isinstance(connection, pymysql.Connection) and connection.open
+        return drivers.is_pymysql(connection)
 
     def must_be_open(self, driver: pymysql.Connection[Any]) -> None:
-        if driver.get_autocommit() and not driver.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:  # type: ignore[attr-defined]
-            raise CannotJoin(
-                "the connection given as tx commits every statement by itself, so nothing could be rolled back: "
-                "call its begin() first, or connect with autocommit=False"
-            )
+        drivers.must_be_open(driver)
+
+    def async_driver(self, connection: Any) -> AsyncDriver | None:
+        return drivers.async_driver(connection)
+
+    def caller_cursor(self, connection: Any) -> Any:
+        return drivers.mysqlclient_cursor(connection) or super().caller_cursor(connection)
 
     def values(self, name: str, kind: TypeEngine[Any]) -> SelectBase:
         if getattr(kind, "length", 0) == Name.length:

@@ -37,18 +37,20 @@ from stanchion.stores.records import calls
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.sql.engine import address
+from stanchion.stores.sql.engine.awaited import AsyncDriver
+from stanchion.stores.sql.engine.callers import Caller
+from stanchion.stores.sql.engine.commits import announce_after_commit
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, IDLE_SECONDS, Dialect, Fault
-from stanchion.stores.sql.engine.joining import alchemy_connection
 from stanchion.stores.sql.engine.runner import Runner, Together
 
 try:
     import psycopg
     from psycopg import sql as _sql  # noqa: F401 - a namespace package without the real one would pass
-    from psycopg.pq import Conninfo, TransactionStatus
+    from psycopg.pq import Conninfo
     from psycopg.rows import tuple_row
 
-    from stanchion.stores.postgres import errors
+    from stanchion.stores.postgres import drivers, errors
     from stanchion.stores.postgres.sessions import APPLICATION, DEFAULTS, PooledCursor, Session, Sessions, together
 except ImportError:  # pragma: no cover - said by open_store
     psycopg = None  # type: ignore[assignment]
@@ -121,7 +123,7 @@ class PostgresDialect(Dialect):
     def __init__(self, url: URL) -> None:
         self.signals = Notifications(lambda: _connect(url))
         self._prepares = True
-        self.errors = (psycopg.Error,)
+        self.errors, self.driver_names = (psycopg.Error,), drivers.NAMES
 
     def engine_options(self) -> dict[str, Any]:
         return {
@@ -208,6 +210,15 @@ class PostgresDialect(Dialect):
     def owns(self, connection: Any) -> bool:
         return isinstance(connection, psycopg.Connection)
 
+    def must_be_open(self, driver: psycopg.Connection[Any]) -> None:
+        drivers.must_be_open(driver)
+
+    def async_driver(self, connection: Any) -> AsyncDriver | None:
+        return drivers.async_driver(connection)
+
+    def for_driver(self, driver: Any, dialect: AlchemyDialect) -> AlchemyDialect | None:
+        return drivers.asyncpg_dialect(dialect) if drivers.is_asyncpg(driver) else None
+
     def has_tables(self, run: Runner) -> bool:
         return bool(run.rows(_TABLES)[0][0])
 
@@ -275,32 +286,17 @@ class PostgresDialect(Dialect):
         connection.execute(select(func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
         yield
 
-    def announce_in(self, transaction: Any, queues: Iterable[str], finished: Collection[str] = ()) -> None:
+    def announce_in(self, caller: Caller, run: Runner, queues: Iterable[str], finished: Collection[str] = ()) -> None:
         """Send the signal with the commit.
 
-        A Session reports its commit, and the signal is sent then, over another connection. On a bare connection only
-        the server knows of the commit, so the signal is part of the transaction. A two-phase transaction sends none, as
-        a transaction that has notified can't be prepared: polling finds its jobs.
+        A Session and Django report their commit, and the signal is sent then, over another connection. On a bare
+        connection only the server knows of the commit, so the signal is part of the transaction. A two-phase
+        transaction sends none, as a transaction that has notified can't be prepared: polling finds its jobs.
         """
-        if _tells_of_commit(transaction):
-            self.signals.announce_after_commit(transaction, queues, finished)
-            return
-        connection = alchemy_connection(transaction)
-        if connection is None and transaction.info.transaction_status is TransactionStatus.IDLE:
-            self.signals.announce(queues, finished)  # autocommit: it is committed already
-            return
-        driver = transaction if connection is None else connection.connection.driver_connection
-        if getattr(driver, "_tpc", None) is not None:
+        if announce_after_commit(caller, self.signals, queues, finished) or getattr(caller.raw(), "_tpc", None):
             return
         for channel, payload in signals_of(queues, finished):
-            if connection is not None:
-                connection.execute(NOTIFY, {"channel": channel, "payload": payload})
-            else:
-                transaction.execute("SELECT pg_notify(%s, %s)", [channel, payload])
-
-
-def _tells_of_commit(transaction: Any) -> bool:
-    return hasattr(transaction, "get_bind") and hasattr(transaction, "in_nested_transaction")
+            run.rows(NOTIFY, {"channel": channel, "payload": payload})
 
 
 def _connect(url: URL) -> psycopg.Connection[Any]:

@@ -88,28 +88,6 @@ class Notifications(Broadcast):
     def _has_unsent(self) -> bool:
         return bool(self._probes) or super()._has_unsent()
 
-    def announce_after_commit(self, session: Any, queues: Iterable[str], finished: Iterable[str] = ()) -> None:
-        """Announce once the session's outermost transaction is committed; never if it is rolled back."""
-        from sqlalchemy import event
-
-        names, ended = session.info.setdefault("stanchion_announce", (set(), set()))
-        names.update(queues)
-        ended.update(finished)
-        if session.info.get("stanchion_hooked"):
-            return
-        session.info["stanchion_hooked"] = True
-
-        def committed(session: Any) -> None:
-            news = session.info.pop("stanchion_announce", None)
-            if news:
-                self.announce(*news)
-
-        def rolled_back(session: Any) -> None:
-            session.info.pop("stanchion_announce", None)
-
-        event.listen(session, "after_commit", committed)
-        event.listen(session, "after_rollback", rolled_back)
-
 
 def signals_of(queues: Iterable[str], finished: Collection[str] | None) -> Iterator[tuple[str, str]]:
     """Yield the channels and payloads of the signals for these queues and ended jobs."""

@@ -44,6 +44,7 @@ from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.plain_push import NAME, UNPRINTABLE
 from stanchion.stores.rules.unreadable import TEXTS, NotUtf8
 from stanchion.stores.sql.engine import address
+from stanchion.stores.sql.engine.awaited import AsyncDriver
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, Dialect, Fault
 from stanchion.stores.sql.engine.migrations import VERSION
@@ -51,6 +52,7 @@ from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import jobs
 from stanchion.stores.sql.jobs.plain_push import statements
 from stanchion.stores.sql.reading.stats import first_due
+from stanchion.stores.sqlite import drivers
 from stanchion.stores.sqlite.cursor import ROW_TYPES, Cursor
 from stanchion.stores.sqlite.file import StoreFile
 from stanchion.stores.sqlite.misfits import HAS_ID, RIGHT_TYPES
@@ -109,6 +111,7 @@ class SqliteDialect(Dialect):
     capabilities = CAPABILITIES
     names = ("sqlite",)
     errors = (sqlite3.Error,)
+    driver_names = drivers.NAMES
     single_writer, remote, makes_schema = True, False, True
     begin, locking, locking_free = "BEGIN IMMEDIATE", "", ""
     way_out = "check that the path is right, that the folder exists, is writable and lies on a local disk"
@@ -237,6 +240,12 @@ class SqliteDialect(Dialect):
 
     def owns(self, connection: Any) -> bool:
         return isinstance(connection, sqlite3.Connection)
+
+    def must_be_open(self, driver: sqlite3.Connection) -> None:
+        drivers.must_be_open(driver)
+
+    def async_driver(self, connection: Any) -> AsyncDriver | None:
+        return drivers.async_driver(connection)
 
     def is_strange(self, error: BaseException) -> bool:
         # It has no separate code: our statements can fail so only if a table or a column is missing.

@@ -118,8 +118,10 @@ class Commits:
 
 def _listen(transaction: Any, ended: Callable[[], None]) -> None:
     """Observe the commit of a SQLAlchemy Session; other transactions don't report it."""
-    if hasattr(transaction, "get_bind"):
+    if hasattr(transaction, "run_sync") or hasattr(transaction, "get_bind"):
         from sqlalchemy import event
 
-        session = transaction() if hasattr(transaction, "registry") else transaction  # of a scoped_session
-        event.listen(session, "after_commit", lambda _: ended(), once=True)
+        from stanchion.stores.sql.engine.callers import session_of
+
+        if (session := session_of(transaction)) is not None:
+            event.listen(session, "after_commit", lambda _: ended(), once=True)

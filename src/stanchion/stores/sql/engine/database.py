@@ -92,6 +92,11 @@ class Database:
             self._compiler = compiler_for(self.dialect.for_cursors(self.engine.dialect))
         return self._compiler
 
+    def compiler_of(self, driver: Any) -> Compiler:
+        """Return the compiler of statements for a caller's connection."""
+        theirs = self.dialect.for_driver(driver, self.engine.dialect)
+        return self.compiler if theirs is None else compiler_for(theirs)
+
     def given(self) -> dict[str, Any]:
         """Return the parameters that every statement may use."""
         return {

@@ -18,10 +18,17 @@ from stanchion.stores.protocol import Listener
 from stanchion.stores.records import calls
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.slots import Slot
+from stanchion.stores.sql.engine.awaited import AsyncDriver
+from stanchion.stores.sql.engine.callers import Caller
+from stanchion.stores.sql.engine.commits import announce_after_commit
 from stanchion.stores.sql.engine.runner import Runner, Together
 from stanchion.stores.sql.engine.schema import ID_COLUMNS
 
 _LAST = (1 << 63) - 1
+AUTOCOMMIT = (
+    "the connection given as tx commits every statement by itself, so nothing could be rolled back: begin a "
+    "transaction on it first, or turn its autocommit off"
+)
 IDLE_SECONDS = calls.CALL_SECONDS + 5
 """Seconds between two statements after which the server ends a transaction whose client has vanished; longer than any
 call may take. Until then its locks block others."""
@@ -79,6 +86,8 @@ class Dialect(ABC):
     signals: Signals
     names: tuple[str, ...]
     """SQLAlchemy's names for this kind of database."""
+    driver_names: str
+    """The drivers whose connections a caller may give, for messages."""
     errors: tuple[type[Exception], ...]
     """The exceptions that the driver raises."""
     keys_by_queue = True
@@ -232,6 +241,18 @@ class Dialect(ABC):
     def owns(self, connection: Any) -> bool:
         """Return whether this is an open DBAPI connection of this database's driver."""
 
+    def async_driver(self, connection: Any) -> AsyncDriver | None:
+        """Return an asynchronous driver for a caller's connection; None for one that is of none."""
+        return None
+
+    def caller_cursor(self, connection: Any) -> Any:
+        """Return a cursor on a caller's connection of a synchronous driver for this database; None: it is of none."""
+        return self.cursor(connection) if self.owns(connection) else None
+
+    def for_driver(self, driver: Any, dialect: AlchemyDialect) -> AlchemyDialect | None:
+        """Return the SQLAlchemy dialect that compiles statements for a caller's driver; None: as for our own."""
+        return None
+
     def has_tables(self, run: Runner) -> bool:
         """Return whether our tables exist, on a database where querying a missing table breaks the transaction."""
         return True
@@ -249,7 +270,7 @@ class Dialect(ABC):
         return _has_code(error, self.cancelled)
 
     def must_be_open(self, driver: Any) -> None:  # noqa: B027 - most tell by themselves
-        """Raise CannotJoin for a caller's connection that has no transaction, and would not begin one."""
+        """Raise CannotJoin for a caller's connection of our driver that commits each statement by itself."""
 
     @abstractmethod
     def values(self, name: str, kind: TypeEngine[Any]) -> SelectBase:
@@ -354,7 +375,9 @@ class Dialect(ABC):
         """Wake the listeners of these queues, or of the ends of these jobs, soon; returns without waiting."""
         self.signals.announce(queues, finished)
 
-    def announce_in(  # noqa: B027 - not every one must
-        self, transaction: Any, queues: Iterable[str], finished: Collection[str] = ()
-    ) -> None:
-        """Wake the listeners once the caller's transaction is committed; never if it is rolled back."""
+    def announce_in(self, caller: Caller, run: Runner, queues: Iterable[str], finished: Collection[str] = ()) -> None:
+        """Wake the listeners once the caller's transaction is committed; never if it is rolled back.
+
+        Without further effort only callers that report their commit are heard; `run` is in the transaction.
+        """
+        announce_after_commit(caller, self.signals, queues, finished)

@@ -9,38 +9,50 @@ is part of the statement that stores jobs.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from sqlalchemy import Executable, String, literal_column, select
 from sqlalchemy.engine import Connection
 
 from stanchion.errors import CannotJoin
+from stanchion.stores.sql.engine.awaited import AwaitedRunner
+from stanchion.stores.sql.engine.callers import Caller, caller_of
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.dialect import Dialect, cause_of
+from stanchion.stores.sql.engine.dialect import AUTOCOMMIT, Dialect, cause_of
 from stanchion.stores.sql.engine.runner import AlchemyRunner, CursorRunner, Runner
 from stanchion.stores.sql.engine.schema import meta
 
 
 @contextmanager
 def joined(database: Database, transaction: Any, *, guarded: bool = False) -> Iterator[Runner]:
-    """Lend a runner of statements inside the caller's transaction.
+    """Lend a runner of statements inside the caller's transaction; see `callers` for the forms it may have.
 
-    Accepts a SQLAlchemy Session or Connection, or the driver's own connection. Raises CannotJoin for anything else, and
-    for a transaction on another database. `guarded`: the first statement checks the identity itself.
+    Raises CannotJoin for anything else, and for a transaction on another database. `guarded`: the first statement
+    checks the identity itself. After the block, the queues and jobs that the runner has recorded are announced, once
+    the transaction is committed.
     """
-    connection = alchemy_connection(transaction)
-    run = _runner(database, transaction, connection)
-    if connection is None or connection.engine is not database.engine:
-        driver = transaction if connection is None else connection.connection.driver_connection
-        if not (guarded and database.identity and driver in database.joined):
-            _read_first(database, run)
-            if guarded:
-                database.joined.add(driver)
-        else:
-            run.guarded = True
+    with caller_of(transaction) as caller:
+        run = _runner(database, caller)
+        if caller.connection is None or caller.connection.engine is not database.engine:
+            if guarded and database.identity and _is_known(database, caller.raw()):
+                run.guarded = True
+            else:
+                _read_first(database, run)
+                if guarded:
+                    with suppress(TypeError):  # it takes no weak reference
+                        database.joined.add(caller.raw())
+        with _told(database, run):
+            yield run
+            if run.woken or run.ended:
+                database.dialect.announce_in(caller, run, run.woken, run.ended)
+
+
+@contextmanager
+def _told(database: Database, run: Runner) -> Iterator[None]:
+    """Say what is wrong with the caller's transaction, where the database's error does not."""
     try:
-        yield run
+        yield
     except Exception as error:
         if run.guarded and database.dialect.is_strange(cause_of(error)):
             raise _elsewhere(database) from error
@@ -104,40 +116,45 @@ def _elsewhere(database: Database) -> CannotJoin:
     )
 
 
-def _runner(database: Database, transaction: Any, connection: Connection | None) -> Runner:
-    if connection is not None:
-        theirs = connection.dialect.name
-        if theirs not in database.dialect.names:
-            ours = database.dialect.capabilities.name
-            raise CannotJoin(f"tx is on {theirs}, the queue on {ours}; both must be in one database to commit as one")
-        if not connection.in_transaction():
-            connection.begin()  # as its first statement would do
-        driver: Any = connection.connection.driver_connection
-        if not database.dialect.owns(driver):
-            return AlchemyRunner(connection, database.given())
-    elif database.dialect.owns(transaction):
-        driver = transaction
-    else:
-        raise _stranger(database, transaction)
-    database.dialect.must_be_open(driver)
-    _ = database.engine  # sets the compiler
-    return CursorRunner(database.dialect.cursor(driver), database.compiler, database.given(), joined=True)
+def _is_known(database: Database, driver: Any) -> bool:
+    try:
+        return driver in database.joined
+    except TypeError:  # it takes no weak reference
+        return False
+
+
+def _runner(database: Database, caller: Caller) -> Runner:
+    dialect, driver = database.dialect, caller.driver
+    if caller.connection is not None:
+        return _alchemy_runner(database, caller, caller.connection)
+    if (asynchronous := dialect.async_driver(driver)) is not None:
+        return AwaitedRunner(asynchronous, database.compiler_of(driver), database.given())
+    if (cursor := dialect.caller_cursor(driver)) is None:
+        raise _stranger(database, driver)
+    if dialect.owns(driver):
+        dialect.must_be_open(driver)
+    return CursorRunner(cursor, database.compiler_of(driver), database.given(), joined=True)
+
+
+def _alchemy_runner(database: Database, caller: Caller, connection: Connection) -> Runner:
+    theirs, dialect = connection.dialect.name, database.dialect
+    if theirs not in dialect.names:
+        ours = dialect.capabilities.name
+        raise CannotJoin(f"tx is on {theirs}, the queue on {ours}; both must be in one database to commit as one")
+    if not connection.in_transaction():
+        caller.run(connection.begin)  # as its first statement would do
+    if connection.engine is not database.engine and connection._is_autocommit_isolation():
+        raise CannotJoin(AUTOCOMMIT)
+    driver: Any = caller.raw()
+    if not dialect.owns(driver):
+        return AlchemyRunner(connection, database.given(), caller.run)
+    dialect.must_be_open(driver)
+    return CursorRunner(dialect.cursor(driver), database.compiler_of(driver), database.given(), joined=True)
 
 
 def _stranger(database: Database, transaction: Any) -> CannotJoin:
     return CannotJoin(
-        f"tx must be a SQLAlchemy Session or Connection, or an open {database.engine.dialect.driver} connection, "
-        f"not {type(transaction).__name__}; in asyncio use `await session.run_sync(lambda s: ... tx=s)`"
+        f"tx must be a transaction of {database.dialect.capabilities.name}, not "
+        f"{type(transaction).__module__}.{type(transaction).__qualname__}: pass a SQLAlchemy Session or Connection, or "
+        f"their async forms, Django's connection, or an open connection of {database.dialect.driver_names}"
     )
-
-
-def alchemy_connection(transaction: Any) -> Connection | None:
-    """Return the connection of a SQLAlchemy Session or Connection."""
-    if isinstance(transaction, Connection):
-        return transaction
-    # Session and scoped_session, without importing the ORM for callers that do not use it.
-    if hasattr(transaction, "get_bind") and callable(getattr(transaction, "connection", None)):
-        found = transaction.connection()
-        if isinstance(found, Connection):
-            return found
-    return None

@@ -19,6 +19,7 @@ from sqlalchemy.engine import Connection as AlchemyConnection
 from sqlalchemy.engine import Dialect
 
 from stanchion.stores.records.slots import Slot
+from stanchion.stores.sql.engine.on_loop import at_once
 
 SAVEPOINT, TO_SAVEPOINT = text("SAVEPOINT stanchion"), text("ROLLBACK TO SAVEPOINT stanchion")
 """Set a savepoint, and roll back to it."""
@@ -202,17 +203,26 @@ class CursorRunner:
 
     def execute(self, statement: Executable, params: Params | None, cursor: Any = None) -> None:
         """Run a statement; its rows remain in the cursor."""
+        cursor = self.cursor if cursor is None else cursor
+        cursor.execute(*self.ready(statement, params))
+
+    def ready(self, statement: Executable, params: Params | None) -> tuple[str, Any]:
+        """Return the driver's form of a statement, and that of its parameters."""
         compiled = self._compiler.compiled(statement)
         named = {**self._given, **compiled.fixed, **(params or {})}
-        cursor = self.cursor if cursor is None else cursor
-        cursor.execute(compiled.sql, named if compiled.positions is None else compiled.positions(named))
+        return compiled.sql, named if compiled.positions is None else compiled.positions(named)
 
 
 class AlchemyRunner:
-    """Runs statements on a caller's SQLAlchemy connection with any driver."""
+    """Runs statements on a caller's SQLAlchemy connection with any driver.
 
-    def __init__(self, connection: AlchemyConnection, given: Params) -> None:
-        self._connection, self._given = connection, given
+    `on`: runs code that executes statements, on the event loop of an asynchronous driver.
+    """
+
+    def __init__(
+        self, connection: AlchemyConnection, given: Params, on: Callable[[Callable[[], Any]], Any] = at_once
+    ) -> None:
+        self._connection, self._given, self._on = connection, given, on
         self.joined = True
         self.woken: set[str] = set()
         self.clock: int | None = None
@@ -222,13 +232,17 @@ class AlchemyRunner:
         self.ended: set[str] = set()
 
     def rows(self, statement: Executable, params: Params | None = None) -> list[Row]:
-        return [tuple(row) for row in self._execute(statement, params or {})]
+        found: list[Row] = self._on(lambda: self._rows(statement, params))
+        return found
 
     def change(self, statement: Executable, params: Params | None = None) -> int:
-        return int(self._execute(statement, params or {}).rowcount)
+        return self.change_each(statement, [params or {}])
 
     def change_each(self, statement: Executable, batch: Sequence[Params]) -> int:
-        return sum(self.change(statement, params) for params in batch)
+        if not batch:
+            return 0
+        changed: int = self._on(lambda: sum(int(self._execute(statement, params).rowcount) for params in batch))
+        return changed
 
     def send(self, statement: Executable, params: Params | None = None) -> None:
         self.change(statement, params)
@@ -237,7 +251,11 @@ class AlchemyRunner:
         self.change_each(statement, batch)
 
     def all_rows(self, asked: Sequence[Asked], *, last: bool = False) -> list[list[Row]]:
-        return [self.rows(*one) for one in asked]
+        found: list[list[Row]] = self._on(lambda: [self._rows(*one) for one in asked])
+        return found
+
+    def _rows(self, statement: Executable, params: Params | None) -> list[Row]:
+        return [tuple(row) for row in self._execute(statement, params or {})]
 
     def _execute(self, statement: Executable, params: Params) -> CursorResult[Any]:
         fitting = self._fitting(statement, params)

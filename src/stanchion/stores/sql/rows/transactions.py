@@ -51,8 +51,6 @@ class Transactions:
             self._queues.make_joined(run, jobs)
             done = work(run, False)
             self._grants.pass_on(run)
-            if run.woken or run.ended:
-                self._db.dialect.announce_in(tx, run.woken, run.ended)
         return done
 
     def pass_on(self, run: Runner) -> None:

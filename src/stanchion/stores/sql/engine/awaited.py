@@ -1,0 +1,57 @@
+"""A runner of statements on a caller's connection of an asynchronous driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from sqlalchemy import Executable
+
+from stanchion.stores.sql.engine.on_loop import awaited
+from stanchion.stores.sql.engine.runner import Asked, Compiler, CursorRunner, Params, Row
+
+
+class AsyncDriver(Protocol):
+    """Runs statements on a connection of one asynchronous driver."""
+
+    async def rows(self, sql: str, params: Any) -> list[Row]:
+        """Run a statement; return its rows."""
+
+    async def change(self, sql: str, params: Any) -> int:
+        """Run a statement; return the number of rows it changed."""
+
+
+class AwaitedRunner(CursorRunner):
+    """Runs statements in the task that awaits the call."""
+
+    def __init__(self, driver: AsyncDriver, compiler: Compiler, given: Params) -> None:
+        super().__init__(None, compiler, given, joined=True)
+        self._driver = driver
+
+    def rows(self, statement: Executable, params: Params | None = None) -> list[Row]:
+        return self.all_rows([(statement, params or {})])[0]
+
+    def all_rows(self, asked: Sequence[Asked], *, last: bool = False) -> list[list[Row]]:
+        ready = [self.ready(*one) for one in asked]
+
+        async def run() -> list[list[Row]]:
+            return [await self._driver.rows(*one) for one in ready]
+
+        return awaited(run)
+
+    def change(self, statement: Executable, params: Params | None = None) -> int:
+        return self.change_each(statement, [params or {}])
+
+    def send(self, statement: Executable, params: Params | None = None) -> None:
+        self.change_each(statement, [params or {}])
+
+    def change_each(self, statement: Executable, batch: Sequence[Params]) -> int:
+        ready = [self.ready(statement, params) for params in batch]
+
+        async def run() -> int:
+            return sum([await self._driver.change(*one) for one in ready])
+
+        return awaited(run) if ready else 0
+
+    def send_each(self, statement: Executable, batch: Sequence[Params]) -> None:
+        self.change_each(statement, batch)
