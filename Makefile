@@ -76,6 +76,8 @@ clean: ## Remove the environment, caches and builds
 
 servers:
 	@tests/servers/install.sh
+	@[ ! -x $(BIN)/pip ] || $(BIN)/python -c 'import MySQLdb' 2>/dev/null || $(BIN)/pip install --quiet --group mysqlclient || \
+		echo "mysqlclient can't be built, so its tests are skipped: it needs a compiler and libmariadb-dev" >&2
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

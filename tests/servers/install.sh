@@ -27,6 +27,7 @@ missing() {
     has_program nginx '' || echo nginx
     has_program mariadbd "${STANCHION_TEST_MARIADB_BIN:-}" || echo mariadb-server
     has_program redis-server "${STANCHION_TEST_REDIS_BIN:-}" || echo redis-server
+    has_program mariadb_config '' || echo libmariadb-dev pkg-config
     has_program sqlite3 '' || echo sqlite3
     has_program psql '' || echo postgresql-client
     has_program mariadb '' || echo mariadb-client

@@ -206,7 +206,7 @@ def test_asynchronous_connections_that_commit_each_statement_are_refused(app: St
 
     async def work() -> None:
         if at.get_backend_name() == "sqlite":
-            connections = [await aiosqlite.connect(at.database or "", isolation_level=None)]
+            connections: list[Any] = [await aiosqlite.connect(at.database or "", isolation_level=None)]
         else:
             other = await psycopg.AsyncConnection.connect(plain(at), autocommit=True)
             connections = [await asyncpg.connect(plain(at)), other]

@@ -209,7 +209,7 @@ def test_async_sessions(app: Stanchion, url: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", [object(), "a string", 1], ids=["object", "text", "number"])
-def test_what_is_no_transaction_is_refused(app: Stanchion, wrong: object) -> None:
+def test_what_is_no_transaction_is_refused(app: Stanchion, wrong: Any) -> None:
     with pytest.raises(CannotJoin, match="pass a SQLAlchemy Session"):
         app.queue("orders").push(1, tx=wrong)
     assert app.queue("orders").size().total == 0

@@ -26,6 +26,8 @@ NewStore = Callable[[], Store]
 """Opens the database of the test once more, as another process would."""
 
 QUEUE = "orders"
+NO_TRANSACTION: Any = object()
+"""Something that `tx` does not take."""
 LONG_LEASE = 1e6
 """In seconds: no case is so slow that it runs out of itself."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, TypeVar, Unpack, overload
 
 from stanchion.app.area import Area
 from stanchion.core.aio import off_loop
+from stanchion.core.transactions import Transaction
 from stanchion.jobs import lookup
 
 if TYPE_CHECKING:  # imported at first use, so that a program loads only what it uses
@@ -44,7 +45,7 @@ class JobCalls(Area):
         """Enqueue copies of finished jobs; each names its origin. Ids not in history are left out."""
         return lookup.replay(self.context, job_ids)
 
-    def settle(self, settlements: Iterable[Settlement], *, tx: Any = None) -> list[JobState | None]:
+    def settle(self, settlements: Iterable[Settlement], *, tx: Transaction | None = None) -> list[JobState | None]:
         """End many reserved jobs together: `app.settle([job.committed(result), other.rolled_back(error="no")])`.
 
         Returns the state of each job now; None: its lease is lost. With `tx`, all end in that transaction.
@@ -69,10 +70,10 @@ class JobCalls(Area):
         return reservations(self.context, pairs)
 
     @overload
-    def enqueue_flow(self, part: Part[T], tx: Any = None) -> FlowHandle[T]: ...
+    def enqueue_flow(self, part: Part[T], tx: Transaction | None = None) -> FlowHandle[T]: ...
     @overload
-    def enqueue_flow(self, part: Push, tx: Any = None) -> FlowHandle: ...
-    def enqueue_flow(self, part: Part | Push, tx: Any = None) -> FlowHandle:
+    def enqueue_flow(self, part: Push, tx: Transaction | None = None) -> FlowHandle: ...
+    def enqueue_flow(self, part: Part | Push, tx: Transaction | None = None) -> FlowHandle:
         """Store a flow; with `tx`, in that transaction. Like `part.enqueue(tx)`, but works for a flow without calls."""
         from stanchion.flows.parts import checked_part
 

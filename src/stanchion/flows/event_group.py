@@ -10,6 +10,7 @@ from uuid import UUID, uuid5
 from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name
+from stanchion.core.transactions import Transaction
 from stanchion.errors import FlowNotFound, InvalidInput
 from stanchion.flows.handle import FlowHandle
 from stanchion.flows.insert import extend, extend_once, store_flow
@@ -48,7 +49,7 @@ class EventGroup(FlowHandle[Any]):
         plan.nodes = [self._unclosed(node) for node in plan.nodes]
         store_flow(self._context, plan)
 
-    def add(self, *members: Part | Push, once: str | None = None, tx: Any = None) -> None:
+    def add(self, *members: Part | Push, once: str | None = None, tx: Transaction | None = None) -> None:
         """Add calls, payloads or flows; with `tx`, in that transaction. Raises FlowClosed once the group is closed.
 
         With `once`, a name of this addition within the group, only the first call with that name adds anything: a

@@ -22,6 +22,7 @@ from stanchion.core.aio import off_loop
 from stanchion.core.checks import shown
 from stanchion.core.ids import new_id
 from stanchion.core.result_type import R_co
+from stanchion.core.transactions import Transaction
 from stanchion.errors import InvalidInput
 from stanchion.flows.handle import FlowHandle
 from stanchion.flows.insert import store_flow
@@ -75,7 +76,7 @@ class Part(ABC, Generic[R_co]):
     def on_failure(self, handler: Single | Push) -> Self:
         """Return this part with a call that is made once if it fails. The call gets only its own arguments."""
 
-    def enqueue(self, tx: Any = None) -> FlowHandle[R_co]:
+    def enqueue(self, tx: Transaction | None = None) -> FlowHandle[R_co]:
         """Store the flow; with `tx`, in that transaction. Up to 2000 jobs are stored in one step."""
         context = self.context
         if context is None:
@@ -84,7 +85,7 @@ class Part(ABC, Generic[R_co]):
 
     aenqueue = off_loop(enqueue)
 
-    def enqueue_in(self, context: Context, tx: Any = None) -> FlowHandle[R_co]:
+    def enqueue_in(self, context: Context, tx: Transaction | None = None) -> FlowHandle[R_co]:
         """Store the flow as `enqueue` does, even if it has no call."""
         plan = Plan(context, new_id(), fresh_ids())
         plan.flow(self)

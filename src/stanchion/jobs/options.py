@@ -24,6 +24,7 @@ from stanchion.core.partition_names import checked_queue
 from stanchion.core.retry import MOST_ATTEMPTS
 from stanchion.core.service_levels import BandName
 from stanchion.core.times import micros
+from stanchion.core.transactions import Transaction
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.rules.dead_letters import check_story
@@ -71,7 +72,7 @@ class EnqueueOptions(PushOptions, total=False):
     """PushOptions, and the queue and the transaction to enqueue in."""
 
     queue: str
-    tx: Any
+    tx: Transaction | None
 
 
 ENQUEUE_OPTIONS = EnqueueOptions.__optional_keys__

@@ -10,6 +10,7 @@ from typing import Any, Self
 from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import seconds_of
+from stanchion.core.transactions import Transaction
 from stanchion.errors import CannotJoin, InvalidInput, LeaseLost, StoreUnavailable, TaskInterrupted
 from stanchion.jobs.held import HeldJob, ReportingMeter, Settlement
 from stanchion.jobs.outcome import UNCHANGED, Cancel, Outcome, Snooze
@@ -31,7 +32,7 @@ class Reservation(HeldJob):
 
     # -- ending it
 
-    def commit(self, result: Any = None, *, payload: Any = UNCHANGED, tx: Any = None) -> None:
+    def commit(self, result: Any = None, *, payload: Any = UNCHANGED, tx: Transaction | None = None) -> None:
         """Finish the job as done; with `tx`, in that transaction.
 
         `payload`: what `checkpoint` is from now on. A replay starts from the payload that the job had at first.
@@ -64,7 +65,7 @@ class Reservation(HeldJob):
         payload: Any = UNCHANGED,
         delay: float | timedelta = 0,
         keep_entry: bool = False,
-        tx: Any = None,
+        tx: Transaction | None = None,
     ) -> None:
         """Commit here and enqueue in another queue, atomically, with the same id and attempts from 0.
 

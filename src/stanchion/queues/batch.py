@@ -11,6 +11,7 @@ from typing import Any, Self, overload
 from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import seconds_of
+from stanchion.core.transactions import Transaction
 from stanchion.errors import BatchLeasesLost, InvalidInput
 from stanchion.jobs.held import HeldJob
 from stanchion.jobs.job import JobState
@@ -62,7 +63,7 @@ class Batch(Sequence[Reservation]):
         states = self._context.store.settle([Extend(job.lease, wanted) for job in self._jobs])
         self._refuse_lost(self._jobs, states)
 
-    def settle(self, *, tx: Any = None) -> None:
+    def settle(self, *, tx: Transaction | None = None) -> None:
         """End all jobs now, in the transaction `tx` if there is one, instead of at the end of the block.
 
         Open the transaction inside the block. Raises BatchLeasesLost if some are lost. Let it reach the transaction,
@@ -135,7 +136,7 @@ class Batch(Sequence[Reservation]):
 
     _aend = off_loop(_end)
 
-    def _settle(self, tx: Any = None, *, others: Callable[[Reservation], Settlement]) -> None:
+    def _settle(self, tx: Transaction | None = None, *, others: Callable[[Reservation], Settlement]) -> None:
         ends = [self._settlements.get(job.id) or others(job) for job in self._jobs if job.settled_as is None]
         self._refuse_lost([one.reservation for one in ends], settle(self._context, ends, tx))
 

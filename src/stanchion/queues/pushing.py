@@ -8,6 +8,7 @@ from typing import Any, Unpack, overload
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import several, shown
 from stanchion.core.ids import new_id, new_ids
+from stanchion.core.transactions import Transaction
 from stanchion.errors import InvalidInput
 from stanchion.jobs import lookup
 from stanchion.jobs.batches import batches, store_batches
@@ -21,7 +22,7 @@ from stanchion.stores.records.jobs import NewJob
 class Pushing(QueuePart):
     """Pushes jobs into a queue."""
 
-    def push(self, payload: Any, *, tx: Any = None, **options: Unpack[PushOptions]) -> Job:
+    def push(self, payload: Any, *, tx: Transaction | None = None, **options: Unpack[PushOptions]) -> Job:
         """Store one job; with `tx`, in that transaction. For a duplicate `key`, return the live job that has it."""
         codec = self.context.codec
         fields = checked(options, codec, queue=self.name, declared=self.context.declared_rate) if options else {}
@@ -32,10 +33,10 @@ class Pushing(QueuePart):
         return FreshJob(self.context, jobs[0], pushed)
 
     @overload
-    def push_many(self, items: Collection[Any], *, tx: Any = None) -> list[Job]: ...
+    def push_many(self, items: Collection[Any], *, tx: Transaction | None = None) -> list[Job]: ...
     @overload
-    def push_many(self, items: Iterator[Any], *, tx: Any = None) -> int: ...
-    def push_many(self, items: Iterable[Any], *, tx: Any = None) -> list[Job] | int:
+    def push_many(self, items: Iterator[Any], *, tx: Transaction | None = None) -> int: ...
+    def push_many(self, items: Iterable[Any], *, tx: Transaction | None = None) -> list[Job] | int:
         """Store many jobs, given as payloads or as `Push(payload, **options)`, in batches of 2000.
 
         Returns the jobs of a collection. An iterator, which may be endless, is streamed in bounded memory; returns

@@ -13,6 +13,7 @@ from stanchion.core.aio import off_loop, off_loop_alone
 from stanchion.core.checks import aware, checked_name, refuse_unknown, seconds_of, several, shown
 from stanchion.core.ids import beside, new_id
 from stanchion.core.times import micros
+from stanchion.core.transactions import Transaction
 from stanchion.errors import InvalidInput
 from stanchion.jobs.batches import BATCH, BATCH_CHARACTERS, batches, store_batches
 from stanchion.jobs.options import Push, PushOptions, checked
@@ -107,7 +108,9 @@ class Topic:
         """Return a new id for `push(id=)` or `push_many(id=)`: a UUID of version 7."""
         return new_id()
 
-    def push(self, payload: Any, *, id: str | None = None, tx: Any = None, **options: Unpack[PushOptions]) -> Event:
+    def push(
+        self, payload: Any, *, id: str | None = None, tx: Transaction | None = None, **options: Unpack[PushOptions]
+    ) -> Event:
         """Store a job for each subscription, all in one step; with `tx`, in that transaction.
 
         The options are those of `Queue.push`, and apply to each job: a `key` is unique in each queue. `id`: id of the
@@ -116,7 +119,7 @@ class Topic:
         (event,) = self._pushed([Push(payload, **options)], id, tx)
         return event
 
-    def push_many(self, items: Iterable[Any], *, id: str | None = None, tx: Any = None) -> list[Event]:
+    def push_many(self, items: Iterable[Any], *, id: str | None = None, tx: Transaction | None = None) -> list[Event]:
         """Store many events, given as payloads or as `Push(payload, **options)`, some 2000 jobs at a time.
 
         Each event is stored in one step; with `tx`, all are in that transaction. `id`: of the first event, from

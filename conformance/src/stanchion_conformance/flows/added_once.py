@@ -13,6 +13,7 @@ from stanchion.stores.records.flows import ExtendFlow, OpenFlow
 from stanchion_conformance.flows.flow_nodes import members, new_node, node_of, waiter
 from stanchion_conformance.flows.flows import Work
 from stanchion_conformance.harness import (
+    NO_TRANSACTION,
     QUEUE,
     StoreClock,
     all_at_once,
@@ -158,7 +159,7 @@ class TestAddedOnceInTransactions:
         part = chain(work.add(1), work.add(1))
         if not app.store.capabilities.joins_transactions:
             with pytest.raises(CannotJoin):
-                events.add(part, once="k", tx=object())
+                events.add(part, once="k", tx=NO_TRANSACTION)
             return
         with pytest.raises(RuntimeError), transaction(app.store) as tx:  # noqa: PT012
             events.add(part, once="k", tx=tx)

@@ -10,7 +10,7 @@ import pytest
 from stanchion import FlowState, JobState, Push, Stanchion, barrier, chain, group
 from stanchion.errors import FlowFailed, InvalidInput
 from stanchion_conformance.flows.flows import Work
-from stanchion_conformance.harness import QUEUE
+from stanchion_conformance.harness import NO_TRANSACTION, QUEUE
 
 
 class TestImmutableCalls:
@@ -60,7 +60,7 @@ class TestImmutableCalls:
     @pytest.mark.usefixtures("work")
     def test_takes_no_transaction(self, app: Stanchion) -> None:
         with pytest.raises(InvalidInput, match="tx applies to the whole flow"):
-            app.tasks["add"].using(tx=object()).si(1)
+            app.tasks["add"].using(tx=NO_TRANSACTION).si(1)
 
 
 class TestPipes:

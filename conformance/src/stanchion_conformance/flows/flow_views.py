@@ -15,7 +15,7 @@ from stanchion.errors import (
 )
 from stanchion.stores.protocol import Store
 from stanchion_conformance.flows.flows import Work, drain_in_batches
-from stanchion_conformance.harness import QUEUE, sizes_of
+from stanchion_conformance.harness import NO_TRANSACTION, QUEUE, sizes_of
 
 
 class TestFlowsAtTheDoor:
@@ -27,7 +27,7 @@ class TestFlowsAtTheDoor:
             lambda: group().enqueue(),
             lambda: work.add(1).on_failure(chain(work.add(1))),  # type: ignore[arg-type]
             lambda: work.add(1).on_failure(work.note()).on_failure(work.note()),
-            lambda: work.tasks["add"].using(tx=object()).s(1),
+            lambda: work.tasks["add"].using(tx=NO_TRANSACTION).s(1),
         )
         for wrong in wrongs:
             with pytest.raises(InvalidInput):
@@ -61,7 +61,7 @@ class TestFlowsOfACallersTransaction:
         flow = group(work.add(n) if n else chain(work.add(0), work.add(0)) for n in range(size))
         if not store.capabilities.joins_transactions:
             with pytest.raises(CannotJoin):
-                flow.enqueue(tx=object())
+                flow.enqueue(tx=NO_TRANSACTION)
             assert sizes_of(store, QUEUE).total == 0
             return
         with pytest.raises(ZeroDivisionError), app.transaction() as tx:  # noqa: PT012

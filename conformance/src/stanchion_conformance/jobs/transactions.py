@@ -13,7 +13,17 @@ from stanchion import JobState, Push, Queue, Stanchion, chain
 from stanchion.errors import CannotJoin, DuplicateKey, InvalidInput, LeaseLost, PayloadMisfit
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import Counts
-from stanchion_conformance.harness import LONG_LEASE, QUEUE, StoreClock, claim, new_job, row_of, sizes_of, transaction
+from stanchion_conformance.harness import (
+    LONG_LEASE,
+    NO_TRANSACTION,
+    QUEUE,
+    StoreClock,
+    claim,
+    new_job,
+    row_of,
+    sizes_of,
+    transaction,
+)
 from stanchion_conformance.operate.shapes import NEEDS, shape
 
 
@@ -213,7 +223,8 @@ class TestJoining:
         q.push(1)
         (job,) = q.reserve()
         before = row_of(store, job.id)
-        for tx in (object(), "transaction", True):
+        wrong: list[Any] = [object(), "transaction", True]
+        for tx in wrong:
             with pytest.raises(CannotJoin):
                 q.push(2, tx=tx)
             with pytest.raises(CannotJoin):
@@ -290,9 +301,9 @@ class TestRefusing:
 
     def test_stores_nothing(self, q: Queue) -> None:
         with pytest.raises(CannotJoin):
-            q.push(1, tx=object())
+            q.push(1, tx=NO_TRANSACTION)
         with pytest.raises(CannotJoin):
-            q.push_many([1, 2], tx=object())
+            q.push_many([1, 2], tx=NO_TRANSACTION)
         assert q.size().total == 0
 
     def test_settles_nothing(self, q: Queue, store: Store) -> None:
@@ -300,8 +311,8 @@ class TestRefusing:
         (job,) = q.reserve()
         before = row_of(store, job.id)
         with pytest.raises(CannotJoin):
-            job.commit(tx=object())
+            job.commit(tx=NO_TRANSACTION)
         with pytest.raises(CannotJoin):
-            job.move("next", tx=object())
+            job.move("next", tx=NO_TRANSACTION)
         assert row_of(store, job.id) == before
         job.commit()

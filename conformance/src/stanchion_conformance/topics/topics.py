@@ -11,7 +11,7 @@ from stanchion import Job, JobState, Push, Stanchion, Topic
 from stanchion.errors import CannotJoin, DuplicateKey, InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.topics import directory
-from stanchion_conformance.harness import StoreClock, all_at_once, payloads, sizes_of, transaction
+from stanchion_conformance.harness import NO_TRANSACTION, StoreClock, all_at_once, payloads, sizes_of, transaction
 from stanchion_conformance.jobs.encryption import new_key
 from stanchion_conformance.jobs.strange_names import NAMES
 
@@ -208,7 +208,7 @@ class TestTopicsInTransactions:
     def test_all_or_nothing(self, topic: Topic, app: Stanchion) -> None:
         if not app.store.capabilities.joins_transactions:
             with pytest.raises(CannotJoin):
-                topic.push(1, tx=object())
+                topic.push(1, tx=NO_TRANSACTION)
             assert sizes_of(app.store, "warehouse").total == 0
             return
         with pytest.raises(ZeroDivisionError), transaction(app.store) as tx:  # noqa: PT012

@@ -42,7 +42,7 @@ def _is_in_transaction(connection: Any) -> bool:
             cursor.execute("SELECT @@in_transaction")
         except connection.OperationalError:
             return False
-        return cursor.fetchone() != (0,)
+        return bool(cursor.fetchone() != (0,))
 
 
 def must_be_open(connection: Any) -> None:

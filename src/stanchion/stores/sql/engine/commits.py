@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from stanchion.stores.sql.engine.callers import Caller
-
-if TYPE_CHECKING:
-    from stanchion.stores.sql.engine.dialect import Signals
 
 _KEY = "stanchion"
 
 
+class Announces(Protocol):
+    """Wakes listeners."""
+
+    def announce(self, queues: Iterable[str], finished: Collection[str] = ()) -> None:
+        """Wake the listeners of these queues, or of the ends of these jobs, without waiting."""
+
+
 def announce_after_commit(
-    caller: Caller, signals: Signals, queues: Iterable[str], finished: Collection[str] = ()
+    caller: Caller, signals: Announces, queues: Iterable[str], finished: Collection[str] = ()
 ) -> bool:
     """Announce once the outermost transaction is committed; return False if this caller does not report it."""
     names, ended = set(queues), set(finished)

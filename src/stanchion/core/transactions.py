@@ -1,0 +1,50 @@
+"""The type of `tx`: a transaction that the caller has open, without an import of any driver."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+
+class Commits(Protocol):
+    """A session or connection that ends its transaction itself.
+
+    SQLAlchemy's Session, Connection, AsyncSession, AsyncConnection and their scoped forms, the connections of psycopg,
+    PyMySQL, mysqlclient, asyncmy, sqlite3 and aiosqlite, and Django's.
+    """
+
+    def commit(self) -> Any:
+        """Commit, or return an awaitable that does."""
+
+    def rollback(self) -> Any:
+        """Roll back, or return an awaitable that does."""
+
+
+class BeginsTransactions(Protocol):
+    """A connection of asyncpg, whose transactions are objects of their own."""
+
+    def transaction(self) -> Any:
+        """Return a transaction to be begun."""
+
+    def is_in_transaction(self) -> bool:
+        """Return whether one is open."""
+
+
+class Pooled(Protocol):
+    """A connection that an asyncpg pool has lent."""
+
+    _con: Any
+    _holder: Any
+
+
+class MongoTransaction(Protocol):
+    """A session of PyMongo."""
+
+    def commit_transaction(self) -> Any:
+        """Commit, or return an awaitable that does."""
+
+    def abort_transaction(self) -> Any:
+        """Roll back, or return an awaitable that does."""
+
+
+Transaction = Commits | BeginsTransactions | Pooled | MongoTransaction
+"""Whatever `tx` takes."""
