@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 
 class Commits(Protocol):
@@ -46,5 +46,7 @@ class MongoTransaction(Protocol):
         """Roll back, or return an awaitable that does."""
 
 
-Transaction = Commits | BeginsTransactions | Pooled | MongoTransaction
-"""Whatever `tx` takes."""
+Transaction: TypeAlias = Commits | BeginsTransactions | Pooled | MongoTransaction
+"""A transaction that `tx` takes."""
+
+Tx: TypeAlias = Transaction | None

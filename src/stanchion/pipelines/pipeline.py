@@ -14,7 +14,7 @@ from stanchion.core.callables import redefines
 from stanchion.core.checks import acted_ids, checked_name
 from stanchion.core.graph.draw import GraphForm, drawn
 from stanchion.core.retry import Retry
-from stanchion.core.transactions import Transaction
+from stanchion.core.transactions import Tx
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import Job
 from stanchion.jobs.options import PushOptions
@@ -208,15 +208,11 @@ class Pipeline:
 
     # -- items in
 
-    def push(
-        self, item: Any, station: str | None = None, *, tx: Transaction | None = None, **options: Unpack[PushOptions]
-    ) -> Job:
+    def push(self, item: Any, station: str | None = None, *, tx: Tx = None, **options: Unpack[PushOptions]) -> Job:
         """Store an item at a station, by default the first one, with the options of `Queue.push`."""
         return self._into(station).push(item, tx=tx, **options)
 
-    def push_many(
-        self, items: Iterable[Any], station: str | None = None, *, tx: Transaction | None = None
-    ) -> list[Job] | int:
+    def push_many(self, items: Iterable[Any], station: str | None = None, *, tx: Tx = None) -> list[Job] | int:
         """Store many items, or `Push(item, **options)`, at a station; see `Queue.push_many`."""
         return self._into(station).push_many(items, tx=tx)  # type: ignore[call-overload,no-any-return]
 
