@@ -1,7 +1,7 @@
-"""Tasks that are declared before there is an app, and registered on one later: those of a reusable package.
+"""The tasks of a reusable package: declared before there is an app, and registered on one later.
 
 tasks = Tasks()        @tasks.task declares ──► a task that can be called, and can't be enqueued yet
-app.register(tasks) ──► the same task, with a name of this app; further declarations are registered at once
+app.register(tasks) ──► the same task, with a name of this app; later declarations are registered immediately
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Mount(NamedTuple):
 class Tasks(Decorators):
     """Tasks, schedules, middleware, listeners and hooks of a reusable package, to register on an app.
 
-    Middleware and listeners concern these tasks only. A task enqueues to the app on which it was registered last.
+    Middleware and listeners concern these tasks only. A task enqueues to the app that registered it last.
     """
 
     def __init__(self) -> None:
@@ -65,13 +65,13 @@ class Tasks(Decorators):
         self._declare(lambda mount: mount.context.rates.declare(declared))
 
     def register_on(self, context: Context, prefix: str, queue: str | None) -> None:
-        """Register what is declared, and what will be; see `Stanchion.register`."""
+        """Register all declarations, later ones too; see `Stanchion.register`."""
         if any(mount is not None and mount.context is context for mount in (find() for find in self._mounts)):
             raise InvalidInput("these tasks are registered on this app already")
         names: set[str] = set()
         known = ref(context)
 
-        def find() -> Mount | None:  # an app that is gone, such as that of a test, stays gone
+        def find() -> Mount | None:  # the app of a test may be gone
             found = known()
             return None if found is None else Mount(found, prefix, queue, names)
 

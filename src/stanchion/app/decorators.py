@@ -71,7 +71,7 @@ class Decorators(ABC):
         return TaskDecorator(lambda function: self._add_cron(function, ticks, name, retry, options))
 
     def middleware(self, middleware: M) -> M:
-        """Register middleware: it runs around each attempt, inside of what was registered before.
+        """Register middleware: it runs around each attempt, inside earlier middleware.
 
         `def around(attempt, call_next)` is for sync tasks, `async def` for async ones; an object with the methods `run`
         and `arun` is for both. `call_next()` runs the rest and returns the result of the task. See `Attempt`.

@@ -17,7 +17,7 @@ class ProjectCalls(Area):
         """Import modules with tasks when this process first needs them, as a worker does at its start.
 
         `modules`: their full names, such as `"shop.tasks"`; of a package, all modules in it. They may import the
-        app, as nothing is imported yet.
+        app, as the import happens later.
         """
         self.context.registry.includes.add(modules)
 

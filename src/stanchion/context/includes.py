@@ -16,7 +16,7 @@ from stanchion.core.checks import several, shown
 from stanchion.errors import InvalidInput
 
 TASKS = "tasks"
-"""The name of the modules that discovery looks for."""
+"""The name of the modules that discovery imports."""
 
 
 class Includes:
@@ -48,7 +48,7 @@ class Includes:
             self._modules[name] = whole
 
     def load(self) -> None:
-        """Import what is still to be imported. Raises InvalidInput for a module that is not there.
+        """Import the remaining modules. Raises InvalidInput for a missing one.
 
         If an import fails, the next call tries it again.
         """

@@ -16,7 +16,7 @@ Per = Literal["process", "thread"]
 
 
 class Hooks:
-    """What was registered, by when it is called, for what, and whether it is async."""
+    """Registered functions by event, scope, and kind: sync or async."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[When, Per, bool], list[Callable[[], Any]]] = {}
@@ -32,6 +32,6 @@ class Hooks:
         self._found[kind] = with_function(self._found.get(kind, []), function)
 
     def of(self, when: When, per: Per, *, asynchronous: bool) -> list[Callable[[], Any]]:
-        """Return hooks in the order of their calls: those of a stop run in reverse order of their registration."""
+        """Return hooks in the order of their calls. Stop hooks run in reverse order of registration."""
         found = self._found.get((when, per, asynchronous), [])
         return found[::-1] if when == "stop" else found[:]

@@ -11,14 +11,14 @@ from stanchion.errors import InvalidInput
 
 
 class Middleware:
-    """What was registered: `sync` goes around sync attempts, `asynchronous` around those of an event loop."""
+    """Registered functions: `sync` for sync tasks, `asynchronous` for async tasks."""
 
     def __init__(self) -> None:
         self.sync: tuple[Callable[..., Any], ...] = ()
         self.asynchronous: tuple[Callable[..., Any], ...] = ()
 
     def add(self, given: Any) -> None:
-        """Register a function, or an object with `run` and `arun`, inside of what is there already."""
+        """Register a function, or an object with `run` and `arun`, inside earlier middleware."""
         run, arun = getattr(given, "run", None), getattr(given, "arun", None)
         if callable(run) and callable(arun):
             if is_async(run) or not is_async(arun):

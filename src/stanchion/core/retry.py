@@ -159,7 +159,7 @@ class Retry:
     ) -> Retry:
         """Wait the seconds that `seconds(failures, error)` returns. If it returns None or raises Bury, the job is dead.
 
-        For a job whose worker died, which ran into no error of its own, it is called with a LeaseLost.
+        If the worker of a job died, the error is a LeaseLost, and None has no effect.
         """
         refuse_async(seconds, "a retry policy")
         return cls(max_attempts, jitter, curve=seconds, **errors)
@@ -212,7 +212,7 @@ class Retry:
     ) -> float | None:
         """Return what `delay` does. If a custom policy fails, log that and use the default policy.
 
-        `through`: the exception by which a policy may end a job.
+        `through`: an exception that a policy may raise to end a job.
         """
         return self._or_default(self.delay, failures, error, whose, through)
 

@@ -26,11 +26,11 @@ _known: dict[tuple[int, ...], tuple[list[CodeType], str]] = {}
 that of a module that was reloaded, takes its ids."""
 
 _LOOKING: Final = (NameError, AttributeError, ImportError, SyntaxError, BaseExceptionGroup)
-"""Errors whose last lines tell more than their message, by what stands in the frames or within them."""
+"""Errors whose last lines say more than their message, from their frames or their inner errors."""
 
 
 _OURS: Final = ("stanchion", "asyncio", "concurrent")
-"""The packages whose frames come before those of a task."""
+"""The packages whose frames precede a task's frames."""
 
 _begins: set[CodeType] = set()
 

@@ -42,7 +42,7 @@ class LogContext:
             _current.reset(before)
 
     def _attach(self) -> None:
-        """Add the fields to the records of each handler, also of those that were made since the last attempt.
+        """Add the fields to the records of each handler, including handlers made since the last attempt.
 
         A filter of a handler sees all records, one of a logger only its own.
         """

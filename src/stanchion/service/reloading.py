@@ -22,7 +22,7 @@ from stanchion.service.settings import EXIT_OK
 log = logging.getLogger("stanchion.reload")
 
 LOOK_SECONDS: Final = 0.5
-"""Seconds between two looks at the files."""
+"""Seconds between two polls of the files."""
 
 LEFT_OUT: Final = frozenset(("__pycache__", "node_modules", "site-packages", "build", "dist"))
 
@@ -31,7 +31,7 @@ Files = dict[str, tuple[int, int]]
 
 
 def python_files(folder: Path) -> Files:
-    """Return the Python files below a folder, without those of environments, builds and hidden folders."""
+    """Return the Python files below a folder, except in environments, builds and hidden folders."""
     return dict(_files_in(str(folder)))
 
 
@@ -96,7 +96,7 @@ class Reloader:
         return files
 
     def _stopped(self, process: subprocess.Popen[bytes]) -> int:
-        """Stop the process: by a second signal to this one at once; return its exit code."""
+        """Stop the process, immediately if this one gets a second signal; return its exit code."""
         process.terminate()
         signals, waited = self._signals, 0.0
         while True:

@@ -26,7 +26,7 @@ class WorkerHooks:
     def __init__(self, hooks: Hooks, finish: Callable[[], None]) -> None:
         self._hooks, self._finish = hooks, finish
         self.error: BaseException | None = None
-        """What a hook has raised at the start."""
+        """The error of a start hook."""
         self._of_threads = bool(hooks.of("start", "thread", asynchronous=False)) or bool(
             hooks.of("stop", "thread", asynchronous=False)
         )
@@ -35,7 +35,7 @@ class WorkerHooks:
     # -- the process
 
     def start_process(self) -> None:
-        """Call the sync hooks of the process. Raises what they raise."""
+        """Call the sync hooks of the process, and let their errors through."""
         for hook in self._hooks.of("start", "process", asynchronous=False):
             hook()
 
@@ -87,11 +87,11 @@ class WorkerHooks:
         return bool(self._async("start", "process") or self._async("stop", "process"))
 
     def starts(self, first: bool) -> list[AsyncHook]:
-        """Return the hooks of a new event loop; the first one also has those of the process."""
+        """Return the hooks of a new event loop; the first loop also calls the process's hooks."""
         return [*(self._async("start", "process") if first else ()), *self._async("start", "thread")]
 
     def stops(self, last: bool) -> list[AsyncHook]:
-        """Return the hooks of an event loop that ends; the last one also has those of the process."""
+        """Return the hooks of an event loop that ends; the last loop also calls the process's hooks."""
         return [*self._async("stop", "thread"), *(self._async("stop", "process") if last else ())]
 
     def _async(self, when: When, per: Per) -> list[AsyncHook]:
@@ -108,7 +108,7 @@ class WorkerHooks:
 
     @property
     def trouble(self) -> str | None:
-        """What is wrong with the worker by its hooks."""
+        """The reason why the worker is red, if a hook has failed."""
         return None if self.error is None else "a hook of on_worker_start failed"
 
     def check(self) -> None:
