@@ -1,4 +1,4 @@
-"""The page: queues, jobs, workers and what goes on, in a browser; `stanchion web`, or mounted in another ASGI app."""
+"""The page: queues, jobs, workers and activity in a browser; `stanchion web`, or mounted in another ASGI app."""
 
 from __future__ import annotations
 

@@ -56,8 +56,8 @@ STATIC: Final = Path(__file__).with_name("static")
 def app(stanchion: Stanchion, tokens: Iterable[Token] = ()) -> ASGIApp:
     """Return the page of an app, to be served alone or mounted below a path of another ASGI app.
 
-    `tokens`: who may use it, see `access.callers.tokens_in`. Without any, it answers this machine only, by the names
-    `localhost`, `127.0.0.1` and `[::1]`, and all that reaches it so may operate.
+    `tokens`: allowed callers, see `access.callers.tokens_in`. Without any, it answers this machine only, by the names
+    `localhost`, `127.0.0.1` and `[::1]`, and every request that reaches it so may operate.
     """
     return site_app(Site(stanchion, Tokens(tokens)))
 

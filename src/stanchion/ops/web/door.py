@@ -33,7 +33,7 @@ FORM_BYTES: Final = 64 * 1024
 """The largest form."""
 
 POLLED: Final = 5.0
-"""Seconds for which all tabs get the same page, if it does not hear of news."""
+"""Seconds for which all tabs get the same page, without news."""
 
 _log = logging.getLogger("stanchion.web")
 
@@ -55,7 +55,7 @@ class Door:
     def page(self, page: Page, *topics: str, open_to_all: bool = False) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint of a page. Its forms need the role operate, unless they are `open_to_all`.
 
-        `topics`: what it is new by, such as `queue:{name}`; a page without any is new for POLLED seconds.
+        `topics`: the sources of its news, such as `queue:{name}`; a page without any is new for POLLED seconds.
         """
 
         async def endpoint(request: Request) -> Response:
@@ -87,7 +87,7 @@ class Door:
         return Visit(self.site, request, session, str(request.scope["stanchion.nonce"]), topics=own)
 
     async def _again(self, visit: Visit, page: Page) -> Response:
-        """Answer a tab that has the page already, and wants what is new of it."""
+        """Answer a tab that has the page already, and wants only news of it."""
         site, request = self.site, visit.request
         version: tuple[int, ...] = (site.board.version_of(()), int(time.monotonic() / POLLED))
         if visit.topics:
@@ -183,7 +183,7 @@ class Door:
         return RedirectResponse(f"{base}/login?back={path}" if path not in ("", "/") else f"{base}/login", 303)
 
     def missing(self, request: Request, error: Exception) -> Response:
-        """Answer an address that no page has, or not by this method. It tells nothing, so it needs no session."""
+        """Answer an address without a page, or without this method. It reveals nothing, so it needs no session."""
         title, text = "There is no such page", "The address may be mistyped, or from another release."
         status, headers = getattr(error, "status_code", 404), dict(getattr(error, "headers", None) or {})
         if status == 405:
@@ -201,13 +201,13 @@ class Door:
 
 
 def _wake(sampler: Sampler) -> None:
-    """Have the sampler read again; the page tells if it can't."""
+    """Have the sampler read again; the page shows if it can't."""
     with suppress(StanchionError):
         sampler.latest()
 
 
 def _answer(page: Page, visit: Visit) -> Response:
-    """Run a page; answer what it can't do with a page that says so."""
+    """Run a page; answer failures with a page that explains them."""
     visit.site.be_patient()
     try:
         with visit.acting():
@@ -251,7 +251,7 @@ async def _fields(request: Request) -> list[tuple[str, str]]:
             raise Refused(413, f"a form has at most {FORM_BYTES:,} bytes")
     try:
         return parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=1000)
-    except ValueError:  # also what is not ASCII
+    except ValueError:  # also non-ASCII text
         raise Refused(400, "this is not a form") from None
 
 

@@ -4,8 +4,8 @@
     event: hello       data: {"v": 811}
     event: stale       data: {"topics": ["verdict"], "v": 812}      id: 5f0c2a91-812
 
-An event says no more than that, so a slow tab has nothing to catch up with: of the news that it has not read, only the
-topics are kept. After a cut the browser names the last id, and hears at once if it has missed something.
+An event says no more than that, so a slow tab has nothing to catch up with: of unread news, only the topics are kept.
+After a cut the browser names the last id, and hears immediately if it has missed something.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def address(path: str, endpoints: Mapping[str, Endpoint]) -> Route:
-    """Return the route of an address. `endpoints`: by method; that of GET answers HEAD too.
+    """Return the route of an address. `endpoints`: by method; GET's answers HEAD too.
 
-    It refuses other methods itself, with those that there are: of routes by method, a later one with a longer name,
-    such as `/queues/{name:path}`, would take the act of an earlier one, `/queues/{name:path}/pause`, for a name.
+    It refuses other methods itself, and lists the existing ones: with a route per method, a later one with a longer
+    name, such as `/queues/{name:path}`, would take the act of an earlier one, `/queues/{name:path}/pause`, for a name.
     """
     allowed = ", ".join(sorted({*endpoints, *(["HEAD"] if "GET" in endpoints else [])}))
 

@@ -11,8 +11,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 class Mounted:
     """Gives each request the path below which the page is mounted.
 
-    Of a page below `/shop/jobs`, a proxy that strips the path asks for `/queues`, another one for `/shop/jobs/queues`.
-    The routes tell which of the two it is, so no setting is needed. A root such as `/queues` makes a few paths
+    For a page below `/shop/jobs`, a proxy that strips the path asks for `/queues`, another one for `/shop/jobs/queues`.
+    The routes show which of the two it is, so no setting is needed. A root such as `/queues` makes a few paths
     ambiguous: the root itself is taken for the page of this name, all others for paths that were passed on.
     """
 

@@ -4,7 +4,7 @@
 /readyz            200 while the store answers, too
 /metrics           for Prometheus; takes a token or a session, of any role
 
-Probes take none, as those of Kubernetes have none, and tell nothing but the status.
+Probes take none, as Kubernetes probes have none, and reveal nothing but the status.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RETRY: Final = {"Retry-After": "5"}
 
 
 class Probes:
-    """What the port of one site serves to machines. `streams`: returns the streams that are open."""
+    """The routes for machines on the port of one site. `streams`: returns the open streams."""
 
     def __init__(self, door: Door, streams: Callable[[], int]) -> None:
         self._door, self._site, self._streams = door, door.site, streams
@@ -107,7 +107,7 @@ class Probes:
     def _read(self, keep: Keep) -> None:
         """Take what pages have read, while some are open; else read the store, within a deadline.
 
-        A late reading goes on in its thread and is kept: where it took longer than a scrape may wait, the next scrape
+        A late reading continues in its thread and is kept: where it took longer than a scrape may wait, the next scrape
         is served it.
         """
         sampler = self._site.sampler

@@ -39,7 +39,7 @@ FIRST_SECONDS = 8.0
 
 @dataclass
 class Site:
-    """The app, who may use its page, and what the page keeps."""
+    """The app, the allowed users of its page, and the page's caches."""
 
     app: Stanchion
     tokens: Tokens
@@ -82,7 +82,7 @@ class Site:
         return self._label
 
     def hidden_of(self, job: Job) -> Hidden | None:
-        """Return what the task of a job hides."""
+        """Return the hidden arguments of a job's task."""
         return self.app.context.hidden.of(self.store, [job.task]).get(job.task or "")
 
     def be_patient(self) -> None:
@@ -96,7 +96,7 @@ class Site:
         self.board.wake()
 
     def close(self) -> None:
-        """Stop the bulk work of this process, which another one goes on with, its reader and its streams."""
+        """Stop the bulk work of this process, which another one continues, its reader and its streams."""
         self.end_streams()
         self.sampler.close()
         self.reports.close()

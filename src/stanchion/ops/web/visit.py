@@ -1,4 +1,4 @@
-"""One request of a page: who asks, with what, and how it is answered."""
+"""One request of a page: its user, its parameters, and its answer."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ T = TypeVar("T")
 
 
 class Missing(InvalidInput):
-    """What the address names is not there, such as a queue."""
+    """The address names something that does not exist, such as a queue."""
 
 
 @dataclass
 class Visit:
     """A request that passed the checks. `form`: the fields of a form, the last of each name, and all `ids`.
 
-    `topics`: what its page is new by; `fragment`: only what is new of the page is wanted. `audited`: its
-    last recorded act. `receipt`: what the act of this request has done.
+    `topics`: sources of the page's news; `fragment`: only the news of the page is wanted. `audited`: its
+    last recorded act. `receipt`: the report on the act of this request.
     """
 
     site: Site
@@ -110,7 +110,7 @@ class Visit:
         return self.page("message.html", title, status, text=self.site.redaction.text(text), back="/")
 
     def confirm(self, title: str, verb: str, action: str, back: str, **values: Any) -> Response:
-        """Return a page that asks before an act: what it does, and its form."""
+        """Return a page that asks before an act, with its effects and its form."""
         usual: dict[str, Any] = {
             "effects": [],
             "fields": [],
@@ -169,7 +169,7 @@ class Visit:
         return RedirectResponse(f"{self.base}{path}", 303)
 
     def done(self, path: str, text: str, link: str = "", link_text: str = "") -> Response:
-        """Return an answer to an act: see that page, which says what was done, and where that can be seen."""
+        """Return an answer to an act: a redirect to a page that reports the act and where to see its effect."""
         self.receipt = Receipt(self.site.redaction.text(text), link, link_text)
         return self.to(path)
 
@@ -187,13 +187,13 @@ class Visit:
         return segment(self.name)
 
     def audit(self, act: str, subject: str, number: int = 1, note: str = "") -> None:
-        """Record what is about to be done. Raises StoreUnavailable: then it must not be done."""
+        """Record an act before it is done. Raises StoreUnavailable: then it must not be done."""
         self.audited = Entry(self.now, self.session.caller.name, act, subject, number, note, self.address)
         self.site.audit.add(self.audited)
 
     @contextmanager
     def acting(self) -> Iterator[None]:
-        """Record that a recorded act was refused, unless the store did not answer: then nothing is known of it."""
+        """Record that a recorded act was refused, unless the store did not answer: then its result is unknown."""
         try:
             yield
         except StoreUnavailable:

@@ -21,7 +21,7 @@ class UnknownToken(Exception):
 
 
 class Bearers:
-    """Those who come with a token. Unknown ones are bounded by address, as failed logins are."""
+    """Callers with a token. Unknown tokens are limited by address, as failed logins are."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens, self._unknown = tokens, Attempts()

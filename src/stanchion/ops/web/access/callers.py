@@ -1,4 +1,4 @@
-"""Who may use the page, and in which role."""
+"""Allowed callers of the page, with their roles."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ TOKEN_VARIABLE: Final = environment.WEB_TOKEN
 
 
 class Role(StrEnum):
-    """What a caller may do."""
+    """The permissions of a caller."""
 
     READ = "read"
     """See all pages."""
     OPERATE = "operate"
-    """Besides, act: pause, retry, cancel, and see redacted values."""
+    """In addition, act: pause, retry, cancel, and see redacted values."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The checks of a request before its page runs: who may reach the page at all, and that no other site sent a form."""
+"""The checks of a request before its page runs: its source is allowed, and no other site sent a form."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def is_loopback(host: str | None) -> bool:
 
 
 def refuses_without_token(request: Request) -> str | None:
-    """Return why a request without a token is refused; None if this machine made it, under a name of its own.
+    """Return why a request without a token is refused; None if this machine made it, under one of its names.
 
     Another name is a sign of DNS rebinding: a page of another site whose name leads here. A proxy lets others in.
     """

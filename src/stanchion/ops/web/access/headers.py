@@ -17,7 +17,7 @@ def policy(nonce: str) -> str:
     """Return the Content-Security-Policy of a page.
 
     No inline script, style or handler runs, nothing is loaded from elsewhere, and no page may frame this one. Only
-    htmx may make markup of text, and it obeys only elements with this nonce, which no injected text can know.
+    htmx may turn text into markup, and it obeys only elements with this nonce, which no injected text can know.
     """
     return "; ".join(
         (

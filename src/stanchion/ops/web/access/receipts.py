@@ -14,7 +14,7 @@ from stanchion.ops.web.access.guard import local_path
 RECEIPT_COOKIE: Final = "stanchion-receipt"
 
 LASTS: Final = 60
-"""Seconds in which the next page must ask for it."""
+"""Seconds within which the next page must ask for it."""
 
 _TEXT_MAX: Final = 400
 _LINK_MAX: Final = 1200

@@ -2,8 +2,8 @@
 
     name.issued.nonce.signature     the first three signed with the digest of the caller's token
 
-A session ends when it is too old, and when its token is removed from the file. The nonce gives each session a CSRF
-token of its own.
+A session ends when it is too old, and when its token is removed from the file. The nonce gives each session a separate
+CSRF token.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 from stanchion.ops.web.access.callers import LOCAL, Caller, Token, Tokens
 
 LASTS: Final = 12 * 3600
-"""Seconds for which a login holds."""
+"""Seconds that a login is valid."""
 
 PLAIN_COOKIE: Final = "stanchion"
 SECURE_COOKIE: Final = "__Host-stanchion"

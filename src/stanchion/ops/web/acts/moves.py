@@ -12,7 +12,7 @@ from stanchion.ops.web.visit import Visit
 from stanchion.stores.records.claims import Claim
 
 LEASE = 30.0
-"""Seconds after which the job comes back if this process dies in between."""
+"""Seconds after which the job returns if this process dies in between."""
 
 
 def move(visit: Visit, job: Job, target: str) -> str:

@@ -32,7 +32,7 @@ _NEVER_NONE: Final = ("lanes", "lanes_per_tenant", "lease", "history_ttl")
 
 
 class Change(NamedTuple):
-    """Who changed a setting last on the page, when, and what it was before."""
+    """Last change of a setting on the page: user, time, and the former value."""
 
     who: str
     at: int

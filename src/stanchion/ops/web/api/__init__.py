@@ -1,1 +1,1 @@
-"""The JSON API: what the pages show and do, and push, reserve and outcomes, for clients of any language."""
+"""The JSON API: the functions of the pages, and push, reserve and outcomes, for clients of any language."""

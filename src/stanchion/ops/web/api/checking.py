@@ -104,7 +104,7 @@ def _value(schema: Schema, text: str) -> Any:
 
 
 def _said(error: ValidationError) -> str:
-    """Return in short what a value must be."""
+    """Return a short description of valid values."""
     limit: Any = error.validator_value
     match error.validator:
         case "required":

@@ -43,7 +43,7 @@ class Cursors:
         """Return the place of a cursor. Raises Problem for one of another list or filter, and for a forged one."""
         try:
             whole = base64.b64decode(cursor.encode() + b"=" * (-len(cursor) % 4), b"-_", validate=True)
-        except (ValueError, binascii.Error):  # also what is not ASCII
+        except (ValueError, binascii.Error):  # also non-ASCII text
             whole = b""
         signature, content = whole[:_SIGNED], whole[_SIGNED:]
         if not hmac.compare_digest(signature, self._signature(scope, content)):

@@ -1,4 +1,4 @@
-"""The way of a request to its operation: who asks, its parameters and body, the answer or the problem."""
+"""A request's route to its operation: caller, parameters and body, the answer or the problem."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BODY_MAX: Final = 8 * 1024 * 1024
 """Bytes of the largest body."""
 
 NOBODY: Final = Caller("", Role.READ)
-"""Who asks what needs no token."""
+"""The caller of operations that need no token."""
 
 CSRF_HEADER: Final = "X-CSRF-Token"
 
@@ -173,7 +173,7 @@ def _parsed(text: bytes) -> Any:
         return json.loads(text.decode("utf-8"), parse_constant=_refuse_constant)
     except RecursionError:
         raise Problem("not-json", "the body is nested too deeply") from None
-    except ValueError as error:  # also what is not UTF-8, and an integer of thousands of digits
+    except ValueError as error:  # also invalid UTF-8, and an integer of thousands of digits
         raise Problem("not-json", f"the body is not JSON in UTF-8: {str(error)[:200]}") from None
 
 

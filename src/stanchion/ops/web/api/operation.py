@@ -69,12 +69,12 @@ class Answer(NamedTuple):
 class Operation:
     """A method of a path.
 
-    `path`: with names in braces; a name `{queue:path}` may contain slashes. `run`: what it does, in a thread;
-    `wait`: what it does on the event loop, one of the two. `query`: the schema of each parameter. `body`: the name of
+    `path`: with names in braces; a name `{queue:path}` may contain slashes. `run`: the work, in a thread;
+    `wait`: the work on the event loop, one of the two. `query`: the schema of each parameter. `body`: the name of
     the schema of the body; it may be left out if `optional_body`. `result`: the name of the schema of the answer,
-    which comes with `status`. `problems`: codes of problems of its own.
+    which has the status `status`. `problems`: codes of its specific problems.
     `program`: the role of programs that may use it; None: it is for people.
-    `dry_result`: the schema of the answer to a dry run, where it is another one, with the status 200. `open`: it needs
+    `dry_result`: the schema of the answer to a dry run, if different, with the status 200. `open`: it needs
     no token.
     """
 
@@ -113,5 +113,5 @@ def time_text(stored: int | None) -> str | None:
 
 
 def encoded(content: Any) -> bytes:
-    """Return JSON values as JSON. Raises RecursionError for those that are nested too deeply."""
+    """Return JSON values as JSON. Raises RecursionError for too deeply nested ones."""
     return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()

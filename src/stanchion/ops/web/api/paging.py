@@ -15,7 +15,7 @@ USUAL: Final = 50
 
 
 def scope_of(call: Call, name: str) -> str:
-    """Return what a cursor is bound to: the list, the name in its path, and its filter."""
+    """Return the identity that a cursor is bound to: the list, the name in its path, and its filter."""
     given = {key: value for key, value in call.query.items() if key not in ("after", "limit")}
     return json.dumps([name, dict(call.visit.request.path_params), given], sort_keys=True, default=str)
 

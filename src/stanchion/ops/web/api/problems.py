@@ -70,7 +70,7 @@ KINDS: Final = {
 
 
 class Wrong(NamedTuple):
-    """What is wrong with a field. `pointer`: into the body, by RFC 6901; `parameter`: a name in the URL."""
+    """The problem with a field. `pointer`: into the body, by RFC 6901; `parameter`: a name in the URL."""
 
     detail: str
     pointer: str | None = None
@@ -114,7 +114,7 @@ def problem_of(error: StanchionError) -> Problem:
 
 
 def described(kind: Kind, base: str) -> dict[str, Any]:
-    """Return what is known of a kind of problem, as its own address tells."""
+    """Return the details of a kind of problem, as its address shows them."""
     return {"type": type_of(kind, base), "code": kind.code, "status": kind.status, "title": kind.title,
             "detail": kind.advice}  # fmt: skip
 

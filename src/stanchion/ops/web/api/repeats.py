@@ -1,6 +1,6 @@
-"""Pushes that may be repeated: what was stored under an Idempotency-Key.
+"""Pushes that may be repeated: their state under an Idempotency-Key.
 
-begin: the ids of the jobs are written down ──► the jobs are stored under them ──► finish: what was answered
+begin: the ids of the jobs are written down ──► the jobs are stored under them ──► finish: the answer is stored
 
 A repeat after a death in between stores the jobs that are missing, under the same ids. Records live in a fixed number
 of versioned values, so that none has to be purged: each holds the newest records of its share of all keys.
@@ -28,7 +28,7 @@ HELD: Final = 32
 """Records of a value at most: the newest."""
 
 KEPT: Final = 24 * 3600 * SECOND
-"""Microseconds for which a key holds."""
+"""Microseconds that a key is valid."""
 
 
 class Record(NamedTuple):
@@ -45,7 +45,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Push:
-    """A push under a key. `stored`: what was answered before; None: it is to be stored under `ids`."""
+    """A push under a key. `stored`: the earlier answer; None: its jobs are to be stored under `ids`."""
 
     slot: str
     record: Record
@@ -78,7 +78,7 @@ class Repeats:
                 return _push(slot, record)
 
     def finish(self, push: Push, stored: Sequence[dict[str, Any]]) -> None:
-        """Write down what is answered."""
+        """Store the answer."""
         others = {str(index): one["id"] for index, one in enumerate(stored) if one["duplicate"]}
         self._change(push, push.record._replace(done=True, duplicates=others))
 

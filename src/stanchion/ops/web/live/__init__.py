@@ -1,1 +1,1 @@
-"""What the page knows of the last hour, from one reader per process."""
+"""The page's knowledge of the last hour, from one reader per process."""

@@ -13,7 +13,7 @@ DAY: Final = 24 * HOUR
 
 
 class Day:
-    """Reads, once in an hour, what was kept about a day ago; of a store that is watched for less, its first figures."""
+    """Reads hourly the figures kept about a day ago; for a store watched for less, its first figures."""
 
     def __init__(self) -> None:
         self._hour = -1
@@ -31,7 +31,7 @@ class Day:
         self._hour = hour if watched else -1  # another process is about to keep the first ones
 
     def dead(self, queue: str, buried: int, now: int) -> int | None:
-        """Return how many jobs of a queue have died within a day, or `since`. `buried`: those that ever have.
+        """Return how many jobs of a queue have died within a day, or `since`. `buried`: total ever.
 
         None if that is not known: figures of so many queues are not kept.
         """

@@ -1,7 +1,7 @@
-"""Deadlines of what a page reads.
+"""Deadlines of a page's reads.
 
-A read that is late is left behind, in its thread: nothing can stop it. So at most MOST of a kind are under way, and
-while one of them is late, no other of its kind begins: who loads the page again gives a slow database no more work.
+A late read is left behind, in its thread: nothing can stop it. So at most MOST of a kind are under way, and while one
+of them is late, no other of its kind begins: reloading the page gives a slow database no more work.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Deadlines:
         self._running, self._late = Counter[str](), Counter[str]()
 
     def read(self, kind: str, what: str, read: Callable[[], T]) -> T:
-        """Return what a read returns. `what`: it is, in words. Raises Missed.
+        """Return the result of a read. `what`: its name in words. Raises Missed.
 
-        The time that it takes is not that of the read in which it is made.
+        The time that it takes does not count for the surrounding read.
         """
         outer = _current.get()
         left = inf if outer is None else outer.pause()
@@ -132,13 +132,13 @@ class _Read(Generic[T]):
                 self._news.wait(None if left == inf else left)
 
     def pause(self) -> float:
-        """Let its time stand still; return what is left of it."""
+        """Stop its clock; return the remaining time."""
         left, self._until = self._until - self._clock(), inf
         self._news.set()
         return left
 
     def go_on(self, left: float) -> None:
-        """Let its time go on."""
+        """Restart its clock."""
         self._until = self._clock() + left
         self._news.set()
 

@@ -19,7 +19,7 @@ def is_quick(sample: Sample) -> bool:
 
 
 def figures_of(store: Store, sample: Sample, settings: Sequence[QueueSettings], now: int) -> list[QueueFigures]:
-    """Return the figures of these queues, those in trouble first; from the last reading if that took long."""
+    """Return the figures of these queues, the ones in trouble first; from the last reading if that took long."""
     if is_quick(sample):
         seen = sample.seen
         return figures(store, settings, store.workers(), now, seen.streams, seen.letters)

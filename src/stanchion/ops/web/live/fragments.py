@@ -29,7 +29,7 @@ Render = Callable[[Session], Awaitable[Response]]
 
 
 class Key(NamedTuple):
-    """Which page, for whom, and of which version."""
+    """Identity of a page: its address, its user, and its version."""
 
     path: str
     query: str

@@ -12,11 +12,11 @@ from stanchion.telemetry import rollups
 from stanchion.telemetry.rollups import HOURS_KEPT, MINUTE, Point
 
 QUEUES_MAX: Final = 32
-"""Queues whose figures are remembered, those that were asked for last."""
+"""Queues whose figures are remembered, the last requested ones."""
 
 
 class Past:
-    """Reads the past of queues, and keeps what it has read for the rest of the minute."""
+    """Reads the past of queues, and caches it for the rest of the minute."""
 
     def __init__(self, store: Callable[[], Store]) -> None:
         self._store = store

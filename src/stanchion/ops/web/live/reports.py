@@ -45,7 +45,7 @@ class Made(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What is known of a report: the last one, and the jobs counted so far for the next; None: none is being made."""
+    """State of a report: the last one, and the jobs counted so far for the next; None: none is being made."""
 
     made: Made | None
     counted: int | None
@@ -65,7 +65,7 @@ class Reports:
         self._closed = False
 
     def ask(self, key: Key, now: int) -> Progress:
-        """Return what is known of a report, and begin to make it if there is none that is fresh."""
+        """Return the state of a report, and begin to make it if there is no fresh one."""
         with self._lock:
             made = self._made.get(key)
             if (made is None or now - made.at > FRESH) and key not in self._wanted:

@@ -35,7 +35,7 @@ ASKED: Final = 60.0
 """Seconds after the last question after which the sampler rests."""
 
 QUEUES_MAX: Final = 200
-"""Queues of which the last hour is kept."""
+"""Queues whose last hour is kept."""
 
 _log = logging.getLogger("stanchion.web")
 
@@ -43,7 +43,7 @@ _log = logging.getLogger("stanchion.web")
 class Sample(NamedTuple):
     """One reading. `seen`: all that was read; `firing`: the alerts that hold.
 
-    `number`: counts the readings; `seconds`: what it took.
+    `number`: counts the readings; `seconds`: duration.
     """
 
     number: int
@@ -55,7 +55,7 @@ class Sample(NamedTuple):
 
 
 class Sampler:
-    """Reads the alerts and figures of an app, and keeps those of the last hour; `taken` is called with each sample."""
+    """Reads the alerts and figures of an app, and keeps the last hour's; `taken` is called with each sample."""
 
     def __init__(self, context: Callable[[], Context], taken: Callable[[Sample], None] | None = None) -> None:
         self._context, self._told = context, taken
@@ -71,7 +71,7 @@ class Sampler:
         self.all, self.queues = Track(), dict[str, Track]()
         """The last hour of all queues together, and of each."""
         self.day = Day()
-        """What has died within a day."""
+        """Jobs that have died within a day."""
 
     def latest(self) -> Sample:
         """Return the last sample, which is at most a pause old; the first question takes one."""
@@ -86,7 +86,7 @@ class Sampler:
         return self.sample
 
     def glance(self) -> Sample | None:
-        """Return the last sample, None if there is none of late; do not wait for one, but begin to read."""
+        """Return the last sample, None if there is no recent one; do not wait for one, but begin to read."""
         self._asked = time.monotonic()
         if self.awake:
             return self.sample

@@ -1,7 +1,7 @@
-"""What is new: topics with versions, and the tabs that hear of them.
+"""News: topics with versions, and the tabs that hear of them.
 
-A version counts what was new in this process. A tab fetches its page again when one of its topics is stale, and gets
-the one page that was rendered of that version.
+A version counts the news in this process. A tab fetches its page again when one of its topics is stale, and gets
+the one page that was rendered for that version.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from stanchion.ops.web.live.sampler import Sample
 from stanchion.stores.rules.liveness import alive
 
 REPEAT: Final = 30.0
-"""Seconds after which a topic counts as new though nothing has changed: times and plots go on."""
+"""Seconds after which a topic counts as new without a change: times and plots move on."""
 
 
 class News(NamedTuple):
-    """What a tab hears: topics that are stale, and the version of the newest."""
+    """News for a tab: stale topics, and the version of the newest."""
 
     topics: tuple[str, ...]
     version: int
@@ -75,7 +75,7 @@ class Board:
 
     def __init__(self) -> None:
         self.epoch = secrets.token_hex(4)
-        """Tells the versions of this process from those of others."""
+        """Distinguishes the versions of this process from others'."""
         self._lock = threading.Lock()
         self._version = self._floor = 0
         self._told: dict[str, _Told] = {}
@@ -142,7 +142,7 @@ class Board:
 
 
 def parts_of(sample: Sample) -> dict[str, object]:
-    """Return what the topics of a sample look like. Where jobs are due, ages change with each sample."""
+    """Return the appearance of a sample's topics. Where jobs are due, ages change with each sample."""
     seen, monitor = sample.seen, sample.monitor
     workers = tuple(
         (row.id, row.state, row.queues, row.threads, row.running, alive(row, seen.at)) for row in seen.workers

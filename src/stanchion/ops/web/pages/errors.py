@@ -63,7 +63,7 @@ def show(visit: Visit) -> Response:
 
 
 def verdict(group: Group) -> str:
-    """Return what a group does as a sentence: `payments.capture fails with TimeoutError`."""
+    """Return a group as a sentence: `payments.capture fails with TimeoutError`."""
     name = type_of(group.error) or "this error"
     who = group.task or "A job without a task"
     return f"{who} {'dies of' if group.dead else 'fails with'} {name}"

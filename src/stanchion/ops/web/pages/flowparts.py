@@ -26,7 +26,7 @@ _NAMED: Final = 3
 
 
 def headline(flow: Flow) -> str:
-    """Return where a flow stands: `Flow of trips.book is running: 3 of 7 members have ended`."""
+    """Return the state of a flow: `Flow of trips.book is running: 3 of 7 members have ended`."""
     name = f"Flow of {first_task(flow.part)}"
     ended = f"{number(flow.ended)} of {plural(flow.size, 'member')}"
     match flow.root.state:
@@ -43,7 +43,7 @@ def headline(flow: Flow) -> str:
 
 
 def standing(flow: Flow) -> str:
-    """Return what a flow waits for now."""
+    """Return the present blockers of a flow."""
     jobs = [part for part in parts_of(flow.part) if part.kind == "job"]
     said = []
     for state, verb in (("running", "runs"), ("ready", "is ready"), ("scheduled", "is scheduled"), ("dead", "is dead")):
@@ -128,7 +128,7 @@ class _Boxes:
 
 
 def _folded(part: FlowPart) -> dict[str, Counter[str]]:
-    """Return the members of a group by what they do, each with the number in each state."""
+    """Return the members of a group by task, each with the number in each state."""
     found: dict[str, Counter[str]] = {}
     for member in part.members:
         found.setdefault(_what(member), Counter())[member.state] += 1
@@ -143,7 +143,7 @@ def _what(part: FlowPart) -> str:
 
 
 def _worst(states: Counter[str]) -> str:
-    """Return the state that tells most of several members."""
+    """Return the most telling state of several members."""
     order = ("dead", "failed", "running", "ready", "scheduled", "waiting", "", "cancelled", "done")
     return next((state for state in order if states[state]), "done")
 

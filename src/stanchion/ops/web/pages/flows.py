@@ -1,4 +1,4 @@
-"""Flows: where does each stand?"""
+"""Flows: their states."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Member(NamedTuple):
 
 
 def every(visit: Visit) -> Response:
-    """List the flows of the newest jobs, those with dead members first."""
+    """List the flows of the newest jobs, the ones with dead members first."""
     wanted = visit.asked("id").strip()
     if wanted:
         return visit.to(f"/flows/{checked_id(wanted, 'the id of a flow')}")
@@ -96,7 +96,7 @@ def _took(flow: Flow) -> str:
 
 
 def _members(visit: Visit, flow: Flow) -> list[Member]:
-    """Return the members that tell most: dead ones, then those under way, then those done, with results."""
+    """Return the most informative members: dead ones, then ones under way, then done ones, with results."""
     results = {job.id: job for job in flow.results}
     jobs = sorted((results.get(job.id, job) for job in flow.jobs), key=lambda job: _ORDER.index(job.state.value))
     hidden = visit.site.app.context.hidden.of(visit.store, [job.task for job in flow.results])

@@ -96,7 +96,7 @@ def _replay(visit: Visit, job: Job) -> tuple[str, str]:
 
 
 _DONE: dict[str, Callable[[Visit, Job], tuple[str, str]]] = {"retry": _retry, "cancel": _cancel, "replay": _replay}
-"""Each act: the job to show afterwards, and what was done."""
+"""Each act: the job to show afterwards, and a report of the act."""
 
 _EFFECTS = {
     "retry": "It becomes ready at once, under the same id, with its attempts from 0.",
@@ -154,7 +154,7 @@ def _shown(job: Job, name: str, hide: Callable[[Any], Any] | None) -> Markup:
 
 
 def _facts(job: Job) -> list[tuple[str, str, str]]:
-    """Return what is known besides: name, value, and where it leads."""
+    """Return further details: name, value, and link."""
     band = next(band.name for band in BANDS if job.priority >= band.least).replace("_", " ")
     lane = f", lane {job.lane}" if job.lane is not None else ""
     found = [

@@ -96,7 +96,7 @@ def headline(wanted: JobFilter, matching: int | None, shown: int) -> str:
 
 
 def counted(matching: int | None, shown: int) -> str:
-    """Return a number of matching jobs in words, by what is known of it."""
+    """Return a number of matching jobs in words, as far as it is known."""
     if matching is None:
         return f"{shown} or more" if shown else "0"
     return f"more than {number(COUNTED)}" if matching > COUNTED else number(matching)
@@ -150,7 +150,7 @@ def _item(job: Job, name: str) -> Item:
 
 
 def _time_of(states: Sequence[JobState]) -> str:
-    """Return what the times of a list tell."""
+    """Return the meaning of a list's times."""
     named = {_TIMES[state] for state in states or JobState}
     return named.pop() if len(named) == 1 else "Due, started, ended"
 

@@ -20,7 +20,7 @@ _MARKS: Final = {"alive": "running", "ending": "waiting", "gone": "cancelled", "
 
 
 def every(visit: Visit) -> Response:
-    """List the managers, those in trouble first."""
+    """List the managers, the ones in trouble first."""
     sample = visit.site.sampler.latest()
     found = manager_figures(visit.store, sample.seen.managers, visit.now, sample.limits.manager)
     return visit.page(
@@ -35,7 +35,7 @@ def every(visit: Visit) -> Response:
 
 
 def headline(found: list[ManagerFigures]) -> str:
-    """Return what is to be known of all managers, as a sentence."""
+    """Return the state of all managers, as a sentence."""
     if not found:
         return "No manager"
     said = (

@@ -1,4 +1,4 @@
-"""The first page: what needs a person now."""
+"""The first page: problems that need a person now."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _WORDS = ("Nothing needs", "One thing needs", *(f"{one} things need" for one in 
 class BandRow(NamedTuple):
     """A band against its limit; `percent` of it, and of the bar, whose middle is the limit.
 
-    `delay`: the 95th percentile of the pick-up delay of five minutes; None where no worker tells.
+    `delay`: the 95th percentile of the pick-up delay of five minutes; None where no worker reports it.
     """
 
     name: str
@@ -73,7 +73,7 @@ class QueueRow(NamedTuple):
 
 
 def show(visit: Visit) -> Response:
-    """Show the verdict, then what it rests on."""
+    """Show the verdict, then its evidence."""
     sample, sampler = visit.site.sampler.latest(), visit.site.sampler
     groups, more = grouped(sample.firing)
     changes, _ = visit.part("acts", lambda: visit.site.audit.newest(CHANGES_SHOWN)) or ([], None)
@@ -110,7 +110,7 @@ def be_on_it(visit: Visit) -> Response:
 
 
 def _line(group: Group, on_it: Mapping[str, tuple[str, int]]) -> Shown | Together:
-    """Return an alert as the page shows it, or those of one rule as one line."""
+    """Return an alert as the page shows it, or several of one rule as one line."""
     return shown(group.first, on_it.get(group.first.key)) if len(group.alerts) == 1 else together(group, on_it)
 
 
@@ -139,7 +139,7 @@ def _bands(sample: Sample) -> list[BandRow]:
 
 
 def _queues(sample: Sample, sampler: Sampler) -> list[QueueRow]:
-    """Return the queues, those with an alert first, then by their share of the limit."""
+    """Return the queues, the ones with an alert first, then by their share of the limit."""
     alerts = by_queue(sample.firing, sample.seen)
     died = died_of_late(sample.seen)
     rows = [_queue(one, sample, sampler, alerts.get(one.queue), died[one.queue]) for one in sample.monitor.queues]

@@ -12,7 +12,7 @@ from stanchion.telemetry.rollups import ALL, HOUR, HOURS_KEPT
 
 
 class Plots(NamedTuple):
-    """The plots of a time. `span`: its name in the URL; `other`: that of the other one."""
+    """The plots of a time span. `span`: its name in the URL; `other`: the name of the other one."""
 
     span: str
     title: str

@@ -37,7 +37,7 @@ class Item(NamedTuple):
 
 
 def every(visit: Visit) -> Response:
-    """List the pipelines, those that stand still first."""
+    """List the pipelines, blocked ones first."""
     sampler, sample = visit.site.sampler, visit.site.sampler.latest()
     seen = sample.seen
     found = known_pipelines(visit.site.app, visit.store, (one.settings for one in seen.queues))

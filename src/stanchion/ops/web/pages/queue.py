@@ -29,7 +29,7 @@ from stanchion.stores.records.queues import QueueSettings, Sizes
 from stanchion.telemetry.times import Times
 
 DEPTH_MAX = 1000
-"""Jobs up to which each lane is counted."""
+"""Maximum number of jobs counted per lane."""
 
 PARTITIONS_SHOWN = 64
 
@@ -198,14 +198,14 @@ def known_queue(visit: Visit) -> QueueSettings:
 
 
 def _bars(lanes: int, depths: dict[int, int]) -> list[Bar]:
-    """Return a bar for each lane with jobs; those in no lane come first, as lane -1."""
+    """Return a bar for each lane with jobs; jobs in no lane come first, as lane -1."""
     first = min([0, *depths])
     width, top = max([lanes, *(lane + 1 for lane in depths)]) - first, max(depths.values(), default=1)
     return [Bar(lane, depth, 100 * (lane - first) / width, 100 * depth / top) for lane, depth in sorted(depths.items())]
 
 
 def _times(times: Times | None) -> list[tuple[str, float | None, float | None]]:
-    """Return the 95th percentile and the median of what is known of the last five minutes."""
+    """Return the 95th percentile and the median of the last five minutes, as far as known."""
     if times is None:
         return []
     delays, runs = ("Pick-up", times.delay(95), times.delay(50)), ("Run time", times.run(95), times.run(50))
@@ -225,7 +225,7 @@ def _sides(queue: QueueFigures) -> dict[str, str]:
 
 
 def _settings(queue: QueueSettings) -> list[tuple[str, str]]:
-    """Return what is set, and what holds where nothing is."""
+    """Return the set values, and the effective ones where none is set."""
 
     def optional(value: Any, text: str, otherwise: str) -> str:
         return otherwise if value is None else text

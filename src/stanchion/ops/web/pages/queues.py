@@ -1,4 +1,4 @@
-"""All queues, those with an alert first, as on the overview; or those with an alert of one rule."""
+"""All queues, the ones with an alert first, as on the overview; or queues with an alert of one rule."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN = 200
 
 
 def every(visit: Visit) -> Response:
-    """List the queues, those that need a person first."""
+    """List the queues, the ones that need a person first."""
     store, part, rule = visit.store, visit.asked("name"), visit.asked("alert")
     known = [one for one in store.queues() if logical_name(one.name) == one.name]
     sample = visit.site.sampler.latest()

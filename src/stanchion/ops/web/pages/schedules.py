@@ -1,4 +1,4 @@
-"""Schedules: what runs when; pause, resume, run now."""
+"""Schedules: their jobs and times; pause, resume, run now."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN = 500
 
 
 def every(visit: Visit) -> Response:
-    """List the schedules, those that do not fire first."""
+    """List the schedules, the ones that do not fire first."""
     items = read_schedules(visit.site.app)
     orphaned = [one.schedule.name for one in items if one.state == "undeclared"]
     if not items:

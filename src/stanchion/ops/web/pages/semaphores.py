@@ -1,4 +1,4 @@
-"""Semaphores: holders, and the line of those that wait. Beside them, the declared rates."""
+"""Semaphores: holders, and the line of waiters; and the declared rates."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _spelled(per_second: float | None) -> str:
 
 
 def show(visit: Visit) -> Response:
-    """Show one semaphore: who holds it, and who waits, in order."""
+    """Show one semaphore: its holders, and its waiters in order."""
     row = _row(visit)
     title = f"{row.name}: {row.held:,} of {row.capacity:,} held, {row.waiting or 'no job'} waiting"
     line = read_line(visit.site.app.context, visit.store, row.name, visit.now)

@@ -28,7 +28,7 @@ _NAMED: Final = 3
 
 
 def headline(known: Known, stations: Sequence[Station]) -> str:
-    """Return what is to be known of a pipeline: `flights stands still from long on`."""
+    """Return the state of a pipeline: `flights stands still from long on`."""
     name, stopped = known.record.name, [one for one in stations if one.stopped]
     late = [one for one in stations if one.trouble == "late"]
     failing, slow = ([one for one in stations if one.trouble == said] for said in ("attempts fail", "slow"))
@@ -79,7 +79,7 @@ def lede(stations: Sequence[Station]) -> Markup:
 
 
 def _failing(one: Station) -> Markup:
-    """Return what is known of a station whose attempts fail."""
+    """Return the details of a station whose attempts fail."""
     if one.trouble and one.alert is not None:
         return Markup("{}").format(one.alert.summary)
     back_off = f"{plural(one.retrying, 'item')} {'backs' if one.retrying == 1 else 'back'} off after a failed attempt"
@@ -119,7 +119,7 @@ def _box(one: Station) -> Box:
 
 
 def state_of(one: Station) -> tuple[str, Kind]:
-    """Return the mark of a station, and the look of its box."""
+    """Return the mark of a station, and the style of its box."""
     if one.trouble in ("late", "paused", "slow") or one.retries or (one.trouble and _soon(one)):
         return "risk", "risk"
     if one.trouble:
@@ -134,7 +134,7 @@ def _soon(one: Station) -> bool:
 
 
 def _wire(link: Link, stations: dict[str, Station], known: Known) -> Wire:
-    """Return a wire as wide as its rate, where one station alone tells it."""
+    """Return a wire as wide as its rate, where one station alone determines it."""
     source, target = stations[link[0]], stations[link[1]]
     if source.stopped:
         return Wire(1.5, "0/s", stopped=True)

@@ -15,7 +15,7 @@ SHOWN = 200
 
 
 def every(visit: Visit) -> Response:
-    """List the streams, those in trouble first."""
+    """List the streams, the ones in trouble first."""
     seen = visit.site.sampler.latest().seen
     found = stream_figures(visit.store, seen)
     return visit.page(
@@ -29,7 +29,7 @@ def every(visit: Visit) -> Response:
 
 
 def headline(found: list[StreamFigures]) -> str:
-    """Return what is to be known of all streams, as a sentence."""
+    """Return the state of all streams, as a sentence."""
     if not found:
         return "No stream"
     failing = [one.name for one in found if one.state == "fails"]
@@ -45,7 +45,7 @@ def headline(found: list[StreamFigures]) -> str:
 
 
 def ask_release(visit: Visit) -> Response:
-    """Ask before the reserved jobs of a stream are given back."""
+    """Ask before returning the reserved jobs of a stream."""
     one = _stream(visit)
     live = one.state in ("reading", "repeats", "fails") and one.beat is not None
     return visit.confirm(

@@ -4,9 +4,10 @@ running ──a round──► running ──no more jobs──► finished
    │                    │
    └────── stop ────────┴─► stopped
 
-A work is one versioned value. A process owns it while it renews `beat`; after OWNED without a beat another one goes on
-from the cursor. A round is done first and recorded then: a death between the two repeats it, which changes nothing,
-as an act leaves out a job that is no longer in the state that it acts on, and copies have ids that belong to the work.
+A work is one versioned value. A process owns it while it renews `beat`; after OWNED without a beat another one
+continues from the cursor. A round is done first and recorded then: a death between the two repeats it, which changes
+nothing, as an act leaves out jobs that have left the state that it acts on, and copies have ids that belong to the
+work.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from stanchion.stores.records.jobs import SECOND
 KIND: Final = "web-bulk"
 
 OWNED: Final = 30 * SECOND
-"""Microseconds without a beat after which another process goes on with a work."""
+"""Microseconds without a beat after which another process continues a work."""
 
 SHOWN: Final = 10 * 60 * SECOND
 """Microseconds for which the end of a work is shown."""
@@ -46,9 +47,9 @@ class BulkWork(NamedTuple):
     """One work. `where`: its filter as the query of a URL; `ids`: the jobs chosen one by one, else empty.
 
     `total`: jobs that matched at first, at most 10,001. `rate`: jobs a second, 0 for no limit. `done`, `left_out`: jobs
-    acted on, and those that were not in a fitting state any more; `reasons` has a word for why, with its number.
+    acted on, and jobs that were not in a fitting state any more; `reasons` has a word for why, with its number.
     `changed`: the ids of the first jobs acted on, or of their copies. `cursor`: where the next round begins. `at`: the
-    time of its beginning; later jobs are not meant.
+    time of its beginning; later jobs are excluded.
     """
 
     id: str
@@ -108,7 +109,7 @@ class BulkWorks:
         return sorted(found, key=lambda one: -one[0].at)
 
     def shown(self, now: int) -> list[BulkWork]:
-        """Return the works under way, and those that ended lately."""
+        """Return the works under way, and the recently ended ones."""
         return [work for work, _ in self.all() if work.state == "running" or now - work.ended_at < SHOWN]
 
     def find(self, work_id: str) -> tuple[BulkWork, int] | None:

@@ -1,4 +1,4 @@
-"""Runs bulk work: a thread of this process, which works in rounds and goes on with what other processes left."""
+"""Runs bulk work: a thread of this process, which works in rounds and continues the work of dead processes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ ROUND: Final = 500
 """Jobs of one round."""
 
 LOOKS: Final = 5.0
-"""Seconds between looks for works that have lost their process."""
+"""Seconds between checks for works that have lost their process."""
 
 SOON: Final = 1.0
-"""Seconds that who began a work waits for its end, to see what it did."""
+"""Seconds that the creator of a work waits for its end, to see its effect."""
 
 _log = logging.getLogger("stanchion.web")
 
@@ -46,7 +46,7 @@ class Runner:
         return self._context().fresh_store
 
     def nudge(self) -> None:
-        """Look for work now; the first call starts the thread."""
+        """Check for work now; the first call starts the thread."""
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
                 self._closed.clear()
@@ -118,7 +118,7 @@ class Runner:
         return max(0.0, size / work.rate - (time.monotonic() - began)) if work.rate else 0.0
 
     def _next(self, work: BulkWork, size: int) -> tuple[Sequence[str], str | None]:
-        """Return the jobs of the next round, and the cursor behind them; None at the end."""
+        """Return the jobs of the next round, and the cursor after them; None at the end."""
         if work.ids:
             first = int(work.cursor or 0)
             behind = first + size

@@ -53,7 +53,7 @@ def together(group: Group, on_it: Collection[str]) -> Together:
 
 
 def shown(alert: Alert, on_it: tuple[str, int] | None) -> Shown:
-    """Return an alert with its links. `on_it`: who looks after it, since when."""
+    """Return an alert with its links. `on_it`: its owner, and since when."""
     name = segment(alert.subject)
     links = {
         "queue": (f"/queues/{name}", "See the queue"),
@@ -75,6 +75,6 @@ def shown(alert: Alert, on_it: tuple[str, int] | None) -> Shown:
 
 
 def needs_of(alerts: Iterable[Alert]) -> dict[str, int]:
-    """Return how many alerts want a person to look at a page, for each page of the navigation that says so."""
+    """Return the number of alerts for each page of the navigation that shows one."""
     rules = [{one.rule, *one.merged} for one in alerts]
     return {page: sum(not known.isdisjoint(one) for one in rules) for page, known in NEEDS.items()}

@@ -46,7 +46,7 @@ def _shown(char: str) -> str:
 
 
 def cut(text: str, most: int = SHOWN) -> str:
-    """Return a text of bounded length that says what is left out."""
+    """Return a text of bounded length that names the omitted parts."""
     return text if len(text) <= most else f"{text[:most]}\n… {len(text) - most:,} more characters"
 
 

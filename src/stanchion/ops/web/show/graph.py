@@ -1,6 +1,6 @@
 """Graphs of stations and of parts of flows as SVG, written by the server: from left to right, and downward for a phone.
 
-Texts are escaped and cut to the width of their box; the table or list beside a graph has them whole.
+Texts are escaped and cut to the width of their box; the table or list next to a graph has them whole.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stanchion.core.graph.model import Graph, GraphNode, Link
 from stanchion.ops.web.show.foreign import visible
 
 Kind = Literal["", "dead", "risk", "idle"]
-"""The look of a box: usual, one that needs a person, one that may, and one that has nothing to do."""
+"""The style of a box: usual, needs a person, may need one, and idle."""
 
 Tone = Literal["sub", "bad", "warn"]
 
@@ -60,7 +60,7 @@ class Wire(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Sizes of one direction: of a box, the gaps beside and below it, and what fits without scrolling."""
+    """Sizes of one direction: of a box, the gaps next to and below it, and the part that fits without scrolling."""
 
     width: float
     height: float
@@ -76,7 +76,7 @@ SMALL_TALL: Final = Shape(170, 58, 34, 14, ROWS_FIT)
 
 
 class Drawing:
-    """A graph to be drawn. `sentence`: what it shows, for those who can't see it."""
+    """A graph to be drawn. `sentence`: its content, for readers who can't see it."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Drawing:
 
 
 def _entries(links: Mapping[str, list[str]], given: list[str]) -> list[str]:
-    """Return nodes from which all others are reached: those given, those that nothing leads to, then any left."""
+    """Return nodes from which all others are reached: given ones, ones without predecessors, then any left."""
     fed = {to for targets in links.values() for to in targets}
     wanted = [*(one for one in given if one in links), *(one for one in links if one not in fed), *links]
     found: list[str] = []
@@ -158,7 +158,7 @@ class _Picture:
         return EDGE + column * (shape.width + shape.along), EDGE + row * (shape.height + shape.across)
 
     def _ends(self, place: Place) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Return where wires come to a place, and where they leave it."""
+        """Return the points where wires enter and leave a place."""
         x, y = self._corner(place)
         if self._down:
             middle = x + self._shape.width / 2

@@ -24,11 +24,11 @@ POINTS: Final = 120
 """Points of a line that are drawn, the least and the greatest of each part of the time."""
 
 GAP: Final = 300 * SECOND
-"""Microseconds between two values from which on nothing is known between them, and no line is drawn."""
+"""Microseconds between two values from which the time between them is unknown, and no line is drawn."""
 
 
 class Line(NamedTuple):
-    """A series: what it is, the class of its colour, values by time (microseconds), and how it is drawn."""
+    """A series: its name, the class of its colour, values by time (microseconds), and its style."""
 
     label: str
     colour: str
@@ -38,9 +38,9 @@ class Line(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """A plot with its title. `limit`: a line to be kept below; `sentence`: what it shows, for who can't see it.
+    """A plot with its title. `limit`: a line to be kept below; `sentence`: its content, for readers who can't see it.
 
-    `span`: the times at its edges; None: those of the first and the last value.
+    `span`: the times at its edges; None: the times of the first and the last value.
     """
 
     title: str
@@ -49,7 +49,7 @@ class Plot(NamedTuple):
     shown: Callable[[float], str]
     limit: tuple[float, str] | None = None
     seconds: bool = False
-    """Whether values are durations, whose round ticks are those of a clock."""
+    """Whether values are durations, with the round ticks of a clock."""
     span: tuple[int, int] | None = None
 
     @property
@@ -100,7 +100,7 @@ class Plot(NamedTuple):
 
 
 def spark(values: Sequence[tuple[int, float]], colour: str, since: int) -> Markup:
-    """Return a small plot without axes, to stand in a table whose figures tell the same; empty without two values.
+    """Return a small plot without axes, for a table that has the same figures; empty without two values.
 
     It begins `since` that time: what lies before the first value stays empty.
     """
@@ -170,7 +170,7 @@ def thinned(values: Sequence[tuple[int, float]], first: int, last: int) -> list[
 
 
 def unbroken(values: Sequence[tuple[int, float]]) -> list[list[tuple[int, float]]]:
-    """Return the values in parts between which nothing is known for GAP or longer."""
+    """Return the values in parts, divided where nothing is known for GAP or longer."""
     parts: list[list[tuple[int, float]]] = []
     for one in values:
         if not parts or one[0] - parts[-1][-1][0] >= GAP:

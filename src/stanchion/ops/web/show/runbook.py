@@ -34,7 +34,7 @@ def sections() -> tuple[Section, ...]:
 
 
 def link_of(runbook: str) -> str:
-    """Return where the runbook of an alert is: on this page, or at an address of its own; empty if it is no address."""
+    """Return the address of an alert's runbook: on this page, or elsewhere; empty if it is no address."""
     page, _, rule = runbook.partition("#")
     if page == RUNBOOK:
         return f"/runbook#{rule}"

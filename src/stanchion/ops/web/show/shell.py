@@ -1,4 +1,4 @@
-"""What stands around each page: navigation, search, who is logged in, theme, and the marks of its time."""
+"""The frame of each page: navigation, search, user, theme, and its time."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ MARKS: Final = frozenset({*JobState, "needs", "risk"})
 
 @dataclass(frozen=True)
 class Shell:
-    """What the frame of a page shows; `page` in the templates. `now`: by the store's clock, in microseconds.
+    """Content of the frame of a page; `page` in the templates. `now`: by the store's clock, in microseconds.
 
     `events`: where the page hears that it is not new any more. `outer`: the template around the shell. `missed`: parts
     that were not read within `seconds`. `needs`: how much wants a person, by pages of the navigation. `receipt`: of the
@@ -94,7 +94,7 @@ class Shell:
 
     @property
     def here(self) -> str:
-        """Where this page is, to come back to."""
+        """The address of this page, for returning to it."""
         return f"{self.path}?{self.search}" if self.search else self.path
 
     @property
@@ -116,11 +116,11 @@ class Shell:
         return not any(self.current(link.path) for link in self.tabs[:-1])
 
     def when(self, stored: int | datetime | None) -> Markup:
-        """Return a time as people say it, with the exact one behind it; a dash for None."""
+        """Return a time as people say it, with the exact one as its title; a dash for None."""
         return self._time(stored, words.near)
 
     def at(self, stored: int | datetime | None) -> Markup:
-        """Return a time of day, with the exact one behind it; a dash for None."""
+        """Return a time of day, with the exact one as its title; a dash for None."""
         return self._time(stored, words.clock)
 
     def _time(self, stored: int | datetime | None, form: Any) -> Markup:
@@ -136,7 +136,7 @@ class Shell:
         return spelled(words.seconds_since(stored, self.now or 0))
 
     def mark(self, name: str, classes: str = "", label: str = "") -> Markup:
-        """Return the mark of a state; with a label where no word stands beside it."""
+        """Return the mark of a state; with a label where no word is next to it."""
         if name not in MARKS:
             raise ValueError(f"there is no mark {name!r}")
         told = Markup('role="img" aria-label="{}"').format(label) if label else Markup('aria-hidden="true"')

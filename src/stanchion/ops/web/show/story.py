@@ -1,4 +1,4 @@
-"""The story of a job, newest first: what is known of it, as steps; and its life as a bar."""
+"""The story of a job, newest first: its known steps, and its life as a bar."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def sentence(job: Job, waits_for: str | None) -> str:
 
 
 def steps(job: Job, redaction: Texts, waits_for: str | None, waits: Sequence[PastWait] = ()) -> list[Step]:
-    """Return what is known of a job, newest first. `waits`: those that are over."""
+    """Return the known steps of a job, newest first. `waits`: finished ones."""
     order = {"now": 3, "wait": 2, "error": 1}
     found = [(step.at, order["error"], step) for step in _failures(job, redaction)]
     found += [(step.at, 0, step) for step in _way(job)]
@@ -121,7 +121,7 @@ def _way(job: Job) -> Iterator[Step]:
 
 
 def _last(job: Job, waits_for: str | None) -> Step | None:
-    """Return the step that tells where the job is now."""
+    """Return the step that describes the present state of the job."""
     ended, started = job.finished_at, job.started_at
     took = spelled((ended - started).total_seconds()) if ended and started and ended >= started else ""
     on = f"On {job.worker}." if job.worker else ""
@@ -143,7 +143,7 @@ def _last(job: Job, waits_for: str | None) -> Step | None:
 
 
 def _death(job: Job) -> str:
-    """Return why a job is dead, as far as its attempts tell. The step before this one tells the error."""
+    """Return why a job is dead, as far as its attempts show. The step before this one shows the error."""
     if job.attempts >= job.max_attempts:
         return "its one attempt is used up" if job.attempts == 1 else f"its {attempts(job.attempts)} are used up"
     return "it was not to be tried again" if job.attempts else "it never ran"

@@ -1,1 +1,1 @@
-"""The operations, grouped by what they are about."""
+"""The operations, grouped by subject."""

@@ -16,7 +16,7 @@ def listed(call: Call) -> Answer:
 
 
 def shown(call: Call) -> Answer:
-    """Answer with a kind of problem, to which the `type` of each problem leads."""
+    """Answer with a kind of problem, the target of each problem's `type`."""
     kind = KINDS.get(call.path("code"))
     if kind is None:
         raise Problem("not-found", "there is no such kind of problem")

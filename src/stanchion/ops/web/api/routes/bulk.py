@@ -1,4 +1,4 @@
-"""Bulk work: begin it, look at it, stop it."""
+"""Bulk work: begin it, watch it, stop it."""
 
 from __future__ import annotations
 

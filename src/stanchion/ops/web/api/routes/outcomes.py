@@ -30,7 +30,7 @@ LOOKS: Final = 2.0
 
 
 async def reserve(call: Call) -> Answer:
-    """Reserve jobs; wait for the first on the event loop. Who hangs up meanwhile gets none: they go back."""
+    """Reserve jobs; wait for the first on the event loop. A client that hangs up gets none: they return."""
     site, body = call.visit.site, call.body or {}
     queue = site.app.queue(queue_name(call))
     first, last = body.get("first_lane"), body.get("last_lane")
@@ -59,7 +59,7 @@ def _lanes(first: float | None, last: float | None) -> range:
 async def _while_connected(
     site: Site, request: Request, reserving: asyncio.Future[list[Reservation]]
 ) -> list[Reservation]:
-    """Return the jobs; none once the server stops. A client that hangs up ends the wait, which gives back its jobs."""
+    """Return the jobs; none once the server stops. A client that hangs up ends the wait, which returns its jobs."""
     hang_up = asyncio.ensure_future(_disconnected(request))
     either: set[asyncio.Future[Any]] = {reserving, hang_up}
     try:
@@ -74,7 +74,7 @@ async def _while_connected(
         return []
     finally:
         hang_up.cancel()
-        reserving.cancel()  # it gives back what it has reserved
+        reserving.cancel()  # it returns the jobs that it has reserved
 
 
 async def _disconnected(request: Request) -> None:
@@ -122,7 +122,7 @@ def _ends(
 ) -> Callable[[Call], Answer]:
     """Return the operation that ends a reservation.
 
-    `repeated`: the state in which a job is that this very reservation has ended before; a client whose answer was lost
+    `repeated`: the state of a job that this very reservation has ended before; a client whose answer was lost
     may repeat then.
     """
 

@@ -19,7 +19,7 @@ from stanchion.ops.web.live.figures import figures_of
 from stanchion.stores.records.queues import QueueSettings
 
 DEPTH_MAX = 1000
-"""Jobs up to which each lane is counted."""
+"""Maximum number of jobs counted per lane."""
 
 
 def listed(call: Call) -> Answer:

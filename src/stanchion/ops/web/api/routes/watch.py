@@ -1,4 +1,4 @@
-"""What needs a person, and figures: alerts, monitor, samples, errors, audit log."""
+"""Problems that need a person, and figures: alerts, monitor, samples, errors, audit log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from stanchion.telemetry.rollups import ALL, Point
 
 
 def alerts(call: Call) -> Answer:
-    """Answer with what needs a person, the most urgent first."""
+    """Answer with the alerts, the most urgent first."""
     sample = call.visit.site.sampler.latest()
     firing, known = sample.firing, sample.seen.on_it
     places = {alert.key: f"{place:06d}" for place, alert in enumerate(firing)}
@@ -59,7 +59,7 @@ def monitor(call: Call) -> Answer:
 
 
 def samples(call: Call) -> Answer:
-    """Answer with figures of the last two days: those that processes have kept, and what this one has seen."""
+    """Answer with figures of the last two days: figures kept by processes, and samples of this one."""
     visit, query = call.visit, call.query
     sampler = visit.site.sampler
     sampler.latest()
@@ -91,7 +91,7 @@ def _time(query: Any, key: str, otherwise: int) -> int:
 
 
 def errors(call: Call) -> Answer:
-    """Answer with the groups of errors, those with most dead jobs first."""
+    """Answer with the groups of errors, most dead jobs first."""
     visit = call.visit
     found = read_errors(visit.site.app.context, visit.store, filter_of(call.query), visit.now)
     places = {group.key: f"{place:06d}" for place, group in enumerate(found.groups)}

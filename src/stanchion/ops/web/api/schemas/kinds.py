@@ -1,4 +1,4 @@
-"""Kinds of values, of which the schemas are made."""
+"""Kinds of values that make up the schemas."""
 
 from __future__ import annotations
 

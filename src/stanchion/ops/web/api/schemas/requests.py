@@ -36,7 +36,7 @@ RESERVED_MAX: Final = 100
 """Jobs of one reserve."""
 
 WAIT_MAX: Final = 20.0
-"""Seconds for which a reserve may wait."""
+"""Maximum seconds that a reserve may wait."""
 
 CHOSEN_MAX: Final = 500
 NOTE_MAX: Final = 300
