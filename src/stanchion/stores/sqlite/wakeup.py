@@ -21,8 +21,8 @@ class FileWatch:
     """One thread that reads `PRAGMA data_version` while there are listeners.
 
     The pragma reads a counter in shared memory that each commit of another connection increments. A read takes a few
-    microseconds, so one every 4 ms costs well under 1 % of a core. Claimers that wait are woken if a look, which the
-    processes share, finds something for them; all other listeners by each change.
+    microseconds, so one every 4 ms costs well under 1 % of a core. Waiting claimers are woken if a poll, which the
+    processes share, finds work for them; all other listeners by each change.
     """
 
     def __init__(self, file: StoreFile, first_due: str) -> None:
