@@ -64,6 +64,16 @@ class InTransaction(TestCase):
             self.assertEqual(users(), [1, 3, 4])
 
 
+class FromCoroutines(TransactionTestCase):
+    async def test_another_thread(self):
+        from stanchion.errors import CannotJoin
+
+        with app.testing():
+            with self.assertRaisesRegex(CannotJoin, "sync_to_async"):
+                await mail.using(tx=connection).aenqueue(1)
+            self.assertEqual(users(), [])
+
+
 class Committing(TransactionTestCase):
     databases = {"default", "other"}
 
@@ -98,4 +108,4 @@ def test_djangos_own_test_cases(tmp_path: Path) -> None:
     (tmp_path / "cases.py").write_text(SCRIPT)
     ran = subprocess.run([sys.executable, "cases.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    assert "Ran 2 tests" in ran.stderr
+    assert "Ran 3 tests" in ran.stderr

@@ -362,6 +362,21 @@ class TestRefusals:
             session.commit()
             assert other.queue("q").size().total == 1
 
+    def test_a_connection_that_commits_each_statement(self, engine: Engine) -> None:
+        with (
+            engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
+            pytest.raises(CannotJoin, match="autocommit"),
+        ):
+            charge.using(tx=connection).enqueue(1)
+        assert pushed() == []
+
+    def test_an_async_connection_that_is_not_open(self) -> None:
+        async def run() -> None:
+            with pytest.raises(CannotJoin, match="not open"):
+                await charge.using(tx=create_async_engine("sqlite+aiosqlite://").connect()).aenqueue(1)
+
+        asyncio.run(run())
+
     @pytest.mark.parametrize("tx", [sqlite3.connect(":memory:"), object(), "tx", 7])
     def test_a_connection_that_reports_no_commit(self, tx: Any) -> None:
         with pytest.raises(CannotJoin, match=r"app\.testing\(url="):

@@ -11,6 +11,7 @@ A connection of a plain driver reports neither commits nor rollbacks, so it is r
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NoReturn, Protocol
 from weakref import WeakKeyDictionary
 
@@ -55,10 +56,12 @@ class Followers:
 
 def _kind(tx: Any) -> tuple[Any, Any]:
     """Return the object to watch, and the class of its follower."""
-    if callable(getattr(tx, "on_commit", None)) and hasattr(tx, "savepoint_ids"):
+    if "django.db" in sys.modules:
         from stanchion.stores.memory.joining.django import DjangoFollower
+        from stanchion.stores.sql.engine.callers import django_connection
 
-        return tx.on_commit.__self__, DjangoFollower  # past the proxy
+        if (connection := django_connection(tx)) is not None:
+            return connection, DjangoFollower
     if type(tx).__module__.partition(".")[0] != "sqlalchemy" and not _is_sqlalchemy(tx):
         _refuse(tx)
     from stanchion.stores.memory.joining import sqlalchemy as alchemy

@@ -10,14 +10,19 @@ from sqlalchemy import event
 from sqlalchemy.engine import Connection, RootTransaction
 from sqlalchemy.orm import Session, SessionTransaction
 
+from stanchion.errors import CannotJoin
 from stanchion.stores.memory.joining.journal import Entry, Journal, Target
+from stanchion.stores.sql.engine.callers import NOT_OPEN
+from stanchion.stores.sql.engine.dialect import AUTOCOMMIT
 
 
 def watched(tx: Any) -> tuple[Any, Any] | None:
     """Return the session or connection to watch, and the class of its follower; None for anything else."""
     if not isinstance(tx, Session | Connection) and callable(registry := getattr(tx, "registry", None)):
         tx = registry()  # scoped_session and async_scoped_session
-    tx = getattr(tx, "sync_session", None) or getattr(tx, "sync_connection", None) or tx
+    if (opened := getattr(tx, "sync_connection", tx)) is None:
+        raise CannotJoin(NOT_OPEN)
+    tx = getattr(opened, "sync_session", opened)
     if isinstance(tx, Session):
         return tx, SessionFollower
     return (tx, ConnectionFollower) if isinstance(tx, Connection) else None
@@ -108,6 +113,8 @@ class ConnectionFollower:
         """Add a call to the innermost transaction, begun if there is none."""
         connection = self._connection()
         assert connection is not None  # noqa: S101 - the caller has just passed it
+        if connection._is_autocommit_isolation():
+            raise CannotJoin(AUTOCOMMIT)
         root = connection.get_transaction() or connection.begin()
         innermost = connection.get_nested_transaction() or root
         self._calls.add(entry, innermost)

@@ -11,13 +11,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy.engine import Connection
 
 from stanchion.core.caller import CALLER
 from stanchion.errors import CannotJoin
 from stanchion.stores.sql.engine.on_loop import at_once, in_greenlet
+
+NOT_OPEN: Final = "the AsyncConnection given as tx is not open: await it, or use it in `async with`"
 
 
 class Caller(NamedTuple):
@@ -52,7 +54,7 @@ def caller_of(transaction: Any) -> Iterator[Caller]:
 
     Outside of `atomic`, Django commits each statement by itself: the block is then a transaction of its own.
     """
-    if (wrapper := _of_django(transaction)) is None:
+    if (wrapper := django_connection(transaction)) is None:
         yield _found(transaction)
     elif wrapper.in_atomic_block or not wrapper.get_autocommit():
         yield Caller(driver=wrapper.connection, django=wrapper)
@@ -81,7 +83,7 @@ def _found(transaction: Any) -> Caller:
         return Caller(found, session=session, on_loop=on_loop)
     if hasattr(transaction, "sync_connection") and hasattr(transaction, "run_sync"):
         if transaction.sync_connection is None:
-            raise CannotJoin("the AsyncConnection given as tx is not open: await it, or use it in `async with`")
+            raise CannotJoin(NOT_OPEN)
         return Caller(transaction.sync_connection, on_loop=True)
     return Caller(driver=transaction)
 
@@ -91,7 +93,7 @@ def _is_scoped(transaction: Any, session: Any) -> bool:
     return callable(getattr(transaction, "registry", None)) and transaction.registry() is session
 
 
-def _of_django(transaction: Any) -> Any:
+def django_connection(transaction: Any) -> Any:
     """Return Django's connection with a database, also behind its proxy for the default alias; None for others."""
     if "django.db" not in sys.modules:
         return None
