@@ -100,6 +100,7 @@ def test_the_reference_has_every_setting_and_option() -> None:
     known = set(re.findall(r"\b[a-z_]+\b", str(refused.value))) & shown
     assert {"paused", "max_rate", "history_ttl", "partitions"} <= known
     assert shown >= ENQUEUE_OPTIONS
+    assert re.findall(r"^\| `(\w+)`.*\|  \|$", settings.page(), re.MULTILINE) == [], "options without a meaning"
 
 
 def test_the_reference_has_the_metrics_of_every_process() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 from docs.site.reference.api import package
@@ -10,6 +12,9 @@ from docs.site.reference.tables import code, prose, table
 _NOT_SET: Final = ("name", "uses_lanes", "uses_slots", "declared", "key_partitions")
 """Fields of a queue's row that nobody sets."""
 
+_NAMES: Final = r"`\w+`(?:(?:,| and) `\w+`)*"
+_MEANING: Final = re.compile(rf"({_NAMES}): (.*?)(?=[;.] {_NAMES}: |$)")
+
 
 def page() -> str:
     """Return the page."""
@@ -17,6 +22,7 @@ def page() -> str:
     queue = found["stores.records.queues.QueueSettings"]
     fields = [one for one in queue.attributes.values() if "property" not in one.labels and one.name not in _NOT_SET]
     job = found["jobs.options.EnqueueOptions"]
+    enqueue = {one.name for one in _options(job)}
     task = found["tasks.task.TaskOptions"]
     parts = [
         "# Settings",
@@ -27,16 +33,13 @@ def page() -> str:
         table(["setting", "type", "default", "meaning"], map(_row, fields)),
         "## Job options",
         "Options of `task.using(...)`, `queue.push(...)` and `app.enqueue(...)`. See [Tasks](/tasks.md).",
-        table(["option", "type", "meaning"], [_option(one) for one in _options(job)]),
-        prose(found["jobs.options.PushOptions"].docstring.value),
+        _described(_options(job), job.docstring.value),
         "## Task options",
         "Options of `@app.task(...)`: `name`, `retry`, all job options as defaults, and these.",
-        table(["option", "type", "meaning"], [_option(one) for one in task.attributes.values()]),
-        prose(task.docstring.value),
+        _described([one for one in _options(task) if one.name not in enqueue], task.docstring.value),
         "## Worker options",
         "Options of `Worker(app, ...)`; `stanchion worker` has the same as flags. See [Workers](/workers.md).",
-        _defaults(found["Worker"].final_target.parameters),
-        prose(found["Worker"].final_target.docstring.value),
+        _defaults(found["Worker"].final_target.parameters, found["Worker"].final_target.docstring.value),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -48,8 +51,21 @@ def _row(one: Any) -> tuple[str, str, str, str]:
     return code(one.name), code(str(one.annotation)), code(str(default or "")), _about(one)
 
 
-def _option(one: Any) -> tuple[str, str, str]:
-    return code(one.name), code(str(one.annotation)), _about(one)
+def _described(options: Iterable[Any], docstring: str) -> str:
+    """Return a table of options, whose meanings are in their own docstrings or in that of their class."""
+    said = meanings(docstring)
+    rows = [(code(one.name), code(str(one.annotation)), _about(one) or prose(said.get(one.name))) for one in options]
+    return table(["option", "type", "meaning"], rows)
+
+
+def meanings(docstring: str) -> dict[str, str]:
+    """Return what a docstring says of each name, as in "`delay`: seconds from now; `key`: ..."."""
+    found = {}
+    for paragraph in docstring.split("\n\n"):
+        for names, text in _MEANING.findall(" ".join(paragraph.split())) if not paragraph.startswith(" ") else ():
+            for name in re.findall(r"`(\w+)`", names):
+                found[name] = text.strip().rstrip(";.")
+    return found
 
 
 def _options(job: Any) -> list[Any]:
@@ -60,10 +76,11 @@ def _about(one: Any) -> str:
     return prose(one.docstring.value).replace("\n", " ") if one.docstring else ""
 
 
-def _defaults(parameters: Any) -> str:
+def _defaults(parameters: Any, docstring: str) -> str:
+    said = meanings(docstring)
     rows = [
-        (code(one.name), code(str(one.annotation or "")), code(str(one.default or "")))
+        (code(one.name), code(str(one.annotation or "")), code(str(one.default or "")), prose(said.get(one.name)))
         for one in parameters
         if one.name not in ("self", "app") and one.kind and "variadic" not in one.kind.value
     ]
-    return table(["option", "type", "default"], rows)
+    return table(["option", "type", "default", "meaning"], rows)

@@ -37,42 +37,47 @@ RateBy = Literal["task", "tenant", "queue"]
 
 
 class PushOptions(TypedDict, total=False):
-    """Options of one job.
-
-    `run_at`: an aware datetime; `delay`: seconds or a timedelta from now; `priority`: -100 to 100, higher
-    first, or a band by its name, such as "interactive"; `tenant`: the tenant it belongs to; `key`: unique among the
-    queue's live jobs, and with `key_ttl` also among those that have finished within so many seconds; `headers`: JSON
-    metadata stored with the payload; `timeout`: seconds that one attempt may run.
-
-    `order_key`: jobs of one key run one at a time, in the order in which they were enqueued; `limits`: names of
-    semaphores that the job holds while it runs; `rate`: starts per second, a number or text such as "100/m", of all
-    jobs that share the rate. These are the jobs of the task (of the queue, for a bare payload), or by `rate_by` those
-    of the task and tenant or of the queue, or all jobs with the same `rate_key`, for
-    which `app.rate` declares a rate.
-    """
+    """Options of one job."""
 
     run_at: datetime | None
+    """Aware datetime at which the job is due."""
     delay: float | timedelta | None
+    """Seconds, or a timedelta, until the job is due."""
     priority: int | BandName
+    """Number from -100 to 100, higher first, or the name of a band, such as "interactive"."""
     tenant: str | None
+    """Owner of the job; a tenant's jobs share a few lanes."""
     key: str | None
+    """Idempotency key, unique among the queue's live jobs."""
     key_ttl: float | timedelta | None
+    """Seconds, or a timedelta, for which a finished job still holds its key."""
     on_duplicate: OnDuplicate
+    """Action if the key is taken: "return" the live job, "raise" DuplicateKey, or "replace" a job not yet running."""
     order_key: str | None
+    """Key whose jobs run one at a time, in enqueue order."""
     limits: Collection[str] | None
+    """Names of semaphores that the job holds while it runs."""
     rate: str | float | None
+    """Starts per second, a number or text such as "100/m", of all jobs of the task, or of the queue for a payload."""
     rate_by: RateBy | None
+    """Jobs that share the rate: of the "task", of its "tenant", or of the "queue"."""
     rate_key: str | None
+    """Name of a rate that jobs of any queue share; `app.rate` declares it."""
     headers: Mapping[str, Any] | None
+    """JSON metadata stored with the payload."""
     max_attempts: int
+    """Number of attempts before the job is dead."""
     timeout: float | None
+    """Seconds that one attempt may run."""
 
 
 class EnqueueOptions(PushOptions, total=False):
     """PushOptions, and the queue and the transaction to enqueue in."""
 
     queue: str
+    """Name of the queue."""
     tx: Transaction | None
+    """Transaction of yours that the job becomes part of."""
 
 
 ENQUEUE_OPTIONS = EnqueueOptions.__optional_keys__

@@ -64,22 +64,22 @@ THREADS_MAX = 10_000
 class Worker:
     """Runs the jobs of some queues in this process.
 
-    `queues`: their names, or patterns such as `mail.*`; None for those of all registered tasks. `threads`: jobs that
-    run at once. `heartbeat`: seconds between heartbeats; after three missed ones, other workers take its jobs. `grace`:
-    seconds that running jobs get to finish on a stop. `poll`: seconds between polls of the whole fleet (None: the
-    app's). `until_empty`: `run` returns once the queues hold no due job and nothing runs here; `until_finished`: once
-    they hold no live job at all. Both wait for a paused queue. `health_file` gets a line that starts with "ok" or
-    "red"; `health_port` serves the same as JSON on `health_host`, with status 200 or 503. `name`: the beginning of its
-    id, which shows it in lists and in its jobs (None: the host's name); several workers may have the same. `timeout`:
-    seconds that an attempt may run if neither its job, its task, its queue nor the app says so.
+    `queues`: their names, or patterns such as `mail.*`; None for the queues of all tasks. `threads`: maximum number of
+    concurrent jobs. `heartbeat`: seconds between heartbeats; after three missed ones, other workers take its jobs.
+    `grace`: seconds that running jobs get to finish on a stop. `poll`: seconds between polls of the whole fleet; None:
+    the app's. `until_empty`: `run` returns once the queues hold no due job and none runs here. `until_finished`: `run`
+    returns once the queues hold no live job; both wait for a paused queue. `health_file`: file that begins with "ok"
+    or "red". `health_port`: port that serves the same as JSON, with status 200 or 503. `health_host`: its address.
+    `name`: start of its id in lists and jobs, not necessarily unique; None: the host's name. `timeout`: seconds that an
+    attempt may run if neither its job, its task, its queue nor the app has a time-out.
 
-    `metrics`: serve metrics for Prometheus on `health_port`, at /metrics; `store_metrics`: with those of all queues and
-    alerts, which cost a reading of the store every 15 seconds. Raises MissingExtra without its client library.
-    `metrics_file`: keep the counts of this worker there, for a supervisor.
+    `metrics`: serve metrics for Prometheus on `health_port`, at /metrics. `store_metrics`: include metrics of all
+    queues and alerts, which read the store every 15 seconds; raises MissingExtra without the client library.
+    `metrics_file`: file for the counts of this worker, read by a supervisor.
 
-    `lanes`: of some queues, the lanes to serve, `{"orders": range(0, 16)}` or `"orders=0-15"`; other workers serve the
-    rest. `order`: which queue goes first: "priority", the one with the job of the highest priority, in turn where these
-    are equal; "strict", the first of `queues` that has a due job; "fair", each in turn.
+    `lanes`: lanes to serve of some queues, `{"orders": range(0, 16)}` or `"orders=0-15"`; other workers serve the rest.
+    `order`: order among queues: "priority", the queue with the job of the highest priority, in turn where these are
+    equal; "strict", the first of `queues` that has a due job; "fair", each in turn.
 
         new ──start──► running ──stop, signal, or emptied──► stopping ──► stopped
     """
