@@ -300,7 +300,7 @@ DONT_WAIT: dict[str, Callable[[Any], Any]] = {
 
 INTERNAL = {
     *("Stanchion.of", "Consumer.claiming", "Consumer.refused", "EventGroup.open", "Part.enqueue_in", "Part.lay_out"),
-    *("Part.lay_out_but_last", "Part.new_job", "Task.arguments", "Task.fits", "Task.hiding", "Task.outcome"),
+    *("Part.lay_out_but_last", "Part.new_job", "Task.arguments", "Task.hiding", "Task.outcome"),
     *("Task.refused", "Enqueuer.member", "Enqueuer.payload", "Pipeline.check_worked", "Pipeline.chosen"),
     *("Pipeline.chosen_ids", "Pipeline.prepare", "Pipeline.reruns", "Pipeline.store_record"),
 }

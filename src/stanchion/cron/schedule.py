@@ -107,8 +107,7 @@ def _job(context: Context, task: Task[..., Any], call: tuple[Any, Any], options:
     args, kwargs = call
     if isinstance(args, str) or not isinstance(args, Sequence) or not isinstance(kwargs, Mapping):
         raise InvalidInput("args must be a list of arguments, and kwargs a mapping of keyword arguments")
-    misfit = task.fits(list(args), dict(kwargs))
-    if misfit:
+    if misfit := task.shape.misfit(args, kwargs):
         raise InvalidInput(f"the arguments don't fit {task.name}{task.signature}: {misfit}; give args= and kwargs=")
     queue = checked_queue(rest.pop("queue", "default"))
     return NewJob(

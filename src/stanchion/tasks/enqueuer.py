@@ -21,6 +21,7 @@ from stanchion.jobs.options import ENQUEUE_OPTIONS, DeclaredRate, EnqueueOptions
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.rules.limits import Rate, limits_in
 from stanchion.tasks.arguments import TaskModels
+from stanchion.tasks.binding import CallShape
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -38,11 +39,16 @@ class Enqueuer(Generic[P, R_co]):
         task: str,
         options: EnqueueOptions,
         models: TaskModels | None = None,
+        shape: CallShape | None = None,
         *,
         by_name: bool = False,
     ) -> None:
-        """`models`: what the code of the task says of its arguments. `by_name`: this process has not its code."""
-        self.context, self.task_name, self._models = context, task, models
+        """Make the enqueuer of `using`.
+
+        `models`, `shape`: of the arguments, by the task's function. `by_name`: this process lacks the code, so
+        calls are not checked.
+        """
+        self.context, self.task_name, self._models, self._shape = context, task, models, shape
         refuse_unknown(options, ENQUEUE_OPTIONS)
         self._options = dict(options)
         self._queue = checked_queue(self._options.pop("queue", "default"))
@@ -114,10 +120,14 @@ class Enqueuer(Generic[P, R_co]):
         return member(NewJob(job_id, self._queue, payload, self.task_name, **self._fields()))
 
     def payload(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, skip: int = 0) -> str:
-        """Return the payload of a call as it is stored. Raises ArgumentMisfit if an argument does not fit its model.
+        """Return the payload of a call as it is stored.
+
+        Raises InvalidInput for arguments that the function does not take, ArgumentMisfit if one does not fit its model.
 
         `skip`: how many arguments come before these, when the job runs.
         """
+        if self._shape is not None:
+            self._shape.check(args, kwargs, skip=skip)
         if self._models is not None:
             args, kwargs = self._models.stored(args, kwargs, skip=skip)
         return encoded_call(self.context.codec, args, kwargs)

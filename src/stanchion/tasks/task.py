@@ -39,6 +39,7 @@ from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Commit, Continue
 from stanchion.stores.rules.outcomes import commit_of
 from stanchion.tasks.arguments import task_models
+from stanchion.tasks.binding import CallShape
 from stanchion.tasks.enqueuer import AnyCall, Enqueuer
 from stanchion.tasks.parameters import parameter_of, signature_of
 
@@ -81,6 +82,7 @@ class Task(Generic[P, R_co]):
         self.job_parameter, self.failure_parameter = parameter_of(function, Job), parameter_of(function, FlowFailure)
         self.injected = {name for name in (self.job_parameter, self.failure_parameter) if name is not None}
         self.expectations = None
+        self.shape = CallShape(self.name, self.signature, self.injected)
         self.models = task_models(self.name, function, self.signature, self.injected)
         self._enqueuer: Enqueuer[P, R_co] = self.using()
         self.__name__ = getattr(function, "__name__", name)
@@ -93,7 +95,7 @@ class Task(Generic[P, R_co]):
     def using(self, **options: Unpack[EnqueueOptions]) -> Enqueuer[P, R_co]:
         """Return an enqueuer that overrides the task's default options."""
         merged = cast(EnqueueOptions, {"max_attempts": self.retry.max_attempts, **self.options, **options})
-        return Enqueuer(self.context, self.name, merged, self.models)
+        return Enqueuer(self.context, self.name, merged, self.models, self.shape)
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
         """Store a call as a job of the task's queue."""
@@ -147,14 +149,6 @@ class Task(Generic[P, R_co]):
             nodes = tuple(ready_nodes(self.context, nodes))
             make_ready(self.context, jobs)
         return outcome._replace(job=jobs[0], jobs=tuple(jobs[1:]), nodes=nodes)
-
-    def fits(self, args: list[Any], kwargs: dict[str, Any]) -> str | None:
-        """Return why stored arguments do not fit the function's current signature, or None."""
-        try:
-            self.signature.bind(*args, **{**kwargs, **dict.fromkeys(self.injected)})
-        except TypeError as error:
-            return str(error)
-        return None
 
     def hiding(self, places: Iterable[str | Sequence[str]]) -> Hidden:
         """Return what the task hides. Raises InvalidInput."""

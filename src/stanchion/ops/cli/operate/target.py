@@ -87,5 +87,5 @@ class Calls:
 
     def check(self, args: list[Any], kwargs: dict[str, Any]) -> None:
         """Raise InvalidInput for arguments that the function does not take."""
-        if self._task is not None and (misfit := self._task.fits(args, kwargs)):
-            raise InvalidInput(f"the arguments don't fit {self._task.name}{self._task.signature}: {misfit}")
+        if self._task is not None:
+            self._task.shape.check(args, kwargs)

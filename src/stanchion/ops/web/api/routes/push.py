@@ -94,8 +94,7 @@ def _call(context: Context, queue: str, task: str, given: Mapping[str, Any], opt
     args, kwargs = given.get("args", []), given.get("kwargs", {})
     known = context.registry.tasks.get(task)
     if isinstance(known, Task):
-        if misfit := known.fits(args, kwargs):
-            raise InvalidInput(f"the arguments don't fit {task}{known.signature}: {misfit}")
+        known.shape.check(args, kwargs)
         usual = {name: value for name, value in known.options.items() if name not in ("queue", "tx")}
         options = {"max_attempts": known.retry.max_attempts, **usual, **options}
     payload = encoded_call(context.codec, tuple(args), kwargs)
