@@ -16,8 +16,9 @@ import pymysql
 import pytest
 from sqlalchemy import create_engine, event, text
 from sqlalchemy.engine import URL, make_url
+from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session
-from tests.sql.callers import ASYNC_FORMS, INSERT, SYNC, SYNC_FORMS, Async, Sync, address, forms_for, plain
+from tests.sql.callers import ASYNC, ASYNC_FORMS, INSERT, SYNC, SYNC_FORMS, Async, Sync, address, forms_for, plain
 
 from stanchion import JobState, Push, Stanchion, chain
 from stanchion.errors import CannotJoin, LeaseLost
@@ -214,6 +215,11 @@ def test_asynchronous_connections_that_commit_each_statement_are_refused(app: St
             with pytest.raises(CannotJoin, match="commits every statement by itself"):
                 await queue.apush(1, tx=connection)
             await connection.close()
+        engine = create_async_engine(at.set(drivername=ASYNC[at.get_backend_name()]), isolation_level="AUTOCOMMIT")
+        async with engine.connect() as alchemy:
+            with pytest.raises(CannotJoin, match="commits every statement by itself"):
+                await queue.apush(1, tx=alchemy)
+        await engine.dispose()
 
     run(work())
     assert queue.size().total == 1
