@@ -12,7 +12,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import PARTITIONED, SCHEMA_VERSION, QueueSettings
 
 SETTINGS_SECONDS = 1.0
-"""Seconds for which a process caches settings."""
+"""Seconds that a process caches settings."""
 
 QUEUES_REMEMBERED = 10_000
 QUEUES_AT_ONCE = 100

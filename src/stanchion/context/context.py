@@ -108,7 +108,7 @@ class Context:
         self.schemas = QueueSchemas()
         self.unknown_work = unknown_work
         self.calls = calls_pool()
-        """The threads in which coroutines call the store."""
+        """The threads that call the store for coroutines."""
         self._making = threading.Lock()
         self._waits: Waits | None = None
         self._upkeep: Upkeep | None = None

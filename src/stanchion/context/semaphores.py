@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MAX_CAPACITY = 1_000_000
 
 SEEN_FOR = 10.0
-"""Seconds for which a semaphore seen in the store is assumed to exist. A store can lose it, by a failover to a server
+"""Seconds that a semaphore seen in the store is assumed to exist. A store can lose it, by a failover to a server
 that lagged, or a restored backup."""
 
 

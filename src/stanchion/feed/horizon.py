@@ -27,7 +27,7 @@ class Settled:
         self._latest = start
 
     def move(self, horizon: Horizon) -> int:
-        """Add a horizon that was read before the jobs of a poll; return the time up to which that poll is complete."""
+        """Add a horizon that was read before the jobs of a poll; return the end of the time that the poll covers."""
         if horizon.writers is None:
             self.at = max(self.at, horizon.now - self._overlap)
             return self.at

@@ -93,7 +93,7 @@ class Reader:
         self.position = self._start = self._reached_last = start
         self._settled = Settled(start.after, overlap)
         self._delivered: dict[Key, int] = {}
-        """Delivered events that a later poll may find again, with the time by which it finds them."""
+        """Delivered events that a later poll may find again, each with the time that the poll reads by."""
         self._running: dict[str, int] = {}
         """Delivered starts of jobs whose end was not delivered, by id."""
         self._by_name = wanted.queues is not None and not wanted.queues.open

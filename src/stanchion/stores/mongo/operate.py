@@ -218,7 +218,7 @@ def _delete(on: Place, jobs: Sequence[Document], such: Document) -> int:
 
 
 def _restore(on: Place, documents: Sequence[Document]) -> set[str]:
-    """Store jobs of which only the id remained; return the ids of the jobs whose key a live job has."""
+    """Store jobs whose id alone remained; return the ids of the jobs whose key a live job has."""
     updates = [
         UpdateOne(
             {"_id": one["_id"], "gone": True},

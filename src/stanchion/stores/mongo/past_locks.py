@@ -70,7 +70,7 @@ class PastLocks:
 class WorkPastLocks:
     """Processes items, such as outbox entries and slots; items that have waited are processed last.
 
-    An item waits for a job to which it grants a slot or a result, and whose transaction may stay open for long.
+    An item waits for a job that it grants a slot or a result, and whose transaction may stay open for long.
     """
 
     def __init__(self, server: Access) -> None:

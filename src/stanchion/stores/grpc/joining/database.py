@@ -19,7 +19,7 @@ from stanchion.stores.rules.sessions import SESSION, session_row
 
 _PAUSE = 0.5
 _NEW_SECONDS, _LATE_SECONDS = 2.0, 15.0
-"""Seconds between two polls; and for which a session may be missing, as it is a new one, or be renewed late."""
+"""Seconds between two polls; a session may be missing for as long, as it is a new one, or be renewed late."""
 
 
 class ManagersDatabase:

@@ -38,7 +38,7 @@ PASSED_OVER_SECONDS = 1.0
 
 SURE_SECONDS = 1.25
 SURE_SHARE = 1 / 4
-"""Time, and share of a manager's lease, for which an answered stamp reserves jobs for this worker: the shorter one.
+"""Time, and share of a manager's lease, during which an answered stamp reserves jobs for this worker: the shorter one.
 After the end of a stream, which this process may not have seen, a manager waits longer than that, and in silence for a
 lease."""
 

@@ -48,7 +48,7 @@ from stanchion.stores.rules.slots import HOLDER_BOOST, order_slot
 
 _LANE_MAX = 1 << 30
 _CLAIMED: Final[Document] = {"past_waits": 0}
-"""All fields of a job except for those that no worker needs."""
+"""All fields of a job, without the ones that no worker needs."""
 
 
 class Obtained(NamedTuple):

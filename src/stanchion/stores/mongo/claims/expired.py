@@ -27,7 +27,7 @@ class ExpiredLeases:
         self._locked = LockedLeases(_REMEMBERED_SECONDS)
 
     def match(self, now: int) -> Document:
-        """Return the filter for their jobs, except for those that could not be freed just now."""
+        """Return the filter for their jobs, without the ones that could not be freed just now."""
         return {"lease_until": {"$gt": self._locked.until, **up_to(now)}}
 
     def free(self, ids: Sequence[str], now: int) -> None:

@@ -22,18 +22,18 @@ _COMPUTED: Final[tuple[tuple[str, Document, Any], ...]] = (
     ("version", NUMBER, 0),
     ("events", {"$type": "array"}, []),
 )
-"""Fields with which an update that reserves jobs computes: conditions on them, and initial values."""
+"""Fields that an update computes with when it reserves jobs: conditions on them, and initial values."""
 
 
 def is_misfit(error: OperationFailure) -> bool:
-    """Return whether an update failed on a value with which it can't compute."""
+    """Return whether an update failed on a value that it can't compute with."""
     if isinstance(error, BulkWriteError):
         return any(one["code"] in _TYPE_MISMATCH for one in error.details["writeErrors"])
     return error.code in _TYPE_MISMATCH
 
 
 def mend(on: Place, ids: Sequence[str]) -> None:
-    """Rewrite fields with which an update of these jobs can't compute."""
+    """Rewrite fields that an update of these jobs can't compute with."""
     for name, fits, value in _COMPUTED:
         odd = {"_id": {"$in": list(ids)}, "$nor": [{name: {"$exists": False}}, {name: fits}]}
         on.jobs.update_many(odd, {"$set": {name: value}, "$addToSet": {"misfit": name}})

@@ -51,7 +51,7 @@ class Place:
     def insert(
         self, collection: Collection[Document], documents: Sequence[Document] | Sequence[RawBSONDocument]
     ) -> set[int]:
-        """Insert documents independently; return the positions of those that a unique index refused.
+        """Insert documents independently; return the positions of documents that a unique index refused.
 
         In a transaction, which the first refusal aborts, that is an error.
         """
