@@ -70,6 +70,18 @@ def test_a_job_is_stored_with_the_block_and_gone_with_it(app: Stanchion, django:
     assert payloads == ["make the queue", "kept", "kept", "outside of a block"]
 
 
+def test_a_connection_without_autocommit_joins_too(app: Stanchion, django: Any) -> None:
+    connections, _ = django
+    queue = app.queue("orders")
+    queue.push("make the queue")
+    connection = connections["shop"]
+    connection.set_autocommit(False)
+    for end in (connection.rollback, connection.commit):
+        queue.push(end.__name__, tx=connection)
+        end()
+    assert [job.payload for job in queue.reserve(9)] == ["make the queue", "commit"]
+
+
 def test_the_commit_wakes_and_nothing_before(app: Stanchion, django: Any) -> None:
     from django.db import transaction
 

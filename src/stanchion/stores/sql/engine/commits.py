@@ -23,6 +23,8 @@ def announce_after_commit(
     """Announce once the outermost transaction is committed; return False if this caller does not report it."""
     names, ended = set(queues), set(finished)
     if caller.django is not None:
+        if not caller.django.in_atomic_block:  # its autocommit is off, and Django does not know of commits
+            return False
         caller.django.on_commit(lambda: signals.announce(names, ended))
         return True
     if caller.session is None:
