@@ -5,6 +5,8 @@ from __future__ import annotations
 import pickle
 import sys
 import textwrap
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -140,6 +142,26 @@ class TestInclude:
                 app.drain()
         (tmp_path / "shop" / "broken.py").write_text("")
         assert list(app.tasks) == ["welcome"]
+
+    def test_other_threads_wait_for_the_imports(self, write: Write) -> None:
+        app = project(write, "app.include('shop.slow')")
+        write(
+            shop__slow="import shop.gates as g\ng.begun.set()\ng.gate.wait(60)\n" + textwrap.dedent(TASK.format("slow"))
+        )
+        write(shop__gates="import threading\nbegun, gate = threading.Event(), threading.Event()\n")
+        from shop import gates  # type: ignore[import-not-found]
+
+        seen: list[list[str]] = []
+        threads = [threading.Thread(target=lambda: seen.append(list(app.tasks))) for _ in range(3)]
+        threads[0].start()
+        assert gates.begun.wait(60)
+        for thread in threads[1:]:
+            thread.start()
+        time.sleep(0.1)  # a thread that doesn't wait ends meanwhile
+        gates.gate.set()
+        for thread in threads:
+            thread.join(60)
+        assert seen == [["slow"]] * 3
 
     @pytest.mark.parametrize("wrong", ["", "shop tasks", ".tasks", "shop.", "shop/tasks.py", 5, None])
     def test_what_is_no_name_is_refused(self, wrong: Any) -> None:

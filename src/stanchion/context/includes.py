@@ -18,6 +18,9 @@ from stanchion.errors import InvalidInput
 TASKS = "tasks"
 """The name of the modules that discovery imports."""
 
+WAIT_SECONDS = 60.0
+"""Maximum number of seconds that a thread waits for the imports of another."""
+
 
 class Includes:
     """The modules of one app that are still to be imported."""
@@ -25,13 +28,13 @@ class Includes:
     def __init__(self) -> None:
         self._modules: dict[str, bool] = {}
         """Whether all modules of a package are meant, or only those named `tasks` in it."""
-        self._lock = threading.RLock()
+        self._lock, self._loading = threading.RLock(), False
 
     def __getstate__(self) -> dict[str, bool]:
         return self._modules
 
     def __setstate__(self, modules: dict[str, bool]) -> None:
-        self._modules, self._lock = modules, threading.RLock()
+        self._modules, self._lock, self._loading = modules, threading.RLock(), False
 
     def add(self, modules: Sequence[str]) -> None:
         """Name modules to import. Of a package, all modules in it are meant."""
@@ -50,19 +53,25 @@ class Includes:
     def load(self) -> None:
         """Import the remaining modules. Raises InvalidInput for a missing one.
 
-        If an import fails, the next call tries it again.
+        If an import fails, the next call tries it again. Other threads wait meanwhile, as they would find some tasks
+        unknown. They wait for WAIT_SECONDS at most: one that is importing a module itself may hold up the imports here.
         """
-        if not self._modules:
+        if not (self._modules or self._loading) or not self._lock.acquire(timeout=WAIT_SECONDS):
             return
-        with self._lock:
-            modules, self._modules = self._modules, {}  # an import may ask for tasks, and so come here again
-            left = dict(modules)
-            try:
-                for name, whole in modules.items():
-                    (_import_whole if whole else _import_tasks)(name)
-                    del left[name]
-            finally:
-                self._modules = {**left, **self._modules}
+        try:
+            self._import_all()
+        finally:
+            self._lock.release()
+
+    def _import_all(self) -> None:
+        modules, self._modules = self._modules, {}  # an import may ask for tasks, and so come here again
+        left, before, self._loading = dict(modules), self._loading, True
+        try:
+            for name, whole in modules.items():
+                (_import_whole if whole else _import_tasks)(name)
+                del left[name]
+        finally:
+            self._modules, self._loading = {**left, **self._modules}, before
 
 
 def _import_whole(name: str) -> None:

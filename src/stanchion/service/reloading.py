@@ -66,7 +66,7 @@ class Reloader:
 
     def run(self) -> int:
         """Run until a signal asks this process to stop, or the command ends as it should; return the exit code."""
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # the worker has a session of its own
             signal.signal(number, self._signalled)
         files, code = python_files(self._folder), EXIT_OK
         while not self._asked.is_set():
