@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from datetime import date
+from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from typing import Any
 from uuid import UUID
 
+from stanchion.core.classes import attributes, is_attrs, is_path
 from stanchion.errors import InvalidInput
 
 ToPlain = Callable[[Any], Any]
@@ -46,12 +48,28 @@ def plain_dataclass(value: Any, model: ToPlain) -> Any:
     """Return an instance of a dataclass as an object. `model`: for the models in it. Raises TypeError for others."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name), model) for field in fields(value)}
-    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+    raise TypeError(unknown_kind(value))
+
+
+def unknown_kind(value: Any) -> str:
+    """Return why JSON can't hold a value, and what to pass instead."""
+    kind = type(value)
+    text, library = f"Object of type {kind.__name__} is not JSON serializable", kind.__module__.partition(".")[0]
+    if library in ("numpy", "pandas") and hasattr(value, "to_pydatetime"):
+        return f"{text}: pass its to_pydatetime(), to a parameter annotated datetime"
+    if library in ("numpy", "pandas") and hasattr(value, "tolist"):
+        return f"{text}: pass its {'item' if getattr(value, 'ndim', 1) == 0 else 'tolist'}()"
+    if isinstance(value, _CONVERTIBLE) or is_attrs(kind) or is_path(kind):
+        return f"{text}: annotate the parameter or the result with its type, or pass a plain value"
+    return text
+
+
+_CONVERTIBLE = (date, time, timedelta, Decimal, UUID, Enum, bytes, bytearray, set, frozenset)
 
 
 def plain(value: Any, model: ToPlain = plain_model) -> Any:
     """Return a value of a field as JSON can hold it; unknown types are left to the encoder."""
-    if isinstance(value, date):  # a datetime is one
+    if isinstance(value, (date, time)):  # a datetime is a date
         return value.isoformat()
     if isinstance(value, (Decimal, UUID)):
         return format(value, "f") if isinstance(value, Decimal) else str(value)
@@ -61,7 +79,33 @@ def plain(value: Any, model: ToPlain = plain_model) -> Any:
         return {key: plain(one, model) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(one, model) for one in value]
-    return model(value) if is_model(type(value)) else value
+    if is_model(type(value)):
+        return model(value)
+    return _rarely(value, model)
+
+
+def _rarely(value: Any, model: ToPlain) -> Any:
+    """Return a value of a type that is rare in calls."""
+    if isinstance(value, timedelta):
+        return value.total_seconds() if value.microseconds else value // timedelta(seconds=1)
+    if isinstance(value, (bytes, bytearray)):
+        return b64encode(value).decode()
+    if is_path(type(value)):
+        return str(value)
+    if isinstance(value, (set, frozenset)):
+        return _in_order(plain(one, model) for one in value)
+    if is_attrs(type(value)):
+        return {one.name: plain(getattr(value, one.name), model) for one in attributes(type(value))}
+    return value
+
+
+def _in_order(values: Iterable[Any]) -> list[Any]:
+    """Return the elements of a set as a list that is the same for equal sets."""
+    found = list(values)
+    try:
+        return sorted(found)
+    except TypeError:
+        return sorted(found, key=repr)
 
 
 def is_secret(value: Any) -> bool:

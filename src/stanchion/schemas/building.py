@@ -1,21 +1,23 @@
-"""Instances of types from plain values of JSON: dataclasses, models of Pydantic, and lists, maps and unions of them."""
+"""Instances of types from plain values of JSON: models, values such as times, and containers and unions of them."""
 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NotRequired, Required, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 from stanchion.core.checks import shown
+from stanchion.core.classes import attributes, is_attrs, is_path
 from stanchion.core.plain import is_model, is_pydantic
 from stanchion.errors import InvalidInput
 from stanchion.schemas.kinds import quoted
+from stanchion.schemas.leaves import CONVERTED, leaf_maker
 from stanchion.schemas.misfits import Misfit, check_of, within
 from stanchion.schemas.models import plain_kind
 from stanchion.schemas.pydantic_models import pydantic_builder
@@ -42,7 +44,7 @@ def builder(hint: Any) -> Build:
     return _builder(hint, {}, "")
 
 
-def _builder(hint: Any, known: dict[type, _Fields], path: str) -> Build:
+def _builder(hint: Any, known: dict[type, Any], path: str) -> Build:
     if mentions(hint, lambda one: isinstance(one, type) and is_pydantic(one)):
         return _of_pydantic(hint)
     origin, args = get_origin(hint), get_args(hint)
@@ -50,7 +52,7 @@ def _builder(hint: Any, known: dict[type, _Fields], path: str) -> Build:
         return _as_it_is
     if hint in (None, type(None)):
         return _null
-    if origin is Annotated:
+    if origin in (Annotated, Required, NotRequired):
         return _builder(args[0], known, path)
     if origin in (Union, types.UnionType):
         return _union([_builder(one, known, path) for one in args])
@@ -60,11 +62,19 @@ def _builder(hint: Any, known: dict[type, _Fields], path: str) -> Build:
         return _map(_builder(args[1], known, path))
     if origin is tuple and args[1:] != (...,):
         return _tuple([_builder(one, known, path) for one in args])
+    if isinstance(origin, type) and issubclass(origin, Set) and args:
+        return _list(_builder(args[0], known, path), frozenset if origin is frozenset else set)
     if isinstance(origin, type) and issubclass(origin, Sequence) and args:
         return _list(_builder(args[0], known, path), tuple if origin is tuple else list)
+    if hint in (tuple, set, frozenset):
+        return _list(_as_it_is, hint)
     if isinstance(hint, type) and origin is None:
-        if is_dataclass(hint):
+        if is_dataclass(hint) or is_attrs(hint):
             return known[hint] if hint in known else _Fields(hint, known)
+        if hasattr(hint, "__required_keys__"):
+            return _Keys(hint, known)
+        if issubclass(hint, tuple) and hasattr(hint, "_fields"):
+            return _named_tuple(hint, known)
         if (leaf := _leaf(hint)) is not None:
             return leaf
     raise InvalidInput(f"{path or 'it'} is of type {shown(hint)}, which can't be made of JSON")
@@ -117,23 +127,32 @@ def _map(build: Build) -> Build:
     return built
 
 
-def _list(build: Build, kind: Callable[[Iterator[Any]], Any]) -> Build:
+def _list(build: Build, kind: type[list[Any] | tuple[Any, ...] | set[Any] | frozenset[Any]]) -> Build:
     def built(value: Any, strict: bool) -> Any:
         if not isinstance(value, list):
             raise MisfitError(Misfit("", "is not an array"))
-        return kind(_within(f"[{n}]", build, one, strict) for n, one in enumerate(value))
+        try:
+            return kind(_within(f"[{n}]", build, one, strict) for n, one in enumerate(value))
+        except TypeError as error:  # elements of a set that have no hash
+            raise MisfitError(Misfit("", f"is no {kind.__name__}: {error}")) from None
 
     return built
 
 
-def _tuple(builds: Sequence[Build]) -> Build:
+def _tuple(builds: Sequence[Build], make: Callable[[Iterable[Any]], Any] = tuple) -> Build:
     def built(value: Any, strict: bool) -> Any:
         if not isinstance(value, list) or len(value) != len(builds):
             raise MisfitError(Misfit("", f"is not an array of {len(builds)} elements"))
         pairs = zip(builds, value, strict=True)
-        return tuple(_within(f"[{n}]", build, one, strict) for n, (build, one) in enumerate(pairs))
+        return make(_within(f"[{n}]", build, one, strict) for n, (build, one) in enumerate(pairs))
 
     return built
+
+
+def _named_tuple(hint: Any, known: dict[type, Any]) -> Build:
+    hints = get_type_hints(hint, include_extras=True)
+    builds = [_builder(hints.get(one, Any), known, f"{hint.__name__}.{one}") for one in hint._fields]
+    return _tuple(builds, hint._make)
 
 
 def _union(builds: Sequence[Build]) -> Build:
@@ -156,7 +175,9 @@ def _union(builds: Sequence[Build]) -> Build:
 
 
 def _leaf(hint: type) -> Build | None:
-    kind = plain_kind(hint)
+    kind, own = plain_kind(hint), leaf_maker(hint)
+    if own is not None and (kind is None or not issubclass(hint, Enum)):
+        return _own_leaf(hint, own, None if kind is None else check_of(kind))
     if kind is None:
         return None
     check, make = check_of(kind), _maker(hint)
@@ -172,6 +193,21 @@ def _leaf(hint: type) -> Build | None:
     return build
 
 
+def _own_leaf(hint: type, make: Callable[[Any], Any], check: Callable[[Any], Misfit | None] | None) -> Build:
+    """Return what makes values that a schema has no type for, or narrower ones. `check`: says why there is none."""
+
+    def build(value: Any, strict: bool) -> Any:  # noqa: ARG001 - builders take both
+        if value is None:
+            raise MisfitError(Misfit("", "is null"))
+        try:
+            return make(value)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            misfit = None if check is None else check(value)
+            raise MisfitError(misfit or Misfit("", f"is no {hint.__name__}: {error}")) from None
+
+    return build
+
+
 def _maker(hint: type) -> Callable[[Any], Any]:
     if issubclass(hint, (datetime, date)):
         return hint.fromisoformat
@@ -183,23 +219,24 @@ def _maker(hint: type) -> Callable[[Any], Any]:
 
 
 class _Fields:
-    """Makes instances of a dataclass. A null stands for the default where the field can't be None."""
+    """Makes instances of a dataclass, or of a class of attrs. A null is the default where the field can't be None."""
 
-    def __init__(self, model: type, known: dict[type, _Fields]) -> None:
+    def __init__(self, model: type, known: dict[type, Any]) -> None:
         known[model] = self
         self._model = model
         hints = get_type_hints(model, include_extras=True)
         self._fields = [
             (
-                one.name,
-                _builder(hints[one.name], known, f"{model.__name__}.{one.name}"),
-                (one.default, one.default_factory) == (MISSING, MISSING),
-                admits_none(hints[one.name]),
-                one.init,
+                name,
+                argument,
+                _builder(hints.get(name, Any), known, f"{model.__name__}.{name}"),
+                needed,
+                admits_none(hints.get(name, Any)),
+                init,
             )
-            for one in fields(model)
+            for name, argument, needed, init in _fields_of(model)
         ]
-        self._names = frozenset(one.name for one in fields(model))
+        self._names = frozenset(name for name, *_ in self._fields)
 
     def unknown(self, value: Any) -> int:
         """Return how many fields of an object it does not have."""
@@ -209,7 +246,7 @@ class _Fields:
         if not isinstance(value, dict):
             raise MisfitError(Misfit("", f"is not an object with the fields of {self._model.__name__}"))
         given = {}
-        for name, build, needed, nullable, init in self._fields:
+        for name, argument, build, needed, nullable, init in self._fields:
             one = value.get(name)
             if one is None and not nullable:
                 if needed and init:
@@ -217,13 +254,52 @@ class _Fields:
                 continue
             if not init or (name not in value and not needed):
                 continue
-            given[name] = _within(quoted(name), build, one, strict)
+            given[argument] = _within(quoted(name), build, one, strict)
         if strict and (others := [name for name in value if name not in self._names]):
             raise MisfitError(Misfit(quoted(others[0][:100]), f"is no field of {self._model.__name__}"))
         try:
             return self._model(**given)
         except (TypeError, ValueError) as error:  # of __post_init__
             raise MisfitError(Misfit("", f"is refused by {self._model.__name__}: {error}")) from None
+
+
+def _fields_of(model: Any) -> Iterator[tuple[str, str, bool, bool]]:
+    """Yield the fields of a model: name, parameter, whether there is no default, whether it is a parameter at all."""
+    if is_attrs(model):
+        from attr import NOTHING
+
+        yield from ((one.name, one.alias, one.default is NOTHING, one.init) for one in attributes(model))
+    else:
+        for one in fields(model):
+            yield one.name, one.name, (one.default, one.default_factory) == (MISSING, MISSING), one.init
+
+
+class _Keys:
+    """Checks the keys of a TypedDict, and makes their values."""
+
+    def __init__(self, model: Any, known: dict[type, Any]) -> None:
+        known[model] = self
+        self._name = model.__name__
+        hints = get_type_hints(model, include_extras=True)
+        self._builds = {name: _builder(hint, known, f"{self._name}.{name}") for name, hint in hints.items()}
+        self._needed = [
+            name
+            for name, hint in hints.items()
+            if get_origin(hint) is Required or (name in model.__required_keys__ and get_origin(hint) is not NotRequired)
+        ]
+
+    def __call__(self, value: Any, strict: bool) -> Any:
+        if not isinstance(value, dict):
+            raise MisfitError(Misfit("", f"is not an object with the keys of {self._name}"))
+        if missing := [name for name in self._needed if name not in value]:
+            raise MisfitError(Misfit(quoted(missing[0]), "is missing"))
+        if strict and (others := [name for name in value if name not in self._builds]):
+            raise MisfitError(Misfit(quoted(others[0][:100]), f"is no key of {self._name}"))
+        return {
+            name: _within(quoted(name), self._builds[name], one, strict)
+            for name, one in value.items()
+            if name in self._builds
+        }
 
 
 def admits_none(hint: Any) -> bool:
@@ -233,6 +309,14 @@ def admits_none(hint: Any) -> bool:
     return hint in (None, type(None), Any, object) or type(None) in get_args(hint)
 
 
-def takes_models(hint: Any) -> bool:
-    """Return whether a type is a model, or a list, map or union with one."""
-    return mentions(hint, is_model)
+def is_converted(hint: Any) -> bool:
+    """Return whether a type has values that JSON does not have: a model, a value such as a time, or both in others."""
+    return mentions(hint, _is_converted)
+
+
+def _is_converted(hint: Any) -> bool:
+    kind = get_origin(hint) or hint
+    if not isinstance(kind, type):
+        return False
+    known = is_model(kind) or is_attrs(kind) or is_path(kind) or hasattr(kind, "__required_keys__")
+    return known or issubclass(kind, CONVERTED)

@@ -13,7 +13,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from stanchion.core.plain import SECRET, is_model, is_pydantic, is_secret, plain, plain_dataclass
+from stanchion.core.classes import attributes, is_attrs
+from stanchion.core.plain import SECRET, is_model, is_pydantic, is_secret, plain, plain_dataclass, unknown_kind
 from stanchion.errors import InvalidInput
 from stanchion.schemas.building import Build, MisfitError, builder
 from stanchion.schemas.kinds import quoted
@@ -36,7 +37,7 @@ def kept_model(value: Any) -> Any:
     """
     kind: Any = type(value)
     if not is_model(kind):
-        raise TypeError(f"Object of type {kind.__name__} is not JSON serializable")
+        raise TypeError(unknown_kind(value))
     build = _builder_of(kind)
     misfit = None
     for found in _dumps(value):
@@ -95,7 +96,7 @@ def difference(went: Any, came: Any, *, inside: bool = False) -> Misfit | None:
 
     `inside`: it is a value within a model. Others may be plain values of models, and are not compared with these.
     """
-    if is_model(type(went)):
+    if is_model(type(went)) or is_attrs(type(went)):
         return _of_models(went, came)
     if isinstance(went, Mapping) and isinstance(came, Mapping):
         if went.keys() != came.keys():
@@ -123,6 +124,9 @@ def _first(parts: Iterator[tuple[str, Any, Any]], inside: bool) -> Misfit | None
 def _of_models(went: Any, came: Any) -> Misfit | None:
     if type(went) is not type(came):
         return Misfit("", f"is a {type(went).__name__}, and would arrive as a {type(came).__name__}")
+    if is_attrs(type(went)):
+        names = [one.name for one in attributes(type(went))]
+        return _first(((quoted(name), getattr(went, name), getattr(came, name)) for name in names), inside=True)
     if not is_pydantic(type(went)):
         named = ((quoted(one.name), getattr(went, one.name), getattr(came, one.name)) for one in fields(went))
         return _first(named, inside=True)

@@ -1,4 +1,4 @@
-"""Models as arguments and results of tasks: dataclasses, models of Pydantic, and lists, maps and unions of them.
+"""Arguments and results of tasks that JSON does not have: models, values such as times, and containers of them.
 
 A call is checked when it is enqueued, and stored as plain JSON, if the same models can be made of it. A worker checks
 it again, as another release may have enqueued it, and gives the function instances. Fields that a dataclass does not
@@ -10,12 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from inspect import Parameter, Signature
-from typing import Any, NamedTuple
+from types import UnionType
+from typing import Any, NamedTuple, Union, get_args, get_origin
 
 from stanchion.core.checks import shown
 from stanchion.core.plain import is_model
 from stanchion.errors import ArgumentMisfit, InvalidInput, ResultMisfit
-from stanchion.schemas.building import Build, MisfitError, admits_none, builder, takes_models
+from stanchion.flows.parts import Part
+from stanchion.jobs.options import Push
+from stanchion.jobs.outcome import Outcome
+from stanchion.schemas.building import Build, MisfitError, admits_none, builder, is_converted
 from stanchion.schemas.misfits import Misfit
 from stanchion.schemas.round_trips import ChangedError, kept_as
 from stanchion.tasks.parameters import hints_of
@@ -157,8 +161,21 @@ def task_models(
     hints = hints_of(function)
     taken = [one for one in signature.parameters.values() if one.name not in given]
     typed = {one.name: found for one in taken if one.name in hints and (found := _typed(hints[one.name])) is not None}
-    result = _typed(hints["return"]) if takes_models(hints.get("return")) else None
+    result = _typed(returned) if is_converted(returned := _result_of(hints.get("return"))) else None
     return TaskModels(task, taken, typed, result) if typed or result is not None else None
+
+
+def _result_of(hint: Any) -> Any:
+    """Return the annotation of a result, without outcomes and flows that a task may return instead."""
+    if get_origin(hint) not in (Union, UnionType):
+        return hint
+    results = [one for one in get_args(hint) if not issubclass(_class_of(one), (Outcome, Part, Push))]
+    return Union[tuple(results)] if results else None  # noqa: UP007 - made of a tuple
+
+
+def _class_of(hint: Any) -> type:
+    kind = get_origin(hint) or hint
+    return kind if isinstance(kind, type) else object
 
 
 def _typed(hint: Any) -> _Typed | None:
@@ -167,7 +184,7 @@ def _typed(hint: Any) -> _Typed | None:
     if isinstance(hint, str):
         reason = f"can't be checked, as the annotation {hint!r} can't be resolved; import it where the task is declared"
         return _Typed(called, True, None, reason)
-    if not takes_models(hint):
+    if not is_converted(hint):
         if isinstance(hint, type) and hint is not object and not issubclass(hint, _PLAIN):
             return _Typed(called, True, None, f"would arrive as plain values, as {shown(hint)} is no model")
         return None

@@ -63,7 +63,7 @@ class Counted:
 
 @dataclass
 class Unmade:
-    tags: set[str]
+    tags: set[complex]
 
 
 Echo = Callable[[Any, Any], Any]

@@ -1,0 +1,23 @@
+"""Classes of modules that a program may not have loaded, or installed: those of attrs, and paths."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+
+def is_attrs(kind: Any) -> bool:
+    """Return whether this is a class of attrs."""
+    return isinstance(kind, type) and hasattr(kind, "__attrs_attrs__")
+
+
+def attributes(kind: Any) -> tuple[Any, ...]:
+    """Return the attributes of a class of attrs: each has a name, an alias, a default, and an init."""
+    found: tuple[Any, ...] = kind.__attrs_attrs__
+    return found
+
+
+def is_path(kind: Any) -> bool:
+    """Return whether this is a class of paths; a program that has one has loaded its module, with six others."""
+    module = sys.modules.get("pathlib")
+    return module is not None and isinstance(kind, type) and issubclass(kind, module.PurePath)
