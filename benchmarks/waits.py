@@ -21,6 +21,7 @@ from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
 
 from stanchion import Stanchion, Worker
+from stanchion.app import on_store
 from stanchion.errors import JobCancelled
 from stanchion.jobs.handle import JobHandle
 
@@ -132,7 +133,7 @@ def idle_workers(app: Stanchion, elsewhere: Stanchion, count: Counter, seconds: 
     def work() -> None: ...
 
     counted: Any = Counted(app.store)
-    with app.on_store(counted), ExitStack() as stack:
+    with on_store(app, counted), ExitStack() as stack:
         for _ in range(10):
             worker = Worker(app, ["work"], threads=4)
             worker.start()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from stanchion import Stanchion
 from stanchion.alerts.alerts import store_limits
+from stanchion.app import tick
 from stanchion.streams import StreamSource
 
 
@@ -28,7 +29,7 @@ def fill(app: Stanchion) -> str:
     store_limits(app.context, {"no_worker": 1e-6})
     for name in ("nightly", "weekly"):
         app.cron("0 3 * * *", name=name, queue="mail")(print)
-    app.tick()
+    tick(app)
     app.schedule("weekly").pause()
     orders = app.topic("orders")
     orders.subscribe("audit")

@@ -142,7 +142,6 @@ TWINS: dict[str, Callable[[Any], Any]] = {
     "Stanchion.reservations": lambda x: x.app.areservations([(x.id, x.held.token)]),
     "Stanchion.enqueue_flow": lambda x: x.app.aenqueue_flow(x.chain),
     "Stanchion.event_group": lambda x: x.app.aevent_group("order-2"),
-    "Stanchion.tick": lambda x: x.app.atick(),
     "Stanchion.drain": lambda x: x.app.adrain(["none"]),
     "Pipeline.drain": lambda x: x.etl.adrain(),
     "Queue.push": lambda x: x.queue.apush(1),

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from stanchion import Push, Stanchion
+from stanchion.app import tick
 from stanchion.core.error_kinds import group_of
 from stanchion.core.times import micros
 from stanchion.ops.audit import AuditLog, Entry
@@ -53,7 +54,7 @@ app.queue("mail", lanes=64, lanes_per_tenant=4)
 def fill() -> None:
     """Fill the store."""
     app.setup()
-    app.tick()
+    tick(app)
     capture.using(tenant="acme-corporation").enqueue_many([(number,) for number in range(2)])
     app.drain(["payments-capture-eu"])
     send.using(tenant="t").enqueue_many([(number,) for number in range(1200)])

@@ -3,6 +3,7 @@
 import pytest
 
 from stanchion import JobHandle, Pipeline, Retry, Send, Stanchion, Worker
+from stanchion.app import app_of
 from stanchion.errors import InvalidInput
 
 
@@ -22,7 +23,7 @@ def refusal(etl: Pipeline) -> str:
         with pytest.raises(InvalidInput) as error:
             use()
         told.add(str(error.value))
-    assert Stanchion.of(etl.context).find() == []
+    assert app_of(etl.context).find() == []
     assert len(told) == 1
     return told.pop()
 
@@ -89,7 +90,7 @@ def test_a_loop_is_known_without_a_check(etl):
 
 def test_a_station_of_which_a_worker_runs_the_queue_is_checked_too(etl):
     etl.station("raw", to="gone")(same)
-    Stanchion.of(etl.context).task(name="t")(same)
+    app_of(etl.context).task(name="t")(same)
     with pytest.raises(InvalidInput, match="no station"):
         Worker(etl).start()
     worker = Worker(etl, ["default"])
@@ -164,7 +165,7 @@ def test_a_station_for_spark_says_so(etl):
             use()
     assert etl.context.registry.own_queues() == ["etl.raw"]
     etl.push(1)
-    assert Stanchion.of(etl.context).drain() == 1
+    assert app_of(etl.context).drain() == 1
     assert etl.queue("daily").size().ready == 1
 
 

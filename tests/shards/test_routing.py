@@ -82,7 +82,7 @@ def test_what_can_not_span_shards_is_refused(app: Stanchion) -> None:
         with pytest.raises(InvalidInput, match=r"shards|partitions"):
             refused()
     with pytest.raises(CannotJoin):
-        orders.push({}, tx=object())
+        orders.push({}, tx=object())  # type: ignore[arg-type]
     other.move("letters")
     mail.push({}, limits=["smtp"])
     job.commit()

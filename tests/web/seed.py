@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from stanchion import Push, Stanchion
+from stanchion.app import tick
 from stanchion.stores.protocol import Store
 from tests.web.attacks import ATTACKS, SECRET, attack
 from tests.web.seed_parts import flights, managers, trips
@@ -32,7 +33,7 @@ def shop(store: Store) -> Stanchion:
         capture.using(tenant="acme", priority="interactive").enqueue(order=number, card={"number": SECRET})
     for number in range(3):
         send.using(key=f"mail-{number} <i>").enqueue(to=attack(number), note={attack(number): attack(number + 1)})
-    app.tick()
+    tick(app)
     app.drain()
     app.queue("mail").push_many([{"n": number, "text": attack(number)} for number in range(70)])
     app.queue("webhooks").push_many([Push({"n": number}, delay=timedelta(hours=1)) for number in range(5)])

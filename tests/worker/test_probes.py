@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from stanchion import InvalidInput, Job, Retry, Stanchion, Worker
 from stanchion.alerts.collector import StoreMetrics
+from stanchion.app import on_store
 from stanchion.jobs.outcome import Bury
 from tests.telemetry.scrape import families, get, probe, value
 from tests.worker.conftest import Faulty, ended, until, working
@@ -23,7 +24,7 @@ def port_of(worker: Worker) -> int:
 def test_a_store_that_is_away_makes_it_unready_but_alive(app: Stanchion) -> None:
     app.task(name="t", queue="q")(print)
     store: Any = Faulty(app.store)
-    with app.on_store(store), working(app, health_port=0, heartbeat=0.2) as worker:
+    with on_store(app, store), working(app, health_port=0, heartbeat=0.2) as worker:
         port = port_of(worker)
         until(lambda: probe(port, "/readyz")[0] == 200)
         store.broken = True
@@ -138,7 +139,7 @@ def test_alerts_and_a_silent_store_as_metrics(app: Stanchion) -> None:
     assert sample("stanchion_alerts") == {}
     assert sample("stanchion_alerts", no_worker=1e-6) == {("now", "no-worker", "queue", "q"): 1}
     store: Any = Faulty(app.store)
-    with app.on_store(store):
+    with on_store(app, store):
         from stanchion import StoreUnavailable
 
         store.error, store.broken = StoreUnavailable("away"), True

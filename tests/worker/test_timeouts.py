@@ -7,6 +7,7 @@ import time
 import pytest
 
 from stanchion import JobState, Reservation, Stanchion, Worker
+from stanchion.app import on_store
 from stanchion.errors import InvalidInput, TaskInterrupted
 from stanchion.worker import timeouts
 from stanchion.worker.default_timeouts import DefaultTimeouts
@@ -130,7 +131,7 @@ def test_a_store_that_does_not_answer_leaves_the_last_timeout(app):
     app.context.settings.forget()
     store = Faulty(app.store, "queues")
     store.broken = True
-    with app.on_store(store):
+    with on_store(app, store):
         defaults.refresh()
         assert defaults.of("limited") == 7.0
         store.broken = False

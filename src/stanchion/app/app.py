@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from stanchion.app.jobs import JobCalls
 from stanchion.app.project import ProjectCalls
@@ -66,16 +66,16 @@ class Stanchion(StoreCalls, QueueCalls, TaskCalls, ProjectCalls, JobCalls, RunCa
         self.context.retry = checked_retry(retry) or self.context.retry
         self.context.registry.built_in[COLLECT] = Task(self.context, collected, COLLECT, self.context.retry, {})
 
-    @classmethod
-    def of(cls, context: Context) -> Self:
-        """Return an app that shares the context of another one, or of a pipeline."""
-        app = cls.__new__(cls)
-        app.context = context
-        return app
-
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without connections, threads and worker state, for other processes such as those of Spark."""
-        return Stanchion.of, (self.context,)
+        return app_of, (self.context,)
 
     def __repr__(self) -> str:
         return repr(self.context)
+
+
+def app_of(context: Context) -> Stanchion:
+    """Return an app that shares the context of another one, or of a pipeline."""
+    app = Stanchion.__new__(Stanchion)
+    app.context = context
+    return app

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stanchion.app.area import Area
 from stanchion.app.testing import AT, Clock, Run, checked_run, fresh_store
-from stanchion.core.aio import off_loop, off_loop_alone
+from stanchion.core.aio import off_loop_alone
 from stanchion.jobs.options import named_queues
 
 if TYPE_CHECKING:
@@ -52,12 +52,6 @@ class RunCalls(Area):
             self._own_ticker = Ticker(self.context)
         return self._own_ticker
 
-    def tick(self) -> int:
-        """Enqueue the jobs of all due ticks, as a worker does; return how many. For tests and scripts."""
-        return self._ticker.tick().jobs
-
-    atick = off_loop(tick)
-
     @contextmanager
     def testing(self, at: datetime = AT, *, run: Run = "when_drained", url: str | None = None) -> Iterator[Clock]:
         """Use a fresh store within the block, whose clock begins at `at`; the test moves it.
@@ -75,22 +69,11 @@ class RunCalls(Area):
             if begun and at_once is not None:
                 at_once()
 
-        with fresh_store(self.context, at, url, changed) as store, self.on_store(store):
+        with fresh_store(self.context, at, url, changed) as store, on_store(self, store):
             self.context.setup()
             begun = True
             yield Clock(self.context, self._ticker, at_once)
             begun = False
-
-    @contextmanager
-    def on_store(self, store: Store) -> Iterator[None]:
-        """Use another store within the block."""
-        ticker, self._own_ticker = self._own_ticker, None
-        try:
-            with self.context.on_store(store):
-                self.tick()  # schedules start when they are first stored
-                yield
-        finally:
-            self._own_ticker = ticker
 
     def assert_enqueued(
         self,
@@ -109,3 +92,20 @@ class RunCalls(Area):
         from stanchion.tasks.assertions import asserted
 
         return asserted(self.context, task, args, kwargs, times)
+
+
+def tick(app: RunCalls) -> int:
+    """Enqueue the jobs of all due ticks, as a worker does; return how many."""
+    return app._ticker.tick().jobs
+
+
+@contextmanager
+def on_store(app: RunCalls, store: Store) -> Iterator[None]:
+    """Use another store within the block."""
+    ticker, app._own_ticker = app._own_ticker, None
+    try:
+        with app.context.on_store(store):
+            tick(app)  # schedules start when they are first stored
+            yield
+    finally:
+        app._own_ticker = ticker

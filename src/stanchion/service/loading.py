@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from stanchion.app import Stanchion
+from stanchion.app import Stanchion, app_of
 from stanchion.errors import InvalidInput
 from stanchion.pipelines import Pipeline
 
@@ -25,7 +25,7 @@ def load(path: str, imports: Sequence[str] = ()) -> Stanchion:
     """
     found = _attribute(path)
     if isinstance(found, Pipeline):
-        found = Stanchion.of(found.context)
+        found = app_of(found.context)
     if not isinstance(found, Stanchion):
         raise InvalidInput(f"{path!r} is not a Stanchion app; {_advice(path, found)}")
     found.include(*imports)

@@ -209,9 +209,10 @@ class TestRefused:
     def test_without_a_database(self, manager: ManagerThread) -> None:
         with closing(Stanchion(manager.url)) as app:
             assert not app.store.capabilities.joins_transactions
-            for call in (lambda: app.queue("orders").push(1, tx=object()), lambda: app.transaction().__enter__()):
-                with pytest.raises(CannotJoin, match="database"):
-                    call()
+            with pytest.raises(CannotJoin, match="database"):
+                app.queue("orders").push(1, tx=object())  # type: ignore[arg-type]
+            with pytest.raises(CannotJoin, match="database"):
+                app.transaction().__enter__()
 
     @pytest.mark.parametrize("given", ["memory://", "redis://localhost"])
     def test_a_store_without_transactions(self, given: str) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from stanchion import Stanchion
+from stanchion.app import tick
 from stanchion.cron.plan import KIND, Plan
 from stanchion.cron.ticker import Ticker
 from stanchion.stores.protocol import Store
@@ -39,13 +41,13 @@ class TestDeath:
 
     def test_another_goes_on(self, app: Stanchion, other_app: Stanchion, calendar: Calendar, killed: Killed) -> None:
         killed(app, other_app)
-        other_app.tick()
+        tick(other_app)
         calendar.go(seconds=10)
-        other_app.tick()
+        tick(other_app)
         assert ticks(app) == ["2031-05-14T13:00"]
         assert plan(app).firing is None
         calendar.go(hours=1)
-        assert other_app.tick() == 1
+        assert tick(other_app) == 1
 
     def test_another_goes_on_after_its_job_is_done(
         self, app: Stanchion, other_app: Stanchion, calendar: Calendar, killed: Killed
@@ -53,7 +55,7 @@ class TestDeath:
         killed(app, other_app)
         app.drain([QUEUE])
         calendar.go(seconds=10)
-        other_app.tick()
+        tick(other_app)
         app.drain([QUEUE])
         assert ticks(app) == ["2031-05-14T13:00"]
         assert app.queue(QUEUE).counts().committed == 1
@@ -62,7 +64,7 @@ class TestDeath:
         others = [Stanchion(store=new_store()) for _ in range(3)]
         killed(app, *others)
         calendar.go(seconds=10)
-        all_at_once([one.tick for one in others])
+        all_at_once([partial(tick, one) for one in others])
         assert ticks(app) == ["2031-05-14T13:00"]
 
     def test_one_without_the_schedule_in_its_code_goes_on(
@@ -73,12 +75,12 @@ class TestDeath:
         calendar.go(hours=1)
         with pytest.raises(Death):
             Ticker(dying(app, 1).context).tick()
-        assert other_app.tick() == 0
+        assert tick(other_app) == 0
         calendar.go(seconds=60)
-        assert other_app.tick() == 1
+        assert tick(other_app) == 1
         assert other_app.find(queue=QUEUE)[0].payload == {"args": [1]}
         calendar.go(hours=1)
-        assert other_app.tick() == 0
+        assert tick(other_app) == 0
 
     def test_one_that_was_thought_dead_comes_back(
         self, app: Stanchion, other_app: Stanchion, calendar: Calendar
@@ -93,7 +95,7 @@ class TestDeath:
 
             def push(self, jobs: list[NewJob], tx: Any = None) -> Any:
                 calendar.go(seconds=10)
-                slept.append(other_app.tick())
+                slept.append(tick(other_app))
                 other_app.drain([QUEUE])
                 return self._store.push(jobs, tx)
 
@@ -144,7 +146,7 @@ class TestDeath:
             with pytest.raises(Death):
                 Ticker(dying(app, dice.randrange(3), after=dice.random() < 0.5).context).tick()
             calendar.go(seconds=10)
-            other.tick()
+            tick(other)
             calendar.go(seconds=-10)
         found = Counter(ticks(app))
         assert len(found) == 20

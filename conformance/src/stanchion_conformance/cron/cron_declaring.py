@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stanchion import Retry, Stanchion
+from stanchion.app import tick
 from stanchion.core.ids import new_id
 from stanchion.cron.plan import KIND, Firing, Plan
 from stanchion.errors import InvalidInput
@@ -83,10 +84,10 @@ class TestDeclaring:
 
         assert tidy() == 7
         assert sorted(app.context.registry.crons) == ["hourly", "tidy"]
-        app.tick()
+        tick(app)
         for _ in range(2):
             calendar.go(minutes=30)
-            app.tick()
+            tick(app)
         jobs = app.find(queue=QUEUE)
         assert [(job.task, job.priority, job.max_attempts) for job in jobs] == [("tidy", 1, 2), ("tidy", 5, 2)]
         with pytest.raises(InvalidInput, match="to its @app"):
@@ -131,5 +132,5 @@ class TestWhatIsStored:
         assert store.values(KIND) == [before]
         assert "secret" not in before.text
         calendar.go(hours=1)
-        assert other_app.tick() == 1
+        assert tick(other_app) == 1
         assert app.find(queue=QUEUE)[0].payload == {"args": ["secret"]}

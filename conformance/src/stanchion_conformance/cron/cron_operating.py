@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stanchion import Stanchion
+from stanchion.app import tick
 from stanchion.cron.ticker import Ticker
 from stanchion.errors import InvalidInput
 from stanchion_conformance.cron.schedules import QUEUE, Calendar, Death, declare, dying, plan, report, ticks
@@ -22,7 +23,7 @@ class TestOperatingSchedules:
             "2031-05-16T03:00:00+02:00",
         ]
         calendar.set("2031-05-15 01:00")
-        app.tick()
+        tick(app)
         last = other_app.schedule("report").last
         assert last is not None
         assert last.isoformat() == "2031-05-15T03:00:00+02:00"
@@ -34,7 +35,7 @@ class TestOperatingSchedules:
         assert not schedule.declared
         schedule.pause()
         calendar.go(hours=1)
-        assert app.tick() == 0
+        assert tick(app) == 0
         assert app.schedule("report").declared
         assert app.schedule("report").paused
 
@@ -42,12 +43,12 @@ class TestOperatingSchedules:
         schedule = declare(app, missed="all")
         other_app.schedule("report").pause()
         calendar.go(hours=3)
-        assert app.tick() == 0
+        assert tick(app) == 0
         assert app.schedule("report").paused
         other_app.schedule("report").resume()
-        assert app.tick() == 0
+        assert tick(app) == 0
         calendar.go(hours=1)
-        assert app.tick() == 1
+        assert tick(app) == 1
         assert ticks(app) == ["2031-05-14T16:00"]
         assert not schedule.paused
 
@@ -56,18 +57,18 @@ class TestOperatingSchedules:
     ) -> None:
         schedule = declare(app)
         calendar.go(hours=1)
-        assert app.tick() == 1
+        assert tick(app) == 1
         schedule.pause()
         calendar.go(minutes=-30)
         schedule.resume()
         calendar.go(minutes=30)
-        assert app.tick() == 0
+        assert tick(app) == 0
 
     def test_resuming_one_that_is_not_paused_loses_no_tick(self, app: Stanchion, calendar: Calendar) -> None:
         schedule = declare(app)
         calendar.go(hours=1)
         schedule.resume()
-        assert app.tick() == 1
+        assert tick(app) == 1
 
     @pytest.mark.usefixtures("calendar")
     def test_a_triggered_one_enqueues_now(self, app: Stanchion, other_app: Stanchion) -> None:
@@ -85,10 +86,10 @@ class TestOperatingSchedules:
     ) -> None:
         declare(app, missed="all")
         calendar.go(hours=1)
-        assert other_app.tick() == 0
+        assert tick(other_app) == 0
         assert not other_app.schedule("report").declared
         for _ in range(2):
-            other_app.tick()
+            tick(other_app)
         (told,) = (record.getMessage() for record in caplog.records if "by any live worker" in record.getMessage())
         assert "stanchion cron remove report" in told
         other_app.schedule("report").remove()
@@ -101,7 +102,7 @@ class TestOperatingSchedules:
         declare(app, "0 0 1 1 *")
         for _ in range(10):
             calendar.go(minutes=2)
-            app.tick()
+            tick(app)
             assert other_app.schedule("report").declared
         calendar.go(minutes=4)
         assert not other_app.schedule("report").declared
@@ -112,22 +113,22 @@ class TestOperatingSchedules:
         schedule = declare(app, missed="all")
         calendar.go(hours=2)
         schedule.remove()
-        assert app.tick() == 0
+        assert tick(app) == 0
         assert ticks(app) == []
         calendar.go(hours=1)
-        assert app.tick() == 1
+        assert tick(app) == 1
 
     def test_after_it_is_removed_and_the_clock_set_back_no_tick_comes_twice(
         self, app: Stanchion, calendar: Calendar
     ) -> None:
         schedule = declare(app)
         calendar.go(hours=1)
-        app.tick()
+        tick(app)
         calendar.go(minutes=-30)
         schedule.remove()
-        app.tick()
+        tick(app)
         calendar.go(minutes=30)
-        app.tick()
+        tick(app)
         assert ticks(app) == ["2031-05-14T13:00"]
 
     @pytest.mark.usefixtures("calendar")
@@ -153,7 +154,7 @@ class TestANewRelease:
         declare(other_app, "*/10 * * * *", missed="all")
         assert ticks(app) == []
         calendar.go(minutes=5)
-        assert other_app.tick() == 1
+        assert tick(other_app) == 1
         assert ticks(app) == ["2031-05-14T14:20"]
 
     def test_is_what_older_processes_go_by(self, app: Stanchion, other_app: Stanchion, calendar: Calendar) -> None:
@@ -161,10 +162,10 @@ class TestANewRelease:
         declare(other_app, "30 * * * *", args=["new"])
         for _ in range(4):
             calendar.go(minutes=30)
-            app.tick()
+            tick(app)
         assert ticks(app) == ["2031-05-14T12:30", "2031-05-14T13:30"]
         assert {job.payload["args"][0] for job in app.find(queue=QUEUE)} == {"new"}
-        assert other_app.tick() == 0
+        assert tick(other_app) == 0
 
     def test_with_other_arguments_misses_no_tick(
         self, app: Stanchion, other_app: Stanchion, calendar: Calendar
@@ -179,7 +180,7 @@ class TestANewRelease:
         declare(app).pause()
         declare(other_app, "*/5 * * * *")
         calendar.go(hours=1)
-        assert other_app.tick() == 0
+        assert tick(other_app) == 0
         assert app.schedule("report").paused
 
     def test_first_sees_to_a_tick_on_its_way(self, app: Stanchion, other_app: Stanchion, calendar: Calendar) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stanchion import Schedule, Stanchion
+from stanchion.app import tick
 from stanchion.cron.plan import KIND, Plan
 from stanchion.stores.protocol import Store
 from stanchion_conformance.harness import StoreClock
@@ -47,7 +48,7 @@ def report(*args: Any, **kwargs: Any) -> None:
 def declare(app: Stanchion, expression: str = "0 * * * *", **options: Any) -> Schedule:
     """Declare a schedule that calls `report` at these ticks, and let a scheduler of the app see it."""
     app.cron(expression, **{"name": "report", "queue": QUEUE, **options})(report)
-    app.tick()
+    tick(app)
     return app.schedule(options.get("schedule", "report"))
 
 

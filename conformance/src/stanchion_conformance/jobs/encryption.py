@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stanchion import Queue, Stanchion
+from stanchion.app import app_of
 from stanchion.errors import StanchionError
 from stanchion.stores.protocol import Store
 from stanchion_conformance.harness import QUEUE, row_of
@@ -56,7 +57,7 @@ class TestEncryption:
         pushed = sealed.push(1)
         sealed.reserve()[0].move("next", payload=SECRET)
         assert SECRET not in repr(row_of(store, pushed.id))
-        assert Stanchion.of(sealed.context).queue("next").reserve()[0].payload == SECRET
+        assert app_of(sealed.context).queue("next").reserve()[0].payload == SECRET
 
     def test_the_same_payload_looks_different_each_time(self, sealed: Queue, store: Store) -> None:
         one, two = sealed.push_many([SECRET, SECRET])
@@ -101,5 +102,5 @@ class TestEncryption:
         sealed.configure(dead_letter="letters")
         sealed.push(SECRET, headers={"trace": "t"})
         sealed.reserve()[0].bury("bad")
-        (letter,) = Stanchion.of(sealed.context).queue("letters").reserve()
+        (letter,) = app_of(sealed.context).queue("letters").reserve()
         assert (letter.payload, letter.headers["trace"]) == (SECRET, "t")

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from stanchion import Queue, Reservation, Stanchion
+from stanchion import Queue, Reservation
+from stanchion.app import app_of
 from stanchion.errors import LeaseLost
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim, Claimed
@@ -66,7 +67,7 @@ def _reserved_and_moved(q: Queue, clock: StoreClock) -> None:
 
 def _reserved_in_the_next_queue(q: Queue, clock: StoreClock) -> None:
     _reserved_and_moved(q, clock)
-    assert len(Stanchion.of(q.context).queue("next").reserve()) == 1
+    assert len(app_of(q.context).queue("next").reserve()) == 1
 
 
 def _popped(q: Queue, clock: StoreClock) -> None:

@@ -26,6 +26,7 @@ from stanchion import (
     chain,
     group,
 )
+from stanchion.app import app_of
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.jobs.options import ENQUEUE_OPTIONS
 from stanchion.jobs.search import Search
@@ -191,7 +192,7 @@ class TestNonsense:
     def test_as_an_outcome(self, q: Queue, act: Callable[[Reservation, Any], Any]) -> None:
         for job in self.reserved(q):
             refused_or_taken(lambda nonsense, job=job: act(job, nonsense))  # type: ignore[misc]
-            found = Stanchion.of(q.context).get(job.id)
+            found = app_of(q.context).get(job.id)
             assert found is not None
             if job.settled_as is None:
                 assert found.state is JobState.RUNNING

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from stanchion import Push, Queue, Retry, Stanchion, Worker, chain
+from stanchion.app import app_of
 from stanchion.errors import InvalidInput
 from stanchion_conformance.harness import QUEUE
 
@@ -69,7 +70,7 @@ class TestUnknownOptions:
         with pytest.raises(InvalidInput, match=r"did you mean 'priority'\?"):
             q.push({}, prioritty=5)
         with pytest.raises(InvalidInput, match=r"did you mean 'queue'\?.*choose from .*\btx\b"):
-            Stanchion.of(q.context).using("work", queu="mail")
+            app_of(q.context).using("work", queu="mail")
 
     def test_a_loop_over_a_misspelt_search_cancels_nothing(self, q: Queue) -> None:
         healthy = q.push({})

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from stanchion import Queue, Stanchion
+from stanchion import Queue
+from stanchion.app import app_of
 from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRef, JobRow, JobState, Redriven
@@ -92,7 +93,7 @@ class TestDeleteFinished:
         assert store.fetch([dead.id]) == {}
 
     def test_of_several_queues(self, q: Queue, store: Store) -> None:
-        rows = [*bury(q, 2), *bury(Stanchion.of(q.context).queue("other"), 2)]
+        rows = [*bury(q, 2), *bury(app_of(q.context).queue("other"), 2)]
         assert store.delete(refs(rows)) == [True] * 4
         assert store.fetch([row.id for row in rows]) == {}
 

@@ -14,6 +14,7 @@ import pytest
 import stanchion.context.context
 import stanchion.partitions.layouts
 from stanchion import Push, Queue, Stanchion
+from stanchion.app import tick
 from stanchion.core.hashing import bucket
 from stanchion.core.partition_names import partition_name
 from stanchion.cron.ticker import Ticker
@@ -295,8 +296,8 @@ class TestResizingPartitions:
         app.queue(REPORTS).configure(partitions=64)
         other_app.context.notice_partitions()
         calendar.go(seconds=10)
-        other_app.tick()
+        tick(other_app)
         calendar.go(seconds=10)
-        other_app.tick()
+        tick(other_app)
         assert [ticks(app, name) for name in schedules] == [["2031-05-14T13:00"]] * 3
         assert app.queue(REPORTS).size().total == 3

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.verdict import alerts_of
-from stanchion.app import Stanchion
+from stanchion.app import app_of
 from stanchion.core.times import moment
 from stanchion.jobs.job import JobState
 from stanchion.ops.cli.console.human import age, duration, one_line, rate
@@ -47,7 +47,7 @@ class Look:
     """The figures of a pipeline at the last reading, with rates since the previous one."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        self._app, self._known = Stanchion.of(pipeline.context), Known(pipeline.record, "code")
+        self._app, self._known = app_of(pipeline.context), Known(pipeline.record, "code")
         self._tracks: dict[str, Track] = {}
         self.at, self.dead_letters = 0, 0
         self.found: list[Station] = []
