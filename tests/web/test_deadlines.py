@@ -94,7 +94,7 @@ def test_a_part_that_is_late_says_so_and_the_rest_stands(late: Late, site: Site)
 @pytest.mark.parametrize(
     ("path", "verb", "said"),
     [
-        ("/", "values web-audit", f"What was done here {SLOW}"),
+        ("/", "values web-audit", f"Operator actions {SLOW}"),
         ("/jobs?state=ready", "values web-bulk", f"Bulk work under way {SLOW}"),
         ("/queues/payments", "select", f"What fails, and what ended its dead jobs {SLOW}"),
         ("/queues/mail", "values web-settings", f"Who changed them {SLOW}"),

@@ -106,7 +106,7 @@ class TestPages:
         assert f'href="/errors/{group}"' in listed
         page = browser.get(f"/errors/{group}").text
         assert "<h1>ship dies of ValueError</h1>" in page
-        assert "<b>3</b> jobs are dead by it now, and 3 attempts failed by it in the last hour" in page
+        assert "<b>3</b> jobs are dead with it now, and 3 attempts failed with it in the last hour" in page
         assert f"stanchion retry --queue ship --task ship --error {group} --dry-run" in page
         assert "no stock for ‹n› &lt;script&gt;" in page
 
@@ -121,7 +121,7 @@ class TestPages:
         assert "hunter2" not in listed
         page = browser.get("/errors/00000007").text
         assert "<h1>mail.send fails with OSError</h1>" in page
-        assert "no job is dead by it now" in page
+        assert "no job is dead with it now" in page
         assert "OSError: no route" in page
 
     def test_an_unknown_group(self, browser: Browser) -> None:

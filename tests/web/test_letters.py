@@ -39,7 +39,7 @@ def test_the_page_of_a_job_says_how_often_it_ran(browser: Browser, app: Stanchio
     assert "Dead: its two attempts are used up" in text
     assert "never ran" not in text
     assert "Died in payments" in text
-    assert "It becomes ready in payments at once" in text_of(browser, f"/jobs/{job.id}/retry")
+    assert "It becomes ready in payments immediately" in text_of(browser, f"/jobs/{job.id}/retry")
 
 
 def test_each_page_counts_the_same(browser: Browser) -> None:

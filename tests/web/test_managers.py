@@ -42,7 +42,7 @@ def test_the_store_tells_who_lives_and_owns_what(app: Stanchion) -> None:
     text = Browser(site).get("/managers").text
     assert "<h1>1 manager is alive, 1 is gone</h1>" in text
     assert "manager-1:7117 &lt;b&gt;" in text
-    assert "What each does is known where this page asks them" in text
+    assert "To see their activity, start this page with their address" in text
     site.close()
     gone, alive = sorted(figures(app), key=lambda one: one.state != "gone")
     assert (gone.address, gone.queues) == ("manager-2:7117", ())
@@ -61,7 +61,7 @@ def test_what_they_say_is_shown(app: Stanchion, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(app.store, "manager_status", lambda: [status()], raising=False)
     text = Browser(site).get("/managers").text
     assert "0.500" in text
-    assert "What each does" not in text
+    assert "To see their activity" not in text
     site.close()
 
 

@@ -97,22 +97,22 @@ class TestPipeline:
         assert "<h1>flights fails at clean</h1>" in browser.get("/pipelines/flights").text
         later(site, 70)
         text = browser.get("/pipelines/flights").text
-        assert "<h1>flights stands still from long on</h1>" in text
+        assert "<h1>flights has stopped from long onward</h1>" in text
         assert "<b>long</b> has had no driver for 1 min 10 s." in text
-        assert "<b>daily</b> behind it is idle." in text
+        assert "<b>daily</b> downstream is idle." in text
         assert "<b>raw</b> and <b>short</b> keep up." in text
 
     def test_a_paused_station_and_one_without_worker_hold_it(self, app: Stanchion, site: Site) -> None:
         app.queue("flights.raw").pause()
         app.pipeline("flights").push_many([Push({"n": 0})] * 2)
         site.sampler.take()
-        assert "flights stands still from raw on" in Browser(site).get("/pipelines/flights").text
+        assert "flights has stopped from raw onward" in Browser(site).get("/pipelines/flights").text
         app.queue("flights.raw").resume()
         site.app.store.clock_offset += 70  # its workers are silent
         for _ in range(BEGINS):
             site.sampler.take()
         text = Browser(site).get("/pipelines/flights").text
-        assert "flights stands still at raw and long" in text
+        assert "flights has stopped at raw and long" in text
         assert "<b>raw</b> has no live worker" in text
 
     def test_late_items_are_said_to_be(self, app: Stanchion, site: Site) -> None:
@@ -201,7 +201,7 @@ class TestPipeline:
             app.store.compare_and_set("pipeline", value.name, None, value.version)
         site = without_code(app)
         text = Browser(site).get("/pipelines/flights").text
-        assert "How its stations are linked is not known" in text
+        assert "The links between its stations are unknown" in text
         assert text.count('<th scope="row"') == 5
         site.close()
 

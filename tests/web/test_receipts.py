@@ -59,7 +59,7 @@ def test_what_was_done_is_said(filled: tuple[Site, dict[str, str]]) -> None:
     assert after(browser, "/pause/mail", note="why")[0] == "mail is paused"
     assert after(browser, f"/jobs/{dead}/retry")[0] == "The job is ready again, in mail"
     assert after(browser, f"/jobs/{dead}/cancel")[0] == "The job is cancelled"
-    assert after(browser, f"/jobs/{dead}/cancel")[0] == "Nothing was cancelled: the job is cancelled already"
+    assert after(browser, f"/jobs/{dead}/cancel")[0] == "Not cancelled: the job is cancelled already"
     assert "is a copy of" in after(browser, f"/jobs/{dead}/replay")[0]
     assert after(browser, "/resume/mail")[0] == "mail is resumed"
     assert after(browser, f"/jobs/{ready}/move", value="slow")[0] == "The job was moved from mail to slow"

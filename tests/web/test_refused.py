@@ -93,7 +93,7 @@ def test_empty_panels_are_left_out() -> None:
     app.queue("mail").push({})
     with Browser(site_of(app)) as browser:
         assert ">Lanes</h2>" not in browser.get("/queues/mail").text
-        assert "What was done here" not in browser.get("/").text
+        assert "Operator actions" not in browser.get("/").text
         browser.submit("/pause/mail", note="why")
-        assert "What was done here" in browser.get("/").text
+        assert "Operator actions" in browser.get("/").text
     app.close()

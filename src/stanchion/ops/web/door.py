@@ -228,7 +228,7 @@ def _answer(page: Page, visit: Visit) -> Response:
 
 
 def _silent(visit: Visit, error: str) -> Response:
-    text = f"Workers keep trying by themselves, and running jobs go on. {error}"
+    text = f"Workers keep trying by themselves, and running jobs continue. {error}"
     return _later(visit, "The store does not answer", text)
 
 

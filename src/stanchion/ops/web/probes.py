@@ -105,7 +105,7 @@ class Probes:
         return StoreMetrics(self._read)
 
     def _read(self, keep: Keep) -> None:
-        """Take what pages have read, while some are open; else read the store, within a deadline.
+        """Return the pages' last reading while some are open; else read the store, within a deadline.
 
         A late reading continues in its thread and is kept: where it took longer than a scrape may wait, the next scrape
         is served it.

@@ -91,7 +91,7 @@ class Site:
             self.deadlines.allow(FIRST_SECONDS)
 
     def end_streams(self) -> None:
-        """End the streams of open tabs, for which a server would wait."""
+        """End the streams of open tabs, which would delay the server's stop."""
         self.closed = True
         self.board.wake()
 

@@ -1,1 +1,1 @@
-"""Who may see and do what: tokens, sessions, and the checks of requests."""
+"""Access control: tokens, sessions, and the checks of requests."""

@@ -34,7 +34,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who uses the page: a name for the audit log, and a role.
+    """A user of the page: a name for the audit log, and a role.
 
     `program`: of a token with roles as managers have them, for programs that push jobs or work them off by the API, and
     may do nothing else; None for people.
@@ -51,7 +51,7 @@ class Caller:
 
 
 LOCAL: Final = Caller("local")
-"""Whoever reaches a page without tokens, which only this machine does."""
+"""The caller of a page without tokens, which only this machine can reach."""
 
 Token = tokens.Token[Caller]
 Tokens = tokens.Tokens[Caller]
@@ -68,7 +68,7 @@ def tokens_in(path: str | Path) -> list[Token]:
     [[token]]
     name = "shop"
     token = "..."
-    roles = ["push"]  # or receive, or both: as those of a manager, with queues, semaphores and rates
+    roles = ["push"]  # or receive, or both, as for a manager, with queues, semaphores and rates
     queues = ["orders", "mail.*"]
     """
     return tokens.tokens_in(path, ("name", "role", "roles", *PATTERNS), _caller_in)

@@ -1,4 +1,4 @@
-"""Sessions of browsers: a signed cookie, and the CSRF token that belongs to it. Nothing is stored.
+"""Sessions of browsers: a signed cookie, and the CSRF token that belongs to it. The server stores no session.
 
     name.issued.nonce.signature     the first three signed with the digest of the caller's token
 

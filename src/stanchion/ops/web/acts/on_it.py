@@ -1,4 +1,4 @@
-"""Who looks after an alert."""
+"""Record who is handling an alert."""
 
 from __future__ import annotations
 

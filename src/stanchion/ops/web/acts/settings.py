@@ -17,12 +17,12 @@ KIND: Final = "web-settings"
 HELP: Final[Mapping[str, str]] = {
     "max_rate": "Jobs started a second, by all processes together. Jobs that are due wait for their second.",
     "max_running": "Jobs that run at the same time, in all processes. Running ones finish.",
-    "lanes": "Lines of jobs by tenant, from which workers take one after the other.",
+    "lanes": "Lines of jobs by tenant; workers take from them in turn.",
     "lanes_per_tenant": "Lanes over which the jobs of one tenant are spread.",
-    "lease": "Time for which a consumer without heartbeats holds a job, from the next reservation on.",
+    "lease": "How long a consumer without heartbeats holds a job, from the next reservation.",
     "timeout": "Longest run of an attempt, for jobs whose task names none.",
-    "dead_letter": "The queue to which dead jobs go from now on; without one they stay in history.",
-    "history_ttl": "Time for which finished jobs are kept. A shorter one deletes what is older soon, for good.",
+    "dead_letter": "The queue that receives jobs when they die; without one they stay in history.",
+    "history_ttl": "How long finished jobs are kept. A shorter time soon deletes older jobs for good.",
     "expires": "Time without use after which the queue is deleted, with its history.",
 }
 """The settings that can be changed here, and what each does."""

@@ -81,5 +81,5 @@ def missing(request: Request, error: Exception, base: str) -> Response:
     if error.status_code == 405:
         problem = Problem("method-not-allowed", headers=error.headers)
     else:
-        problem = Problem("not-found", "there is no such address; see openapi.json for those that there are")
+        problem = Problem("not-found", "there is no such address; openapi.json lists all addresses")
     return answer_of(problem, base, request.url.path)

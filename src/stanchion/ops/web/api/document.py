@@ -18,10 +18,10 @@ ABOUT: Final = (
 
 TAGS: Final = {
     "work": "Push, reserve and finish jobs.",
-    "jobs": "Look at jobs, and act on them.",
+    "jobs": "Read jobs, and act on them.",
     "queues": "Queues and their settings.",
     "bulk": "One act on many jobs.",
-    "watch": "What needs a person, and figures.",
+    "watch": "Alerts and figures.",
     "parts": "Flows, pipelines, streams, semaphores, workers, managers, schedules.",
     "about": "The API itself.",
 }
@@ -48,9 +48,9 @@ def document(operations: Iterable[Operation], components: Mapping[str, Schema], 
             "schemas": dict(sorted(components.items())),
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer",
-                          "description": "A token of the file of `--tokens`; what is no GET takes the role operate."},
+                          "description": "A token of the `--tokens` file; all methods but GET need operate."},
                 "session": {"type": "apiKey", "in": "cookie", "name": "stanchion",
-                            "description": "A login on the page; what is no GET also takes its X-CSRF-Token."},
+                            "description": "A login on the page; every method but GET also needs its X-CSRF-Token."},
             },
         },
     }  # fmt: skip

@@ -56,7 +56,7 @@ class Entry:
             except Exception:
                 reference = secrets.token_hex(4)
                 _log.exception("the API failed at %s %s, reference %s", request.method, request.url.path, reference)
-                return self._told(request, Problem("fault", f"the server's log tells more, under {reference}"))
+                return self._told(request, Problem("fault", f"the server's log has the details, under {reference}"))
 
         return endpoint
 
@@ -163,7 +163,7 @@ async def _body(request: Request) -> bytes:
 
 
 def _too_large() -> Problem:
-    return Problem("too-large", f"a body has at most {BODY_MAX:,} bytes: send fewer jobs at once, and references in "
+    return Problem("too-large", f"a body has at most {BODY_MAX:,} bytes: send fewer jobs, and references in "
                    "place of large payloads")  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Operations: what the API offers at a path by a method, as it is routed and described."""
+"""Operations: one method of a path each, for routing and for the OpenAPI document."""
 
 from __future__ import annotations
 

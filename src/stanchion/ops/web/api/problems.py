@@ -47,23 +47,23 @@ KINDS: Final = {
              "call from the machine itself by the name localhost."),
         Kind("not-found", 404, "There is no such thing", "Check the address; finished jobs are deleted after the "
              "history_ttl of their queue."),
-        Kind("method-not-allowed", 405, "The address has no such method", "Use one of those in the header Allow."),
+        Kind("method-not-allowed", 405, "The address has no such method", "Use a method in the header Allow."),
         Kind("conflict", 409, "The state does not allow this", "Read the state again, then decide."),
         Kind("lease-lost", 409, "The lease is lost", "Discard this attempt's work. Reserve with a longer lease, or "
              "extend it in time."),
         Kind("duplicate-key", 409, "The key is taken", "Wait for the job that has it, or push with on_duplicate "
              "return or replace."),
-        Kind("too-large", 413, "The body is too large", "Send fewer jobs at once, and references in place of large "
+        Kind("too-large", 413, "The body is too large", "Send fewer jobs per request, and references in place of large "
              "payloads."),
         Kind("unsupported-media-type", 415, "The body has another type", "Send `Content-Type: application/json`, "
              "without a content encoding."),
-        Kind("invalid", 422, "The request is not valid", "`errors` names each field and what it must be."),
+        Kind("invalid", 422, "The request is not valid", "`errors` names each wrong field and its valid values."),
         Kind("too-many-attempts", 429, "Too many unknown tokens", "Wait for the seconds in Retry-After, and check the "
              "token."),
         Kind("fault", 500, "The server failed", "Its log has the traceback under the same reference."),
         Kind("busy", 503, "Too many clients wait", "Ask again after the seconds in Retry-After."),
         Kind("store-unavailable", 503, "The store does not answer", "Ask again after the seconds in Retry-After; "
-             "nothing is lost."),
+             "all stored jobs are safe."),
     )
 }  # fmt: skip
 """All kinds, by their codes."""

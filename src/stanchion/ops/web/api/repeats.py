@@ -32,7 +32,7 @@ KEPT: Final = 24 * 3600 * SECOND
 
 
 class Record(NamedTuple):
-    """One push. `print`: of its body. `duplicates`: ids in place of its own, by index, once it is `done`."""
+    """One push. `print`: of its body. `duplicates`: ids of existing jobs, by index, once it is `done`."""
 
     key: str
     print: str

@@ -10,7 +10,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import QueueSettings
 
 QUICK = 0.2
-"""Seconds of a reading up to which each page reads the figures of queues again."""
+"""Maximum seconds of a reading for each page to read the figures of queues again."""
 
 
 def is_quick(sample: Sample) -> bool:

@@ -24,7 +24,7 @@ KEPT: Final = 12
 """Reports that are kept, those made last."""
 
 WAIT: Final = 1.0
-"""Seconds for which the first question waits for its report: a small one is there by then."""
+"""Seconds that the first request waits for its report, enough for a small one."""
 
 _log = logging.getLogger("stanchion.web")
 

@@ -41,7 +41,7 @@ _log = logging.getLogger("stanchion.web")
 
 
 class Sample(NamedTuple):
-    """One reading. `seen`: all that was read; `firing`: the alerts that hold.
+    """One reading. `seen`: all values read; `firing`: the alerts that hold.
 
     `number`: counts the readings; `seconds`: duration.
     """

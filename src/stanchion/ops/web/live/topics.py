@@ -110,7 +110,7 @@ class Board:
                 tab.tell(tab.topics, self._version)
 
     def join(self, tab: Tab, since: str) -> None:
-        """Let a tab hear. `since`: the place up to which it has heard, by `place`; else all is new to it."""
+        """Subscribe a tab. `since`: its last position, from `place`; without it, all topics are new."""
         epoch, _, version = since.partition("-")
         known = int(version) if epoch == self.epoch and version.isdecimal() and len(version) < 16 else -1
         with self._lock:

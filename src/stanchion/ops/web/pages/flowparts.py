@@ -1,4 +1,4 @@
-"""A flow in sentences, and as a graph: over FOLDED nodes or EQUAL members, those of one task are drawn as one."""
+"""A flow in sentences and as a graph; above FOLDED nodes or EQUAL members, one box stands for a task's members."""
 
 from __future__ import annotations
 

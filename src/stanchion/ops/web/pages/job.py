@@ -84,7 +84,7 @@ def _cancel(visit: Visit, job: Job) -> tuple[str, str]:
     if after is None:
         raise JobNotFound(job.id)
     if job.finished_at is not None or after not in (JobState.RUNNING, JobState.CANCELLED):
-        return job.id, f"Nothing was cancelled: the job is {after} already"
+        return job.id, f"Not cancelled: the job is {after} already"
     return job.id, "The job is asked to stop" if after is JobState.RUNNING else "The job is cancelled"
 
 
@@ -99,15 +99,15 @@ _DONE: dict[str, Callable[[Visit, Job], tuple[str, str]]] = {"retry": _retry, "c
 """Each act: the job to show afterwards, and a report of the act."""
 
 _EFFECTS = {
-    "retry": "It becomes ready at once, under the same id, with its attempts from 0.",
+    "retry": "It becomes ready immediately, under the same id, with its attempts reset to 0.",
     "cancel": "It ends now. If it is running, its worker is asked to stop it.",
-    "replay": "A copy with a new id becomes ready at once; this job stays in history.",
-    "move": "It becomes ready in that queue at once, under the same id, with its attempts from 0.",
+    "replay": "A copy with a new id becomes ready immediately; this job stays in history.",
+    "move": "It becomes ready in that queue immediately, under the same id, with its attempts reset to 0.",
 }
 
 
 def _goes_back(job: Job) -> str:
-    return f"It becomes ready in {job.died_in} at once, under the same id, with its attempts from 0."
+    return f"It becomes ready in {job.died_in} immediately, under the same id, with its attempts reset to 0."
 
 
 def _acts(job: Job) -> list[str]:

@@ -104,9 +104,9 @@ def headline(alerts: int) -> str:
 
 
 def be_on_it(visit: Visit) -> Response:
-    """Write down who looks after an alert; it hides nothing."""
+    """Record who is handling an alert; the alert stays visible."""
     acts.be_on_it(visit, visit.form.get("key", ""))
-    return visit.done(visit.back(), "Your name stands beside the alert for 4 hours; it stays until its cause ends")
+    return visit.done(visit.back(), "The alert shows your name for 4 hours, and stays until its cause ends")
 
 
 def _line(group: Group, on_it: Mapping[str, tuple[str, int]]) -> Shown | Together:

@@ -102,9 +102,9 @@ def ask(visit: Visit) -> Response:
     known, act = _known(visit), _act(visit)
     queues = _queues(known)
     effects = {
-        "pause": "No process hands out items of its stations until someone resumes it. Running ones finish and go on; "
-        "new ones still come in.",
-        "resume": "Items that are due start at once, at all its stations, as fast as the workers take them.",
+        "pause": "Its stations stop processing until you resume it. Running items finish and move to the next station; "
+        "new ones are stored.",
+        "resume": "Due items start immediately at all its stations, as fast as workers take them.",
     }
     return visit.confirm(
         f"{act.capitalize()} {known.record.name}?",

@@ -146,8 +146,8 @@ def ask_pause(visit: Visit) -> Response:
         f"/pause/{visit.segment}",
         f"/queues/{visit.segment}",
         effects=[
-            "No process hands out its jobs until someone resumes it. Running jobs finish; new ones are stored.",
-            "The note stands on the queue’s page for the next on call.",
+            "No worker takes its jobs until you resume it. Running jobs finish; new ones are stored.",
+            "The queue’s page shows the note to the next person on call.",
         ],
         wants_note="Why, and until when?",
         note_needed=True,
@@ -172,7 +172,7 @@ def ask_resume(visit: Visit) -> Response:
         f"Resume {queue.name}",
         f"/resume/{visit.segment}",
         f"/queues/{visit.segment}",
-        effects=[f"{plural(ready, 'ready job')} may start at once, in their order, as fast as the workers take them."],
+        effects=[f"{plural(ready, 'ready job')} may start immediately, in their order, as fast as workers take them."],
         command=f"stanchion resume {queue.name}",
     )
 

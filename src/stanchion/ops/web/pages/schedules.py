@@ -69,7 +69,7 @@ _ACTS: dict[str, Callable[[Schedule], object]] = {
 _EFFECTS = {
     "pause": "Its ticks are skipped from now on, in every process, until someone resumes it.",
     "resume": "It fires again from its next tick on. Ticks that were skipped are not made up for.",
-    "run": "Its job is enqueued once, now, besides its ticks.",
+    "run": "Its job is enqueued once now, in addition to its ticks.",
 }
 
 

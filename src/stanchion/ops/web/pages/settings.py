@@ -65,7 +65,7 @@ def push(visit: Visit) -> Response:
         return _form(visit, dict(form), str(error))
     said = f"A job was pushed into {queue.name}"
     if job.duplicate:
-        said = f"Nothing was pushed: this live job of {queue.name} has the key {job.key} already"
+        said = f"Not pushed: this live job of {queue.name} has the key {job.key} already"
     return visit.done(f"/jobs/{job.id}", said)
 
 

@@ -35,9 +35,9 @@ def headline(known: Known, stations: Sequence[Station]) -> str:
     retries = [one for one in stations if one.retries]
     if len(stopped) == 1:
         on = "from" if any(one.starved for one in stations) else "at"
-        return f"{name} stands still {on} {stopped[0].name}{' on' if on == 'from' else ''}"
+        return f"{name} has stopped {on} {stopped[0].name}{' onward' if on == 'from' else ''}"
     if stopped:
-        return f"{name} stands still at {_listed(stopped)}"
+        return f"{name} has stopped at {_listed(stopped)}"
     if failing:
         return f"{name} fails at {_listed(failing)}"
     if late:
@@ -55,7 +55,7 @@ def _listed(stations: Sequence[Station]) -> str:
 
 
 def lede(stations: Sequence[Station]) -> Markup:
-    """Return the rest of the verdict: what holds the items, who waits for it, and who keeps up."""
+    """Return the rest of the verdict: blocked stations, starved stations, and stations that keep up."""
     said = [_failing(one) for one in stations if one.trouble == "attempts fail" or one.retries][:_NAMED]
     for one in [one for one in stations if one.trouble not in ("", "attempts fail")][:_NAMED]:
         why = f"has had no driver for {spelled(one.silent)}" if _silent(one) else _WHY[one.trouble]
@@ -68,7 +68,7 @@ def lede(stations: Sequence[Station]) -> Markup:
         )
     starved = [one for one in stations if one.starved]
     if starved:
-        said.append(Markup("{} behind it {} idle.").format(_names(starved), "is" if len(starved) == 1 else "are"))
+        said.append(Markup("{} downstream {} idle.").format(_names(starved), "is" if len(starved) == 1 else "are"))
     well = [one for one in stations if not (one.trouble or one.starved or one.retries)]
     if well and said:
         said.append(Markup("{} {} up.").format(_names(well), "keeps" if len(well) == 1 else "keep"))

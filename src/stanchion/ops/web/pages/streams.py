@@ -49,14 +49,13 @@ def ask_release(visit: Visit) -> Response:
     one = _stream(visit)
     live = one.state in ("reading", "repeats", "fails") and one.beat is not None
     return visit.confirm(
-        f"Give the reserved jobs of {one.name} back?",
-        f"Give back the jobs of {one.name}",
+        f"Release the reserved jobs of {one.name}?",
+        f"Release the jobs of {one.name}",
         f"/streams/release/{visit.segment}",
         "/streams",
         effects=[
-            f"They become ready in {one.queue} at once, without a counted attempt; workers or another query may take "
-            "them.",
-            "Its driver is refused from then on, even if it comes back: start its query again to read on.",
+            f"They become ready in {one.queue} now, without a counted attempt; workers or another query may take them.",
+            "Its driver is refused from then on, even if it recovers: restart its query to continue.",
             *(["The driver may be alive: its query would fail."] if live else []),
         ],
         wants_note="Why? (for the audit log)",

@@ -28,7 +28,7 @@ OWNED: Final = 30 * SECOND
 """Microseconds without a beat after which another process continues a work."""
 
 SHOWN: Final = 10 * 60 * SECOND
-"""Microseconds for which the end of a work is shown."""
+"""Microseconds that the page shows a work after its end."""
 
 KEPT: Final = 24 * 3600 * SECOND
 """Microseconds after which an ended work is deleted."""

@@ -102,7 +102,7 @@ class Plot(NamedTuple):
 def spark(values: Sequence[tuple[int, float]], colour: str, since: int) -> Markup:
     """Return a small plot without axes, for a table that has the same figures; empty without two values.
 
-    It begins `since` that time: what lies before the first value stays empty.
+    It begins `since` that time; the space before the first value stays empty.
     """
     if len(values) < 2:
         return Markup("")

@@ -62,9 +62,9 @@ MARKS: Final = frozenset({*JobState, "needs", "risk"})
 class Shell:
     """Content of the frame of a page; `page` in the templates. `now`: by the store's clock, in microseconds.
 
-    `events`: where the page hears that it is not new any more. `outer`: the template around the shell. `missed`: parts
-    that were not read within `seconds`. `needs`: how much wants a person, by pages of the navigation. `receipt`: of the
-    act before this page.
+    `events`: address of the events that report the page as stale. `outer`: the template around the shell. `missed`:
+    parts that were not read within `seconds`. `needs`: number of alerts by page of the navigation. `receipt`: of the
+    action before this page.
     """
 
     title: str

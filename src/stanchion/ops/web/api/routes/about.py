@@ -26,6 +26,6 @@ def shown(call: Call) -> Answer:
 OPERATIONS = [
     Operation("GET", "/problems", "listProblems", "about", "List the kinds of problems.", "ProblemPage", listed,
               query=PAGING, problems=("foreign-cursor",), open=True),
-    Operation("GET", "/problems/{code}", "getProblem", "about", "Tell what a kind of problem means.", "ProblemKind",
+    Operation("GET", "/problems/{code}", "getProblem", "about", "Describe a kind of problem.", "ProblemKind",
               shown, open=True),
 ]  # fmt: skip

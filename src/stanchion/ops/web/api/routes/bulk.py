@@ -38,7 +38,7 @@ def begin(call: Call) -> Answer:
     if call.dry_run:
         return Answer({"dry_run": True, "count": {"value": count, "kind": kind}}, status=200)
     if count == 0 and kind == "exact":
-        raise Problem("conflict", "no job matches this filter now, so nothing was begun")
+        raise Problem("conflict", "no job matches this filter now, so no work was started")
     total = COUNTED + 1 if count == COUNTED and kind == "at_least" else count
     work = acts.begin(call.visit, act, where, ids, total, int(body.get("rate", 0)))
     return Answer(_shape(work), {"Location": f"{base_of(call.visit.request)}/bulk/{quote(work.id)}"})

@@ -96,7 +96,7 @@ def _reserved(call: Call, jobs: list[Reservation]) -> Answer:
         sealed = "a payload is nested too deeply to be JSON here"
     if sealed is not None:
         _give_back(site, jobs)
-        raise Problem("conflict", f"{sealed}; the jobs were given back")
+        raise Problem("conflict", f"{sealed}; the jobs were released")
     return Answer(content)
 
 

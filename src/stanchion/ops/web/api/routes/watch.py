@@ -166,7 +166,7 @@ _SPAN = {"from": text("A time in ISO 8601; by default an hour ago.", maxLength=4
 _OF_DEAD = {key: schema for key, schema in FILTER.items() if key not in ("state", "error")}
 
 OPERATIONS = [
-    Operation("GET", "/alerts", "listAlerts", "watch", "List what needs a person.", "AlertPage", alerts, query=PAGING,
+    Operation("GET", "/alerts", "listAlerts", "watch", "List firing alerts.", "AlertPage", alerts, query=PAGING,
               problems=("foreign-cursor",)),
     Operation("POST", "/alerts/on-it", "lookAfterAlert", "watch", "Say that you look after an alert; it lasts 4 h.",
               "OnIt", look_after, body="OnItBody"),
@@ -181,7 +181,7 @@ OPERATIONS = [
                      "queue": name("Of this queue.")}),
     Operation("GET", "/audit", "listAudit", "watch", "List who did what.", "AuditPage", audit,
               query={"who": text("Who did it.", maxLength=200),
-                     "act": text("What was done, such as pause, or set for all settings.", maxLength=100),
+                     "act": text("The action, such as pause, or set for all settings.", maxLength=100),
                      "since": text("Done from then on: 1h, 24h, 7d, 30d, or a time in ISO 8601.", maxLength=40),
                      "until": text("Done before then.", maxLength=40), **PAGING},
               problems=("foreign-cursor",)),

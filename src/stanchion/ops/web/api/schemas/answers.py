@@ -48,15 +48,15 @@ _SUMMARY: Final[dict[str, Schema]] = {
     "attempts": _COUNT,
     "failures": _COUNT,
     "max_attempts": whole(least=1),
-    "worker": maybe(text("Who runs it, or ran it last.")),
+    "worker": maybe(text("The worker that runs it, or ran it last.")),
 }
 
 _JOB: Final[dict[str, Schema]] = {
     **_SUMMARY,
     "partition": maybe(whole()),
     "payload": anything("The payload; of a task, its arguments."),
-    "checkpoint": anything("What the last attempt left for the next one."),
-    "entry_payload": anything("The payload with which it entered its first queue, if it is kept."),
+    "checkpoint": anything("State that the last attempt left for the next one."),
+    "entry_payload": anything("The payload at its entry into the first queue, if it is kept."),
     "headers": table(anything("Any JSON value.")),
     "result": anything("The result that it was committed with."),
     "unreadable": maybe(text("Why payload and result can't be shown, if they can't.")),
@@ -67,7 +67,7 @@ _JOB: Final[dict[str, Schema]] = {
     "timeout": maybe(decimal()),
     "progress": decimal("The share done."),
     "cancelled": flag("It was cancelled, or is asked to stop."),
-    "origin": maybe(text("The job of which it is a copy.")),
+    "origin": maybe(text("The job that it copies.")),
     "trail": several(answer("A queue on its way.", queue=text(), entered_at=time(), attempts=maybe(whole()))),
     "flow": maybe(text("The id of its flow.")),
     "errors": several(ref("JobError")),
@@ -133,9 +133,9 @@ _QUEUES: Final[dict[str, Schema]] = {
         size=ref("Sizes"),
         totals=ref("Totals"),
         dead_letters=whole("Dead letters of other queues that lie there; they are in no other figure."),
-        lag=maybe(decimal("Seconds for which its oldest due job has waited.")),
+        lag=maybe(decimal("Seconds that its oldest due job has waited.")),
         workers=whole("Live workers that take from it."),
-        threads=whole("Jobs that these can run at once, for all their queues together."),
+        threads=whole("Jobs that these can run concurrently, for all their queues together."),
         last_5_min=maybe(ref("Times")),
         settings=ref("Settings"),
     ),
@@ -154,7 +154,7 @@ _QUEUES: Final[dict[str, Schema]] = {
         lanes=table(whole("Queued jobs, counted up to 1000."), "By lane; -1: jobs in no lane."),
         tenants=several(
             answer("A tenant.", name=maybe(text("null: all others.")), jobs=_COUNT),
-            "Those with most ready jobs, of the 5,000 that are due first.",
+            "The tenants with most ready jobs among the 5,000 due first.",
         ),
         partitions=several(text(), "Its physical queues, if it is partitioned."),
         schema=maybe(
@@ -195,7 +195,7 @@ _WATCH: Final[dict[str, Schema]] = {
         actions=several(answer("Something safe to do.", text=text(), command=maybe(text()))),
         merged=several(text()),
         runbook=text(),
-        error=maybe(text("The key of the heaviest group of errors behind it.")),
+        error=maybe(text("The key of the most frequent group of errors that caused it.")),
         on_it=maybe(answer("Who looks after it.", who=text(), at=time())),
     ),
     "BandFigures": answer(
@@ -229,7 +229,7 @@ _WATCH: Final[dict[str, Schema]] = {
         "Figures at a time; counts are since the queues were made.",
         at=time(),
         ready=_COUNT,
-        lag=decimal("Seconds for which the oldest ready job has waited."),
+        lag=decimal("Seconds that the oldest ready job has waited."),
         **dict.fromkeys(("pushed", "done", "failed", "dead"), _COUNT),
     ),
     "Report": answer(
@@ -242,7 +242,7 @@ _WATCH: Final[dict[str, Schema]] = {
         error=maybe(text("Why it could not be made.")),
         as_of=time(),
     ),
-    "OnIt": answer("Who looks after an alert.", key=text(), who=text(), at=time()),
+    "OnIt": answer("The person handling an alert.", key=text(), who=text(), at=time()),
     "AuditEntry": answer(
         "Who did what.", at=time(), who=text(), act=text(), subject=text(), number=whole("Jobs."), note=text(),
         address=text()),
@@ -260,9 +260,9 @@ PAGES: Final = {
     "FlowPage": ("FlowSeen", "Flows, newest first."),
     "StreamPage": ("Stream", "Streams, by name."),
     "PipelinePage": ("PipelineName", "Pipelines, by name."),
-    "AlertPage": ("Alert", "What needs a person, the most urgent first."),
+    "AlertPage": ("Alert", "Firing alerts, the most urgent first."),
     "SamplePage": ("Sample", "Figures, oldest first."),
-    "AuditPage": ("AuditEntry", "Who did what, newest first."),
+    "AuditPage": ("AuditEntry", "Recorded actions, newest first."),
     "BulkPage": ("BulkWork", "Bulk work, newest first."),
     "ProblemPage": ("ProblemKind", "Kinds of problems, by code."),
 }

@@ -43,7 +43,7 @@ NOTE_MAX: Final = 300
 
 _TOKEN: Final = text("The fencing token of the reservation.", minLength=1, maxLength=100)
 _PAYLOAD: Final = anything(
-    "What the next attempt gets in place of the payload; a task keeps its arguments, and finds it as its checkpoint. "
+    "Replaces the payload for the next attempt; a task keeps its arguments, and finds it as its checkpoint. "
     "Leave it out to keep the payload."
 )
 _DELAY: Final = seconds("Seconds from now until it is due.")
@@ -55,7 +55,7 @@ _NEW_JOB: Final = body(
     task=name("The task to call."),
     args=several(anything("An argument."), "The positional arguments of the call."),
     kwargs=table(anything("An argument."), "The keyword arguments of the call."),
-    run_at=maybe(time("When it is due, with a time zone; by default at once.")),
+    run_at=maybe(time("When it is due, with a time zone; by default now.")),
     delay=maybe(seconds("Seconds from now until it is due, in place of run_at.")),
     priority={
         "description": "Higher first; or a band by its name.",
@@ -63,7 +63,7 @@ _NEW_JOB: Final = body(
     },
     tenant=maybe(name("The tenant that it belongs to.")),
     key=maybe(name("Unique among the live jobs of the queue.")),
-    key_ttl=maybe(seconds("Seconds for which the key holds after the job has finished.")),
+    key_ttl=maybe(seconds("Seconds that the key stays taken after the job has finished.")),
     on_duplicate=choice(get_args(OnDuplicate), "What becomes of a job whose key is taken."),
     order_key=maybe(name("Jobs of one key run one at a time, in the order of their pushes.")),
     limits=maybe(several(name(), "The semaphores that it holds while it runs.", maxItems=MAX_LIMITS)),
@@ -85,7 +85,7 @@ _SETTINGS: Final = {
     "max_running": maybe(whole("Jobs that run at a time.", 1, 1_000_000_000)),
     "lanes": whole("Over which jobs of tenants are spread.", 1, MAX_LANES),
     "lanes_per_tenant": whole("Lanes that a tenant's jobs are spread over.", 1, MAX_LANES),
-    "history_ttl": seconds("Seconds for which finished jobs are kept."),
+    "history_ttl": seconds("Seconds that finished jobs are kept."),
     "dead_letter": maybe(name("The queue that dead jobs move to; null: they stay in history.")),
     "lease": seconds("Seconds of a reservation that names none.", exclusiveMinimum=0),
     "expires": maybe(seconds("Seconds without use after which the queue is removed.", exclusiveMinimum=0)),
@@ -107,7 +107,7 @@ BODIES: Final[dict[str, Schema]] = {
         lease=seconds("Seconds of the reservation; by default the queue's.", exclusiveMinimum=0),
         first_lane=whole("Only jobs of lanes from this one on; lane 0 includes jobs in no lane.", 0, MAX_LANES - 1),
         last_lane=whole("Only jobs of lanes up to this one.", 0, MAX_LANES - 1),
-        holder=name("Who reserves them, for people; by default the name of the caller.", NAME_MAX),
+        holder=name("A name shown as the holder of the jobs; by default the name of the caller.", NAME_MAX),
     ),
     "CommitBody": body("How the job was done.", "token", token=_TOKEN, result=anything("Kept with the job."),
                        payload=_PAYLOAD),
@@ -132,7 +132,7 @@ BODIES: Final[dict[str, Schema]] = {
     "NoteBody": body("A note for the audit log.", note=_NOTE),
     "SettingsBody": {**body("Settings to change; the others stay.", **_SETTINGS), "minProperties": 1},
     "CapacityBody": body("The new capacity.", "capacity", note=_NOTE,
-                         capacity=whole("Jobs that may hold it at once; 0: closed.", 0, 1_000_000)),
+                         capacity=whole("Maximum number of concurrent holders; 0: closed.", 0, 1_000_000)),
     "BulkBody": body(
         "Which jobs, and what to do with them: `ids`, or a filter as of the list of jobs.", "act",
         act=choice(["retry", "cancel", "replay"]),
