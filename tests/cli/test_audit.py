@@ -125,6 +125,10 @@ LOOKS: dict[str, list[str]] = {
 OTHERS = {
     "bench": "uses queues of its own, and deletes them",
     "demo": "uses a store of its own, or queues of its own",
+    **dict.fromkeys(
+        (f"deploy {kind}" for kind in ("compose", "grafana", "kubernetes", "prometheus", "systemd")),
+        "prints files, and opens no store",
+    ),
     "maintain": "does what each worker does all the time",
     "manager": "serves others, whose acts are theirs",
     "pipeline run": "works as the code says",
