@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,7 +109,8 @@ def served_guarded() -> Iterator[Served]:
 
 
 def _served(*, tokens: bool) -> Iterator[Served]:
-    app = shop(open_store("memory://"))
+    with ThreadPoolExecutor(1) as seeding:  # Playwright runs an event loop on this thread, where `drain` is refused
+        app = seeding.submit(shop, open_store("memory://")).result()
     site = site_of(app, tokens=tokens)
     with serve.served(site) as url:
         yield Served(app, site, url)
