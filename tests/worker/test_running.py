@@ -138,8 +138,9 @@ def test_what_this_code_cannot_run_is_dead(app):
     @app.task
     async def later(a: int) -> None: ...
 
+    elsewhere = Stanchion(store=app.store)  # another release, which does not know these functions
     with working(app):
-        jobs = [task.enqueue(), later.enqueue(1, 2)]
+        jobs = [elsewhere.enqueue(task.name), elsewhere.enqueue(later.name, 1, 2)]
         dead = [ended(app, job.id) for job in jobs]
     assert {job.state for job in dead} == {JobState.DEAD}
     errors = [job.errors[-1]["error"] for job in dead]
@@ -281,7 +282,7 @@ def test_events(app):
     with working(app):
         for task in (good, bad, last, letter):
             task.enqueue()
-        app.enqueue("misfit", "an argument too much")
+        Stanchion(store=app.store).enqueue("misfit", "an argument too much")
         until(lambda: len(heard) >= 13)
     by_task: dict[str, list[str]] = {}
     for name, event in heard:
