@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
@@ -42,15 +43,20 @@ def night() -> Iterator[Site]:
         time.move(-60 * (MINUTES + EARLIER))
         app = Stanchion(store=MemoryStore(time))
         site = site_of(app)
-        _quiet_queues(app)
-        _managers(app)
-        _earlier(app, time)
-        _an_hour(app, site, time)
-        _held(app)
-        _acts(app, site)
-        site.sampler.take()
+        with ThreadPoolExecutor(1) as seeding:  # Playwright runs an event loop on this thread, where `drain` is refused
+            seeding.submit(_seed, app, site, time).result()
         yield site
         app.close()
+
+
+def _seed(app: Stanchion, site: Site, time: Time) -> None:
+    _quiet_queues(app)
+    _managers(app)
+    _earlier(app, time)
+    _an_hour(app, site, time)
+    _held(app)
+    _acts(app, site)
+    site.sampler.take()
 
 
 def _an_hour(app: Stanchion, site: Site, time: Time) -> None:
