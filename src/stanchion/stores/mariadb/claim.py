@@ -92,7 +92,7 @@ class MariaDBClaims:
 
 
 class SlotSteps:
-    """Claims jobs some of which use slots: find them, lock them and their slots, write, each in one round trip."""
+    """Claims jobs with or without slots: find them, lock them and their slots, write, each in one round trip."""
 
     def __init__(self, db: Database, admissions: Admissions) -> None:
         self._db, self._admissions = db, admissions

@@ -15,7 +15,7 @@ from stanchion.stores.mariadb.packets import PACKET, packets, size_of
 
 _CUT = frozenset({1264, 1265, 1366, 1406})  # out of range, truncated, not in the character set, too long
 _SURELY_FITS = 4_000
-"""Characters of a statement up to which the server's limit is not read."""
+"""Maximum characters of a statement sent without reading the server's limit."""
 
 _limits: WeakKeyDictionary[pymysql.Connection[Any], int] = WeakKeyDictionary()
 """The server's `max_allowed_packet` by connection, once it has sent something large; it lasts with the connection."""

@@ -279,7 +279,7 @@ class MariaDBDialect(Dialect):
 
 
 def refuse_old(version: str) -> None:
-    """Raise StoreUnavailable if a server's version lacks what the statements need."""
+    """Raise StoreUnavailable if a server's version lacks features that the statements need."""
     if found := _MARIADB.match(version):
         name, oldest, needed = "MariaDB", (10, 6, 0), "10.6"
     elif found := _MYSQL.match(version):

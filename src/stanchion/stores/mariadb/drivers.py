@@ -36,7 +36,7 @@ def mysqlclient_cursor(connection: Any) -> MysqlclientCursor | None:
 
 
 def _is_in_transaction(connection: Any) -> bool:
-    # The driver keeps the server's status to itself. MariaDB tells; MySQL has only its tables of statistics.
+    # The driver keeps the server's status to itself. MariaDB reports it; MySQL has only its tables of statistics.
     with closing(connection.cursor()) as cursor:
         try:
             cursor.execute("SELECT @@in_transaction")
