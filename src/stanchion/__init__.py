@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from stanchion.feed.event import FeedEvent
     from stanchion.feed.feed import Feed
     from stanchion.flows.event_group import EventGroup
-    from stanchion.flows.failure import FlowFailure
+    from stanchion.flows.flow_failure import FlowFailure
     from stanchion.flows.handle import FlowHandle, FlowState
     from stanchion.flows.parts import Signature, barrier, chain, group
     from stanchion.jobs.handle import JobHandle
@@ -205,7 +205,7 @@ _MODULES = {
     "feed.event": ["FeedEvent"],
     "feed.feed": ["Feed"],
     "flows.event_group": ["EventGroup"],
-    "flows.failure": ["FlowFailure"],
+    "flows.flow_failure": ["FlowFailure"],
     "flows.handle": ["FlowHandle", "FlowState"],
     "flows.parts": ["Signature", "barrier", "chain", "group"],
     "jobs.handle": ["JobHandle"],

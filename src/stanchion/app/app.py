@@ -17,13 +17,14 @@ from stanchion.context.unknown_work import A_DAY, UnknownWork
 from stanchion.core.blocking import BlockingCalls
 from stanchion.core.codec import MAX_PAYLOAD, Codec
 from stanchion.core.retry import Retry
-from stanchion.jobs import lookup
 from stanchion.jobs.call import COLLECT, collected
 from stanchion.jobs.options import checked_timeout
 from stanchion.tasks.task import Task, checked_retry
 
 if TYPE_CHECKING:
+    from stanchion.jobs.job import Job
     from stanchion.stores.protocol import Store
+    from stanchion.stores.records.jobs import JobRow
 
 
 class Stanchion(StoreCalls, QueueCalls, TaskCalls, ProjectCalls, JobCalls, RunCalls):
@@ -59,7 +60,7 @@ class Stanchion(StoreCalls, QueueCalls, TaskCalls, ProjectCalls, JobCalls, RunCa
         warn_blocking: bool = True,
     ) -> None:
         codec, unknown_work = Codec(keys, max_payload), UnknownWork(bury_unknown_after)
-        self.context = Context(url, store, codec, poll, unknown_work, lookup.job_of, database, traces)
+        self.context = Context(url, store, codec, poll, unknown_work, _job_of, database, traces)
         self.context.blocking = BlockingCalls(warn=warn_blocking)
         self.context.timeout = checked_timeout(timeout)
         self.context.registry.includes.discover(discover)
@@ -79,3 +80,10 @@ def app_of(context: Context) -> Stanchion:
     app = Stanchion.__new__(Stanchion)
     app.context = context
     return app
+
+
+def _job_of(context: Context, row: JobRow) -> Job:
+    """Return a stored row as the job that listeners get."""
+    from stanchion.jobs.lookup import job_of
+
+    return job_of(context, row)

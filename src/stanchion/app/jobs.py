@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeVar, Unpack, overload
 from stanchion.app.area import Area
 from stanchion.core.aio import off_loop
 from stanchion.core.transactions import Transaction
-from stanchion.jobs import lookup
 
 if TYPE_CHECKING:  # imported at first use, so that a program loads only what it uses
     from stanchion.flows.event_group import EventGroup
@@ -27,22 +26,32 @@ class JobCalls(Area):
 
     def get(self, job_id: str) -> Job | None:
         """Return the job, live or finished, or None."""
+        from stanchion.jobs import lookup
+
         return lookup.get(self.context, job_id)
 
     def find(self, **search: Unpack[Search]) -> list[Job]:
         """Search live and finished jobs of all queues, newest first; see `Queue.find`."""
+        from stanchion.jobs import lookup
+
         return lookup.find(self.context, **search)
 
     def cancel(self, job_id: str) -> JobState | None:
         """Cancel a job, or ask it to stop if it is running; return its new state, or None if it is unknown."""
+        from stanchion.jobs import lookup
+
         return lookup.cancel(self.context, job_id)
 
     def retry_job(self, job_id: str) -> Job:
         """Make a dead, cancelled or scheduled job ready now, with its attempts reset."""
+        from stanchion.jobs import lookup
+
         return lookup.retry(self.context, job_id)
 
     def replay(self, job_ids: Iterable[str]) -> list[Job]:
         """Enqueue copies of finished jobs; each names its origin. Ids not in history are left out."""
+        from stanchion.jobs import lookup
+
         return lookup.replay(self.context, job_ids)
 
     def settle(self, settlements: Iterable[Settlement], *, tx: Transaction | None = None) -> list[JobState | None]:

@@ -13,7 +13,6 @@ from stanchion.context.cached_settings import CachedSettings
 from stanchion.context.declared import DeclaredQueues
 from stanchion.context.hiding import DeclaredHidden
 from stanchion.context.lanes import LaneChooser
-from stanchion.context.progress import ProgressWriter
 from stanchion.context.queue_schemas import QueueSchemas
 from stanchion.context.rates import DeclaredRates, stored_rates
 from stanchion.context.registry import Registry
@@ -33,6 +32,7 @@ from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.registry import absolute_url, open_store, shown_url
 
 if TYPE_CHECKING:
+    from stanchion.context.progress import ProgressWriter
     from stanchion.context.unknown_work import UnknownWork
     from stanchion.context.upkeep import Upkeep
     from stanchion.core.codec import Codec
@@ -112,7 +112,7 @@ class Context:
         self._making = threading.Lock()
         self._waits: Waits | None = None
         self._upkeep: Upkeep | None = None
-        self.progress = ProgressWriter(self)
+        self._progress: ProgressWriter | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without connections, threads and worker state, for other processes such as Spark's."""
@@ -331,6 +331,19 @@ class Context:
             if self._waits is None:
                 self._waits = Waits(self)
             return self._waits
+
+    @property
+    def progress(self) -> ProgressWriter:
+        """The progress of jobs that run here, before it is written."""
+        return self._progress or self._made_progress()
+
+    def _made_progress(self) -> ProgressWriter:
+        from stanchion.context.progress import ProgressWriter
+
+        with self._making:
+            if self._progress is None:
+                self._progress = ProgressWriter(self)
+            return self._progress
 
     @property
     def upkeep(self) -> Upkeep:

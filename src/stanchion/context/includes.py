@@ -6,7 +6,6 @@ named ──a worker starts, a drain, a task known by its name, a list of tasks�
 from __future__ import annotations
 
 import importlib
-import pkgutil
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import PathFinder
@@ -95,7 +94,9 @@ def _import_tasks(package: str) -> None:
 
 def _modules_in(package: str, places: Sequence[str]) -> Iterator[str]:
     """Yield the names of all modules in a package, without importing them; none that runs it as a program."""
-    for found in pkgutil.iter_modules(places, f"{package}."):
+    from pkgutil import iter_modules
+
+    for found in iter_modules(places, f"{package}."):
         if found.name.endswith(".__main__"):
             continue
         yield found.name

@@ -18,7 +18,6 @@ from stanchion.core.retry import Retry
 from stanchion.errors import StanchionError
 from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.outcomes import Bury, Rollback
-from stanchion.stores.rules.error_entries import put_off_so_far
 
 log = logging.getLogger("stanchion.worker")
 
@@ -49,6 +48,8 @@ class UnknownWork:
 
     def outcome(self, row: JobRow, error: Unknown) -> Rollback | Bury:
         """Return the outcome of a claimed job whose work is unknown."""
+        from stanchion.stores.rules.error_entries import put_off_so_far
+
         times, since = put_off_so_far(row)
         now = (row.started_at or 0) / SECOND  # by the store's clock: it was just claimed
         waited = 0.0 if since is None else now - since

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import threading
 import time
 from hashlib import sha256
@@ -96,7 +95,7 @@ NAME_MAX = 100
 
 def process_id(name: str) -> str:
     """Return an id for a worker or consumer of this name in this process; no other one gets the same."""
-    return f"{name}-{os.getpid()}-{secrets.token_hex(4)}"
+    return f"{name}-{os.getpid()}-{os.urandom(4).hex()}"
 
 
 def beside(one: str, distance: int) -> str:
@@ -121,4 +120,4 @@ def _text(number: int) -> str:
 
 def new_token() -> str:
     """Return a fencing token for one reservation."""
-    return secrets.token_hex(8)
+    return os.urandom(8).hex()

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 from stanchion.context.context import Context
-from stanchion.errors import InvalidInput
+from stanchion.errors import InvalidInput, StoreUnavailable
+from stanchion.flows.insert import ready_nodes
+from stanchion.flows.parts import checked_part
 from stanchion.flows.plan import MOST_IN_ONE_STEP, After, Part, Plan, fresh_ids
+from stanchion.jobs.insert import make_ready
+from stanchion.jobs.options import FlowElement
 from stanchion.stores.records.flows import FlowNode
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Continue
 from stanchion.stores.rules.flows import FlowPosition, position_of
+
+
+def prepared(context: Context, row: JobRow, element: FlowElement) -> Continue:
+    """Return the outcome of a job whose task returned a call or a flow, its jobs prepared as an enqueue does."""
+    outcome = continued(context, row, checked_part(element))
+    jobs = [outcome.job, *outcome.jobs]
+    nodes = outcome.nodes
+    with suppress(StoreUnavailable):  # jobs without a lane still run; losing the finished work would be worse
+        nodes = tuple(ready_nodes(context, nodes))
+        make_ready(context, jobs)
+    return outcome._replace(job=jobs[0], jobs=tuple(jobs[1:]), nodes=nodes)
 
 
 def continued(context: Context, row: JobRow, part: Part) -> Continue:

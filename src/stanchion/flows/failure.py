@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from stanchion.context.context import Context
+from stanchion.flows.flow_failure import FlowFailure
 from stanchion.flows.results import Values
 from stanchion.jobs.job import Job, JobState
 from stanchion.stores.records.flows import FlowNode, MemberEnd, NodeState
 from stanchion.stores.records.jobs import JobRow
-
-
-class FlowFailure(NamedTuple):
-    """The member whose failure made a part of a flow fail."""
-
-    task: str | None
-    """The name of its task; None for a payload without a task, and if the job is no longer known."""
-    job: str | None
-    """The id of the failed job; None if its end is no longer known."""
-    error: str
-    """The last error, as its type and message, or `cancelled`."""
 
 
 def failure_of_flow(context: Context, root: str, nodes: Sequence[FlowNode]) -> FlowFailure:

@@ -11,7 +11,8 @@ from stanchion.core.backoff import deadline_in, retry_until
 from stanchion.core.checks import checked_id, whole
 from stanchion.core.result_type import R_co
 from stanchion.errors import FlowCancelled, FlowFailed, FlowNotFound, InvalidInput, ResultTimeout
-from stanchion.flows.failure import FlowFailure, failure_for, failure_of_flow
+from stanchion.flows.failure import failure_for, failure_of_flow
+from stanchion.flows.flow_failure import FlowFailure
 from stanchion.flows.plan import after_of
 from stanchion.flows.results import Values
 from stanchion.jobs.batches import batches

@@ -27,7 +27,7 @@ from stanchion.errors import InvalidInput
 from stanchion.flows.handle import FlowHandle
 from stanchion.flows.insert import store_flow
 from stanchion.flows.plan import After, Inside, Kind, Plan, fresh_ids
-from stanchion.jobs.options import Push, checked, member
+from stanchion.jobs.options import FlowElement, Push, checked, member
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.flows import FlowPosition
@@ -48,7 +48,7 @@ class MemberMaker(Protocol):
         """Return the job of a call in a flow. `gets_value`: that of the part before comes as its first argument."""
 
 
-class Part(ABC, Generic[R_co]):
+class Part(ABC, FlowElement, Generic[R_co]):
     """A call or a payload, or several of them that form a part of a flow. Its type names its value."""
 
     failure_call: Single | None = None

@@ -7,7 +7,6 @@ from typing import Any
 
 from stanchion.core.codec import Codec
 from stanchion.errors import InvalidInput
-from stanchion.schemas.round_trips import kept_model
 
 COLLECT = "stanchion.collect"
 """The built-in task that returns its argument. In a flow it collects the value of a part without a last call."""
@@ -29,17 +28,24 @@ def arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any
     return {"args": args, "kwargs": kwargs} if kwargs else {"args": args}
 
 
+def _kept(value: Any) -> Any:
+    """Return a value that JSON can't hold as `kept_model` keeps it: few programs have any."""
+    from stanchion.schemas.round_trips import kept_model
+
+    return kept_model(value)
+
+
 def encoded_call(codec: Codec, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
     """Return the payload of a call as it is stored.
 
     Raises InvalidInput if JSON can't hold it, or if a model in it would not come back as it is.
     """
-    return codec.encode(arguments(args, kwargs), "arguments", kept_model)
+    return codec.encode(arguments(args, kwargs), "arguments", _kept)
 
 
 def encoded_result(codec: Codec, result: Any) -> str | None:
     """Return the result of a call as it is stored; None for none. Raises InvalidInput as `encoded_call` does."""
-    return None if result is None else codec.encode(result, "result", kept_model)
+    return None if result is None else codec.encode(result, "result", _kept)
 
 
 def called_with(payload: Any) -> tuple[list[Any], dict[str, Any]]:

@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 
 from stanchion.context.context import HasContext
 from stanchion.core.aio import off_loop
-from stanchion.core.backoff import deadline_in
 from stanchion.core.checks import checked_id
 from stanchion.core.result_type import R_co
 from stanchion.errors import JobCancelled, JobFailed, JobNotFound, ResultTimeout
-from stanchion.jobs import lookup
-from stanchion.jobs.job import Job
 from stanchion.stores.records.jobs import JobState
-from stanchion.stores.rules.dead_letters import is_letter
 
 if TYPE_CHECKING:
+    from stanchion.jobs.job import Job
     from stanchion.waits.ends import SeenJob
 
 
@@ -30,6 +27,8 @@ class JobHandle(Generic[R_co]):
 
     def job(self) -> Job:
         """Read the job. Raises JobNotFound if it is neither live nor in history."""
+        from stanchion.jobs import lookup
+
         found = lookup.get(self._context, self.id)
         if found is None:
             raise JobNotFound(self.id)
@@ -46,6 +45,8 @@ class JobHandle(Generic[R_co]):
 
     def cancel(self) -> JobState:
         """Cancel the job, or ask it to stop if it is running; return its new state."""
+        from stanchion.jobs import lookup
+
         state = lookup.cancel(self._context, self.id)
         if state is None:
             raise JobNotFound(self.id)
@@ -58,11 +59,15 @@ class JobHandle(Generic[R_co]):
         JobFailed for a dead job; JobCancelled; JobNotFound if the queue keeps no history; ResultMisfit for a result of
         another release that does not fit the task's annotation.
         """
+        from stanchion.core.backoff import deadline_in
+
         return self._result_of(self._context.waits.for_job(self.id, deadline_in(timeout)).result(), timeout)
 
     async def aresult(self, timeout: float | None = None) -> R_co:
         """Await `result`. Waiting takes no thread."""
         from asyncio import get_running_loop
+
+        from stanchion.core.backoff import deadline_in
 
         waiter = self._context.waits.for_job(self.id, deadline_in(timeout), get_running_loop())
         return self._result_of(await waiter.answer(), timeout)
@@ -75,6 +80,9 @@ class JobHandle(Generic[R_co]):
         return self.aresult().__await__()
 
     def _result_of(self, seen: SeenJob, timeout: float | None) -> R_co:
+        from stanchion.jobs.job import Job
+        from stanchion.stores.rules.dead_letters import is_letter
+
         job = Job(self._context, seen.row, seen.state)
         if not job.state.final:
             raise ResultTimeout(

@@ -15,12 +15,9 @@ from typing import Any
 from stanchion.context.context import Context
 from stanchion.context.settings import settings_of
 from stanchion.errors import InvalidInput
-from stanchion.jobs.job import Job
-from stanchion.jobs.lookup import jobs_of
 from stanchion.partitions.opening import is_partitioned
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import NewJob, Pushed
-from stanchion.stores.rules.jobs import created, state_of
 
 
 def make_ready(context: Context, jobs: list[NewJob], tx: Any = None, *, checks_payloads: bool = True) -> Store:
@@ -88,6 +85,8 @@ def _inserted(context: Context, jobs: list[NewJob], tx: Any) -> list[Pushed]:
         jobs[:] = store.placed(jobs)  # by layouts that were noticed just now: the caller sees the partitions
     pushed = store.push(jobs, tx)
     if context.events.hears("pushed"):
+        from stanchion.jobs.lookup import jobs_of
+
         for job in jobs_of(context, jobs, pushed):
             if not job.duplicate:
                 context.events.fire("pushed", job)
@@ -97,6 +96,9 @@ def _inserted(context: Context, jobs: list[NewJob], tx: Any) -> list[Pushed]:
 def announce(context: Context, jobs: Sequence[NewJob]) -> None:
     """Fire the event for jobs that were stored with a flow."""
     if jobs and context.events.hears("pushed"):
+        from stanchion.jobs.job import Job
+        from stanchion.stores.rules.jobs import created, state_of
+
         now = context.store.now()
         for row in (created(job, now) for job in jobs):
             context.events.fire("pushed", Job(context, row, state_of(row, now)))

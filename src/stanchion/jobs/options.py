@@ -27,7 +27,6 @@ from stanchion.core.times import micros
 from stanchion.core.transactions import Transaction
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import NewJob
-from stanchion.stores.rules.dead_letters import check_story
 from stanchion.stores.rules.limits import FASTEST, SLOWEST, Limits, Rate, limits_text
 
 OnDuplicate = Literal["return", "raise", "replace"]
@@ -214,6 +213,8 @@ def checked_timeout(value: Any) -> float | None:
 def _headers(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidInput(f"headers must be a mapping of strings to JSON values, not {shown(value)}")
+    from stanchion.stores.rules.dead_letters import check_story
+
     check_story(value)
     return dict(value)
 
@@ -289,7 +290,13 @@ def member(job: NewJob) -> NewJob:
     return job if job.key is None else job._replace(on_duplicate="raise")
 
 
-class Push:
+class FlowElement:
+    """A call, a payload, or several of them: what a flow consists of, and a task may return to be continued by."""
+
+    __slots__ = ()
+
+
+class Push(FlowElement):
     """A payload with options of its own, for `push_many`; with its `queue`, also a part of a flow."""
 
     __slots__ = ("options", "payload", "queue")

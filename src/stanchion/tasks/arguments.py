@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, Union, get_args, get_origin
 from stanchion.core.checks import shown
 from stanchion.core.plain import is_model
 from stanchion.errors import ArgumentMisfit, InvalidInput, ResultMisfit
-from stanchion.flows.parts import Part
-from stanchion.jobs.options import Push
+from stanchion.jobs.options import FlowElement
 from stanchion.jobs.outcome import Outcome
 from stanchion.schemas.building import Build, MisfitError, admits_none, builder, is_converted
 from stanchion.schemas.misfits import Misfit
@@ -169,7 +168,7 @@ def _result_of(hint: Any) -> Any:
     """Return the annotation of a result, without outcomes and flows that a task may return instead."""
     if get_origin(hint) not in (Union, UnionType):
         return hint
-    results = [one for one in get_args(hint) if not issubclass(_class_of(one), (Outcome, Part, Push))]
+    results = [one for one in get_args(hint) if not issubclass(_class_of(one), (Outcome, FlowElement))]
     return Union[tuple(results)] if results else None  # noqa: UP007 - made of a tuple
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Concatenate, Generic, ParamSpec, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, overload
 
 from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
@@ -12,21 +12,22 @@ from stanchion.core.ids import new_id, new_ids
 from stanchion.core.partition_names import checked_queue
 from stanchion.core.result_type import R_co
 from stanchion.errors import InvalidInput
-from stanchion.flows.parts import Signature
-from stanchion.jobs.batches import batches, store_batches
 from stanchion.jobs.call import Call, call_of, encoded_call
 from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.insert import insert
-from stanchion.jobs.options import ENQUEUE_OPTIONS, DeclaredRate, EnqueueOptions, checked, member, sharing
+from stanchion.jobs.options import ENQUEUE_OPTIONS, DeclaredRate, EnqueueOptions, FlowElement, checked, member, sharing
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.rules.limits import Rate, limits_in
-from stanchion.tasks.arguments import TaskModels
 from stanchion.tasks.binding import CallShape
+
+if TYPE_CHECKING:
+    from stanchion.flows.parts import Signature
+    from stanchion.tasks.arguments import TaskModels
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 
-AnyCall = tuple[Any, ...] | Mapping[str, Any] | Signature
+AnyCall: TypeAlias = "tuple[Any, ...] | Mapping[str, Any] | Signature[Any]"
 """A tuple of arguments, a mapping of keyword arguments, or `task.s(...)`, whose arguments type checkers check."""
 
 
@@ -96,6 +97,8 @@ class Enqueuer(Generic[P, R_co]):
 
     def enqueue_many(self, calls: Iterable[AnyCall]) -> list[JobHandle[R_co]]:
         """Store many calls, one round trip per 2000: tuples of arguments, mappings of keywords, or `s(...)`."""
+        from stanchion.jobs.batches import batches
+
         return self._store(batches(self._call_of(call) for call in several(calls, "calls", "[(1,), (2,)]")))
 
     aenqueue_many = off_loop(enqueue_many)
@@ -107,11 +110,15 @@ class Enqueuer(Generic[P, R_co]):
     def s(self, /, *args: Any, **kwargs: Any) -> Signature[R_co]:
         """Return a call for use in a flow. Leave out the argument that the previous part's value fills."""
         self._refuse_tx()
+        from stanchion.flows.parts import Signature
+
         return Signature(self, args, kwargs)
 
     def si(self, /, *args: P.args, **kwargs: P.kwargs) -> Signature[R_co]:
         """Return an immutable call for use in a flow: it takes no value from the part before it."""
         self._refuse_tx()
+        from stanchion.flows.parts import Signature
+
         return Signature(self, args, kwargs, immutable=True)
 
     def member(self, job_id: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, gets_value: bool) -> NewJob:
@@ -132,10 +139,12 @@ class Enqueuer(Generic[P, R_co]):
             args, kwargs = self._models.stored(args, kwargs, skip=skip)
         return encoded_call(self.context.codec, args, kwargs)
 
-    def _call_of(self, call: AnyCall) -> Call:
-        if not isinstance(call, Signature):
+    def _call_of(self, call: Any) -> Call:
+        if not isinstance(call, FlowElement):
             return call_of(call)
-        if call.task != self.task_name:
+        from stanchion.flows.parts import Signature
+
+        if not isinstance(call, Signature) or call.task != self.task_name:
             raise InvalidInput(f"{call!r} is no call of {self.task_name}; enqueue the calls of each task by itself")
         return call.args, call.kwargs
 
@@ -144,6 +153,8 @@ class Enqueuer(Generic[P, R_co]):
             raise InvalidInput("tx applies to the whole flow: pass it to enqueue(tx=...), not to using()")
 
     def _store(self, batches_of_calls: Iterable[list[Call]]) -> list[JobHandle[R_co]]:
+        from stanchion.jobs.batches import store_batches
+
         stored = store_batches(self.context, (self._new(calls) for calls in batches_of_calls), self._tx)
         return [JobHandle(self.context, one.id, duplicate=one.duplicate) for _, pushed in stored for one in pushed]
 

@@ -9,12 +9,9 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from stanchion.core.checks import shown
 from stanchion.errors import InvalidInput
-from stanchion.flows.failure import FlowFailure
-from stanchion.jobs.job import Job
-from stanchion.jobs.reservation import Reservation
 
-_INJECTED = {one.__name__: one for one in (Job, Reservation, FlowFailure)}
-"""Classes of parameters that no call gives: their names are known even if only type checkers import them."""
+_PLAIN = (str, int, float, bool, NoneType, list, dict, object, Any)
+"""Annotations of values that JSON holds as they are."""
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
@@ -25,6 +22,14 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
         raise InvalidInput(
             f"{shown(function)} is not a function, or hides its parameters; wrap it in a function"
         ) from None
+
+
+def injected_parameters(function: Callable[..., Any]) -> tuple[str | None, str | None]:
+    """Return the names of the parameters that get the job, and the failure of a part of a flow."""
+    from stanchion.flows.flow_failure import FlowFailure
+    from stanchion.jobs.job import Job
+
+    return parameter_of(function, Job), parameter_of(function, FlowFailure)
 
 
 def parameter_of(function: Callable[..., Any], kind: type) -> str | None:
@@ -45,6 +50,20 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
         return {name: _hint(function, name, one) for name, one in _annotations(function).items()}
 
 
+def takes_plain_values(function: Callable[..., Any]) -> bool:
+    """Return whether JSON holds all arguments and the result as they are, by the annotations."""
+    return all(hint in _PLAIN for hint in hints_of(function).values())
+
+
+def _injected() -> dict[str, Any]:
+    """Return the classes of parameters that no call gives: often only type checkers import them."""
+    from stanchion.flows.flow_failure import FlowFailure
+    from stanchion.jobs.job import Job
+    from stanchion.jobs.reservation import Reservation
+
+    return {one.__name__: one for one in (Job, Reservation, FlowFailure)}
+
+
 def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return inspect.get_annotations(inspect.unwrap(function))
@@ -53,7 +72,7 @@ def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _hint(function: Callable[..., Any], name: str, annotation: Any) -> Any:
-    names = {**_INJECTED, **getattr(inspect.unwrap(function), "__globals__", {})}
+    names = {**_injected(), **getattr(inspect.unwrap(function), "__globals__", {})}
     alone = SimpleNamespace(__annotations__={name: annotation}, __globals__=names)
     try:
         return get_type_hints(alone, include_extras=True)[name]

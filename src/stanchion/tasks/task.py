@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from inspect import Parameter
 from typing import (
+    TYPE_CHECKING,
     Any,
     Concatenate,
     Generic,
@@ -25,23 +25,19 @@ from stanchion.core.hiding import Hidden, place_of
 from stanchion.core.redaction import named_secret
 from stanchion.core.result_type import R_co
 from stanchion.core.retry import ByError, Kinds, Retry
-from stanchion.errors import InvalidInput, StoreUnavailable
-from stanchion.flows.continuation import continued
-from stanchion.flows.failure import FlowFailure
-from stanchion.flows.insert import ready_nodes
-from stanchion.flows.parts import Part, Signature, checked_part
+from stanchion.errors import InvalidInput
 from stanchion.jobs.call import called_with, encoded_result
 from stanchion.jobs.handle import JobHandle
-from stanchion.jobs.insert import make_ready
-from stanchion.jobs.job import Job
-from stanchion.jobs.options import EnqueueOptions, Push, undeclared
+from stanchion.jobs.options import EnqueueOptions, FlowElement, undeclared
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.records.outcomes import Commit, Continue
-from stanchion.stores.rules.outcomes import commit_of
-from stanchion.tasks.arguments import task_models
 from stanchion.tasks.binding import CallShape
 from stanchion.tasks.enqueuer import AnyCall, Enqueuer
-from stanchion.tasks.parameters import parameter_of, signature_of
+from stanchion.tasks.parameters import injected_parameters, signature_of, takes_plain_values
+
+if TYPE_CHECKING:
+    from stanchion.flows.parts import Signature
+    from stanchion.stores.records.outcomes import Commit, Continue
+    from stanchion.tasks.arguments import TaskModels
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -79,15 +75,21 @@ class Task(Generic[P, R_co]):
         self.timeout = None if timeout is None else seconds_of(timeout, "timeout")
         self.is_async = is_async(function)
         self.signature = signature_of(function)
-        self.job_parameter, self.failure_parameter = parameter_of(function, Job), parameter_of(function, FlowFailure)
+        plain = takes_plain_values(function)
+        self.job_parameter, self.failure_parameter = (None, None) if plain else injected_parameters(function)
         self.injected = {name for name in (self.job_parameter, self.failure_parameter) if name is not None}
         self.expectations = None
         self.shape = CallShape(self.name, self.signature, self.injected)
-        self.models = task_models(self.name, function, self.signature, self.injected)
+        self.models = None if plain else self._models()
         self._enqueuer: Enqueuer[P, R_co] = self.using()
         self.__name__ = getattr(function, "__name__", name)
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
+
+    def _models(self) -> TaskModels | None:
+        from stanchion.tasks.arguments import task_models
+
+        return task_models(self.name, self.function, self.signature, self.injected)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -136,19 +138,14 @@ class Task(Generic[P, R_co]):
 
     def outcome(self, row: JobRow, payload: Any, value: Any) -> Commit | Continue:  # noqa: ARG002 - stations need it
         """Return the outcome of a job whose call returned a value: its result, or a flow that it goes on as."""
-        if isinstance(value, Part | Push):
-            return self._going_on(continued(self.context, row, checked_part(value)))
-        plain = value if self.models is None else self.models.stored_result(value)
-        return commit_of(row, encoded_result(self.context.codec, plain))
+        if isinstance(value, FlowElement):
+            from stanchion.flows.continuation import prepared
 
-    def _going_on(self, outcome: Continue) -> Continue:
-        """Prepare the jobs of a continuation as an enqueue does."""
-        jobs = [outcome.job, *outcome.jobs]
-        nodes = outcome.nodes
-        with suppress(StoreUnavailable):  # jobs without a lane still run; losing the finished work would be worse
-            nodes = tuple(ready_nodes(self.context, nodes))
-            make_ready(self.context, jobs)
-        return outcome._replace(job=jobs[0], jobs=tuple(jobs[1:]), nodes=nodes)
+            return prepared(self.context, row, value)
+        plain = value if self.models is None else self.models.stored_result(value)
+        from stanchion.stores.rules.outcomes import commit_of
+
+        return commit_of(row, encoded_result(self.context.codec, plain))
 
     def hiding(self, places: Iterable[str | Sequence[str]]) -> Hidden:
         """Return what the task hides. Raises InvalidInput."""
