@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +37,11 @@ class Stanchion(StoreCalls, QueueCalls, TaskCalls, ProjectCalls, JobCalls, RunCa
     that an attempt may run if neither its job, its task nor its queue says so. `database`: with a URL of managers, that
     of their database, for `tx=`. `traces`: make OpenTelemetry spans. `discover`: packages whose modules called `tasks`
     are imported when a process first needs them; see `include`. `retry`: the retry policy of tasks that have none, and
-    of bare payloads. `warn_blocking`: log a warning, once for each
-    method, if a call blocks a running event loop.
+    of bare payloads. `warn_blocking`: log a warning, once for each method, if a call blocks a running event loop.
+
+    `encode`, `decode`: convert types of your own. `encode(value)` returns the plain value of an instance, or
+    NotImplemented for a type that it does not know; `decode(cls, plain)` makes an instance of the class that a
+    parameter or a result is annotated with.
 
     As a block, `with app:` or `async with app:`, it is closed at the end.
     """
@@ -58,10 +61,13 @@ class Stanchion(StoreCalls, QueueCalls, TaskCalls, ProjectCalls, JobCalls, RunCa
         discover: Sequence[str] = (),
         retry: Retry | None = None,
         warn_blocking: bool = True,
+        encode: Callable[[Any], Any] | None = None,
+        decode: Callable[[type, Any], Any] | None = None,
     ) -> None:
-        codec, unknown_work = Codec(keys, max_payload), UnknownWork(bury_unknown_after)
+        codec, unknown_work = Codec(keys, max_payload, encode), UnknownWork(bury_unknown_after)
         self.context = Context(url, store, codec, poll, unknown_work, _job_of, database, traces)
         self.context.blocking = BlockingCalls(warn=warn_blocking)
+        self.context.decode = decode
         self.context.timeout = checked_timeout(timeout)
         self.context.registry.includes.discover(discover)
         self.context.retry = checked_retry(retry) or self.context.retry

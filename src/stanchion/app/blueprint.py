@@ -195,6 +195,7 @@ class _Unregistered(Context):
 
     def __init__(self) -> None:
         super().__init__(None, None, _NoCodec(), 0.5, UnknownWork(), lookup.job_of)
+        self.decode = _refuse  # an app that registers the tasks may know the types of their parameters
 
     def _opened(self) -> Store:
         _refuse()
@@ -205,7 +206,7 @@ class _NoCodec(Codec):
         _refuse()
 
 
-def _refuse() -> NoReturn:
+def _refuse(*_: Any) -> NoReturn:
     raise InvalidInput(
         "no app has registered this task yet: call app.register(tasks) first, and make using(...) and s(...) of its "
         "tasks after that"

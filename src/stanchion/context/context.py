@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _KEPT = (
     *("retry", "timeout", "traces", "blocking", "events", "middleware", "registry", "declared", "schemas", "hidden"),
-    *("rates", "_partitions"),
+    *("rates", "decode", "_partitions"),
 )
 """The attributes that a pickled context keeps, in addition to its constructor's arguments."""
 
@@ -89,6 +89,8 @@ class Context:
         """The code of this process declares partitions, or has set some."""
         self._noticed_at = 0.0
         self.codec = codec
+        self.decode: Callable[[type, Any], Any] | None = None
+        """Makes instances of the program's own types from their plain values."""
         self.poll = poll
         self.retry = Retry()
         """The default retry policy."""

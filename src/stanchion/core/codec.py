@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stanchion.core.checks import several, whole
-from stanchion.core.plain import ToPlain, plain_model
+from stanchion.core.plain import ToPlain, plain_model, unknown_kind
 from stanchion.errors import InvalidInput, MissingExtra, StanchionError
 
 if TYPE_CHECKING:
@@ -50,15 +50,35 @@ class NotJson(StanchionError, ValueError):
     """A stored text is not JSON."""
 
 
+class _WithOwn(NamedTuple):
+    """Returns the plain values of models, and of types that only the program knows."""
+
+    models: ToPlain
+    own: ToPlain
+
+    def __call__(self, value: Any) -> Any:
+        try:
+            return self.models(value)
+        except TypeError:
+            found = self.own(value)
+        if found is NotImplemented:
+            raise TypeError(unknown_kind(value))
+        return found
+
+
 class Codec:
     """Encodes values as the stored text, and decodes them.
 
     `keys`: Fernet keys, newest first. The first encrypts, all decrypt, so that keys can be rotated.
-    `max_payload`: the largest encoded value, in bytes.
+    `max_payload`: the largest encoded value, in bytes. `own`: returns the plain value of an instance of the program's
+    own types, NotImplemented for any other.
     """
 
-    def __init__(self, keys: Sequence[str | bytes] = (), max_payload: int = MAX_PAYLOAD) -> None:
+    def __init__(
+        self, keys: Sequence[str | bytes] = (), max_payload: int = MAX_PAYLOAD, own: ToPlain | None = None
+    ) -> None:
         self.max_payload = whole(max_payload, "max_payload")
+        self._own = own
         given = list(several(keys, "keys", "[new, old]"))
         self._box = _box(given) if given else None
 
@@ -69,6 +89,10 @@ class Codec:
         """
         text = self.plain(value, what, models)
         return text if self._box is None else self._sealed(text)
+
+    def to_plain(self, models: ToPlain) -> ToPlain:
+        """Return what makes plain values of models, and of the program's own types."""
+        return models if self._own is None else _WithOwn(models, self._own)
 
     def encode_json(self, text: str, what: str = "payload") -> str:
         """Return the stored text of a value whose JSON is `text`. Raises InvalidInput if it is too large."""
@@ -86,7 +110,7 @@ class Codec:
         try:
             if isinstance(value, _CONTAINERS):
                 _check_keys(value, what)
-            text = _encoder(models)(value)
+            text = _encoder(self.to_plain(models))(value)
             size = _size(text)
         except InvalidInput:  # of a model
             raise

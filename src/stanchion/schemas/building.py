@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from abc import ABCMeta
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
@@ -39,12 +40,24 @@ def mentions(hint: Any, kind: Callable[[Any], bool]) -> bool:
     return kind(hint) or any(mentions(one, kind) for one in get_args(hint))
 
 
-def builder(hint: Any) -> Build:
+Decode = Callable[[type, Any], Any]
+"""Makes an instance of a class that only the program knows from its plain value."""
+
+
+class _Known(dict[type, Any]):
+    """The builders of models that are being made. `decode`: makes instances of other classes; None refuses them."""
+
+    def __init__(self, decode: Decode | None) -> None:
+        super().__init__()
+        self.decode = decode
+
+
+def builder(hint: Any, decode: Decode | None = None) -> Build:
     """Return what makes instances of a type. Raises InvalidInput for a type that plain values can't be told to be."""
-    return _builder(hint, {}, "")
+    return _builder(hint, _Known(decode), "")
 
 
-def _builder(hint: Any, known: dict[type, Any], path: str) -> Build:
+def _builder(hint: Any, known: _Known, path: str) -> Build:
     if mentions(hint, lambda one: isinstance(one, type) and is_pydantic(one)):
         return _of_pydantic(hint)
     origin, args = get_origin(hint), get_args(hint)
@@ -77,6 +90,8 @@ def _builder(hint: Any, known: dict[type, Any], path: str) -> Build:
             return _named_tuple(hint, known)
         if (leaf := _leaf(hint)) is not None:
             return leaf
+        if known.decode is not None and is_unknown(hint):
+            return _own(hint, known.decode)
     raise InvalidInput(f"{path or 'it'} is of type {shown(hint)}, which can't be made of JSON")
 
 
@@ -149,7 +164,7 @@ def _tuple(builds: Sequence[Build], make: Callable[[Iterable[Any]], Any] = tuple
     return built
 
 
-def _named_tuple(hint: Any, known: dict[type, Any]) -> Build:
+def _named_tuple(hint: Any, known: _Known) -> Build:
     hints = get_type_hints(hint, include_extras=True)
     builds = [_builder(hints.get(one, Any), known, f"{hint.__name__}.{one}") for one in hint._fields]
     return _tuple(builds, hint._make)
@@ -193,6 +208,18 @@ def _leaf(hint: type) -> Build | None:
     return build
 
 
+def _own(hint: type, decode: Decode) -> Build:
+    def build(value: Any, strict: bool) -> Any:  # noqa: ARG001 - builders take both
+        if value is None:
+            raise MisfitError(Misfit("", "is null"))
+        try:
+            return decode(hint, value)
+        except Exception as error:  # of the program's own function
+            raise MisfitError(Misfit("", f"is refused by decode for {hint.__name__}: {error!r}")) from None
+
+    return build
+
+
 def _own_leaf(hint: type, make: Callable[[Any], Any], check: Callable[[Any], Misfit | None] | None) -> Build:
     """Return what makes values that a schema has no type for, or narrower ones. `check`: says why there is none."""
 
@@ -221,7 +248,7 @@ def _maker(hint: type) -> Callable[[Any], Any]:
 class _Fields:
     """Makes instances of a dataclass, or of a class of attrs. A null is the default where the field can't be None."""
 
-    def __init__(self, model: type, known: dict[type, Any]) -> None:
+    def __init__(self, model: type, known: _Known) -> None:
         known[model] = self
         self._model = model
         hints = get_type_hints(model, include_extras=True)
@@ -277,7 +304,7 @@ def _fields_of(model: Any) -> Iterator[tuple[str, str, bool, bool]]:
 class _Keys:
     """Checks the keys of a TypedDict, and makes their values."""
 
-    def __init__(self, model: Any, known: dict[type, Any]) -> None:
+    def __init__(self, model: Any, known: _Known) -> None:
         known[model] = self
         self._name = model.__name__
         hints = get_type_hints(model, include_extras=True)
@@ -312,6 +339,23 @@ def admits_none(hint: Any) -> bool:
 def is_converted(hint: Any) -> bool:
     """Return whether a type has values that JSON does not have: a model, a value such as a time, or both in others."""
     return mentions(hint, _is_converted)
+
+
+def names_unknown(hint: Any) -> bool:
+    """Return whether an annotation names a class that is neither plain, a model, nor a kind of values known here."""
+    return mentions(hint, is_unknown)
+
+
+def is_unknown(kind: Any) -> bool:
+    """Return whether this is a class whose instances only the program can convert; bases and protocols are none."""
+    kind = get_origin(kind) or kind
+    if not isinstance(kind, type) or isinstance(kind, ABCMeta) or getattr(kind, "_is_protocol", False):
+        return False
+    return kind not in (object, Any) and not issubclass(kind, _PLAIN) and not _is_converted(kind)
+
+
+_PLAIN = (str, int, float, dict, list, type(None))
+"""Classes whose instances JSON has."""
 
 
 def _is_converted(hint: Any) -> bool:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from stanchion.core.classes import attributes, is_attrs
-from stanchion.core.plain import SECRET, is_model, is_pydantic, is_secret, plain, plain_dataclass, unknown_kind
+from stanchion.core.plain import SECRET, ToPlain, is_model, is_pydantic, is_secret, plain, plain_dataclass, unknown_kind
 from stanchion.errors import InvalidInput
 from stanchion.schemas.building import Build, MisfitError, builder
 from stanchion.schemas.kinds import quoted
@@ -50,13 +50,14 @@ def kept_model(value: Any) -> Any:
     raise ChangedError(kind.__name__, misfit)
 
 
-def kept_as(build: Build, value: Any) -> Any:
+def kept_as(build: Build, value: Any, to_plain: ToPlain = kept_model) -> Any:
     """Return a value with models as the plain value from which the builder of its annotation makes an equal one.
 
-    Raises MisfitError, which names the field; TypeError or ValueError for values that JSON can't hold.
+    Raises MisfitError, which names the field; TypeError or ValueError for values that JSON can't hold. `to_plain`:
+    for types that are neither models nor known here.
     """
     found = plain(value, kept_model)
-    if (misfit := _changed(value, json.loads(json.dumps(found)), build)) is not None:
+    if (misfit := _changed(value, json.loads(json.dumps(found, default=to_plain)), build)) is not None:
         raise MisfitError(misfit)
     return found
 

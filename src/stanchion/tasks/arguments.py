@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from inspect import Parameter, Signature
 from types import UnionType
-from typing import Any, NamedTuple, Union, get_args, get_origin
+from typing import Any, NamedTuple, NoReturn, Union, get_args, get_origin
 
 from stanchion.core.checks import shown
-from stanchion.core.plain import is_model
+from stanchion.core.plain import ToPlain, is_model
 from stanchion.errors import ArgumentMisfit, InvalidInput, ResultMisfit
 from stanchion.jobs.options import FlowElement
 from stanchion.jobs.outcome import Outcome
-from stanchion.schemas.building import Build, MisfitError, admits_none, builder, is_converted
+from stanchion.schemas.building import Build, Decode, MisfitError, admits_none, builder, is_converted, names_unknown
 from stanchion.schemas.misfits import Misfit
-from stanchion.schemas.round_trips import ChangedError, kept_as
+from stanchion.schemas.round_trips import ChangedError, kept_as, kept_model
 from stanchion.tasks.parameters import hints_of
 
 _BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -30,12 +30,16 @@ _PLAIN = (str, int, float, dict, list, tuple, type(None))
 
 
 class _Typed(NamedTuple):
-    """A parameter or a result that takes models. `build`: None if they can't be made of JSON, for this `reason`."""
+    """A parameter or a result that takes models. `build`: None if they can't be made of JSON, for this `reason`.
+
+    `to_plain`: returns plain values of the program's own types.
+    """
 
     called: str
     optional: bool
     build: Build | None
     reason: str = ""
+    to_plain: ToPlain = kept_model
 
     def stored(self, value: Any) -> Any:
         """Return a value as it is stored. Raises MisfitError."""
@@ -47,7 +51,7 @@ class _Typed(NamedTuple):
             self._check_none()
             return None
         try:
-            return kept_as(self.build, value)
+            return kept_as(self.build, value, self.to_plain)
         except (MisfitError, InvalidInput):
             raise
         except (TypeError, ValueError, RecursionError):
@@ -150,44 +154,80 @@ def _models_in(value: Any) -> Iterator[Any]:
             yield from _models_in(one)
 
 
-def task_models(
-    task: str, function: Callable[..., Any], signature: Signature, given: Collection[str]
-) -> TaskModels | None:
-    """Return what a task's models are; None if neither its parameters nor its result are annotated with any.
+class Places:
+    """Makes what is known of each parameter, and of the result, of one task.
 
-    `given`: the parameters that no call gives, as each attempt fills them.
+    `to_plain`, `decode`: for the program's own types. `decode` None: there are none.
     """
-    hints = hints_of(function)
-    taken = [one for one in signature.parameters.values() if one.name not in given]
-    typed = {one.name: found for one in taken if one.name in hints and (found := _typed(hints[one.name])) is not None}
-    result = _typed(returned) if is_converted(returned := _result_of(hints.get("return"))) else None
-    return TaskModels(task, taken, typed, result) if typed or result is not None else None
+
+    def __init__(self, task: str, to_plain: ToPlain, decode: Decode | None) -> None:
+        self._task, self._to_plain, self._decode = task, to_plain, decode
+
+    def models(self, function: Callable[..., Any], signature: Signature, given: Collection[str]) -> TaskModels | None:
+        """Return what a task's models are; None if neither its parameters nor its result are annotated with any.
+
+        `given`: the parameters that no call gives, as each attempt fills them. Raises InvalidInput for a type that
+        can't be carried, of a result or of a parameter that each call needs.
+        """
+        hints = hints_of(function)
+        taken = [one for one in signature.parameters.values() if one.name not in given]
+        typed = {
+            one.name: found
+            for one in taken
+            if one.name in hints
+            and (found := self._typed(hints[one.name], f"parameter {one.name!r}", _is_needed(one))) is not None
+        }
+        returned = _result_of(hints.get("return"))
+        known = self._is_converted(returned) or names_unknown(returned)
+        result = self._typed(returned, "its result", needed=True) if known else None
+        return TaskModels(self._task, taken, typed, result) if typed or result is not None else None
+
+    def _is_converted(self, hint: Any) -> bool:
+        return is_converted(hint) or (self._decode is not None and names_unknown(hint))
+
+    def _typed(self, hint: Any, place: str, needed: bool) -> _Typed | None:
+        called = getattr(hint, "__name__", None) if isinstance(hint, type) else None
+        called = called or str(hint).replace("typing.", "")
+        if isinstance(hint, str):
+            reason = (
+                f"can't be checked, as the annotation {hint!r} can't be resolved; import it where the task is declared"
+            )
+            return _Typed(called, True, None, reason)
+        if not self._is_converted(hint):
+            if needed and names_unknown(hint):
+                self._refuse(place, f"it is of type {called}, which can't be made of JSON")
+            if isinstance(hint, type) and hint is not object and not issubclass(hint, _PLAIN):
+                return _Typed(called, True, None, f"would arrive as plain values, as {shown(hint)} is no model")
+            return None
+        try:
+            return _Typed(called, admits_none(hint), builder(hint, self._decode), "", self._to_plain)
+        except InvalidInput as error:
+            if needed:
+                self._refuse(place, str(error))
+            return _Typed(called, True, None, f"would arrive as plain values: {error}")
+
+    def _refuse(self, place: str, why: str) -> NoReturn:
+        raise InvalidInput(
+            f"task {self._task} can't carry {place}: {why}; use a plain type, a model or an id instead, or give "
+            f"Stanchion(encode=..., decode=...) for types of your own"
+        )
+
+
+def _is_needed(parameter: Parameter) -> bool:
+    """Return whether each call gives the parameter."""
+    return parameter.default is Parameter.empty and parameter.kind not in _OF_MORE
+
+
+_OF_MORE = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 def _result_of(hint: Any) -> Any:
     """Return the annotation of a result, without outcomes and flows that a task may return instead."""
-    if get_origin(hint) not in (Union, UnionType):
-        return hint
-    results = [one for one in get_args(hint) if not issubclass(_class_of(one), (Outcome, FlowElement))]
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else [hint]
+    results = [one for one in kinds if not issubclass(_class_of(one), (Outcome, FlowElement))]
     return Union[tuple(results)] if results else None  # noqa: UP007 - made of a tuple
 
 
 def _class_of(hint: Any) -> type:
     kind = get_origin(hint) or hint
     return kind if isinstance(kind, type) else object
-
-
-def _typed(hint: Any) -> _Typed | None:
-    called = getattr(hint, "__name__", None) if isinstance(hint, type) else None
-    called = called or str(hint).replace("typing.", "")
-    if isinstance(hint, str):
-        reason = f"can't be checked, as the annotation {hint!r} can't be resolved; import it where the task is declared"
-        return _Typed(called, True, None, reason)
-    if not is_converted(hint):
-        if isinstance(hint, type) and hint is not object and not issubclass(hint, _PLAIN):
-            return _Typed(called, True, None, f"would arrive as plain values, as {shown(hint)} is no model")
-        return None
-    try:
-        return _Typed(called, admits_none(hint), builder(hint))
-    except InvalidInput as error:
-        return _Typed(called, True, None, f"would arrive as plain values: {error}")

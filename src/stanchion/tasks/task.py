@@ -87,9 +87,11 @@ class Task(Generic[P, R_co]):
         self.__wrapped__ = function
 
     def _models(self) -> TaskModels | None:
-        from stanchion.tasks.arguments import task_models
+        from stanchion.schemas.round_trips import kept_model
+        from stanchion.tasks.arguments import Places
 
-        return task_models(self.name, self.function, self.signature, self.injected)
+        places = Places(self.name, self.context.codec.to_plain(kept_model), self.context.decode)
+        return places.models(self.function, self.signature, self.injected)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)

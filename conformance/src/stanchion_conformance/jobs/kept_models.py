@@ -138,7 +138,6 @@ class TestKeptDataclasses:
             (Point | Sized, Sized(1, 2), ""),
             (Tree, Tree("a", rest=WHEN), "rest"),
             (Named, Line("a"), ""),
-            (Unmade, Unmade(set()), ""),
             ("Nowhere", Line("a"), ""),
         ],
     )
@@ -147,6 +146,10 @@ class TestKeptDataclasses:
     ) -> None:
         assert refused(echo, hint, value)[0] == path
         assert app.queue(QUEUE).size().total == 0
+
+    def test_a_field_that_can_not_be_carried_is_refused_with_the_task(self, echo: Echo) -> None:
+        with pytest.raises(InvalidInput, match=r"can't carry parameter 'value': Unmade\.tags"):
+            echo(Unmade, Unmade(set()))
 
     def test_a_field_that_the_constructor_does_not_take(self, echo: Echo) -> None:
         counted = Counted(3)
