@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from stanchion.core.checks import several, whole
 from stanchion.core.plain import ToPlain, plain_model, unknown_kind
@@ -50,7 +51,8 @@ class NotJson(StanchionError, ValueError):
     """A stored text is not JSON."""
 
 
-class _WithOwn(NamedTuple):
+@dataclass(frozen=True)
+class _WithOwn:
     """Returns the plain values of models, and of types that only the program knows."""
 
     models: ToPlain
