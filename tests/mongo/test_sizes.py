@@ -72,7 +72,7 @@ def test_a_result_or_a_group_too_large_ends_the_job_at_once(app: Stanchion, capl
 
     @app.task
     def spread(value: str) -> Any:
-        return chain(echo.s(value), echo.s(value))
+        return chain(echo.s(value), echo.si(value))
 
     with caplog.at_level(logging.DEBUG, "stanchion"):
         large = echo.enqueue(LARGE)

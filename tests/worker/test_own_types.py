@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 from uuid import UUID
 
 import pytest
@@ -160,7 +160,20 @@ class TestWithoutConverters:
         assert handle.result(timeout=60) == 5
 
     @pytest.mark.parametrize(
-        "hint", [Mapping, Iterable[int], Speaks, K, Any, object, int | Snooze, "Nowhere", dict[str, list[int]]]
+        "hint",
+        [
+            Mapping,
+            Iterable[int],
+            Speaks,
+            K,
+            Any,
+            object,
+            int | Snooze,
+            "Nowhere",
+            dict[str, list[int]],
+            dict | None,
+            Annotated[int, "n"],
+        ],
     )
     def test_what_may_be_plain_is_not(self, app: Stanchion, hint: Any) -> None:
         def take(value: Any) -> Any:

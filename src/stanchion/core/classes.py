@@ -1,4 +1,4 @@
-"""Classes of modules that a program may not have loaded, or installed: those of attrs, and paths."""
+"""Classes of modules that a program may not have loaded, or installed: those of attrs, paths and UUIDs."""
 
 from __future__ import annotations
 
@@ -21,3 +21,9 @@ def is_path(kind: Any) -> bool:
     """Return whether this is a class of paths; a program that has one has loaded its module, with six others."""
     module = sys.modules.get("pathlib")
     return module is not None and isinstance(kind, type) and issubclass(kind, module.PurePath)
+
+
+def is_uuid(kind: Any) -> bool:
+    """Return whether this is a class of UUIDs; a program that has one has loaded its module, with two others."""
+    module = sys.modules.get("uuid")
+    return module is not None and isinstance(kind, type) and issubclass(kind, module.UUID)

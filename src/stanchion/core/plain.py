@@ -9,9 +9,8 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from typing import Any
-from uuid import UUID
 
-from stanchion.core.classes import attributes, is_attrs, is_path
+from stanchion.core.classes import attributes, is_attrs, is_path, is_uuid
 from stanchion.errors import InvalidInput
 
 ToPlain = Callable[[Any], Any]
@@ -59,20 +58,20 @@ def unknown_kind(value: Any) -> str:
         return f"{text}: pass its to_pydatetime(), to a parameter annotated datetime"
     if library in ("numpy", "pandas") and hasattr(value, "tolist"):
         return f"{text}: pass its {'item' if getattr(value, 'ndim', 1) == 0 else 'tolist'}()"
-    if isinstance(value, _CONVERTIBLE) or is_attrs(kind) or is_path(kind):
+    if isinstance(value, _CONVERTIBLE) or is_attrs(kind) or is_path(kind) or is_uuid(kind):
         return f"{text}: annotate the parameter or the result with its type, or pass a plain value"
     return text
 
 
-_CONVERTIBLE = (date, time, timedelta, Decimal, UUID, Enum, bytes, bytearray, set, frozenset)
+_CONVERTIBLE = (date, time, timedelta, Decimal, Enum, bytes, bytearray, set, frozenset)
 
 
 def plain(value: Any, model: ToPlain = plain_model) -> Any:
     """Return a value of a field as JSON can hold it; unknown types are left to the encoder."""
     if isinstance(value, (date, time)):  # a datetime is a date
         return value.isoformat()
-    if isinstance(value, (Decimal, UUID)):
-        return format(value, "f") if isinstance(value, Decimal) else str(value)
+    if isinstance(value, Decimal):
+        return format(value, "f")
     if isinstance(value, Enum):
         return plain(value.value, model)
     if isinstance(value, Mapping):
@@ -90,7 +89,7 @@ def _rarely(value: Any, model: ToPlain) -> Any:
         return value.total_seconds() if value.microseconds else value // timedelta(seconds=1)
     if isinstance(value, (bytes, bytearray)):
         return b64encode(value).decode()
-    if is_path(type(value)):
+    if is_path(type(value)) or is_uuid(type(value)):
         return str(value)
     if isinstance(value, (set, frozenset)):
         return _in_order(plain(one, model) for one in value)

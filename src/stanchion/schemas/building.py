@@ -351,11 +351,18 @@ def is_unknown(kind: Any) -> bool:
     kind = get_origin(kind) or kind
     if not isinstance(kind, type) or isinstance(kind, ABCMeta) or getattr(kind, "_is_protocol", False):
         return False
-    return kind not in (object, Any) and not issubclass(kind, _PLAIN) and not _is_converted(kind)
+    return (
+        kind not in (object, Any, types.UnionType, Annotated)
+        and not issubclass(kind, _PLAIN)
+        and not _is_converted(kind)
+    )
 
 
 _PLAIN = (str, int, float, dict, list, type(None))
 """Classes whose instances JSON has."""
+
+_ANY = (object, Any, types.UnionType, Annotated)
+"""Classes of annotations that say nothing by themselves."""
 
 
 def _is_converted(hint: Any) -> bool:

@@ -252,7 +252,7 @@ class TestAnotherDatabase:
             lambda tx: q.push(3, key="k", tx=tx),
             lambda tx: q.push_many([3, 4], tx=tx),
             lambda tx: work.using(tx=tx).enqueue(),
-            lambda tx: chain(work.s(), work.s()).enqueue(tx),
+            lambda tx: chain(work.s(), work.si()).enqueue(tx),
             lambda tx: events.add(work.s(), tx=tx),
             lambda tx: committed.commit("done", tx=tx),
             lambda tx: moved.move("next", tx=tx),

@@ -143,10 +143,11 @@ def _alchemy_runner(database: Database, caller: Caller, connection: Connection) 
         raise CannotJoin(f"tx is on {theirs}, the queue on {ours}; both must be in one database to commit as one")
     if not connection.in_transaction():
         caller.run(connection.begin)  # as its first statement would do
-    if connection.engine is not database.engine and connection._is_autocommit_isolation():
-        raise CannotJoin(AUTOCOMMIT)
     driver: Any = caller.raw()
     if not dialect.owns(driver):
+        # Of the store's own driver the state is known: other stores of this package begin by a statement.
+        if connection.engine is not database.engine and connection._is_autocommit_isolation():
+            raise CannotJoin(AUTOCOMMIT)
         return AlchemyRunner(connection, database.given(), caller.run)
     dialect.must_be_open(driver)
     return CursorRunner(dialect.cursor(driver), database.compiler_of(driver), database.given(), joined=True)
