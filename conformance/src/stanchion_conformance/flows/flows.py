@@ -15,7 +15,7 @@ from stanchion.errors import (
 from stanchion.flows import insert, plan
 from stanchion.flows.parts import Part
 from stanchion.stores.protocol import Store
-from stanchion.tasks.execution import Execution, outcome_of_value
+from stanchion.tasks.execution import attempted
 from stanchion_conformance.harness import QUEUE, StoreClock, all_at_once, claim, find_jobs, sizes_of
 from stanchion_conformance.jobs.encryption import new_key
 
@@ -101,9 +101,7 @@ class Work:
 def drain_in_batches(app: Stanchion) -> None:
     """Run all due jobs, many at a time; none of them may fail."""
     while rows := claim(app.store, 500):
-        ended = [
-            outcome_of_value(execution, execution.call()) for execution in (Execution(app.context, row) for row in rows)
-        ]
+        ended = [attempted(app.context, row).outcome for row in rows]
         app.store.settle([outcome for outcome in ended if outcome is not None])
 
 
