@@ -139,7 +139,7 @@ def events() -> Iterator[list[dict[str, Any]]]:
 
     sentry_sdk.init(dsn="http://key@localhost/1", transport=Kept, traces_sample_rate=1.0, default_integrations=False)
     yield found
-    sentry_sdk.init()
+    sentry_sdk.init(default_integrations=False)
 
 
 def of_kind(events: list[dict[str, Any]], kind: str | None) -> list[dict[str, Any]]:
