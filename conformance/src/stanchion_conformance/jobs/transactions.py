@@ -55,6 +55,13 @@ class TestJoining:
         assert q.counts().pushed == 3
         assert other_q.reserve()[0].id == pushed.id
 
+    def test_a_transaction_of_another_app_of_the_store(self, q: Queue, other_app: Stanchion) -> None:
+        with other_app.transaction() as tx:
+            q.push(1, tx=tx)
+        with rolled_back(other_app) as tx:
+            q.push(2, tx=tx)
+        assert [job.payload for job in q.find()] == [1]
+
     def test_a_push_that_was_rolled_back_is_never_seen(self, app: Stanchion, q: Queue) -> None:
         with rolled_back(app) as tx:
             q.push_many([1, Push(2, key="k"), Push(3, delay=60)], tx=tx)
