@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-big docs test nightly check lint types quick bench pictures servers clean
+.PHONY: help demo demo-big docs test nightly check lint types quick bench pictures servers mysqlclient clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -39,11 +39,11 @@ endif
 # In a fresh clone one process writes the compiled modules; else each of those that run tests would compile them all.
 COMPILED := test -d tests/__pycache__ || $(BIN)/pytest -q --collect-only -m 'not nightly' >/dev/null || true
 
-test: $(DEV) servers ## Run the tests, also those that kill workers and servers
+test: $(DEV) servers mysqlclient ## Run the tests, also those that kill workers and servers
 	@$(COMPILED)
 	@$(PARALLEL) $(BIN)/pytest -q -n auto --dist loadfile -m 'not nightly'
 
-nightly: $(DEV) servers ## Run what takes longer: more deaths, all variants of the servers, the mutants
+nightly: $(DEV) servers mysqlclient ## Run what takes longer: more deaths, all variants of the servers, the mutants
 	@$(PARALLEL) $(BIN)/pytest -q -n auto --dist loadfile -m nightly
 	@$(BIN)/python -m tests.mutants
 
@@ -76,7 +76,10 @@ clean: ## Remove the environment, caches and builds
 
 servers:
 	@tests/servers/install.sh
-	@[ ! -x $(BIN)/pip ] || $(BIN)/python -c 'import MySQLdb' 2>/dev/null || $(BIN)/pip install --quiet --group mysqlclient || \
+
+# The package is built with the client library of MariaDB, which comes with the servers.
+mysqlclient: $(DEV) servers
+	@$(BIN)/python -c 'import MySQLdb' 2>/dev/null || $(BIN)/pip install --quiet --group mysqlclient || \
 		echo "mysqlclient can't be built, so its tests are skipped: it needs a compiler and libmariadb-dev" >&2
 
 $(BIN)/python:
