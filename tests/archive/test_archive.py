@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from stanchion import Stanchion
-from stanchion.errors import ArchiveBusy, InvalidInput
+from stanchion.core.spark_errors import ArchiveBusy
+from stanchion.errors import InvalidInput
 from stanchion.spark import archive
 from stanchion.spark.archiving import parts, run
 from stanchion.spark.archiving.table import ArchiveTable, existing_archive, open_archive

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from stanchion.core.ids import new_id
-from stanchion.errors import CannotJoin, DuplicateKey, InvalidInput, LeasesLost, MissingExtra, StoreUnavailable
+from stanchion.core.spark_errors import LeasesLost
+from stanchion.errors import CannotJoin, DuplicateKey, InvalidInput, MissingExtra, StoreUnavailable
 from stanchion.manager.server.address import Listen
 from stanchion.manager.server.settings import ServerSettings
 from stanchion.stores.grpc.client import channels as opening

@@ -11,7 +11,8 @@ import pytest
 from stanchion import Stanchion, chain
 from stanchion.context.rates import delete_rate, set_rate, stored_rates
 from stanchion.core.ids import new_id
-from stanchion.errors import InvalidInput, NotPermitted, StagedJobsLost
+from stanchion.core.spark_errors import StagedJobsLost
+from stanchion.errors import InvalidInput, NotPermitted
 from stanchion.manager.server.own_workers import OwnWorkers
 from stanchion.manager.server.shared import uses_rate
 from stanchion.manager.server.tokens import Caller, Role, token_of, tokens_in

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from stanchion.core.ids import new_id, new_ids
-from stanchion.errors import LeasesLost
+from stanchion.core.spark_errors import LeasesLost
 from stanchion.queues.purging import purge
 from stanchion.stores.cas.entries import STALE
 from stanchion.stores.cas.staging import Staged, Staging

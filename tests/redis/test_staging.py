@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from stanchion.core.ids import new_id
-from stanchion.errors import LeasesLost
+from stanchion.core.spark_errors import LeasesLost
 from stanchion.stores.cas import staging as publishing
 from stanchion.stores.cas.entries import STALE
 from stanchion.stores.records.claims import Claim

@@ -15,7 +15,8 @@ from pyspark.sql.types import StructType
 
 from stanchion import Stanchion
 from stanchion.core.ids import new_id, new_ids
-from stanchion.errors import InvalidInput, StagedJobsLost
+from stanchion.core.spark_errors import StagedJobsLost
+from stanchion.errors import InvalidInput
 from stanchion.spark.datasource import runs, task_stage
 from stanchion.spark.datasource import write as writing
 from stanchion.spark.datasource.columns import new_ids as new_arrow_ids

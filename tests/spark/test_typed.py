@@ -17,7 +17,8 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from stanchion import JobState, Stanchion
-from stanchion.errors import InvalidInput, JobsMisfit
+from stanchion.core.spark_errors import JobsMisfit
+from stanchion.errors import InvalidInput
 from stanchion.spark.datasource.columns import plain_columns
 from stanchion.spark.datasource.new_jobs import JobMaker
 from stanchion.spark.datasource.options import checked_options

@@ -13,7 +13,8 @@ import pytest
 from tests.servers.postgres import PostgresServer
 
 from stanchion.core.ids import new_ids
-from stanchion.errors import LeasesLost, StagedJobsLost, StoreUnavailable
+from stanchion.core.spark_errors import LeasesLost, StagedJobsLost
+from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.prepared import PlainColumns, Prepared

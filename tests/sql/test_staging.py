@@ -14,7 +14,8 @@ import pytest
 from tests.servers.postgres import PostgresServer
 
 from stanchion.core.ids import new_ids
-from stanchion.errors import StagedJobsLost, StoreUnavailable
+from stanchion.core.spark_errors import StagedJobsLost
+from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.staging import Finish, Publication

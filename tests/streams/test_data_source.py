@@ -16,7 +16,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from stanchion import Stanchion
-from stanchion.errors import InvalidInput, LeasesLost, StreamTaken
+from stanchion.core.spark_errors import LeasesLost, StreamTaken
+from stanchion.errors import InvalidInput
 from stanchion.jobs.job import JobState
 from stanchion.spark.datasource import stream_read as stream_source
 from stanchion.spark.datasource import stream_write as stream_sink

@@ -18,8 +18,8 @@ from deltalake import DeltaTable
 from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import StructType
 
-from stanchion import InvalidInput, Stanchion, StreamTaken, TableRefused
-from stanchion.errors import LeasesLost
+from stanchion import InvalidInput, Stanchion
+from stanchion.core.spark_errors import LeasesLost, StreamTaken, TableRefused
 from stanchion.spark.datasource import delta_sink, delta_table, stream_read
 from stanchion.spark.datasource.delta_files import DeltaFiles
 from stanchion.spark.datasource.delta_sink import DeltaSink

@@ -16,7 +16,8 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType, TimestampType
 
-from stanchion import HistoryPurged, InvalidInput, Stanchion
+from stanchion import InvalidInput, Stanchion
+from stanchion.core.spark_errors import HistoryPurged
 from stanchion.spark.datasource import history_feed as feeds
 from stanchion.spark.datasource.history_feed import HistoryFeed, history_feed
 from stanchion.spark.datasource.source import StanchionSource

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stanchion import errors
+from stanchion.core import spark_errors
 from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable
 from stanchion.stores.wire.messages import pb, read, written
 from stanchion.stores.wire.statuses import (
@@ -25,8 +26,9 @@ from stanchion.stores.wire.statuses import (
 
 KINDS = [
     kind
-    for _, kind in inspect.getmembers(errors, inspect.isclass)
-    if kind.__module__ == errors.__name__ and issubclass(kind, StanchionError)
+    for module in (errors, spark_errors)
+    for _, kind in inspect.getmembers(module, inspect.isclass)
+    if kind.__module__ == module.__name__ and issubclass(kind, StanchionError)
 ]
 
 EXAMPLES: list[StanchionError] = [
@@ -35,22 +37,22 @@ EXAMPLES: list[StanchionError] = [
     errors.ArgumentMisfit("t", "order", "Order", "id", "is missing"),
     errors.ResultMisfit("t", "Order", "id", "is missing"),
     errors.PayloadMisfit("q", 2, "lines[1].`a b`", "is a string, not int", 3),
-    errors.JobsMisfit("q", 2, 3, 100, "1", "field id is missing"),
+    spark_errors.JobsMisfit("q", 2, 3, 100, "1", "field id is missing"),
     errors.SchemaRefused("q", 2, "id", "is bigint, and declared as int"),
     errors.UnknownTask("no task 'a'"),
     errors.DuplicateKey("q", "k 😀", "1", finished=True),
     errors.SearchTooWide(1000, ["1", "2"], "2"),
     errors.LeaseLost("1"),
-    errors.LeasesLost("q", 3, 2),
+    spark_errors.LeasesLost("q", 3, 2),
     errors.BatchLeasesLost(["1", "2"], 3),
-    errors.StagedJobsLost("w", 3, 2),
-    errors.StreamTaken("s"),
-    errors.ForeignCheckpoint("s", "it is old"),
-    errors.BatchNotKept("s", 3, 2, 1),
-    errors.StreamStopped("s", "1", "ValueError: 'x'"),
-    errors.HistoryPurged("q", "2031-05-01", "2031-05-02"),
-    errors.ArchiveBusy("/a"),
-    errors.TableRefused("/a", "it has no column n"),
+    spark_errors.StagedJobsLost("w", 3, 2),
+    spark_errors.StreamTaken("s"),
+    spark_errors.ForeignCheckpoint("s", "it is old"),
+    spark_errors.BatchNotKept("s", 3, 2, 1),
+    spark_errors.StreamStopped("s", "1", "ValueError: 'x'"),
+    spark_errors.HistoryPurged("q", "2031-05-01", "2031-05-02"),
+    spark_errors.ArchiveBusy("/a"),
+    spark_errors.TableRefused("/a", "it has no column n"),
     errors.CannotJoin("no"),
     errors.StoreUnavailable("gone"),
     errors.StoreUnavailable("wrong password", lasting=True),

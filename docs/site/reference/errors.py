@@ -22,6 +22,7 @@ def page() -> str:
     parts = [
         "# Errors",
         "Every error is a `StanchionError`. Its message says what happened, the cause and the next step.",
+        "The errors of streams, archives and typed reads on Spark are in [stanchion.spark](module-spark.md).",
         table(["error", "bases", "meaning"], rows),
         *(part for one in found for part in described(one)),
     ]

@@ -9,6 +9,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from stanchion.core.spark_errors import (
+    ArchiveBusy,
+    BatchNotKept,
+    ForeignCheckpoint,
+    HistoryPurged,
+    JobsMisfit,
+    LeasesLost,
+    StagedJobsLost,
+    StreamStopped,
+    StreamTaken,
+    TableRefused,
+)
 from stanchion.errors import MissingExtra
 from stanchion.spark.session import session
 
@@ -22,7 +34,28 @@ if TYPE_CHECKING:
     from stanchion.spark.reporting.report import report
     from stanchion.spark.table import jobs
 
-__all__ = ["Archive", "Replay", "Report", "archive", "jobs", "register", "replay", "report", "session"]
+__all__ = [  # noqa: RUF022 - in groups
+    "Archive",
+    "Replay",
+    "Report",
+    "archive",
+    "jobs",
+    "register",
+    "replay",
+    "report",
+    "session",
+    # Errors
+    "ArchiveBusy",
+    "BatchNotKept",
+    "ForeignCheckpoint",
+    "HistoryPurged",
+    "JobsMisfit",
+    "LeasesLost",
+    "StagedJobsLost",
+    "StreamStopped",
+    "StreamTaken",
+    "TableRefused",
+]
 
 _HOME = {
     "Archive": "archiving.done",

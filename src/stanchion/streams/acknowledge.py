@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stanchion.errors import LeasesLost
+from stanchion.core.spark_errors import LeasesLost
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.streams.state import StreamState, reserved_ids

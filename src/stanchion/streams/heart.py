@@ -8,7 +8,7 @@ import time
 import weakref
 
 from stanchion.core.boot_clock import boot_clock
-from stanchion.errors import StreamTaken
+from stanchion.core.spark_errors import StreamTaken
 from stanchion.stores.protocol import Store
 from stanchion.stores.rules.liveness import LATE_BEATS, MISSED_BEATS
 from stanchion.streams.source import StreamSource

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from stanchion.errors import LeasesLost, StreamTaken
+from stanchion.core.spark_errors import LeasesLost, StreamTaken
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Outcome

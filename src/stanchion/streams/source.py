@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from stanchion.core.boot_clock import boot_clock
-from stanchion.errors import BatchNotKept, ForeignCheckpoint, InvalidInput, StoreUnavailable, StreamStopped, StreamTaken
+from stanchion.core.spark_errors import BatchNotKept, ForeignCheckpoint, StreamStopped, StreamTaken
+from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Bury, Commit, Outcome

@@ -9,8 +9,7 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from sqlalchemy.orm import Session, scoped_session
 
-from stanchion import Queue, Reservation, Stanchion
-from stanchion.core.transactions import Transaction
+from stanchion import Queue, Reservation, Stanchion, Transaction
 
 app = Stanchion("sqlite:///shop.db")
 
@@ -49,6 +48,22 @@ async def asynchronous(
     await charge.using(tx=session).aenqueue(1)
     await queue.apush(1, tx=connection)
     await job.acommit(tx=postgres)
+
+
+class Orders:
+    """A service of a shop, which takes whatever transaction its caller has open."""
+
+    def __init__(self, queue: Queue, tx: Transaction | None = None) -> None:
+        self.queue, self.tx = queue, tx
+
+    def placed(self, order: int) -> None:
+        charge.using(tx=self.tx).enqueue(order)
+        self.queue.push(order, tx=self.tx)
+
+
+def of_a_dependency(queue: Queue, session: Session, engine: Engine) -> None:
+    Orders(queue, session).placed(1)
+    Orders(queue, engine)  # error: mypy arg-type / pyright reportArgumentType
 
 
 def wrong(queue: Queue, engine: Engine) -> None:

@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 
 from stanchion.core.ids import new_id
-from stanchion.errors import StoreUnavailable, StreamTaken
+from stanchion.core.spark_errors import StreamTaken
+from stanchion.errors import StoreUnavailable
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import NewJob
 from stanchion.streams import Position, StreamSource, ahead

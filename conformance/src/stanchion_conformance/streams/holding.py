@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from stanchion.errors import LeasesLost, StreamTaken
+from stanchion.core.spark_errors import LeasesLost, StreamTaken
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.outcomes import Rollback
 from stanchion.streams import SinkBatch, StreamSource

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from stanchion.core.ids import new_id, new_ids
-from stanchion.errors import StagedJobsLost
+from stanchion.core.spark_errors import StagedJobsLost
 from stanchion.stores.protocol import PreparedJobs, Store
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Move, Outcome

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stanchion.errors import CannotJoin, LeasesLost, StagedJobsLost
+from stanchion.core.spark_errors import LeasesLost, StagedJobsLost
+from stanchion.errors import CannotJoin
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.leases import Lease

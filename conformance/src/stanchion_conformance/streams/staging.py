@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stanchion.core.ids import new_id, new_ids
-from stanchion.errors import DuplicateKey, StagedJobsLost
+from stanchion.core.spark_errors import StagedJobsLost
+from stanchion.errors import DuplicateKey
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit

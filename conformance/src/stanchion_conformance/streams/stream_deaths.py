@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from stanchion.core.ids import new_id
-from stanchion.errors import LeasesLost, StreamTaken
+from stanchion.core.spark_errors import LeasesLost, StreamTaken
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState, NewJob
 from stanchion.stores.records.outcomes import Bury

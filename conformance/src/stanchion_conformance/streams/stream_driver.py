@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from stanchion.core.ids import new_id
-from stanchion.errors import ForeignCheckpoint, LeasesLost, StagedJobsLost, StreamTaken
+from stanchion.core.spark_errors import ForeignCheckpoint, LeasesLost, StagedJobsLost, StreamTaken
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob

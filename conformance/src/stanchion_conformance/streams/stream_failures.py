@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stanchion.core.ids import new_id
-from stanchion.errors import StreamStopped
+from stanchion.core.spark_errors import StreamStopped
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.streams import SinkBatch, StreamSource, streams

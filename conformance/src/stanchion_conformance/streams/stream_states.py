@@ -7,7 +7,7 @@ import json
 import pytest
 
 from stanchion.core.ids import new_id
-from stanchion.errors import BatchNotKept, LeasesLost, StreamTaken
+from stanchion.core.spark_errors import BatchNotKept, LeasesLost, StreamTaken
 from stanchion.queues.purging import purge
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import NewJob

@@ -11,7 +11,8 @@ import pytest
 
 from stanchion.core.boot_clock import boot_clock
 from stanchion.core.ids import new_id
-from stanchion.errors import CannotJoin, ForeignCheckpoint, InvalidInput, StreamTaken
+from stanchion.core.spark_errors import ForeignCheckpoint, StreamTaken
+from stanchion.errors import CannotJoin, InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import NewJob
 from stanchion.streams import Position, StreamSource, release, state, streams

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stanchion.app import Stanchion
-from stanchion.errors import ArchiveBusy, InvalidInput
+from stanchion.core.spark_errors import ArchiveBusy
+from stanchion.errors import InvalidInput
 from stanchion.spark.archiving.done import Archive
 from stanchion.spark.archiving.files import Written, drop, ends_in
 from stanchion.spark.archiving.parts import Archived, Purger, end_of, fresh, write_part

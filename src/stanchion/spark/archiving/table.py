@@ -18,8 +18,9 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, SchemaMismatchError
 from deltalake.transaction import AddAction
 
+from stanchion.core.spark_errors import ArchiveBusy
 from stanchion.core.times import micros
-from stanchion.errors import ArchiveBusy, InvalidInput
+from stanchion.errors import InvalidInput
 from stanchion.spark.archiving.files import DAY, IN_FILES, Part, Written
 from stanchion.spark.datasource.delta_files import sync
 from stanchion.spark.datasource.delta_table import ALL_BOUNDED

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from stanchion.errors import InvalidInput, StanchionError, TableRefused
+from stanchion.core.spark_errors import TableRefused
+from stanchion.errors import InvalidInput, StanchionError
 from stanchion.spark.datasource.delta_files import DeltaFiles, NewFile, drop
 from stanchion.spark.datasource.delta_table import DeltaTarget, Once, checked_partitions
 from stanchion.spark.datasource.errors import without_traceback

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stanchion.errors import InvalidInput, MissingExtra, TableRefused
+from stanchion.core.spark_errors import TableRefused
+from stanchion.errors import InvalidInput, MissingExtra
 from stanchion.spark.datasource.delta_files import NewFile, sync
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from stanchion.core.checks import aware
+from stanchion.core.spark_errors import HistoryPurged
 from stanchion.core.times import micros, moment
-from stanchion.errors import HistoryPurged, InvalidInput
+from stanchion.errors import InvalidInput
 from stanchion.feed.horizon import Settled
 from stanchion.feed.reader import NOW
 from stanchion.spark.datasource.errors import without_traceback

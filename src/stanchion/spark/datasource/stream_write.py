@@ -23,7 +23,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from stanchion.app import Stanchion
-from stanchion.errors import InvalidInput, StanchionError, StreamTaken
+from stanchion.core.spark_errors import StreamTaken
+from stanchion.errors import InvalidInput, StanchionError
 from stanchion.spark.datasource import made_from
 from stanchion.spark.datasource.columns import plain_columns
 from stanchion.spark.datasource.delta_sink import DeltaSink, delta_sink

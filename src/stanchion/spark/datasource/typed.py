@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from stanchion.app import Stanchion
 from stanchion.core.codec import is_sealed
-from stanchion.errors import InvalidInput, JobsMisfit
+from stanchion.core.spark_errors import JobsMisfit
+from stanchion.errors import InvalidInput
 from stanchion.schemas.ddl import struct_of
 from stanchion.schemas.evolution import covers
 from stanchion.schemas.kinds import Array, Decimals, Field, Kind, Map, Plain, Schema, Struct

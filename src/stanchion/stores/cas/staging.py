@@ -16,7 +16,8 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from stanchion.errors import CannotJoin, LeasesLost, StagedJobsLost
+from stanchion.core.spark_errors import LeasesLost, StagedJobsLost
+from stanchion.errors import CannotJoin
 from stanchion.stores.cas.entries import STALE
 from stanchion.stores.cas.outbox import PushOnce
 from stanchion.stores.records.jobs import JobState, NewJob

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stanchion.errors import LeasesLost, StagedJobsLost
+from stanchion.core.spark_errors import LeasesLost, StagedJobsLost
 from stanchion.stores.memory.jobs import Jobs
 from stanchion.stores.memory.push import Pushes
 from stanchion.stores.memory.settle import Outcomes

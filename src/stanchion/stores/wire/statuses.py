@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from stanchion import errors
+from stanchion.core import spark_errors
 from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable
 from stanchion.stores.wire.messages import build, pb, read, written
 from stanchion.stores.wire.values import value_fields, value_in
@@ -46,23 +47,23 @@ STATUSES: Final[dict[type[StanchionError], Status]] = {
     errors.InvalidInput: Status.INVALID_ARGUMENT,
     errors.PayloadMisfit: Status.INVALID_ARGUMENT,
     errors.SchemaRefused: Status.FAILED_PRECONDITION,
-    errors.JobsMisfit: Status.FAILED_PRECONDITION,
+    spark_errors.JobsMisfit: Status.FAILED_PRECONDITION,
     errors.ArgumentMisfit: Status.INVALID_ARGUMENT,
     errors.ResultMisfit: Status.INVALID_ARGUMENT,
     errors.UnknownTask: Status.NOT_FOUND,
     errors.DuplicateKey: Status.ALREADY_EXISTS,
     errors.SearchTooWide: Status.OUT_OF_RANGE,
     errors.LeaseLost: Status.ABORTED,
-    errors.LeasesLost: Status.ABORTED,
+    spark_errors.LeasesLost: Status.ABORTED,
     errors.BatchLeasesLost: Status.ABORTED,
-    errors.StagedJobsLost: Status.ABORTED,
-    errors.StreamTaken: Status.ABORTED,
-    errors.ArchiveBusy: Status.ABORTED,
-    errors.ForeignCheckpoint: Status.FAILED_PRECONDITION,
-    errors.BatchNotKept: Status.FAILED_PRECONDITION,
-    errors.StreamStopped: Status.FAILED_PRECONDITION,
-    errors.TableRefused: Status.FAILED_PRECONDITION,
-    errors.HistoryPurged: Status.FAILED_PRECONDITION,
+    spark_errors.StagedJobsLost: Status.ABORTED,
+    spark_errors.StreamTaken: Status.ABORTED,
+    spark_errors.ArchiveBusy: Status.ABORTED,
+    spark_errors.ForeignCheckpoint: Status.FAILED_PRECONDITION,
+    spark_errors.BatchNotKept: Status.FAILED_PRECONDITION,
+    spark_errors.StreamStopped: Status.FAILED_PRECONDITION,
+    spark_errors.TableRefused: Status.FAILED_PRECONDITION,
+    spark_errors.HistoryPurged: Status.FAILED_PRECONDITION,
     errors.CannotJoin: Status.FAILED_PRECONDITION,
     errors.SchemaMismatch: Status.FAILED_PRECONDITION,
     errors.MissingExtra: Status.FAILED_PRECONDITION,

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from stanchion.errors import LeasesLost, StagedJobsLost
+from stanchion.core.spark_errors import LeasesLost, StagedJobsLost
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import UNLANED, NewJob
 from stanchion.stores.records.leases import Lease
