@@ -16,6 +16,8 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from stanchion.errors import CannotJoin
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -112,6 +114,17 @@ def from_caller(make: Callable[[], Awaitable[T]]) -> T:
     if caller is None:
         raise NoCaller
     return caller.run(make)
+
+
+def awaited(make: Callable[[], Awaitable[T]]) -> T:
+    """Run an awaitable of an asynchronous transaction on its event loop; CannotJoin if no task awaits this call."""
+    try:
+        return from_caller(make)
+    except NoCaller:
+        raise CannotJoin(
+            "tx is asynchronous: its statements run on its event loop, so await the async twin of this call, such as "
+            "aenqueue, apush or acommit"
+        ) from None
 
 
 def _cancelled() -> BaseException:

@@ -37,7 +37,7 @@ class Pooled(Protocol):
 
 
 class MongoTransaction(Protocol):
-    """A session of PyMongo."""
+    """A ClientSession or AsyncClientSession of PyMongo."""
 
     def commit_transaction(self) -> Any:
         """Commit, or return an awaitable that does."""

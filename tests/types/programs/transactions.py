@@ -5,6 +5,8 @@ from typing import Any
 
 import psycopg
 import pymysql
+from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.client_session import ClientSession
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from sqlalchemy.orm import Session, scoped_session
@@ -27,6 +29,7 @@ def synchronous(
     file: sqlite3.Connection,
     postgres: "psycopg.Connection[Any]",
     mysql: "pymysql.Connection[Any]",
+    mongo: ClientSession,
     any_of_them: Transaction,
 ) -> None:
     charge.using(tx=session).enqueue(1)
@@ -35,6 +38,7 @@ def synchronous(
     queue.push_many([1], tx=file)
     queue.push(1, tx=postgres)
     queue.push(1, tx=mysql)
+    queue.push(1, tx=mongo)
     queue.push(1, tx=any_of_them)
 
 
@@ -44,10 +48,12 @@ async def asynchronous(
     session: AsyncSession,
     connection: AsyncConnection,
     postgres: "psycopg.AsyncConnection[Any]",
+    mongo: AsyncClientSession,
 ) -> None:
     await charge.using(tx=session).aenqueue(1)
     await queue.apush(1, tx=connection)
     await job.acommit(tx=postgres)
+    await charge.using(tx=mongo).aenqueue(1)
 
 
 class Orders:

@@ -13,13 +13,13 @@ from weakref import WeakKeyDictionary
 
 import pymongo
 from pymongo import CursorType
-from pymongo.client_session import ClientSession
 from pymongo.cursor import Cursor
 from pymongo.errors import PyMongoError
 
 from stanchion.stores.cas.entries import Entry
 from stanchion.stores.mongo.client.documents import Document
 from stanchion.stores.mongo.client.errors import reason_of
+from stanchion.stores.mongo.client.on_loop import AnySession
 from stanchion.stores.mongo.client.schema import SIGNALS, make_signals
 from stanchion.stores.mongo.client.server import Server, patience_of
 from stanchion.stores.wakeup.broadcast import Broadcast, Kind, NoSignals, Reception
@@ -49,7 +49,7 @@ class Signals(Broadcast):
         super().begin()
         self._capped: bool | None = None
         self._tails: set[Cursor[Document]] = set()
-        self._after_commit: WeakKeyDictionary[ClientSession, AfterCommit] = WeakKeyDictionary()
+        self._after_commit: WeakKeyDictionary[AnySession, AfterCommit] = WeakKeyDictionary()
 
     def close(self) -> None:
         """End all waits, also on the server, which the driver would leave alone; send unsent signals."""
@@ -58,11 +58,11 @@ class Signals(Broadcast):
             with suppress(PyMongoError), pymongo.timeout(_KILL_SECONDS):
                 cursor.collection.database.command("killCursors", cursor.collection.name, cursors=[cursor.cursor_id])
 
-    def after(self, session: ClientSession) -> AfterCommit:
+    def after(self, session: AnySession) -> AfterCommit:
         """Return the object that collects the work of a transaction for after its commit."""
         return self._after_commit.setdefault(session, AfterCommit())
 
-    def committed(self, session: ClientSession) -> None:
+    def committed(self, session: AnySession) -> None:
         """Send the signals of a transaction."""
         left = self.after(session)
         self.announce(left.queues, left.finished)

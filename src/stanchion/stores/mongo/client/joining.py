@@ -1,7 +1,8 @@
 """Taking part in a caller's transaction.
 
 A session works only with the client that began it, so the transaction's commands use that client. Commands that must
-not wait for the transaction, or be rolled back with it (the documents of new queues, the clock), use ours.
+not wait for the transaction, or be rolled back with it (the documents of new queues, the clock), use ours. Those of an
+AsyncClientSession run on the event loop of its client.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import pymongo
-from pymongo import MongoClient
 from pymongo.client_session import ClientSession
 from pymongo.errors import DocumentTooLarge, PyMongoError
 
 from stanchion.errors import CannotJoin, InvalidInput
 from stanchion.stores.mongo.client.errors import TOO_LARGE, is_too_large, without_documents
+from stanchion.stores.mongo.client.on_loop import AnyClient, AnySession
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.schema import SCHEMA_ID
 from stanchion.stores.mongo.client.server import Server
@@ -30,7 +31,7 @@ class Joined:
 
     in_transaction = True
 
-    def __init__(self, outside: Server, session: ClientSession) -> None:
+    def __init__(self, outside: Server, session: AnySession) -> None:
         self.outside = outside
         self._inside = outside.place_in(session.client, session)
 
@@ -57,9 +58,9 @@ class Joined:
 
 def join(server: Server, transaction: Any) -> Joined:
     """Return the access within the caller's transaction; CannotJoin for another object, or another server."""
-    if not isinstance(transaction, ClientSession):
+    if not isinstance(transaction, AnySession):
         raise CannotJoin(
-            f"tx must be a pymongo ClientSession, not {type(transaction).__name__}; "
+            f"tx must be a pymongo ClientSession or AsyncClientSession, not {type(transaction).__name__}; "
             f"begin one with client.start_session(), or with app.transaction()"
         )
     if not transaction.in_transaction:
@@ -86,7 +87,7 @@ def transaction(server: Server) -> Iterator[ClientSession]:
             yield session
 
 
-def _same(server: Server, client: MongoClient[Any]) -> bool:
+def _same(server: Server, client: AnyClient) -> bool:
     """Return True if a caller's client reaches the database of the store: it has the same identity there."""
     if client is server.place.database.client or client in server.joined:
         return True

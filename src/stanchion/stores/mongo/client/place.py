@@ -7,13 +7,13 @@ from typing import Any
 
 from bson.raw_bson import RawBSONDocument
 from pymongo import WriteConcern
-from pymongo.client_session import ClientSession
 from pymongo.collection import Collection
 from pymongo.database import Database
 from pymongo.errors import BulkWriteError
 
 from stanchion.stores.mongo.client.documents import Document
 from stanchion.stores.mongo.client.errors import duplicates
+from stanchion.stores.mongo.client.on_loop import AnySession
 
 JOBS = "stanchion_jobs"
 QUEUES = "stanchion_queues"
@@ -30,8 +30,9 @@ META = "stanchion_meta"
 class Place:
     """The target of a call: every command of it is given `session`, which may be None."""
 
-    def __init__(self, database: Database[Document], session: ClientSession | None) -> None:
-        self.database, self.session = database, session
+    def __init__(self, database: Database[Document], session: AnySession | None) -> None:
+        self.database = database
+        self.session: Any = session  # the collections are those of its client, whose kind of session they take
         self.jobs: Collection[Document] = database[JOBS]
         self.queues: Collection[Document] = database[QUEUES]
         self.workers: Collection[Document] = database[WORKERS]

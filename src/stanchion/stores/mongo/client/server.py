@@ -13,7 +13,6 @@ from weakref import WeakSet
 import pymongo
 from bson.codec_options import CodecOptions, DatetimeConversion
 from pymongo import MongoClient, ReadPreference
-from pymongo.client_session import ClientSession
 from pymongo.errors import ConfigurationError, DocumentTooLarge, InvalidOperation, InvalidURI, PyMongoError
 from pymongo.uri_parser import parse_uri
 
@@ -30,6 +29,7 @@ from stanchion.stores.mongo.client.errors import (
     way_out,
     without_documents,
 )
+from stanchion.stores.mongo.client.on_loop import AnyClient, AnySession, database_of
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import SECOND
@@ -84,7 +84,7 @@ class Server:
     def __init__(self, address: Address) -> None:
         self.address = address
         self.clock_offset = 0.0
-        self.joined: WeakSet[MongoClient[Any]] = WeakSet()
+        self.joined: WeakSet[AnyClient] = WeakSet()
         """Clients of callers known to reach this store."""
         self.queues_made: dict[str, frozenset[str]] = {}
         """The queues known to have a document, with their stored shapes.
@@ -126,12 +126,10 @@ class Server:
                 place = self._place_of_tails = found
         return place
 
-    def place_in(self, client: MongoClient[Document], session: ClientSession | None = None) -> Place:
+    def place_in(self, client: AnyClient, session: AnySession | None = None) -> Place:
         """Return the collections through this client, with reads from the primary."""
-        database = client.get_database(
-            self.address.database, codec_options=CODECS, read_preference=ReadPreference.PRIMARY
-        )
-        return Place(database, session)
+        options = {"codec_options": CODECS, "read_preference": ReadPreference.PRIMARY}
+        return Place(database_of(client, self.address.database, **options), session)
 
     @property
     def outside(self) -> Server:

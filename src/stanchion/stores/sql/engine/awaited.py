@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import Executable
 
-from stanchion.stores.sql.engine.on_loop import awaited
+from stanchion.core.caller import awaited
 from stanchion.stores.sql.engine.runner import Asked, Compiler, CursorRunner, Params, Row
 
 
