@@ -94,10 +94,11 @@ class Registry:
         return work is not None and work.is_async
 
     def own_queues(self) -> list[str]:
-        """Return the queues of the tasks, of their subscriptions, and of the stations that workers can run."""
+        """Return the queues of the tasks, schedules and subscriptions, and of the stations that workers can run."""
         self.includes.load()
         stations = {name for name, station in self.stations.items() if station.on_workers}
-        return sorted(stations.union(self.subscribed, (task.queue for task in self.tasks.values())))
+        scheduled = (one.plan.job.queue for one in self.crons.values())
+        return sorted(stations.union(self.subscribed, scheduled, (task.queue for task in self.tasks.values())))
 
     def queues_with(self, queue: str) -> Collection[str]:
         """Return a queue and the queues that its items may move to."""

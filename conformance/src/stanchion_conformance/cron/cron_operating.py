@@ -39,6 +39,16 @@ class TestOperatingSchedules:
         assert app.schedule("report").declared
         assert app.schedule("report").paused
 
+    def test_its_own_queue_is_served(self, app: Stanchion, calendar: Calendar) -> None:
+        task = app.task(name="report", queue="by hand")(report)
+        app.cron("0 * * * *", queue=QUEUE)(task)
+        tick(app)
+        calendar.go(hours=1)
+        assert tick(app) == 1
+        assert app.drain() == 1
+        (job,) = app.find(task="report")
+        assert (job.queue, job.state) == (QUEUE, "done")
+
     def test_a_paused_one_lets_its_ticks_pass(self, app: Stanchion, other_app: Stanchion, calendar: Calendar) -> None:
         schedule = declare(app, missed="all")
         other_app.schedule("report").pause()
