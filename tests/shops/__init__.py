@@ -1,0 +1,1 @@
+"""Shops written with the documentation alone, as a reader would."""
