@@ -31,13 +31,14 @@ class Stanchion(StoreCalls, QueueCalls, TaskCalls, ProjectCalls, JobCalls, RunCa
     """One store, its queues and its tasks.
 
     `url`: the store, such as `sqlite:///jobs.db`, `postgresql://user@host/db` or `memory://`; by default STANCHION_URL.
-    It connects at first use. `keys`: Fernet keys, newest first, to encrypt payloads and results. `max_payload`: the
-    largest payload in bytes. `poll`: seconds between polls of all live workers together, the fallback for lost signals.
-    `bury_unknown_after`: seconds for which a job of an unknown task is put off before it is dead. `timeout`: seconds
-    that an attempt may run if neither its job, its task nor its queue says so. `database`: with a URL of managers, that
-    of their database, for `tx=`. `traces`: make OpenTelemetry spans. `discover`: packages whose modules called `tasks`
-    are imported when a process first needs them; see `include`. `retry`: the retry policy of tasks that have none, and
-    of bare payloads. `warn_blocking`: log a warning, once for each method, if a call blocks a running event loop.
+    It connects at first use, when a function given as `url` is called for it. `keys`: Fernet keys, newest first, to
+    encrypt payloads and results. `max_payload`: the largest payload in bytes. `poll`: seconds between polls of all live
+    workers together, the fallback for lost signals. `bury_unknown_after`: seconds for which a job of an unknown task is
+    put off before it is dead. `timeout`: seconds that an attempt may run if neither its job, its task nor its queue
+    says so. `database`: with a URL of managers, that of their database, for `tx=`. `traces`: make OpenTelemetry spans.
+    `discover`: packages whose modules called `tasks` are imported when a process first needs them; see `include`.
+    `retry`: the retry policy of tasks that have none, and of bare payloads. `warn_blocking`: log a warning, once for
+    each method, if a call blocks a running event loop.
 
     `encode`, `decode`: convert types of your own. `encode(value)` returns the plain value of an instance, or
     NotImplemented for a type that it does not know; `decode(cls, plain)` makes an instance of the class that a
@@ -48,7 +49,7 @@ class Stanchion(StoreCalls, QueueCalls, TaskCalls, ProjectCalls, JobCalls, RunCa
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | Callable[[], str] | None = None,
         *,
         store: Store | None = None,
         keys: Sequence[str | bytes] = (),

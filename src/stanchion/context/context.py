@@ -29,7 +29,7 @@ from stanchion.errors import CannotJoin, InvalidInput, LeaseLost
 from stanchion.partitions.layout import READ_SECONDS
 from stanchion.partitions.opening import is_partitioned, with_partitions
 from stanchion.stores.records.jobs import JobRow, NewJob
-from stanchion.stores.registry import absolute_url, open_store, shown_url
+from stanchion.stores.registry import absolute_url, current_folder, open_store, shown_url
 
 if TYPE_CHECKING:
     from stanchion.context.progress import ProgressWriter
@@ -60,14 +60,15 @@ class HasContext(Protocol):
 class Context:
     """The store of an app, and this process's declarations for it. Only `Stanchion` makes it.
 
-    `url`: of the store, which is opened and checked at first use; None: STANCHION_URL. `store`: an open one.
+    `url`: of the store, which is opened and checked at first use, or a function that returns it then; None:
+    STANCHION_URL. `store`: an open one.
     `job_of`: turns a stored row into the job that listeners get. `database`: URL of the database behind managers.
     `traces`: make spans of OpenTelemetry.
     """
 
     def __init__(
         self,
-        url: str | None,
+        url: str | Callable[[], str] | None,
         store: Store | None,
         codec: Codec,
         poll: float,
@@ -76,15 +77,17 @@ class Context:
         database: str | None = None,
         traces: bool = False,
     ) -> None:
-        if url is not None and not isinstance(url, str):
+        if url is not None and not isinstance(url, str) and not callable(url):
             raise InvalidInput(f"the URL of a store is text, such as 'sqlite:///jobs.db', not {shown(url)}")
         self.context = self
         self._url, self._database = url, database
-        self._folder = _current_folder()
+        self._folder = current_folder()
         self._job_of = job_of
         self._opening = threading.Lock()
         self._given = store
         self._store: Store | None = None
+        self._opened_at: str | None = None
+        """The URL of the open store, unless it was given."""
         self._partitions = False
         """The code of this process declares partitions, or has set some."""
         self._noticed_at = 0.0
@@ -127,7 +130,7 @@ class Context:
     @property
     def url(self) -> str:
         """The store's URL. Raises InvalidInput if none was given."""
-        url = self._url or os.environ.get(environment.URL)
+        url = self._url() if callable(self._url) else self._url or os.environ.get(environment.URL)
         if not url:
             raise InvalidInput("no store: pass a URL, such as Stanchion('sqlite:///jobs.db'), or set STANCHION_URL")
         return url
@@ -152,11 +155,20 @@ class Context:
         with self._opening:
             if self._store is None:
                 if (store := self._given) is None:
-                    store = open_store(self.place, self._database)
+                    place = self.place
+                    store = open_store(place, self._database)
                     store.check()
+                    self._opened_at = place
                 self._store = self._with_delays(with_partitions(store, always=self._partitions))
                 self._noticed_at = time.monotonic()
         return self._store
+
+    def follow_url(self) -> None:
+        """Close the store if its URL is a function that returns another one by now: the next call opens that store."""
+        if self._opened_at is None or not callable(self._url) or self._opened_at == self.place:
+            return
+        self.close()
+        self._store = self._opened_at = self._waits = None
 
     def use_partitions(self) -> None:
         """Use queues with partitions from now on, as this process declares or sets some."""
@@ -219,12 +231,13 @@ class Context:
         """Use another store within the block."""
         before, self._store = self._store, self._with_delays(with_partitions(store, always=self._partitions))
         waits, self._waits = self._waits, None
+        opened_at, self._opened_at = self._opened_at, None
         try:
             yield
         finally:
             if self._waits is not None:
                 self._waits.close()
-            self._store, self._waits = before, waits
+            self._store, self._waits, self._opened_at = before, waits, opened_at
             if self._partitions:
                 self.use_partitions()  # declared within the block
 
@@ -374,15 +387,8 @@ class Context:
         self.events.fire("dead", self._job_of(self, row), LeaseLost(row.id))
 
     def __repr__(self) -> str:
-        return f"<Stanchion {shown_url(self._url) if self._url else self._given}>"
-
-
-def _current_folder() -> str:
-    try:
-        folder = os.getcwd()
-    except OSError:  # it was deleted
-        return ""
-    return "" if "?" in folder else folder  # such a path is impossible in a URL
+        url = "of a function" if callable(self._url) else shown_url(self._url) if self._url else self._given
+        return f"<Stanchion {url}>"
 
 
 def _new_traces() -> Traces:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from stanchion.context.includes import Includes
@@ -30,7 +30,9 @@ class Registry:
         self.declared_topics: dict[str, DeclaredTopic] = {}
         """The subscriptions that tasks declare, by topic."""
         self.subscribed: set[str] = set()
-        """The queues of subscriptions whose jobs call tasks of this process."""
+        """The queues of subscriptions whose jobs call tasks of this process, and others with such jobs."""
+        self.finder: Callable[[str], Work | None] | None = None
+        """Returns a task by its name that is not in `tasks`, or None; it raises nothing."""
         self.includes = Includes()
         """Modules that declare more of it, and are not imported yet."""
         self.crons: dict[str, Any] = {}
@@ -43,7 +45,7 @@ class Registry:
     def task_named(self, name: str) -> Work:
         """Return a task by name. Raises UnknownTask."""
         self.includes.load()
-        task = self.tasks.get(name) or self.built_in.get(name)
+        task = self._named(name)
         if task is None:
             known = ", ".join(sorted(self.tasks)) or "none"
             raise UnknownTask(
@@ -56,7 +58,10 @@ class Registry:
         """Return the work of a job: the task it names or, for a bare payload, the station of its queue."""
         if row.task is None:
             return self.stations.get(logical_name(row.queue))
-        return self.tasks.get(row.task) or self.built_in.get(row.task)
+        return self._named(row.task)
+
+    def _named(self, name: str) -> Work | None:
+        return self.tasks.get(name) or self.built_in.get(name) or (self.finder(name) if self.finder else None)
 
     def known_work_of(self, row: JobRow) -> Work:
         """Return the work of a job. Raises Unknown if this code lacks it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from importlib import import_module
 
@@ -117,6 +118,15 @@ def absolute_url(url: str, folder: str = "") -> str:
     from pathlib import Path
 
     return f"{scheme}:///{Path(folder, Path(path).expanduser()).absolute()}{separator}{query}"
+
+
+def current_folder() -> str:
+    """Return the current folder; empty if it was deleted, or if no URL can name it."""
+    try:
+        folder = os.getcwd()
+    except OSError:  # it was deleted
+        return ""
+    return "" if "?" in folder else folder  # such a path is impossible in a URL
 
 
 def shown_url(url: str) -> str:

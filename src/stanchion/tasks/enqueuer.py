@@ -87,9 +87,12 @@ class Enqueuer(Generic[P, R_co]):
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
         """Store one call. For a duplicate `key`, return the handle of the live job that has it."""
-        job = NewJob(new_id(), self._queue, self.payload(args, kwargs), self.task_name, **self._fields())
-        (pushed,) = insert(self.context, [job], self._tx)
+        (pushed,) = insert(self.context, [self.new_job(args, kwargs)], self._tx)
         return JobHandle(self.context, pushed.id, duplicate=pushed.duplicate)
+
+    def new_job(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
+        """Return the job of a call, to be stored later. Raises as `payload` does."""
+        return NewJob(new_id(), self._queue, self.payload(args, kwargs), self.task_name, **self._fields())
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
         """Await `enqueue`, run off the event loop."""

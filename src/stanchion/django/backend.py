@@ -1,0 +1,162 @@
+"""The backend of django.tasks that stores tasks as jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections, transaction
+from django.utils import timezone
+
+from stanchion.core.ids import ID
+from stanchion.core.partition_names import checked_queue
+from stanchion.core.times import moment
+from stanchion.django import known
+from stanchion.django.compat import (
+    DEFAULT_TASK_BACKEND_ALIAS,
+    BaseTaskBackend,
+    InvalidTask,
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    path_of,
+    task_backends,
+    task_enqueued,
+)
+from stanchion.django.database import in_transaction
+from stanchion.django.options import alias_of, joins, problems
+from stanchion.django.results import RUN_AFTER, local, result_of
+from stanchion.django.running import task_of
+from stanchion.django.shared import shared
+from stanchion.errors import InvalidInput
+from stanchion.jobs.insert import insert
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from django.core.checks import Error
+
+    from stanchion import Stanchion
+    from stanchion.stores.records.jobs import NewJob
+
+
+class StanchionBackend(BaseTaskBackend):
+    """Tasks as jobs in a database of the project, or in any other store.
+
+    OPTIONS: `database`, the alias of the database that holds the jobs, by default "default"; or `url`, a store
+    elsewhere; and arguments of `Stanchion`: `retry`, `timeout`, `keys`, `max_payload`, `poll`, `bury_unknown_after`,
+    `traces`, `warn_blocking`.
+
+    Within `transaction.atomic` of the database, a task is stored in that transaction. If the store is elsewhere, it is
+    stored once the transaction has committed, and its result can be read from then on.
+    """
+
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
+        super().__init__(alias, params)
+        self._database = alias_of(self.options)
+
+    @property
+    def app(self) -> Stanchion:
+        """The app behind it, one in each process."""
+        app = shared(self.alias, self.options)
+        app.context.registry.subscribed.update(self.queues)
+        return app
+
+    @property
+    def served(self) -> list[str]:
+        """The queues that a worker of this backend serves: QUEUES, or all if QUEUES is empty."""
+        return sorted(self.queues) or ["*"]
+
+    def validate_task(self, task: Any) -> None:
+        """Take in a task that the backend can run. Raises InvalidTask for any other."""
+        super().validate_task(task)
+        try:
+            checked_queue(task.queue_name)
+        except InvalidInput as error:
+            raise InvalidTask(str(error)) from error
+        known.note(task)
+
+    def enqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Store a call of a task.
+
+        Raises InvalidTask, TypeError for arguments that JSON can't hold, and InvalidInput for ones that the function
+        does not take.
+        """
+        self.validate_task(task)
+        result = TaskResult(
+            task=task,
+            id="",
+            status=TaskResultStatus.READY,
+            enqueued_at=None,
+            started_at=None,
+            finished_at=None,
+            last_attempted_at=None,
+            args=list(args),
+            kwargs=dict(kwargs),
+            backend=self.alias,
+            errors=[],
+            worker_ids=[],
+        )
+        app = self.app
+        job = self._job(app, task, result)
+        object.__setattr__(result, "id", job.id)
+        if joins(self.options):
+            self._store(app, job, result, tx=connections[self._database] if in_transaction(self._database) else None)
+        else:
+            transaction.on_commit(partial(self._store, app, job, result), using=self._database)
+        return result
+
+    def get_result(self, result_id: Any) -> Any:
+        """Return the result of a task. Raises TaskResultDoesNotExist if history no longer has it, or never had."""
+        job = self.app.get(result_id) if isinstance(result_id, str) and ID.fullmatch(result_id) else None
+        task = None if job is None or job.task is None else known.found(job.task)
+        if job is None or task is None:
+            raise TaskResultDoesNotExist(result_id)
+        return result_of(task, job, self.alias)
+
+    def check(self, **_options: Any) -> Iterable[Error]:
+        """Return the errors in its settings."""
+        return problems(self.alias, self.options, self.queues)
+
+    def _job(self, app: Stanchion, task: Any, result: Any) -> NewJob:
+        """Return the job of a call."""
+        options: dict[str, Any] = {"queue": task.queue_name, "priority": task.priority}
+        if task.run_after is not None:
+            options |= {"run_at": _aware(task.run_after), "headers": {RUN_AFTER: task.run_after.isoformat()}}
+        known.note(task)
+        own = task_of(app, self.alias, path_of(task))
+        if own is None:
+            raise InvalidTask(f"{path_of(task)} is no task: decorate the function under its own name")
+        return own.using(**options).new_job(tuple(result.args), result.kwargs)
+
+    def _store(self, app: Stanchion, job: NewJob, result: Any, tx: Any = None) -> None:
+        (pushed,) = insert(app.context, [job], tx)
+        object.__setattr__(result, "enqueued_at", local(moment(pushed.enqueued_at)))
+        task_enqueued.send(type(self), task_result=result)
+
+
+def _aware(at: datetime) -> datetime:
+    """Return a time of Django's, which is naive and local with USE_TZ=False."""
+    return timezone.make_aware(at) if timezone.is_naive(at) else at
+
+
+def app_of(backend_alias: str = DEFAULT_TASK_BACKEND_ALIAS) -> Stanchion:
+    """Return the app behind a backend of settings.TASKS, for queues, flows, schedules and tasks of Stanchion itself.
+
+    There is one in each process. Raises ImproperlyConfigured if the backend is not Stanchion's.
+    """
+    backend = task_backends[backend_alias]
+    if not isinstance(backend, StanchionBackend):
+        kind = type(backend)
+        raise ImproperlyConfigured(
+            f"TASKS[{backend_alias!r}] has the backend {kind.__module__}.{kind.__qualname__}, which has no app: set "
+            f"its BACKEND to 'stanchion.django.StanchionBackend'"
+        )
+    return backend.app

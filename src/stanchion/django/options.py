@@ -1,0 +1,82 @@
+"""The OPTIONS of a backend in settings.TASKS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from django.core.checks import Error
+from django.core.exceptions import ImproperlyConfigured
+from django.db import DEFAULT_DB_ALIAS, connections
+
+from stanchion.core.partition_names import checked_queue
+from stanchion.django.database import url_of
+from stanchion.errors import StanchionError
+
+PLACES = ("database", "url")
+"""The options that say where the store is. With both, jobs are stored at `url` once `database` has committed."""
+
+OF_THE_APP = ("keys", "max_payload", "poll", "bury_unknown_after", "timeout", "traces", "retry", "warn_blocking")
+"""The options that are arguments of `Stanchion`."""
+
+
+def alias_of(options: Mapping[str, Any]) -> str:
+    """Return the alias of the database whose transactions jobs belong to."""
+    return str(options.get("database", DEFAULT_DB_ALIAS))
+
+
+def joins(options: Mapping[str, Any]) -> bool:
+    """Return whether the store is in that database, so that jobs are stored in its transactions."""
+    return not options.get("url")
+
+
+def address_of(options: Mapping[str, Any]) -> str | Callable[[], str]:
+    """Return the store's URL, or a function that returns it."""
+    return str(options["url"]) if options.get("url") else partial(url_of, alias_of(options))
+
+
+def made_with(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the app. Raises ImproperlyConfigured for unknown options."""
+    if unknown := _unknown(options):
+        raise ImproperlyConfigured(unknown)
+    return {name: options[name] for name in OF_THE_APP if name in options}
+
+
+def problems(alias: str, options: Mapping[str, Any], queues: Iterable[str]) -> list[Error]:
+    """Return the errors in the settings of a backend."""
+    found = list[Error]()
+
+    def add(number: int, message: str, hint: str) -> None:
+        found.append(Error(f"TASKS[{alias!r}]: {message}", hint=hint, id=f"stanchion.E{number:03}"))
+
+    if unknown := _unknown(options):
+        add(1, unknown, f"Remove it, or correct its name: {', '.join((*PLACES, *OF_THE_APP))}.")
+    if alias_of(options) not in connections:
+        add(2, f"OPTIONS['database'] is {alias_of(options)!r}, which DATABASES lacks", "Name an alias of DATABASES.")
+    elif not found:
+        try:
+            _try(options)
+        except (StanchionError, ImproperlyConfigured) as error:
+            add(3, str(error), "Correct OPTIONS.")
+    for queue in queues:
+        try:
+            checked_queue(queue)
+        except StanchionError as error:
+            add(4, str(error), "Rename the queue in QUEUES, and in the tasks that name it.")
+    return found
+
+
+def _try(options: Mapping[str, Any]) -> None:
+    """Make the app and its store, which connect to nothing."""
+    from stanchion import Stanchion
+    from stanchion.stores.registry import open_store
+
+    place = address_of(options)
+    Stanchion(place, **made_with(options))
+    open_store(place if isinstance(place, str) else place()).close()
+
+
+def _unknown(options: Mapping[str, Any]) -> str | None:
+    unknown = sorted(set(options) - {*PLACES, *OF_THE_APP})
+    return f"OPTIONS has no {', '.join(map(repr, unknown))}" if unknown else None

@@ -1,0 +1,43 @@
+"""The app behind each backend, one in each process. A backend itself is made anew in each thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stanchion.django.options import address_of, made_with
+
+if TYPE_CHECKING:
+    from stanchion import Stanchion
+
+
+class _Made(NamedTuple):
+    alias: str
+    options: Mapping[str, Any]
+    app: Stanchion
+
+
+_made: list[_Made] = []
+"""One for each alias; more if settings change, as in tests."""
+_making = threading.Lock()
+
+
+def shared(alias: str, options: Mapping[str, Any]) -> Stanchion:
+    """Return the app of a backend with these options, made at first use. Its store follows the database's name."""
+    with _making:
+        app = next((made.app for made in _made if made.alias == alias and made.options == options), None)
+        if app is None:
+            app = _new(alias, options)
+            _made.append(_Made(alias, dict(options), app))
+    app.context.follow_url()
+    return app
+
+
+def _new(alias: str, options: Mapping[str, Any]) -> Stanchion:
+    from stanchion import Stanchion
+    from stanchion.django.running import prepare
+
+    app = Stanchion(address_of(options), **made_with(options))
+    prepare(app, alias)
+    return app
