@@ -119,7 +119,7 @@ SURROUNDINGS: dict[str, Callable[[Stanchion, Reader, "SparkSession", Path], Abst
     "spark-start": start_page,
     "streams": streams_page,
     "lake": lake_page,
-    "pipelines": pipelines_page,
+    "pipelines-spark": pipelines_page,
 }
 """What a page takes to be there before its blocks, and what must be there after them."""
 
