@@ -9,6 +9,7 @@ from pathlib import Path
 from stanchion import Stanchion
 from stanchion.alerts.alerts import store_limits
 from stanchion.app import tick
+from stanchion.context.owners import context_of
 from stanchion.streams import StreamSource
 
 
@@ -26,7 +27,7 @@ def fill(app: Stanchion) -> str:
     app.queue("stale").push(1)
     app.queue("slow").configure(max_rate=1.0, paused=True)
     app.queue("wide").configure(lanes=4)
-    store_limits(app.context, {"no_worker": 1e-6})
+    store_limits(context_of(app), {"no_worker": 1e-6})
     for name in ("nightly", "weekly"):
         app.cron("0 3 * * *", name=name, queue="mail")(print)
     tick(app)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stanchion import JobState, Stanchion, group
+from stanchion.context.owners import context_of
 from stanchion.core.aio import off_loop, off_loop_alone, off_loop_block, off_loop_each
 from stanchion.core.threads import DaemonPool
 
@@ -208,13 +209,13 @@ class TestApp:
     def test_the_end_of_the_block_closes_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         closed: list[str] = []
         app = Stanchion(f"sqlite:///{tmp_path}/jobs.db")
-        close = app.context.close
+        close = context_of(app).close
 
         def closing() -> None:
             closed.append(threading.current_thread().name)
             close()
 
-        monkeypatch.setattr(app.context, "close", closing)
+        monkeypatch.setattr(context_of(app), "close", closing)
 
         async def run() -> None:
             async with app as entered:
@@ -265,7 +266,7 @@ class TestApp:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         app = Stanchion(f"sqlite:///{tmp_path}/jobs.db")
-        monkeypatch.setattr(app.context, "calls", DaemonPool("few", 1))
+        monkeypatch.setattr(context_of(app), "calls", DaemonPool("few", 1))
         queue = app.queue("orders")
         add = app.task(name="add", queue="orders")(lambda one, two: one + two)
 

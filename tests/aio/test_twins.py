@@ -33,6 +33,7 @@ from stanchion import (
     chain,
     group,
 )
+from stanchion.context.owners import context_of
 from stanchion.flows.parts import Chain, Group, Payload
 from stanchion.queues.batch import Batch
 from stanchion.queues.semaphore import Semaphore
@@ -351,7 +352,7 @@ def test_a_method_without_a_twin_does_not_reach_the_store(name: str, held: Reser
         app = Stanchion("memory://")
         app.cron("* * * * *", schedule="nightly")(app.task(name="night")(lambda: None))
         things.schedule = app.schedule("nightly")
-        things.schedule._context = things.app.context
+        things.schedule._context = context_of(things.app)
     with suppress(StanchionError, ValueError):
         DONT_WAIT[name](things)
 

@@ -8,6 +8,7 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.context import steadiness
+from stanchion.context.owners import context_of
 from stanchion.context.upkeep import Maintained
 from stanchion.ops.cli.operate import maintain
 from tests.cli.conftest import Run
@@ -65,7 +66,7 @@ def test_later_rounds_take_back_what_is_lost_by_now(app: Stanchion, monkeypatch:
         clock.now += 25.0 if len(rounds) == 8 else 0.0  # the store did not answer
         return Maintained(0)
 
-    monkeypatch.setattr(app.context.upkeep, "round", round_)
+    monkeypatch.setattr(context_of(app).upkeep, "round", round_)
     session: Any = SimpleNamespace(app=app, out=SimpleNamespace(done=lambda *_: None))
     with pytest.raises(Ended):
         maintain.keep_on(session, 25.0, 60.0)

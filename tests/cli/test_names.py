@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from stanchion import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.ops.cli.look.sample import sample
 from stanchion.ops.naming import job_name, job_names
 from stanchion.ops.reads.lists import page_of
@@ -79,10 +80,10 @@ def test_each_list_and_each_page_has_the_name(memory: Stanchion) -> None:
             assert listed[ids[kind]] == shown, kind
             assert re.search(rf"</svg>{re.escape(shown)} ", browser.get(f"/jobs/{ids[kind]}").text), kind
     now = app.store.now()
-    jobs = page_of(app.context, app.store, Query(), now, None).jobs
-    names = job_names(app.context, app.store, jobs, now)
+    jobs = page_of(context_of(app), app.store, Query(), now, None).jobs
+    names = job_names(context_of(app), app.store, jobs, now)
     assert {kind: names[job_id] for kind, job_id in ids.items()} == NAMES
-    assert {kind: job_name(app.context, job) for kind in NAMES if (job := app.get(ids[kind]))} == NAMES
+    assert {kind: job_name(context_of(app), job) for kind in NAMES if (job := app.get(ids[kind]))} == NAMES
 
 
 def test_payloads_are_read_only_for_names_and_only_small_ones(
@@ -98,7 +99,7 @@ def test_payloads_are_read_only_for_names_and_only_small_ones(
 
     monkeypatch.setattr(app.store, "fetch", counted)
     app.queue("keys").push(1, key="k")
-    names_of = lambda queue: job_names(app.context, app.store, app.find(queue=queue, limit=50), app.store.now())  # noqa: E731
+    names_of = lambda queue: job_names(context_of(app), app.store, app.find(queue=queue, limit=50), app.store.now())  # noqa: E731
     assert set(names_of("keys").values()) == {"k"}
     assert read == []
     app.queue("small").push_many({"n": number} for number in range(20))

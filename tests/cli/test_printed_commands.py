@@ -8,6 +8,7 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.alerts.alerts import monitor
+from stanchion.context.owners import context_of
 from stanchion.core.error_kinds import group_of
 from stanchion.reporting import report
 from tests.cli.conftest import Run
@@ -52,7 +53,7 @@ def finds(run: Run, command: list[str]) -> int:
 
 
 def test_of_alerts(run: Run, app: Stanchion, dead: str) -> None:
-    (alert,) = (one for one in monitor(app.context).alerts if (one.rule, one.subject) == ("dead-letters", dead))
+    (alert,) = (one for one in monitor(context_of(app)).alerts if (one.rule, one.subject) == ("dead-letters", dead))
     found = {one.command: finds(run, shlex.split(one.command)[1:]) for one in alert.actions if one.command}
     assert set(found.values()) == {4}, found
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from stanchion import Stanchion, Worker, redacted
+from stanchion.context.owners import context_of
 from stanchion.service.logs import FORMATS, log_to_stderr
 from tests.cli.conftest import Run
 from tests.cli.test_worker import wait_until
@@ -136,5 +137,5 @@ def test_a_task_may_say_that_it_hides_nothing(app: Stanchion) -> None:
         return card
 
     job = swipe.enqueue("a card")
-    assert app.context.hidden.of(app.store, ["swipe"]) == {}
+    assert context_of(app).hidden.of(app.store, ["swipe"]) == {}
     assert job.job().payload == {"args": ["a card"]}

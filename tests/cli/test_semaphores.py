@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from stanchion import Push, Stanchion
+from stanchion.context.owners import context_of
 from tests.cli.conftest import Run
 
 
@@ -58,7 +59,7 @@ def test_resize(run: Run, app: Stanchion, ids: list[str]) -> None:
 
 def test_reset_returns_to_the_code(run: Run, app: Stanchion) -> None:
     app.semaphore("smtp", capacity=2)
-    app.context.store_semaphores()
+    context_of(app).store_semaphores()
     assert run("semaphores", "resize", "smtp", "0").code == 0
     assert run("semaphores", "reset", "smtp").out == "smtp: capacity 2\n"
     assert run("semaphores", "resize", "--new", "imap", "7").out == "imap: capacity 7\n"
@@ -79,7 +80,7 @@ def test_a_mistyped_name_is_refused(run: Run, app: Stanchion) -> None:
 def test_push_with_limits_and_order_key(run: Run, app: Stanchion) -> None:
     app.semaphore("smtp", capacity=1)
     app.semaphore("api", capacity=1)
-    app.context.store_semaphores()
+    context_of(app).store_semaphores()
     made = run("push", "mail", "1", "--limits", "smtp", "--limits", "api", "--order-key", "acme", "--json").json
     assert (made["limits"], made["order_key"]) == (["api", "smtp"], "acme")
     refused = run("push", "mail", "1", "--limits", "smpt")

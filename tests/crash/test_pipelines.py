@@ -12,6 +12,7 @@ from contextlib import closing
 import pytest
 
 from stanchion import JobState, Pipeline, Queue, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.registry import open_store
 from stanchion_conformance.harness import counts_of, sizes_of
@@ -40,7 +41,7 @@ def broken_rules(etl: Pipeline, numbers: range) -> Iterator[str]:
     status = etl.status()
     if not status.empty or status.dead_letters:
         yield f"left behind: {status}"
-    rows: list[JobRow] = [job._row for queue in etl.queues for job in Queue(etl.context, queue).find(limit=MOST)]
+    rows: list[JobRow] = [job._row for queue in etl.queues for job in Queue(context_of(etl), queue).find(limit=MOST)]
     yield from (f"twice in the store: {job}" for job, times in Counter(row.id for row in rows).items() if times > 1)
     for row in rows:
         if row.state != JobState.DONE:
@@ -63,7 +64,7 @@ def broken_rules(etl: Pipeline, numbers: range) -> Iterator[str]:
     if dropped != [number for number in numbers if not parts_of(number)]:
         yield f"dropped: {dropped}"
     for station in etl.stations.values():
-        counts, live = counts_of(etl.context.store, station.queue), sizes_of(etl.context.store, station.queue)
+        counts, live = counts_of(context_of(etl).store, station.queue), sizes_of(context_of(etl).store, station.queue)
         ends = counts.committed + counts.rolled_back + counts.moved + counts.buried + counts.cancelled + counts.expired
         if counts.reserved != ends + live.running:
             yield f"miscounted at {station.station}: {counts}"
@@ -81,7 +82,7 @@ def verify(scene: Scene, etl: Pipeline, numbers: range) -> None:
         assert process.wait(90) == 0, scene.log
     broken = list(broken_rules(etl, numbers))
     assert not broken, "\n".join([f"{len(broken)} rules broken", *broken[:20], scene.log])
-    assert [(one.held, one.waiting) for one in etl.context.store.semaphores()] == [(0, 0)]
+    assert [(one.held, one.waiting) for one in context_of(etl).store.semaphores()] == [(0, 0)]
 
 
 def meet_their_fates(scene: Scene, etl: Pipeline, doomed: list[Process]) -> None:
@@ -118,7 +119,7 @@ def test_workers_killed_at_any_moment(scene: Scene, etl: Pipeline) -> None:
 
 def started(etl: Pipeline) -> int:
     """Return how often an item was reserved at the first two stations."""
-    return sum(counts_of(etl.context.store, queue).reserved for queue in etl.queues[:2])
+    return sum(counts_of(context_of(etl).store, queue).reserved for queue in etl.queues[:2])
 
 
 @pytest.mark.nightly
@@ -139,7 +140,7 @@ def test_the_judge_sees_what_is_lost_doubled_and_left() -> None:
     etl.push_many([{"n": number} for number in numbers])
     for _ in range(3):
         etl.drain()
-        etl.context.store.clock_offset += 1
+        context_of(etl).store.clock_offset += 1
     assert list(broken_rules(etl, numbers)) == []
     assert any(told.startswith("0 times at the end") for told in broken_rules(etl, range(1, 33)))
     assert any("dropped" in told for told in broken_rules(etl, range(1, 36)))

@@ -15,6 +15,7 @@ from flights.flight import clean, enrich, is_late
 from flights.pipeline import Queues
 from flights.summary import summarise
 from stanchion import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput, MissingExtra, SchemaMismatch, StanchionError
 from stanchion.jobs.failures import failure_of
 from stanchion.jobs.job import JobState
@@ -207,7 +208,7 @@ def test_a_lost_flight_is_told(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def losing(queue: Any, *args: Any) -> Any:
-        store = queue.context.store
+        store = context_of(queue).store
         (row,) = store.select(Query("history", (Condition("queue", "=", queue.name),), limit=1)).rows
         assert store.delete([row.ref]) == [True]
         return summarise(queue, *args)

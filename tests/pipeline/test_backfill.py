@@ -1,5 +1,6 @@
 """`stanchion pipeline backfill` and `backfills`."""
 
+from stanchion.context.owners import context_of
 from stanchion.pipelines import Pipeline
 from stanchion.schemas.models import schema_from
 from tests.cli.conftest import Run, app, command, process, run, start, url  # noqa: F401
@@ -63,8 +64,8 @@ def test_reasons_are_told_item_by_item(etl: Pipeline, run: Run) -> None:  # noqa
     etl.queue("even").configure(history_ttl=3600)
     answer = run(*BACKFILL[:3], "odd")
     assert answer.out == "enqueued: 1 item at odd\n"
-    etl.context.schemas.declare("etl.raw", schema_from("n bigint"))
-    etl.context.declare("etl.raw")
+    context_of(etl).schemas.declare("etl.raw", schema_from("n bigint"))
+    context_of(etl).declare("etl.raw")
     answer = run(*BACKFILL, "--name", "typed")
     assert answer.out == "enqueued: 0 items at raw; left out: 1 do not fit the schema of the station's queue\n"
     assert f"item {item.id} a payload does not fit the schema of queue 'etl.raw'" in answer.err

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from stanchion import Worker
+from stanchion.context.owners import context_of
 from stanchion.ops.cli.run.look import Look
 from stanchion.pipelines import Pipeline
 from stanchion.service.loading import load_pipeline
@@ -53,7 +54,7 @@ def etl(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
 
 def test_the_items_that_failed_an_expectation_are_told(etl: Pipeline, run: Run) -> None:  # noqa: F811
     etl.push_many([3, 1001, 1003])
-    Worker(etl.context, queues=etl.queues, threads=1, until_empty=True).run()
+    Worker(context_of(etl), queues=etl.queues, threads=1, until_empty=True).run()
     (found,) = run("pipeline", "status", "flow:etl", "-i", "100ms", "--json").json["expectations"]
     assert [found[name] for name in ("station", "condition", "on_fail", "failed")] == ["odd", "item < 1000", "drop", 2]
     assert sorted(found["ids"]) == sorted(job.id for job in etl.find(state="cancelled"))

@@ -4,6 +4,7 @@ import pytest
 
 from stanchion import JobHandle, Pipeline, Retry, Send, Stanchion, Worker
 from stanchion.app import app_of
+from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput
 
 
@@ -23,7 +24,7 @@ def refusal(etl: Pipeline) -> str:
         with pytest.raises(InvalidInput) as error:
             use()
         told.add(str(error.value))
-    assert app_of(etl.context).find() == []
+    assert app_of(context_of(etl)).find() == []
     assert len(told) == 1
     return told.pop()
 
@@ -90,7 +91,7 @@ def test_a_loop_is_known_without_a_check(etl):
 
 def test_a_station_of_which_a_worker_runs_the_queue_is_checked_too(etl):
     etl.station("raw", to="gone")(same)
-    app_of(etl.context).task(name="t")(same)
+    app_of(context_of(etl)).task(name="t")(same)
     with pytest.raises(InvalidInput, match="no station"):
         Worker(etl).start()
     worker = Worker(etl, ["default"])
@@ -163,9 +164,9 @@ def test_a_station_for_spark_says_so(etl):
     ):
         with pytest.raises(InvalidInput, match="--engine spark"):
             use()
-    assert etl.context.registry.own_queues() == ["etl.raw"]
+    assert context_of(etl).registry.own_queues() == ["etl.raw"]
     etl.push(1)
-    assert app_of(etl.context).drain() == 1
+    assert app_of(context_of(etl)).drain() == 1
     assert etl.queue("daily").size().ready == 1
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from stanchion import Cancel, Retry, Send, Worker
+from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput
 
 
@@ -161,7 +162,7 @@ def test_items_of_an_encrypted_app(app, etl):
 
     from stanchion.core.codec import Codec
 
-    app.context.codec = Codec([Fernet.generate_key()])
+    context_of(app).codec = Codec([Fernet.generate_key()])
     ended: list[Any] = []
     chain_of_three(etl, ended)
     etl.push({"n": "secret"})

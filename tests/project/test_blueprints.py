@@ -10,6 +10,7 @@ from weakref import ref
 import pytest
 
 from stanchion import Attempt, InvalidInput, Job, Retry, Stanchion, Tasks
+from stanchion.context.owners import context_of
 from tests.worker.conftest import ended, working
 
 
@@ -109,7 +110,7 @@ class TestTasks:
         tasks, _ = billing()
         app = Stanchion("memory://")
         app.register(tasks)
-        gone = ref(app.context)
+        gone = ref(context_of(app))
         second = Stanchion("memory://")
         second.register(tasks)
         app.close()

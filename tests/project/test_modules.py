@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from stanchion import InvalidInput, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.service.loading import load, load_pipeline
 from tests.worker.conftest import ended, working
 
@@ -89,7 +90,7 @@ class TestInclude:
             lambda app: app.schedules(),
             lambda app: app.pipelines,
             lambda app: app.stations,
-            lambda app: app.context.registry.task_named("welcome"),
+            lambda app: context_of(app).registry.task_named("welcome"),
         ],
     )
     def test_imports_at_the_first_need(self, write: Write, need: Callable[[Stanchion], Any]) -> None:
@@ -107,7 +108,7 @@ class TestInclude:
         from stanchion.jobs.call import encoded_call
         from stanchion.stores.records.jobs import NewJob
 
-        app.store.push([NewJob("0" * 32, "default", encoded_call(app.context.codec, (), {}), "welcome")])
+        app.store.push([NewJob("0" * 32, "default", encoded_call(context_of(app).codec, (), {}), "welcome")])
         app.drain(["default"])
         assert ended(app, "0" * 32).result == "welcome"
 
@@ -171,7 +172,7 @@ class TestInclude:
     def test_goes_along_with_a_pickled_app(self, write: Write) -> None:
         app = project(write, INCLUDE)
         again = pickle.loads(pickle.dumps(app))  # noqa: S301 - made here
-        assert again.context.registry.includes._modules == {"shop.tasks": True}
+        assert context_of(again).registry.includes._modules == {"shop.tasks": True}
 
 
 class TestDiscover:
@@ -303,7 +304,7 @@ class TestNotebooks:
         assert ended(app, item.id).result == 2
         assert seen == ["around 2", 2, "around 2", 2]
         assert [schedule.expression for schedule in app.schedules()] == ["2 * * * *"]
-        assert len(app.context.hooks.of("start", "process", asynchronous=False)) == 1
+        assert len(context_of(app).hooks.of("start", "process", asynchronous=False)) == 1
 
     def test_functions_that_share_a_name_for_another_reason_stay(self) -> None:
         app = Stanchion("memory://")

@@ -9,6 +9,7 @@ import pytest
 from redis.crc import key_slot
 
 from stanchion import Push, Queue, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.core.hashing import bucket
 from stanchion.core.partition_names import partition_name
 from stanchion.errors import StoreUnavailable
@@ -100,5 +101,5 @@ class TestADeadNode:
 
         for number in alive:
             claim = Claim(partition_name(QUEUE, number), 5, f"t{number}", lease=600.0)
-            (row,) = queue.context.store.claim(claim).rows
-            assert queue.context.store.settle([Commit(row.lease)]) == ["done"]
+            (row,) = context_of(queue).store.claim(claim).rows
+            assert context_of(queue).store.settle([Commit(row.lease)]) == ["done"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from stanchion import Pipeline, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.spark.stations import engine, queries, stateful
 from stanchion.tasks.inline import drained
 from tests.spark import killing
@@ -43,7 +44,7 @@ def run(spark: "SparkSession", etl: Pipeline, folder: Path) -> None:
     session: Any = killing.DoomedSession(spark, folder)
     with patch.object(queries, "writer_of", deadly):
         engine.run(etl, ["raw"], spark=session, available_now=True, partitions=2)
-    drained(etl.context, ["rides.made", "rides.late"])
+    drained(context_of(etl), ["rides.made", "rides.late"])
 
 
 class Rides:

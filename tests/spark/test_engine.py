@@ -7,6 +7,7 @@ from unittest.mock import Mock
 import pytest
 
 from stanchion import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.core.ids import new_id
 from stanchion.pipelines import Pipeline
 from stanchion.spark.stations import items
@@ -138,7 +139,7 @@ class TestWanted:
 class TestPortions:
     def sizes(self, etl: Pipeline, count: int) -> list[int]:
         etl.push_many(range(count))
-        rows = etl.context.store.claim(Claim("etl.raw", count, new_id(), lease=30.0)).rows
+        rows = context_of(etl).store.claim(Claim("etl.raw", count, new_id(), lease=30.0)).rows
         return [len(portion) for portion in items._portions(etl.stations["raw"], rows)]
 
     def test_have_at_most_so_many_items(self, etl: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stanchion import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.context.pauses import pauses_of
 from stanchion.ops.reads.expectations import read_expectations
 from stanchion.ops.reads.pipelines import Known
@@ -42,7 +43,7 @@ def declared(app: Stanchion) -> Pipeline:
 
 def left(app: Stanchion, etl: Pipeline) -> dict[str, Any]:
     """Return what a run has left."""
-    counted = read_expectations(app.context.store, Known(etl.record, "code"))
+    counted = read_expectations(context_of(app).store, Known(etl.record, "code"))
     return {
         "done": sorted(job.payload["n"] for job in etl.queue("sums").find(state="done", limit=1000)),
         "dropped": sorted(job.payload["n"] for job in etl.find(state="cancelled", limit=1000)),
@@ -89,9 +90,9 @@ def test_a_station_stops_and_keeps_the_item(spark: "SparkSession", app: Stanchio
     assert {job.payload["n"]: job.attempts for job in queue.find(state="ready")} == dict.fromkeys(
         (3, *range(10, 20)), 0
     )
-    pause = pauses_of(app.context.store, ["etl.raw"])["etl.raw"]
+    pause = pauses_of(context_of(app).store, ["etl.raw"])["etl.raw"]
     assert pause.note.endswith(" failed n <> 3 with n = 3")
-    (counted,) = read_expectations(app.context.store, Known(etl.record, "code"))
+    (counted,) = read_expectations(context_of(app).store, Known(etl.record, "code"))
     assert counted.failed == 1
 
 

@@ -9,6 +9,7 @@ from cryptography.fernet import Fernet
 
 from stanchion import Stanchion
 from stanchion.context import context
+from stanchion.context.owners import context_of
 from stanchion.partitions.store import PartitionedStore
 from stanchion.spark.datasource.kept_apps import KeptApps
 from stanchion.spark.datasource.options import Place
@@ -98,7 +99,7 @@ def test_keys_of_the_environment_are_part_of_the_place(url: str, monkeypatch: py
     with place.app() as without:
         monkeypatch.setenv("STANCHION_KEYS", Fernet.generate_key().decode())
         with place.app() as with_keys:
-            assert (without.context.codec.has_keys, with_keys.context.codec.has_keys) == (False, True)
+            assert (context_of(without).codec.has_keys, context_of(with_keys).codec.has_keys) == (False, True)
 
 
 @pytest.mark.nightly

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from cryptography.fernet import Fernet
 
+from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput
 from stanchion.spark.datasource.options import Place, Use, checked_options, job_defaults, place_of
 
@@ -118,4 +119,4 @@ class TestSecrets:
         key = Fernet.generate_key().decode()
         monkeypatch.setenv("STANCHION_KEYS", key)
         with Place("memory://").app() as app:
-            assert app.context.codec.encode({"n": 1}).startswith("enc:")
+            assert context_of(app).codec.encode({"n": 1}).startswith("enc:")

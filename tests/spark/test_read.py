@@ -13,6 +13,7 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, IsNotNull, LessThanOrEqual, Not
 
 from stanchion import Push, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.core.ids import new_id
 from stanchion.core.times import micros
 from stanchion.errors import InvalidInput
@@ -67,8 +68,8 @@ class TestRead:
                 for one in (job.run_at, job.enqueued_at, job.started_at)
             )
             assert (row.attempts, row.timeout, row.key, row.lane) == (job.attempts, job.timeout, job.key, job.lane)
-            assert sql_app.context.codec.decode(row.payload) == job.payload
-            assert (sql_app.context.codec.decode(row.headers) or {}) == job.headers
+            assert context_of(sql_app).codec.decode(row.payload) == job.payload
+            assert (context_of(sql_app).codec.decode(row.headers) or {}) == job.headers
 
     def test_history_has_results_and_errors(self, spark: "SparkSession", sql_app: Stanchion) -> None:
         fill(sql_app)

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stanchion import JobState, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput
 from stanchion.ops.cli import cli
 from stanchion.spark import Replay, archive, replay
@@ -47,7 +48,7 @@ def test_copies_of_those_that_match(spark: "SparkSession", app: Stanchion, folde
     for job in copies:
         row = by_id[job.origin or ""]
         assert (job.queue, job.task, job.tenant, job.priority) == (row.queue, row.task, row.tenant, row.priority)
-        assert app.context.codec.encode(job.payload) == row.payload
+        assert context_of(app).codec.encode(job.payload) == row.payload
     in_order = [job.origin for job in sorted(copies, key=lambda job: job.id)]
     assert in_order == [row.id for row in sorted(wanted, key=lambda row: (row.enqueued_at, row.id))]
 

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from stanchion import JobState, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.core.spark_errors import JobsMisfit
 from stanchion.errors import InvalidInput
 from stanchion.spark.datasource.columns import plain_columns
@@ -266,7 +267,7 @@ class TestTypedWrite:
         app.queue("orders", schema=ORDERS).push({"id": 0})
         own = writer(app)
         batch = pa.RecordBatch.from_pydict({"payload": ['{"id":1}', odd, '{"id":3}']})
-        assert plain_columns(own.maker, app.context, batch) is None
+        assert plain_columns(own.maker, context_of(app), batch) is None
         refused = own.write(iter([batch]))
         assert isinstance(refused, Staged)
         assert "payload 2 of the batch does not fit the schema of queue 'orders' (version 1): field " in str(

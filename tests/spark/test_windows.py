@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stanchion import Pipeline, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.context.pauses import pauses_of
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.ops.reads.expectations import read_expectations
@@ -135,8 +136,8 @@ def test_several_targets_and_expectations(spark: "SparkSession", app: Stanchion,
     assert errors == [f"ExpectationFailed: n < 1000\nn = {n}" for n in (1000, 2000)]
     assert [job.payload["n"] for job in etl.find(state="cancelled")] == [13, 13]
     assert [job.payload["n"] for job in etl.queue("raw").find(state="ready")] == [99]
-    assert pauses_of(app.context.store, ["rides.raw"])["rides.raw"].note.endswith(" failed n <> 99 with n = 99")
-    counted = read_expectations(app.context.store, Known(etl.record, "code"))
+    assert pauses_of(context_of(app).store, ["rides.raw"])["rides.raw"].note.endswith(" failed n <> 99 with n = 99")
+    counted = read_expectations(context_of(app).store, Known(etl.record, "code"))
     assert [(one.on_fail, one.failed) for one in counted] == [("bury", 2), ("drop", 2), ("stop", 1)]
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StructType
 
 from stanchion import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput
 from stanchion.spark.datasource.new_jobs import JobMaker, check_columns
 from stanchion.spark.datasource.options import Place
@@ -221,7 +222,7 @@ def made(app: Stanchion, maker: JobMaker, rows: Rows, **types: pa.DataType) -> l
         at = table.schema.names.index(name)
         table = table.set_column(at, name, table.column(name).cast(kind))
     [batch] = table.combine_chunks().to_batches()
-    return maker.jobs(app.context, batch)
+    return maker.jobs(context_of(app), batch)
 
 
 class TestRows:
@@ -238,7 +239,7 @@ class TestRows:
 
     def test_a_batch_without_rows_has_no_jobs(self, app: Stanchion) -> None:
         empty = pa.RecordBatch.from_pydict({"payload": pa.array([], pa.string()), "priority": pa.array([], pa.int32())})
-        assert JobMaker("q", defaults={"delay": 1.0, "limits": ()}).jobs(app.context, empty) == []
+        assert JobMaker("q", defaults={"delay": 1.0, "limits": ()}).jobs(context_of(app), empty) == []
 
     def test_ids_are_in_the_order_of_the_rows(self, app: Stanchion) -> None:
         jobs = made(app, JobMaker("q"), [{"payload": str(n)} for n in range(100)])

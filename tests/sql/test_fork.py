@@ -9,6 +9,7 @@ import time
 import pytest
 
 from stanchion import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.core.ids import new_id
 from stanchion.jobs.handle import JobHandle
 from stanchion_conformance.harness import in_threads
@@ -37,7 +38,7 @@ def test_a_forked_child_waits_by_threads_of_its_own(app: Stanchion) -> None:
     with in_threads([lambda: app.queue("thread").reserve(wait=30), JobHandle(app, job.id).result]):
         (first,) = queue.reserve(wait=10)
         time.sleep(0.3)
-        app.context.waits.lock.acquire()  # any thread of the parent may hold it then
+        context_of(app).waits.lock.acquire()  # any thread of the parent may hold it then
         child = os.fork()
         if child == 0:
             signal.alarm(40)  # or it hangs for ever
@@ -47,7 +48,7 @@ def test_a_forked_child_waits_by_threads_of_its_own(app: Stanchion) -> None:
                 os._exit(0 if JobHandle(app, mine.id).result(timeout=60) == "go on" else 2)
             finally:
                 os._exit(1)
-        app.context.waits.lock.release()
+        context_of(app).waits.lock.release()
         app.queue("of the child").push("go on")
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         app.queue("thread").push("go on, too")

@@ -11,6 +11,7 @@ from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 
 from stanchion import Snooze, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.errors import LeaseLost
 from stanchion.telemetry import traces
 from tests.telemetry.spans import attributes, identity, links, parent, pickup, printed, recording, span, spans
@@ -124,8 +125,8 @@ def test_a_call_that_fails_is_an_error(app: Stanchion, monkeypatch: pytest.Monke
 
     job = app.queue("q").push(1)
     (reserved,) = app.queue("q").reserve()
-    monkeypatch.setattr(app.context.store, "claim", fail)
-    monkeypatch.setattr(app.context.store, "settle", fail)
+    monkeypatch.setattr(context_of(app).store, "claim", fail)
+    monkeypatch.setattr(context_of(app).store, "settle", fail)
     with pytest.raises(RuntimeError):
         app.queue("q").reserve()
     with pytest.raises(RuntimeError):

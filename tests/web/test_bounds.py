@@ -9,6 +9,7 @@ import pytest
 
 from stanchion import Push, Stanchion
 from stanchion.alerts.alerts import store_limits
+from stanchion.context.owners import context_of
 from stanchion.context.queue_options import QueueOptions
 from stanchion.core.error_kinds import group_of
 from stanchion.ops.reads import lists
@@ -34,7 +35,7 @@ def many():
 def walked(app: Stanchion, query: Query, limit: int) -> list[list[str]]:
     pages, after = [], None
     while True:
-        page = page_of(app.context, app.store, query, app.store.now(), after, limit)
+        page = page_of(context_of(app), app.store, query, app.store.now(), after, limit)
         pages.append([job.id for job in page.jobs])
         after = page.next
         if after is None:
@@ -52,7 +53,7 @@ def test_a_search_for_text_finds_each_job_once_in_pages(many, text, found):
 
 def test_a_search_stops_after_a_number_of_jobs_and_goes_on_from_there(many, monkeypatch):
     monkeypatch.setattr(lists, "SEARCHED", 100)
-    page = page_of(many.context, many.store, Query(text='"n":7,'), many.store.now(), None, 30)
+    page = page_of(context_of(many), many.store, Query(text='"n":7,'), many.store.now(), None, 30)
     assert page.jobs == []
     assert page.next is not None
     assert page.looked_at is not None
@@ -102,7 +103,7 @@ def laden() -> Iterator[tuple[Browser, Stanchion]]:
     queue.reserve()[0].bury("E: no stock")
     tally.add("orders", "ship", group_of("E: no stock", "ship"), "E: no stock", "id", new=True, dead=True)
     tally.merge(app.store)
-    store_limits(app.context, {"no_worker": 1e-6})
+    store_limits(context_of(app), {"no_worker": 1e-6})
     wide.push_many([Push({"n": number}, tenant=f"t{number % 3}") for number in range(20)])
     wide.reserve()[0].bury("E: no stock")
     site = site_of(app)

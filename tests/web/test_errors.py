@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from stanchion import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.core.ids import new_id
 from stanchion.ops.reads.errors import FAILED, Errors, read_errors
 from stanchion.ops.reads.filters import JobFilter
@@ -30,7 +31,7 @@ def work() -> Iterator[Stanchion]:
 
 
 def read(app: Stanchion, **wanted: str) -> Errors:
-    return read_errors(app.context, app.store, JobFilter.of(wanted), app.store.now())
+    return read_errors(context_of(app), app.store, JobFilter.of(wanted), app.store.now())
 
 
 def tally(app: Stanchion, *, dead: bool = False) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from stanchion import Stanchion, chain, group
+from stanchion.context.owners import context_of
 from stanchion.ops.reads import flows as reads
 from stanchion.ops.reads.flows import read_flow
 from stanchion.ops.web.pages import flowparts
@@ -147,7 +148,7 @@ def test_groups_of_groups_are_folded(app: Stanchion) -> None:
         pass
 
     flow = group([chain(one.s(), one.s()) for _ in range(40)]).enqueue()
-    found = read_flow(app.context, app.store, flow.id, app.store.now())
+    found = read_flow(context_of(app), app.store, flow.id, app.store.now())
     assert found is not None
     drawing, folded = flowparts.drawing(found)
     assert folded

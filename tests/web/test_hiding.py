@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from stanchion import Stanchion
 from stanchion.context.hiding import KIND
+from stanchion.context.owners import context_of
 from stanchion.core.hiding import Hidden, place_of
 from stanchion.errors import InvalidInput
 from stanchion.ops.cli import cli
@@ -117,8 +118,8 @@ def test_it_is_stored_before_the_first_job_and_written_once(url: str) -> None:
     assert (value.name, value.version) == ("pay", 1)
     other = Stanchion(url)
     other.task(name="pay", queue="pay", hide=())(noted).enqueue({})
-    assert other.context.hidden.of(app.store, ["pay"]) == {}
-    assert Stanchion(url).context.hidden.of(app.store, ["pay", None, "unknown"]) == {}
+    assert context_of(other).hidden.of(app.store, ["pay"]) == {}
+    assert context_of(Stanchion(url)).hidden.of(app.store, ["pay", None, "unknown"]) == {}
     app.close()
 
 
@@ -172,7 +173,7 @@ def test_what_another_process_declares_meanwhile_is_replaced(monkeypatch: pytest
         def refund(iban: str) -> None:
             raise ValueError(iban)
 
-        store = app.context.fresh_store
+        store = context_of(app).fresh_store
         write, others = store.compare_and_set, iter(['[[["other"]],[]]'])
 
         def late(kind: str, name: str, text: str | None, version: int) -> bool:
@@ -181,5 +182,5 @@ def test_what_another_process_declares_meanwhile_is_replaced(monkeypatch: pytest
             return write(kind, name, text, version)
 
         monkeypatch.setattr(store, "compare_and_set", late)
-        app.context.hidden.store(store)
+        context_of(app).hidden.store(store)
         assert [value.text for value in store.values("hidden")] == ['[[["iban"]],["iban"]]']

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stanchion import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.core.durations import spelled
 from stanchion.ops.reads.track import HOUR, STEP, Track, between
 from stanchion.ops.web.live import sampler as sampling
@@ -132,14 +133,14 @@ def late(app: Stanchion, seconds: float) -> None:
 class TestSampler:
     def test_it_reads_once_for_all_who_ask(self, app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sampling, "SHORTEST", 1e6)
-        sampler = Sampler(lambda: app.context)
+        sampler = Sampler(lambda: context_of(app))
         assert {sampler.latest().number for _ in range(20)} == {1}
         assert sampler.ask() == 1
         sampler.close()
 
     def test_it_goes_on_while_it_is_asked_and_then_rests(self, app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sampling, "SHORTEST", 0.001)
-        sampler = Sampler(lambda: app.context)
+        sampler = Sampler(lambda: context_of(app))
         sampler.latest()
         while sampler.ask() < 3:
             pass
@@ -151,7 +152,7 @@ class TestSampler:
         sampler.close()
 
     def test_the_first_reading_is_not_held_back_and_later_ones_are(self, app: Stanchion) -> None:
-        sampler = Sampler(lambda: app.context)
+        sampler = Sampler(lambda: context_of(app))
         app.queue("mail").push({})
         late(app, 120)
         assert [alert.subject for alert in sampler.take().firing] == ["mail"]
@@ -161,7 +162,7 @@ class TestSampler:
         assert {alert.subject for alert in sampler.take().firing} == {"mail", "news"}
 
     def test_deleted_queues_are_forgotten(self, app: Stanchion) -> None:
-        sampler = Sampler(lambda: app.context)
+        sampler = Sampler(lambda: context_of(app))
         app.queue("mail").push({})
         sampler.take()
         assert set(sampler.queues) == {"mail"}
@@ -248,7 +249,7 @@ def test_a_page_that_starts_knows_the_past() -> None:
             app.queue("mail").push({})
             assert rollups.take(app.store)
             clock.advance(60)
-        sampler = Sampler(lambda: app.context)
+        sampler = Sampler(lambda: context_of(app))
         sampler.take()
         assert [one.ready for one in sampler.all.points] == [1, 2, 3, 3]
         assert [one.ready for one in sampler.queues["mail"].points] == [1, 2, 3, 3]

@@ -10,6 +10,7 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.alerts.alerts import store_limits
+from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput
 from stanchion.ops.web.live import sampler
 from stanchion.stores.registry import open_store
@@ -25,7 +26,7 @@ def app() -> Iterator[Stanchion]:
     app.setup()
     app.queue(LONG).push_many([{}] * 3)
     app.queue("mail").push({})
-    store_limits(app.context, {"no_worker": 1e-6})
+    store_limits(context_of(app), {"no_worker": 1e-6})
     yield app
     app.close()
 

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from stanchion import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.ops import audit
 from stanchion.ops.audit import AuditLog, Entry
 from stanchion.ops.web.record import bulk
@@ -175,7 +176,7 @@ class TestBulk:
 class TestRunner:
     def runner(self, store: Store) -> tuple[Runner, BulkWorks]:
         works = BulkWorks(lambda: store)
-        return Runner(lambda: Stanchion(store=store).context, works, AuditLog(lambda: store)), works
+        return Runner(lambda: context_of(Stanchion(store=store)), works, AuditLog(lambda: store)), works
 
     def work(self, store: Store, **fields: object) -> BulkWork:
         work = BulkWork("w", "cancel", "queue=mail", (), "ana", store.now(), 1200)

@@ -6,6 +6,7 @@ import re
 
 from stanchion import Stanchion, group
 from stanchion.alerts.alerts import store_limits
+from stanchion.context.owners import context_of
 from stanchion.ops.web.show.plots import WIDTH, spark
 from tests.web.conftest import Browser, site_of
 
@@ -29,7 +30,7 @@ def test_from_the_fourth_alert_on_one_line_each() -> None:
     app.setup()
     for number in range(6):
         app.queue(f"q{number}").push({})
-    store_limits(app.context, {"no_worker": 1e-6})
+    store_limits(context_of(app), {"no_worker": 1e-6})
     with Browser(site_of(app)) as browser:
         text = browser.get("/").text
     assert text.count('<li class="alert"') == 3

@@ -9,6 +9,7 @@ import pytest
 
 from stanchion import Job, JobState, Retry, Stanchion
 from stanchion.app.testing import Clock
+from stanchion.context.owners import context_of
 from stanchion.core.redaction import Redaction
 from stanchion.ops.web.show.story import Step, life, sentence, steps
 from stanchion.ops.words import waited
@@ -35,7 +36,7 @@ def clock(app: Stanchion) -> Iterator[Clock]:
 def told(app: Stanchion, job_id: str) -> list[Step]:
     job = app.get(job_id)
     assert job is not None
-    return steps(job, Redaction(), waits_for(app.context, job_id))
+    return steps(job, Redaction(), waits_for(context_of(app), job_id))
 
 
 def test_an_attempt_has_its_worker_its_time_and_its_back_off(app: Stanchion, clock: Clock) -> None:
@@ -114,7 +115,7 @@ def test_waits_that_are_over_stand_where_they_began(app: Stanchion, clock: Clock
     queue.resume()
     job = app.get(second.id)
     assert job is not None
-    waits = past_waits(app.context, job)
+    waits = past_waits(context_of(app), job)
     ready = [step for step in steps(job, Redaction(), None, waits) if step.mark == "waiting"]
     assert [step.title for step in ready] == [
         "work was paused for 1 min",
@@ -148,7 +149,7 @@ def test_a_rate_is_named_as_it_was_given(app: Stanchion, clock: Clock, options: 
 def test_a_job_with_more_waits_than_are_kept_says_so(app: Stanchion) -> None:
     lines = (f'["semaphore","","mail",{at}000000,{at + 240}000000]\n' for at in range(1, 3001, 300))
     (row,) = app.store.fetch([app.queue(QUEUE).push({}).id]).values()
-    job = Job(app.context, row._replace(past_waits="+" + "".join(lines)), JobState.READY)
+    job = Job(context_of(app), row._replace(past_waits="+" + "".join(lines)), JobState.READY)
     told = [step for step in steps(job, Redaction(), None, job.past_waits) if step.mark == "waiting"]
     assert [step.title for step in told] == ["Waited 4 min for semaphore mail"] * 10
     assert [step.text.startswith("Until 00:04:01. It has waited before") for step in told] == [False] * 9 + [True]

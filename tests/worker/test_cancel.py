@@ -7,6 +7,7 @@ import time
 import pytest
 
 from stanchion import Job, JobState, Reservation
+from stanchion.context.owners import context_of
 from stanchion.core.boot_clock import boot_clock
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Abandon
@@ -95,7 +96,7 @@ def test_a_job_that_is_cancelled_in_the_buffer_does_not_run(app):
         ran.append(n)
 
     runners = Runners(
-        app.context, 1, finished.append, lambda: None, lambda: None, DefaultTimeouts(app.context, None, 10)
+        context_of(app), 1, finished.append, lambda: None, lambda: None, DefaultTimeouts(context_of(app), None, 10)
     )
     handle = task.enqueue(1)
     (row,) = app.store.claim(Claim("default", 1, "token", worker="me")).rows

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from stanchion import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.core.ids import new_id, new_token
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, NewJob
@@ -31,7 +32,7 @@ def names(due: DueQueues) -> list[str]:
 @pytest.fixture
 def due(app: Stanchion) -> DueQueues:
     """What knows that no claim gets the job of the full queue."""
-    due = DueQueues(app.context, ServedQueues(app.context, QUEUES, {}), poll=300)
+    due = DueQueues(context_of(app), ServedQueues(context_of(app), QUEUES, {}), poll=300)
     assert sorted(names(due)) == sorted(QUEUES)
     app.queue("full").push(1)
     assert due.nap(None, connected=False) == 0  # it came due between the claim and the look
@@ -92,7 +93,7 @@ class TestInOrder:
 
     @pytest.fixture
     def due(self, app: Stanchion) -> DueQueues:
-        return DueQueues(app.context, ServedQueues(app.context, QUEUES, {}), poll=300, order="priority")
+        return DueQueues(context_of(app), ServedQueues(context_of(app), QUEUES, {}), poll=300, order="priority")
 
     def test_a_claim_stops_where_another_queue_comes_first(self, app: Stanchion, due: DueQueues) -> None:
         for queue, priority in (("full", 9), ("other", 5), ("full", 5), ("other", 1), ("empty", 1)):
@@ -146,10 +147,10 @@ class TestInOrder:
         assert due.next() == [Turn("full", 7), Turn("other", 5), Turn("full", 1), Turn("other")]
 
     def test_after_a_poll_one_job_of_a_queue_that_refuses_is_asked_for(self, app: Stanchion) -> None:
-        served, now = ServedQueues(app.context, QUEUES, {}), app.store.now()
+        served, now = ServedQueues(context_of(app), QUEUES, {}), app.store.now()
         jobs = (("full", 9), ("full", 9), ("other", 5), ("full", 1))
         app.store.push([NewJob(new_id(), queue, "1", priority=priority, run_at=now) for queue, priority in jobs])
-        due = DueQueues(app.context, served, poll=1e-9, order="priority")
+        due = DueQueues(context_of(app), served, poll=1e-9, order="priority")
         probe = Turn("full", most=1)
         assert not due.claimed(due.next()[0], Claimed([]))
         for _ in range(3):
@@ -170,8 +171,8 @@ class TestLanes:
     @pytest.fixture
     def due(self, app: Stanchion) -> DueQueues:
         app.queue("full").configure(lanes=8, lanes_per_tenant=1)
-        served = ServedQueues(app.context, QUEUES, {"full": LaneRange("full", 2, 3)})
-        return DueQueues(app.context, served, poll=300)
+        served = ServedQueues(context_of(app), QUEUES, {"full": LaneRange("full", 2, 3)})
+        return DueQueues(context_of(app), served, poll=300)
 
     def test_a_signal_is_followed_by_a_look(self, app: Stanchion, due: DueQueues) -> None:
         app.store.push([NewJob(new_id(), "full", "1", lane=lane) for lane in (-1, 1, 4)])
@@ -185,7 +186,9 @@ class TestLanes:
     @pytest.mark.parametrize("order", ["fair", "priority"])
     def test_a_job_that_a_stream_has_brought_is_claimed(self, app: Stanchion, order: Order) -> None:
         """Also while streams bring no jobs of other queues: no look finds it, as it is reserved already."""
-        due = DueQueues(app.context, ServedQueues(app.context, QUEUES, {"full": LaneRange("full", 2, 3)}), 300, order)
+        due = DueQueues(
+            context_of(app), ServedQueues(context_of(app), QUEUES, {"full": LaneRange("full", 2, 3)}), 300, order
+        )
         due.woken(Signs(frozenset({"full"})))
         assert names(due) == []
         due.came = lambda: {"full": {0}}
@@ -225,10 +228,10 @@ class TestManyQueues:
         queues = [f"q{number}" for number in range(MANY + 1)]
         for queue in [*queues, queues[0]]:
             app.queue(queue).push(1)
-        due = DueQueues(app.context, ServedQueues(app.context, queues, {}), poll=300, order="priority")
+        due = DueQueues(context_of(app), ServedQueues(context_of(app), queues, {}), poll=300, order="priority")
         first, second, *_ = due.next()
         for turn in (first, second):
-            assert due.claimed(turn, app.context.store.claim(Claim(turn.queue, 1, new_token())))
+            assert due.claimed(turn, context_of(app).store.claim(Claim(turn.queue, 1, new_token())))
         due.any()
         assert now == [1001.0]
         return due
@@ -253,7 +256,7 @@ class TestManyQueues:
         queues = [f"q{number}" for number in range(MANY)]
         for queue in queues:
             app.queue(queue).push(1)
-        due = DueQueues(app.context, ServedQueues(app.context, queues, {}), poll=300, order="priority")
+        due = DueQueues(context_of(app), ServedQueues(context_of(app), queues, {}), poll=300, order="priority")
         due.next()
         due.any()
         due.next()

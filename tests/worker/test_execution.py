@@ -4,6 +4,7 @@ import threading
 from typing import Any
 
 from stanchion import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.jobs.reservation import Reservation
 from stanchion.stores.records.claims import Claim
 from stanchion.tasks import execution
@@ -17,7 +18,7 @@ def test_two_threads_that_ask_for_the_job_at_once_get_the_same_one(monkeypatch):
 
     work.enqueue()
     (row,) = app.store.claim(Claim("default", 1, "a-token", lease=30.0)).rows
-    attempt = execution.Execution(app.context, row)
+    attempt = execution.Execution(context_of(app), row)
     found: list[Reservation] = []
     other = threading.Thread(target=lambda: found.append(attempt.job))
 

@@ -7,6 +7,7 @@ import pytest
 
 from stanchion import JobState, Stanchion, Worker
 from stanchion.context.context import Context
+from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput, NotPermitted, SchemaMismatch, StanchionError, StoreUnavailable
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
@@ -62,7 +63,7 @@ def test_a_worker_starts_without_a_store():
             return super().store
 
     app = Stanchion("memory://")
-    app.context.__class__ = Late
+    context_of(app).__class__ = Late
 
     @app.task
     def task() -> int:
@@ -406,7 +407,7 @@ def test_jobs_of_a_dead_worker_come_back_and_end_dead(app, store, monkeypatch):
         return 1
 
     row = Worker(app)
-    row._served = served_by(row.context, row._named, row._lanes)
+    row._served = served_by(context_of(row), row._named, row._lanes)
     store.beat([row._row()])
     again, last = task.enqueue(), task.using(max_attempts=1).enqueue()
     assert len(store.claim(Claim("default", 2, "lost", worker=row.id)).rows) == 2
@@ -426,7 +427,7 @@ def test_a_newcomer_takes_no_job_back_before_the_others_had_time_to_return(app, 
         return 1
 
     row = Worker(app, heartbeat=100)
-    row._served = served_by(row.context, row._named, row._lanes)
+    row._served = served_by(context_of(row), row._named, row._lanes)
     store.beat([row._row()])
     handle = task.enqueue()
     (job,) = store.claim(Claim("default", 1, "held", worker=row.id)).rows

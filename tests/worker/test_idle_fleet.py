@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from stanchion import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.cron.ticker import Round, Ticker
 from stanchion.worker import heartbeat, scheduler, served_queues
 from stanchion.worker.heartbeat import Heartbeat
@@ -33,7 +34,7 @@ class Fleet:
     """Workers of a pattern in simulated time."""
 
     def __init__(self, app: Stanchion, size: int, clock: SimpleNamespace) -> None:
-        self.workers = [ServedQueues(app.context, ["mail.*"], {}) for _ in range(size)]
+        self.workers = [ServedQueues(context_of(app), ["mail.*"], {}) for _ in range(size)]
         self._clock, self._size = clock, size
         self.looks = 0
         self.run(60)
@@ -83,7 +84,7 @@ def test_schedulers_take_turns_while_no_tick_is_near(
 ) -> None:
     monkeypatch.setattr(Ticker, "tick", lambda _self: Round(0, 0, None))
     random.seed(7)
-    one, of_fleet = Scheduler(app.context), Scheduler(app.context, lambda: size)
+    one, of_fleet = Scheduler(context_of(app)), Scheduler(context_of(app), lambda: size)
     alone, together = (sum(each._tick() for _ in range(1000)) / 1000 for each in (one, of_fleet))
     assert alone == pytest.approx(scheduler.PAUSE_SECONDS_MAX, rel=0.02)
     assert together >= 0.9 * min(size, scheduler.PAUSE_WORKERS_MAX) * alone
@@ -93,7 +94,7 @@ def test_a_scheduler_is_on_time_for_a_tick_however_large_the_fleet(
     app: Stanchion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Ticker, "tick", lambda _self: Round(0, 0, 5_000_000))
-    assert all(4.0 < Scheduler(app.context, lambda: 100)._tick() <= 5.0 + scheduler.JITTER for _ in range(20))
+    assert all(4.0 < Scheduler(context_of(app), lambda: 100)._tick() <= 5.0 + scheduler.JITTER for _ in range(20))
 
 
 def test_workers_that_start_together_beat_apart(app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +105,7 @@ def test_workers_that_start_together_beat_apart(app: Stanchion, monkeypatch: pyt
         """Play a worker; return when it beats."""
         clock.now, at = 0.0, list[float]()
         unused: Any = None
-        one = Heartbeat(app.context, 10.0, unused, unused, lambda: 0.0, unused, lambda: None)
+        one = Heartbeat(context_of(app), 10.0, unused, unused, lambda: 0.0, unused, lambda: None)
 
         def wait(seconds: float) -> bool:
             clock.now += seconds

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from stanchion import Attempt, Bury, Cancel, InvalidInput, Job, JobState, Retry, Snooze, Stanchion
+from stanchion.context.owners import context_of
 from tests.worker.conftest import ended, working
 
 KINDS = ["sync", "async"]
@@ -305,7 +306,7 @@ class TestElsewhere:
     def test_goes_along_with_a_pickled_app(self, app: Stanchion) -> None:
         app.middleware(unchanged)
         again = pickle.loads(pickle.dumps(app))  # noqa: S301 - made here
-        assert again.context.middleware.sync == (unchanged,)
+        assert context_of(again).middleware.sync == (unchanged,)
 
     def test_a_later_one_is_around_later_attempts(self, app: Stanchion) -> None:
         declare(app, "sync")

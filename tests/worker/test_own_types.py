@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from stanchion import ArgumentMisfit, InvalidInput, Snooze, Stanchion, Tasks
+from stanchion.context.owners import context_of
 
 K = TypeVar("K")
 
@@ -112,8 +113,8 @@ def test_a_value_that_would_come_back_as_another_is_refused() -> None:
 
 def test_an_app_with_converters_is_pickled() -> None:
     there = pickle.loads(pickle.dumps(Stanchion("sqlite:///jobs.db", encode=encode, decode=decode)))  # noqa: S301
-    assert there.context.decode is decode
-    assert there.context.codec.encode(Money(5)) == '{"cents":5}'
+    assert context_of(there).decode is decode
+    assert context_of(there).codec.encode(Money(5)) == '{"cents":5}'
 
 
 class TestWithoutConverters:

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from stanchion import JobState, Reservation, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.errors import LeaseLost, StoreUnavailable
 from tests.worker.conftest import Faulty, ended, until, working
 
@@ -71,7 +72,7 @@ def test_the_thread_ends_with_the_last_report(app: Stanchion) -> None:
     app.queue("q").push({})
     (job,) = app.queue("q").reserve()
     job.progress(0.25)
-    writer = app.context.progress
+    writer = context_of(app).progress
     assert writer._running
     until(lambda: not writer._running)
     assert not writer._reports

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from stanchion import Bury, Job, JobState, Retry, Stanchion
+from stanchion.context.owners import context_of
 from tests.worker.conftest import ended, working
 
 ROUTES = ["drain", "drain async", "worker", "worker async", "worker timeout", "station"]
@@ -285,7 +286,7 @@ class TestReservations:
     def test_give_up_as_their_app_says(self, app: Stanchion) -> None:
         queue = app.queue("q")
         queue.push_many([1, 2, 3])
-        app.context.retry = Retry.constant(5, retry_on=OSError)
+        context_of(app).retry = Retry.constant(5, retry_on=OSError)
         first, second, third = queue.reserve(3)
         first.rollback(error=ValueError("no"))
         second.rollback(error=OSError("no"))
@@ -300,7 +301,7 @@ class TestReservations:
 
         queue = app.queue("q")
         queue.push_many([1, 2])
-        app.context.retry = Retry.custom(policy)
+        context_of(app).retry = Retry.custom(policy)
         first, second = queue.reserve(2)
         first.rollback()
         second.rollback(error=ValueError("no"))
@@ -314,7 +315,7 @@ class TestReservations:
 
         handle = task.enqueue()
         row = app.store.fetch([handle.id])[handle.id]
-        assert app.context._lost_lease_delay(row, 2) == 7
+        assert context_of(app)._lost_lease_delay(row, 2) == 7
 
 
 @pytest.mark.parametrize("route", ROUTES)

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from stanchion import Bury, Cancel, Job, JobState, Reservation, Retry, RetryAfter, Snooze, Stanchion, Worker
+from stanchion.context.owners import context_of
 from stanchion.context.unknown_work import UnknownWork
 from stanchion.errors import InvalidInput
 from tests.worker.conftest import ended, failed, until, working
@@ -163,7 +164,7 @@ def test_what_this_code_does_not_know_is_put_off(app, caplog):
 
 
 def test_what_no_code_knows_for_too_long_is_dead(app):
-    app.context.unknown_work = UnknownWork(0)
+    context_of(app).unknown_work = UnknownWork(0)
     dead = []
     app.on("dead")(lambda job, error: dead.append((job.id, str(error))))
 

@@ -15,6 +15,7 @@ import pytest
 
 from stanchion import JobState, Stanchion
 from stanchion.app import tick
+from stanchion.context.owners import context_of
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.jobs import SECOND
 from stanchion.worker import scheduler
@@ -88,7 +89,7 @@ def test_an_outage_of_the_store_is_waited_for(app: Stanchion, caplog: pytest.Log
     declare(app)
     store: Any = Faulty(app.store, "values", "compare_and_set")
     store.error = StoreUnavailable("no route to the store")
-    app.context._store = store
+    context_of(app)._store = store
     with working(app):
         until(lambda: app.schedule("minutely").declared)
         store.broken = True
@@ -102,7 +103,7 @@ def test_an_outage_of_the_store_is_waited_for(app: Stanchion, caplog: pytest.Log
 def test_an_app_without_schedules_has_no_scheduler(app: Stanchion) -> None:
     app.task(name="plain")(lambda: None)
     store: Any = Faulty(app.store, "values")
-    app.context._store = store
+    context_of(app)._store = store
     with working(app):
         assert app.enqueue("plain").result(timeout=60) is None
     assert store.calls == {}

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from stanchion import Bury, Cancel, MissingExtra, Retry, RetryAfter, Snooze, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.middleware import DjangoConnections, LogContext, Sentry
 from stanchion.service.logs import JsonLines
 from tests.worker.conftest import ended, working
@@ -110,8 +111,9 @@ class TestLogContext:
         from opentelemetry.sdk.trace import TracerProvider
 
         app = Stanchion("memory://", traces=True)
-        assert app.context.traces is not None
-        app.context.traces._tracer = TracerProvider().get_tracer("test")
+        traces = context_of(app).traces
+        assert traces is not None
+        traces._tracer = TracerProvider().get_tracer("test")
         app.middleware(LogContext())
         seen: list[str] = []
 

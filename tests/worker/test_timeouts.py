@@ -8,6 +8,7 @@ import pytest
 
 from stanchion import JobState, Reservation, Stanchion, Worker
 from stanchion.app import on_store
+from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput, TaskInterrupted
 from stanchion.worker import timeouts
 from stanchion.worker.default_timeouts import DefaultTimeouts
@@ -83,7 +84,7 @@ def test_the_queue_the_app_and_the_worker_have_defaults(app):
             return {failed(app, job_id).errors[-1]["error"] for job_id in ids}
 
     assert error_under(0.11) == {"TaskTimeout: ran longer than 0.11 s"}
-    app.context.timeout = 0.12
+    context_of(app).timeout = 0.12
     assert error_under(0.11) == {"TaskTimeout: ran longer than 0.12 s"}
     app.queue("limited").configure(timeout=0.13)
     assert error_under(0.11) == {"TaskTimeout: ran longer than 0.13 s"}
@@ -125,10 +126,10 @@ def test_the_task_and_the_job_precede_the_queue(app):
 
 def test_a_store_that_does_not_answer_leaves_the_last_timeout(app):
     app.queue("limited").configure(timeout=7)
-    defaults = DefaultTimeouts(app.context, 9.0, heartbeat=1e-9)
+    defaults = DefaultTimeouts(context_of(app), 9.0, heartbeat=1e-9)
     defaults.meet("limited")
     assert (defaults.of("limited"), defaults.of("other")) == (7.0, 9.0)
-    app.context.settings.forget()
+    context_of(app).settings.forget()
     store = Faulty(app.store, "queues")
     store.broken = True
     with on_store(app, store):
@@ -154,7 +155,7 @@ def test_jobs_that_come_seldom_read_no_setting(app):
         assert app.enqueue("task", queue="limited").result(timeout=60) == 1
         before = store.calls["queues"]
         for _ in range(5):
-            of_worker.context.settings.forget()
+            context_of(of_worker).settings.forget()
             assert app.enqueue("task", queue="limited").result(timeout=60) == 1
     assert store.calls["queues"] == before
 

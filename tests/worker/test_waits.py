@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 
 from stanchion import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.errors import StoreUnavailable
 from stanchion.jobs.handle import JobHandle
 from stanchion.stores.records.claims import Claim
@@ -72,7 +73,7 @@ def test_the_time_out_of_a_task_interrupts_its_wait(app):
     with working(app):
         handle = waits.enqueue()
         assert "0.3 s" in failed(app, handle.id).errors[-1]["error"]
-    until(lambda: not any(len(poll) for poll in app.context.waits._polls.values()))
+    until(lambda: not any(len(poll) for poll in context_of(app).waits._polls.values()))
 
 
 def test_a_job_comes_to_no_wait_that_has_timed_out(app):
@@ -113,7 +114,7 @@ def test_a_store_that_fails_otherwise_is_told_to_all_who_wait():
     threads = [threading.Thread(target=wait) for _ in range(3)]
     for thread in threads:
         thread.start()
-    until(lambda: sum(len(poll) for poll in app.context.waits._polls.values()) == 3)
+    until(lambda: sum(len(poll) for poll in context_of(app).waits._polls.values()) == 3)
 
     def broken(_claim: Claim) -> None:
         raise RuntimeError("a fault in the store")
@@ -136,7 +137,7 @@ def test_close_while_a_thread_waits(app):
 
     waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()
-    until(lambda: sum(len(poll) for poll in app.context.waits._polls.values()))
+    until(lambda: sum(len(poll) for poll in context_of(app).waits._polls.values()))
     with suppress(StoreUnavailable):
         app.close()
     waiting.join(60)
@@ -154,4 +155,4 @@ def test_many_short_waits_leave_nothing_behind(app, ends):
             JobHandle(app, held.id).result(timeout=60)
         else:
             assert q.pop(wait=0.001) is None
-    until(lambda: not any(len(poll) for poll in app.context.waits._polls.values()))
+    until(lambda: not any(len(poll) for poll in context_of(app).waits._polls.values()))

@@ -66,26 +66,26 @@ class Stanchion(StoreCalls, QueueCalls, TaskCalls, ProjectCalls, JobCalls, RunCa
         decode: Callable[[type, Any], Any] | None = None,
     ) -> None:
         codec, unknown_work = Codec(keys, max_payload, encode), UnknownWork(bury_unknown_after)
-        self.context = Context(url, store, codec, poll, unknown_work, _job_of, database, traces)
-        self.context.blocking = BlockingCalls(warn=warn_blocking)
-        self.context.decode = decode
-        self.context.timeout = checked_timeout(timeout)
-        self.context.registry.includes.discover(discover)
-        self.context.retry = checked_retry(retry) or self.context.retry
-        self.context.registry.built_in[COLLECT] = Task(self.context, collected, COLLECT, self.context.retry, {})
+        self._context = Context(url, store, codec, poll, unknown_work, _job_of, database, traces)
+        self._context.blocking = BlockingCalls(warn=warn_blocking)
+        self._context.decode = decode
+        self._context.timeout = checked_timeout(timeout)
+        self._context.registry.includes.discover(discover)
+        self._context.retry = checked_retry(retry) or self._context.retry
+        self._context.registry.built_in[COLLECT] = Task(self._context, collected, COLLECT, self._context.retry, {})
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without connections, threads and worker state, for other processes such as those of Spark."""
-        return app_of, (self.context,)
+        return app_of, (self._context,)
 
     def __repr__(self) -> str:
-        return repr(self.context)
+        return repr(self._context)
 
 
 def app_of(context: Context) -> Stanchion:
     """Return an app that shares the context of another one, or of a pipeline."""
     app = Stanchion.__new__(Stanchion)
-    app.context = context
+    app._context = context
     return app
 
 

@@ -11,4 +11,4 @@ if TYPE_CHECKING:
 class Area:
     """A group of calls of `Stanchion`. It has no state of its own: the app's `context` holds all."""
 
-    context: Context
+    _context: Context

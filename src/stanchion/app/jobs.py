@@ -28,31 +28,31 @@ class JobCalls(Area):
         """Return the job, live or finished, or None."""
         from stanchion.jobs import lookup
 
-        return lookup.get(self.context, job_id)
+        return lookup.get(self._context, job_id)
 
     def find(self, **search: Unpack[Search]) -> list[Job]:
         """Search live and finished jobs of all queues, newest first; see `Queue.find`."""
         from stanchion.jobs import lookup
 
-        return lookup.find(self.context, **search)
+        return lookup.find(self._context, **search)
 
     def cancel(self, job_id: str) -> JobState | None:
         """Cancel a job, or ask it to stop if it is running; return its new state, or None if it is unknown."""
         from stanchion.jobs import lookup
 
-        return lookup.cancel(self.context, job_id)
+        return lookup.cancel(self._context, job_id)
 
     def retry_job(self, job_id: str) -> Job:
         """Make a dead, cancelled or scheduled job ready now, with its attempts reset."""
         from stanchion.jobs import lookup
 
-        return lookup.retry(self.context, job_id)
+        return lookup.retry(self._context, job_id)
 
     def replay(self, job_ids: Iterable[str]) -> list[Job]:
         """Enqueue copies of finished jobs; each names its origin. Ids not in history are left out."""
         from stanchion.jobs import lookup
 
-        return lookup.replay(self.context, job_ids)
+        return lookup.replay(self._context, job_ids)
 
     def settle(self, settlements: Iterable[Settlement], *, tx: Transaction | None = None) -> list[JobState | None]:
         """End many reserved jobs together: `app.settle([job.committed(result), other.rolled_back(error="no")])`.
@@ -61,7 +61,7 @@ class JobCalls(Area):
         """
         from stanchion.jobs.settling import settle
 
-        return settle(self.context, settlements, tx)
+        return settle(self._context, settlements, tx)
 
     def reservation(self, job_id: str, token: str) -> Reservation:
         """Return the reservation that another request, process or host made: to end, extend or move the job here.
@@ -70,13 +70,13 @@ class JobCalls(Area):
         """
         from stanchion.jobs.settling import reservation
 
-        return reservation(self.context, job_id, token)
+        return reservation(self._context, job_id, token)
 
     def reservations(self, pairs: Iterable[tuple[str, str]]) -> list[Reservation | None]:
         """Return the reservations made elsewhere with these ids and tokens, in order; None for a lost lease."""
         from stanchion.jobs.settling import reservations
 
-        return reservations(self.context, pairs)
+        return reservations(self._context, pairs)
 
     @overload
     def enqueue_flow(self, part: Part[T], tx: Transaction | None = None) -> FlowHandle[T]: ...
@@ -86,13 +86,13 @@ class JobCalls(Area):
         """Store a flow; with `tx`, in that transaction. Like `part.enqueue(tx)`, but works for a flow without calls."""
         from stanchion.flows.parts import checked_part
 
-        return checked_part(part).enqueue_in(self.context, tx)
+        return checked_part(part).enqueue_in(self._context, tx)
 
     def flow(self, flow_id: str) -> FlowHandle:
         """Return a handle to a flow by its id."""
         from stanchion.flows.handle import FlowHandle
 
-        return FlowHandle(self.context, flow_id)
+        return FlowHandle(self._context, flow_id)
 
     def event_group(
         self, name: str, then: Part | Push | None = None, on_failure: Single | Push | None = None
@@ -103,7 +103,7 @@ class JobCalls(Area):
         """
         from stanchion.flows.event_group import opened
 
-        return opened(self.context, name, then, on_failure)
+        return opened(self._context, name, then, on_failure)
 
     aget = off_loop(get)
     afind = off_loop(find)

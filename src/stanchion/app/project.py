@@ -19,7 +19,7 @@ class ProjectCalls(Area):
         `modules`: their full names, such as `"shop.tasks"`; of a package, all modules in it. They may import the
         app, as the import happens later.
         """
-        self.context.registry.includes.add(modules)
+        self._context.registry.includes.add(modules)
 
     def register(self, tasks: Tasks, *, prefix: str = "", queue: str | None = None) -> None:
         """Register the tasks, schedules, middleware, listeners and hooks of a reusable package.
@@ -28,4 +28,4 @@ class ProjectCalls(Area):
         """
         from stanchion.app.blueprint import checked_tasks
 
-        checked_tasks(tasks, prefix).register_on(self.context, prefix, queue)
+        checked_tasks(tasks, prefix).register_on(self._context, prefix, queue)

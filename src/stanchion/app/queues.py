@@ -31,51 +31,51 @@ class QueueCalls(Area):
         """
         from stanchion.queues.queue import declared_queue
 
-        return declared_queue(self.context, name, settings)
+        return declared_queue(self._context, name, settings)
 
     def queues(self) -> list[Queue]:
         """Return all queues in the store, by name."""
         from stanchion.queues.queue import stored_queues
 
-        return stored_queues(self.context)
+        return stored_queues(self._context)
 
     def delete_queue(self, name: str) -> int:
         """Delete a queue by any name, also one that `queue` refuses; return the number of live jobs deleted."""
         from stanchion.queues.operating import delete_queue
 
-        return delete_queue(self.context, name)
+        return delete_queue(self._context, name)
 
     def semaphore(self, name: str, capacity: int | None = None) -> Semaphore:
         """Return a semaphore: jobs with `limits=[name]` hold its slots. `capacity`: stored at first use; 0 closes."""
         from stanchion.queues.semaphore import declared_semaphore
 
-        return declared_semaphore(self.context, name, capacity)
+        return declared_semaphore(self._context, name, capacity)
 
     def semaphores(self) -> list[Semaphore]:
         """Return all semaphores in the store, by name."""
         from stanchion.queues.semaphore import Semaphore
 
-        return [Semaphore(self.context, row.name) for row in self.context.store_semaphores().semaphores()]
+        return [Semaphore(self._context, row.name) for row in self._context.store_semaphores().semaphores()]
 
     def rate(self, key: str, rate: str | float) -> None:
         """Declare the rate of all jobs with this `rate_key`, such as "20/s"; stored as settings of a queue are."""
-        self.context.rates.declare(keyed_rate(key, rate))
+        self._context.rates.declare(keyed_rate(key, rate))
 
     def rates(self) -> list[StoredRate]:
         """Return all declared rates in the store, by name, with those of tasks and queues."""
-        return self.context.stored_rates()
+        return self._context.stored_rates()
 
     def topic(self, name: str) -> Topic:
         """Return a topic: each event pushed to it becomes a job for each of its subscriptions."""
         from stanchion.topics.topic import topic_of
 
-        return topic_of(self.context, name)
+        return topic_of(self._context, name)
 
     def topics(self) -> list[Topic]:
         """Return the topics that have subscriptions, by name."""
         from stanchion.topics.topic import topics_of
 
-        return topics_of(self.context)
+        return topics_of(self._context)
 
     def watch(
         self,
@@ -94,13 +94,13 @@ class QueueCalls(Area):
         from stanchion.feed.event import KINDS
         from stanchion.feed.options import watch
 
-        return watch(self.context, queues, KINDS if events is None else events, since, options)
+        return watch(self._context, queues, KINDS if events is None else events, since, options)
 
     def consumer(self, name: str, heartbeat: float | timedelta = 10.0) -> Consumer:
         """Return a consumer for `reserve(holder=...)`, a block in which heartbeats hold what it reserves."""
         from stanchion.queues.consumer import Consumer
 
-        return Consumer(self.context, name, heartbeat)
+        return Consumer(self._context, name, heartbeat)
 
     aqueues = off_loop(queues)
     adelete_queue = off_loop(delete_queue)

@@ -28,7 +28,7 @@ class RunCalls(Area):
         """Run a worker in this process until SIGTERM, SIGINT or an exception; see `stanchion.Worker`."""
         from stanchion.worker.worker import run_worker
 
-        run_worker(self.context, queues, threads, **options)
+        run_worker(self._context, queues, threads, **options)
 
     def drain(self, queues: Sequence[str] | None = None) -> int:
         """Run all due jobs of these queues, by default of all tasks and stations; return the number of attempts.
@@ -39,7 +39,7 @@ class RunCalls(Area):
         from stanchion.tasks.inline import drained
 
         refuse_running_loop("app.adrain")
-        return drained(self.context, self.context.registry.own_queues() if queues is None else named_queues(queues))
+        return drained(self._context, self._context.registry.own_queues() if queues is None else named_queues(queues))
 
     adrain = off_loop_alone(drain)
 
@@ -49,7 +49,7 @@ class RunCalls(Area):
         from stanchion.cron.ticker import Ticker
 
         if self._own_ticker is None:
-            self._own_ticker = Ticker(self.context)
+            self._own_ticker = Ticker(self._context)
         return self._own_ticker
 
     @contextmanager
@@ -62,17 +62,17 @@ class RunCalls(Area):
         """
         from stanchion.tasks.at_once import AtOnce
 
-        at_once = AtOnce(self.context) if checked_run(run, url) else None
+        at_once = AtOnce(self._context) if checked_run(run, url) else None
         begun = False
 
         def changed() -> None:
             if begun and at_once is not None:
                 at_once()
 
-        with fresh_store(self.context, at, url, changed) as store, on_store(self, store):
-            self.context.setup()
+        with fresh_store(self._context, at, url, changed) as store, on_store(self, store):
+            self._context.setup()
             begun = True
-            yield Clock(self.context, self._ticker, at_once)
+            yield Clock(self._context, self._ticker, at_once)
             begun = False
 
     def assert_enqueued(
@@ -91,7 +91,7 @@ class RunCalls(Area):
         """
         from stanchion.tasks.assertions import asserted
 
-        return asserted(self.context, task, args, kwargs, times)
+        return asserted(self._context, task, args, kwargs, times)
 
 
 def tick(app: RunCalls) -> int:
@@ -104,7 +104,7 @@ def on_store(app: RunCalls, store: Store) -> Iterator[None]:
     """Use another store within the block."""
     ticker, app._own_ticker = app._own_ticker, None
     try:
-        with app.context.on_store(store):
+        with app._context.on_store(store):
             tick(app)  # schedules start when they are first stored
             yield
     finally:

@@ -24,31 +24,31 @@ class StoreCalls(Area):
     @property
     def url(self) -> str:
         """The store's URL. Raises InvalidInput if none was given."""
-        return self.context.url
+        return self._context.url
 
     @property
     def store(self) -> Store:
         """The store, opened and checked on first use."""
-        return self.context.store
+        return self._context.store
 
     def setup(self) -> None:
         """Create or migrate the tables, and store the settings and semaphores of the code. Safe to repeat."""
-        self.context.setup()
+        self._context.setup()
 
     def transaction(self) -> AbstractContextManager[Any]:
         """Open a transaction of the store, to pass as `tx`. Raises CannotJoin if the store has none."""
-        return self.context.transaction()
+        return self._context.transaction()
 
     def maintain(self, seconds: float = 60.0) -> Maintained:
         """Maintain the store once, as workers do all the time; for programs without workers.
 
         Takes back lost jobs, completes the outbox of dead processes, purges history, for about `seconds` at most.
         """
-        return self.context.upkeep.round(seconds_of(seconds, "seconds"), self.store.now())
+        return self._context.upkeep.round(seconds_of(seconds, "seconds"), self.store.now())
 
     def close(self) -> None:
         """Release connections and threads; a later call reopens them. Pending waits end with an error."""
-        self.context.close()
+        self._context.close()
 
     def workers(self, *, holders: bool = False) -> list[WorkerRow]:
         """Return all workers, late ones too, and consumers with heartbeats; with `holders`, those of leases too."""
@@ -62,7 +62,7 @@ class StoreCalls(Area):
         """Return the live jobs by band and queue, and the alerts, of one bounded reading of the store."""
         from stanchion.alerts.alerts import monitor
 
-        return monitor(self.context, limits)
+        return monitor(self._context, limits)
 
     asetup = off_loop_alone(setup)
     atransaction = off_loop_block(transaction)

@@ -28,8 +28,8 @@ class TaskCalls(Area, Decorators):
     @property
     def tasks(self) -> dict[str, Task[..., Any]]:
         """The registered tasks, by name."""
-        self.context.registry.includes.load()
-        return cast("dict[str, Task[..., Any]]", self.context.registry.tasks)
+        self._context.registry.includes.load()
+        return cast("dict[str, Task[..., Any]]", self._context.registry.tasks)
 
     def enqueue(self, task: str, *args: Any, **options: Unpack[EnqueueOptions]) -> JobHandle:
         """Enqueue a call of a task by its name; for keyword arguments of it, use `app.using("name", **options)`."""
@@ -40,7 +40,7 @@ class TaskCalls(Area, Decorators):
     def using(self, task: str, **options: Unpack[EnqueueOptions]) -> Enqueuer[...]:
         """Return an enqueuer for a task known only by name."""
         known = self.tasks.get(checked_name(task, "task name"))
-        return Enqueuer(self.context, task, options, by_name=True) if known is None else known.using(**options)
+        return Enqueuer(self._context, task, options, by_name=True) if known is None else known.using(**options)
 
     def pipeline(self, name: str, *, keep_entry: bool = True) -> Pipeline:
         """Return a pipeline of stations, created at the first call; its queues are named `name.station`.
@@ -51,33 +51,33 @@ class TaskCalls(Area, Decorators):
         from stanchion.pipelines import Pipeline
         from stanchion.worker.worker import run_worker
 
-        pipelines: dict[str, Pipeline] = self.context.registry.pipelines
-        return pipelines.setdefault(name, Pipeline(self.context, name, run_worker, keep_entry=keep_entry))
+        pipelines: dict[str, Pipeline] = self._context.registry.pipelines
+        return pipelines.setdefault(name, Pipeline(self._context, name, run_worker, keep_entry=keep_entry))
 
     @property
     def pipelines(self) -> dict[str, Pipeline]:
         """The pipelines, by name."""
-        self.context.registry.includes.load()
-        return self.context.registry.pipelines
+        self._context.registry.includes.load()
+        return self._context.registry.pipelines
 
     @property
     def stations(self) -> dict[str, Station]:
         """The stations of all pipelines, by the names of their queues."""
-        self.context.registry.includes.load()
-        return cast("dict[str, Station]", self.context.registry.stations)
+        self._context.registry.includes.load()
+        return cast("dict[str, Station]", self._context.registry.stations)
 
     def schedules(self) -> list[Schedule]:
         """Return all schedules, by name: those in the store, and those of this app that are not stored yet."""
-        self.context.registry.includes.load()
+        self._context.registry.includes.load()
         from stanchion.cron.schedule import schedules
 
-        return schedules(self.context)
+        return schedules(self._context)
 
     def schedule(self, name: str) -> Schedule:
         """Return a schedule. Raises InvalidInput if it is unknown."""
         from stanchion.cron.schedule import schedule_named
 
-        return schedule_named(self.context, checked_name(name, "the name of a schedule"))
+        return schedule_named(self._context, checked_name(name, "the name of a schedule"))
 
     aschedules = off_loop(schedules)
     aschedule = off_loop(schedule)
@@ -87,7 +87,7 @@ class TaskCalls(Area, Decorators):
     def _add_task(
         self, function: Callable[..., Any], *, name: str | None = None, retry: Retry | None = None, **options: Any
     ) -> Task[..., Any]:
-        return registered(self.context, function, name, retry, cast("TaskOptions", options))
+        return registered(self._context, function, name, retry, cast("TaskOptions", options))
 
     def _add_cron(
         self,
@@ -99,15 +99,15 @@ class TaskCalls(Area, Decorators):
     ) -> Task[..., Any]:
         from stanchion.cron.schedule import declare, on_task
 
-        task, own = on_task(self.context, function, name, retry, options)
-        declare(self.context, task, *ticks[:4], (ticks.args, ticks.kwargs), own)
+        task, own = on_task(self._context, function, name, retry, options)
+        declare(self._context, task, *ticks[:4], (ticks.args, ticks.kwargs), own)
         return task
 
     def _add_middleware(self, middleware: Any) -> None:
-        self.context.middleware.add(middleware)
+        self._context.middleware.add(middleware)
 
     def _add_listener(self, event: Event, listener: Callable[..., Any]) -> None:
-        self.context.events.on(event)(listener)
+        self._context.events.on(event)(listener)
 
     def _add_hook(self, when: When, per: Per, function: Callable[[], Any]) -> None:
-        self.context.hooks.add(when, per, function)
+        self._context.hooks.add(when, per, function)

@@ -31,7 +31,7 @@ class Clock:
     """The clock of a store under test. That of a store in memory moves only by `advance`."""
 
     def __init__(self, context: Context, ticker: Ticker, at_once: AtOnce | None = None) -> None:
-        self.context, self._ticker, self._at_once = context, ticker, at_once
+        self._context, self._ticker, self._at_once = context, ticker, at_once
 
     def advance(self, seconds: float | timedelta, *, ticking: bool = False) -> None:
         """Move the clock forward.
@@ -39,7 +39,7 @@ class Clock:
         `ticking`: schedules fire on the way, each at the time of its tick. Jobs that run at once do so at the time when
         each is due.
         """
-        store = self.context.store
+        store = self._context.store
         end = store.now() + round(seconds_of(seconds, "seconds") * SECOND)
         while (step := self._next_step(end, ticking=ticking)) is not None:
             self._move(store, step)
@@ -53,11 +53,11 @@ class Clock:
 
     def now(self) -> datetime:
         """Return the time it shows."""
-        return moment(self.context.store.now())
+        return moment(self._context.store.now())
 
     def _next_step(self, end: int, *, ticking: bool) -> int | None:
         """Fire and run what is due now; return the next time before `end` at which something is."""
-        now = self.context.store.now()
+        now = self._context.store.now()
         times = [self._ticker.tick().next_tick if ticking else None]
         if self._at_once is not None:
             self._at_once()

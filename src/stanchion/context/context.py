@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from stanchion.context.cached_settings import CachedSettings
 from stanchion.context.declared import DeclaredQueues
@@ -50,13 +50,6 @@ _KEPT = (
 JobOf = Callable[["Context", JobRow], Any]
 
 
-class HasContext(Protocol):
-    """An app, a pipeline, or the context itself."""
-
-    @property
-    def context(self) -> Context: ...
-
-
 class Context:
     """The store of an app, and this process's declarations for it. Only `Stanchion` makes it.
 
@@ -79,7 +72,7 @@ class Context:
     ) -> None:
         if url is not None and not isinstance(url, str) and not callable(url):
             raise InvalidInput(f"the URL of a store is text, such as 'sqlite:///jobs.db', not {shown(url)}")
-        self.context = self
+        self._context = self
         self._url, self._database = url, database
         self._folder = current_folder()
         self._job_of = job_of

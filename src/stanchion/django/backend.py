@@ -10,6 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, transaction
 from django.utils import timezone
 
+from stanchion.context.owners import context_of
 from stanchion.core.ids import ID
 from stanchion.core.partition_names import checked_queue
 from stanchion.core.times import moment
@@ -66,7 +67,7 @@ class StanchionBackend(BaseTaskBackend):
     def app(self) -> Stanchion:
         """The app behind it, one in each process."""
         app = shared(self.alias, self.options)
-        app.context.registry.subscribed.update(self.queues)
+        context_of(app).registry.subscribed.update(self.queues)
         return app
 
     @property
@@ -137,7 +138,7 @@ class StanchionBackend(BaseTaskBackend):
         return own.using(**options).new_job(tuple(result.args), result.kwargs)
 
     def _store(self, app: Stanchion, job: NewJob, result: Any, tx: Any = None) -> None:
-        (pushed,) = insert(app.context, [job], tx)
+        (pushed,) = insert(context_of(app), [job], tx)
         object.__setattr__(result, "enqueued_at", local(moment(pushed.enqueued_at)))
         task_enqueued.send(type(self), task_result=result)
 

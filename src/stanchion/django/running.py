@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from django.db import close_old_connections
 
+from stanchion.context.owners import context_of
 from stanchion.core.callables import is_async
 from stanchion.django import known
 from stanchion.django.compat import TaskContext, normalize_json, path_of, task_backends, task_finished, task_started
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 def prepare(app: Stanchion, alias: str) -> None:
     """Let an app run the tasks of Django that are enqueued by a backend, and send the signals of their ends."""
     app.middleware(DjangoConnections())
-    app.context.registry.finder = partial(task_of, app, alias)
+    context_of(app).registry.finder = partial(task_of, app, alias)
     app.on("done")(lambda job: _finished(app, alias, job))
     app.on("dead")(lambda job, error: _finished(app, alias, job, error))
 
@@ -41,10 +42,10 @@ def task_of(app: Stanchion, alias: str, path: str) -> Task[..., Any] | None:
     task = known.found(path)
     if task is None:
         return None
-    own = app.context.registry.tasks.get(path)
-    if (own := app.context.registry.tasks.get(path)) is not None:
+    own = context_of(app).registry.tasks.get(path)
+    if (own := context_of(app).registry.tasks.get(path)) is not None:
         return cast("Task[..., Any]", own)
-    return registered(app.context, _function(task, alias), path, None, {"queue": task.queue_name})
+    return registered(context_of(app), _function(task, alias), path, None, {"queue": task.queue_name})
 
 
 def _function(task: Any, alias: str) -> Callable[..., Any]:

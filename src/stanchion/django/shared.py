@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stanchion.context.owners import context_of
 from stanchion.django.options import address_of, made_with
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def shared(alias: str, options: Mapping[str, Any]) -> Stanchion:
         if app is None:
             app = _new(alias, options)
             _made.append(_Made(alias, dict(options), app))
-    app.context.follow_url()
+    context_of(app).follow_url()
     return app
 
 

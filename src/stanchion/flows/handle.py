@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Generic
 
-from stanchion.context.context import HasContext
+from stanchion.context.owners import HasContext, context_of
 from stanchion.core.aio import off_loop, off_loop_each
 from stanchion.core.backoff import deadline_in, retry_until
 from stanchion.core.checks import checked_id, whole
@@ -39,7 +39,7 @@ class FlowHandle(Generic[R_co]):
     """A reference to a flow by its id. Its type names the value: `FlowHandle[list[int]]`."""
 
     def __init__(self, app: HasContext, flow_id: str) -> None:
-        self._context, self.id = app.context, checked_id(flow_id, "the id of a flow")
+        self._context, self.id = context_of(app), checked_id(flow_id, "the id of a flow")
 
     def get_state(self) -> FlowState:
         """Read the flow's state: running, done, failed or cancelled. Raises FlowNotFound."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Generic, cast
 
-from stanchion.context.context import HasContext
+from stanchion.context.owners import HasContext, context_of
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_id
 from stanchion.core.result_type import R_co
@@ -23,7 +23,7 @@ class JobHandle(Generic[R_co]):
     __slots__ = ("_context", "duplicate", "id")
 
     def __init__(self, app: HasContext, job_id: str, *, duplicate: bool = False) -> None:
-        self._context, self.id, self.duplicate = app.context, checked_id(job_id), duplicate
+        self._context, self.id, self.duplicate = context_of(app), checked_id(job_id), duplicate
 
     def job(self) -> Job:
         """Read the job. Raises JobNotFound if it is neither live nor in history."""

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Self
 
-from stanchion.context.context import Context, HasContext
+from stanchion.context.context import Context
+from stanchion.context.owners import HasContext, context_of
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import number, seconds_of
 from stanchion.core.partition_names import checked_queue
@@ -124,7 +125,7 @@ class HeldJob(Job):
             raise InvalidInput(f"this is not what Reservation.to_dict() returned: {error}") from None
         if not row.token:
             raise InvalidInput("this is not what Reservation.to_dict() returned: it has no token")
-        return cls(app.context, row)
+        return cls(context_of(app), row)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle with the app's settings, for other processes; its store is opened there when it is used."""

@@ -51,7 +51,7 @@ class Pipeline:
     """Stations of one app, and the links between them. Made by `app.pipeline(name)`."""
 
     def __init__(self, context: Context, name: str, run: Run, *, keep_entry: bool = True) -> None:
-        self.context, self.name = context, checked_name(name, "the name of a pipeline")
+        self._context, self.name = context, checked_name(name, "the name of a pipeline")
         self.stations: dict[str, Station] = {}
         self._topology = Topology(name, keep_entry=keep_entry)
         self._expected = DeclaredExpectations()
@@ -87,12 +87,12 @@ class Pipeline:
         """
 
         options = StationOptions.of(
-            to, entry, payload, retry or self.context.retry, max_attempts, limits, timeout, max_rounds, settings, key
+            to, entry, payload, retry or self._context.retry, max_attempts, limits, timeout, max_rounds, settings, key
         )
 
         def register(function: F) -> F:
-            expected = self._expected.of(function, tells=not self.context.codec.has_keys)
-            self._add(Station(self.context, self._topology, name, function, options, None, expected), settings)
+            expected = self._expected.of(function, tells=not self._context.codec.has_keys)
+            self._add(Station(self._context, self._topology, name, function, options, None, expected), settings)
             return function
 
         return register
@@ -125,7 +125,7 @@ class Pipeline:
         """
 
         options = StationOptions.of(
-            to, entry, "replace", retry or self.context.retry, max_attempts, (), None, max_rounds, settings
+            to, entry, "replace", retry or self._context.retry, max_attempts, (), None, max_rounds, settings
         )
         windows = Windows.of(schema, options.to, watermark, late, checkpoint)
         if windows is not None and worker is not None:
@@ -135,8 +135,8 @@ class Pipeline:
 
         def register(function: F) -> F:
             frame = Frame(function, schema, max_per_batch, windows)
-            expected = self._expected.of(function, worker, tells=not self.context.codec.has_keys)
-            self._add(Station(self.context, self._topology, name, worker, options, frame, expected), settings)
+            expected = self._expected.of(function, worker, tells=not self._context.codec.has_keys)
+            self._add(Station(self._context, self._topology, name, worker, options, frame, expected), settings)
             return function
 
         return register
@@ -168,9 +168,9 @@ class Pipeline:
                 f"two functions are registered for station {station.station!r} of pipeline {self.name!r}; rename one"
             )
         settings: dict[str, Any] = {"dead_letter": self.dead_letters.name, **given}
-        declared_queue(self.context, station.queue, settings)
+        declared_queue(self._context, station.queue, settings)
         self._topology.dead_letters[station.queue] = settings["dead_letter"]
-        self.stations[station.station] = self.context.registry.stations[station.queue] = station
+        self.stations[station.station] = self._context.registry.stations[station.queue] = station
         self._topology.add(station.station, station.options)
         self._record.changed()
 
@@ -195,7 +195,7 @@ class Pipeline:
     def prepare(self) -> None:
         """Check the links, and store the declared settings of the queues."""
         self.check()
-        self.context.declare(self.queues[0])
+        self._context.declare(self.queues[0])
 
     @property
     def record(self) -> PipelineRecord:
@@ -229,14 +229,14 @@ class Pipeline:
 
     def queue(self, station: str) -> Queue:
         """Return the queue of a station. Raises InvalidInput if it is not declared."""
-        return Queue(self.context, self._station(station).queue)
+        return Queue(self._context, self._station(station).queue)
 
     def find(self, station: str | None = None, **search: Unpack[PageOptions]) -> list[Job]:
         """Search the items of all stations, newest first, with the options of `Queue.find`.
 
         `station`: items there, items that have passed it, also dead letters, and items split from another after it.
         """
-        return found(self.context, self._topology, self._queue_of(station), checked_query(search))
+        return found(self._context, self._topology, self._queue_of(station), checked_query(search))
 
     def _queue_of(self, station: str | None) -> str | None:
         return None if station is None else self._station(station).queue
@@ -271,7 +271,7 @@ class Pipeline:
             return len(reruns.run(self.chosen_ids(from_, **search)))
         if search:
             raise InvalidInput("give ids, or options that select items, not both")
-        return list(copies_of(self.context, reruns.run(acted_ids(ids), strict=True)))
+        return list(copies_of(self._context, reruns.run(acted_ids(ids), strict=True)))
 
     def chosen_ids(self, station: str | None = None, **search: Unpack[PageOptions]) -> Iterator[str]:
         """Yield the ids of the finished items that a search finds, oldest first; `limit`: of the newest only."""
@@ -279,11 +279,11 @@ class Pipeline:
             raise InvalidInput("which items? give ids, or options that select them, such as state='dead'")
         search.setdefault("state", FINAL)
         limit, query = search.get("limit"), checked_query(search)
-        return found_ids(self.context.store, self._topology, self._queue_of(station), query, limit)
+        return found_ids(self._context.store, self._topology, self._queue_of(station), query, limit)
 
     def reruns(self, station: str | None = None, write_id: str | None = None) -> Reruns:
         """Return the replay of items from a station, to be planned, staged batch by batch, and published."""
-        return Reruns(self.context, self._topology, station, write_id)
+        return Reruns(self._context, self._topology, station, write_id)
 
     def backfill(
         self,
@@ -310,25 +310,25 @@ class Pipeline:
         """
         self.check()
         given = Given(station, since, until, source, name, priority)
-        return backfill_of(self.context, self._topology, given, dry_run=dry_run, max_live=max_live, watch=watch)
+        return backfill_of(self._context, self._topology, given, dry_run=dry_run, max_live=max_live, watch=watch)
 
     def output(self, station: str, key: str | int) -> Job | None:
         """Return the item that is the current output of a key at a station with `key=`, None: none, or purged."""
-        found, _ = current(self.context.store, self._station(station).queue, str(key))
-        return None if found is None else next(copies_of(self.context, [found.item]), None)
+        found, _ = current(self._context.store, self._station(station).queue, str(key))
+        return None if found is None else next(copies_of(self._context, [found.item]), None)
 
     def backfills(self) -> list[Backfill]:
         """Return the backfills of this pipeline, the latest first; one without `done_at` runs, or was cut off."""
-        return backfills_of(self.context, self.name)
+        return backfills_of(self._context, self.name)
 
     @property
     def dead_letters(self) -> Queue:
         """The queue of dead items; `retry` puts one back to its station."""
-        return Queue(self.context, f"{self.name}.{DEAD}")
+        return Queue(self._context, f"{self.name}.{DEAD}")
 
     def status(self, before: PipelineStatus | None = None) -> PipelineStatus:
         """Return the depths and totals of the stations, with the rates since the status `before`."""
-        return status_of(self.context.store, self.name, self.stations.values(), self.dead_letters.name, before)
+        return status_of(self._context.store, self.name, self.stations.values(), self.dead_letters.name, before)
 
     def graph(self, form: GraphForm = "text") -> str:
         """Return the stations and their links, drawn as `text`, `svg`, `mermaid` or `dot` (for Graphviz)."""
@@ -342,12 +342,12 @@ class Pipeline:
     def pause(self, *stations: str) -> None:
         """Pause these stations, or all, in every process; items still come in."""
         for station in self.chosen(stations):
-            Queue(self.context, station.queue).pause()
+            Queue(self._context, station.queue).pause()
 
     def resume(self, *stations: str) -> None:
         """Resume these stations, or all."""
         for station in self.chosen(stations):
-            Queue(self.context, station.queue).resume()
+            Queue(self._context, station.queue).resume()
 
     def chosen(self, names: Collection[str]) -> list[Station]:
         """Return the stations of these names, or all. Raises InvalidInput if one is not declared."""
@@ -370,13 +370,13 @@ class Pipeline:
         item is due. Both wait for paused stations that have items.
         """
         self.check()
-        self._run(self.context, self.queues, threads, until_empty=available_now, until_finished=until_empty, **options)
+        self._run(self._context, self.queues, threads, until_empty=available_now, until_finished=until_empty, **options)
 
     def drain(self) -> int:
         """Run all due items in this thread; return the number of attempts. On a running event loop, use `adrain`."""
         refuse_running_loop("pipeline.adrain")
         self.check()
-        return drained(self.context, self.queues)
+        return drained(self._context, self.queues)
 
     adrain = off_loop_alone(drain)
     apush = off_loop(push)
@@ -391,7 +391,7 @@ class Pipeline:
     aresume = off_loop(resume)
 
     def __repr__(self) -> str:
-        return f"<Pipeline {self.name!r} of {self.context!r}: {', '.join(self.stations)}>"
+        return f"<Pipeline {self.name!r} of {self._context!r}: {', '.join(self.stations)}>"
 
 
 def _same_code(one: Station, other: Station) -> bool:

@@ -36,7 +36,7 @@ class Inspecting(QueuePart):
 
     def lanes(self) -> dict[int | None, int]:
         """Count the queued jobs of each lane that has any; None stands for no lane."""
-        depths = self.context.fresh_store.lane_depths(self.name, at_most=LANE_JOBS_MAX)
+        depths = self._context.fresh_store.lane_depths(self.name, at_most=LANE_JOBS_MAX)
         return {shown_lane(lane): depths[lane] for lane in sorted(depths)}
 
     def next_due(self) -> datetime | None:
@@ -44,11 +44,11 @@ class Inspecting(QueuePart):
         return moment(self._stats("next_due").next_due)
 
     def _stats(self, field: Stat) -> QueueStats:
-        return self.context.fresh_store.stats([self.name], [field])[self.name]
+        return self._context.fresh_store.stats([self.name], [field])[self.name]
 
     def get(self, job_id: str, *, passed: bool = False) -> Job | None:
         """Return the job if it is in this queue, live or finished; else None. `passed`: also if it has moved on."""
-        job = lookup.get(self.context, job_id)
+        job = lookup.get(self._context, job_id)
         if job is None or (job.queue != self.name and not (passed and job.has_passed(self.name))):
             return None
         return job
@@ -63,8 +63,8 @@ class Inspecting(QueuePart):
         """
         refuse_unknown(search, PageOptions.__optional_keys__, "option of a search")
         if passed:
-            return lookup.find(self.context, passed=self.name, **search)
-        return lookup.find(self.context, queue=self.name, **search)
+            return lookup.find(self._context, passed=self.name, **search)
+        return lookup.find(self._context, queue=self.name, **search)
 
     def history(self, *, limit: int = 100, after: str | None = None) -> list[Job]:
         """Return finished jobs, newest first."""
@@ -75,19 +75,19 @@ class Inspecting(QueuePart):
 
         Claims of a queue with lanes alternate between them; here the jobs of all lanes are in one order.
         """
-        store = self.context.fresh_store
+        store = self._context.fresh_store
         due = Condition("queue", "=", self.name), Condition("run_at", "<=", store.now())
         page = store.select(Query("live", due, order="due", limit=whole(n, "n", 1, MAX_PAGE)))
-        return [Job(self.context, row, JobState.READY) for row in page.rows]
+        return [Job(self._context, row, JobState.READY) for row in page.rows]
 
     def get_settings(self) -> QueueSettings:
         """Return the stored settings; the defaults if the queue does not exist."""
-        return settings_of(self.context.fresh_store, self.name)
+        return settings_of(self._context.fresh_store, self.name)
 
     def get_schema(self) -> Schema | None:
         """Return the schema in force, with its version; None if the queue has none."""
-        self.context.declare(self.name)
-        return stored_schema(self.context.fresh_store, self.name).schema
+        self._context.declare(self.name)
+        return stored_schema(self._context.fresh_store, self.name).schema
 
     @property
     def settings(self) -> QueueSettings:

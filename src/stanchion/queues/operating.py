@@ -30,44 +30,44 @@ class Operating(Inspecting):
 
     def cancel(self, job_id: str) -> JobState | None:
         """Cancel a job, or ask it to stop if it is running; return its new state, None if it is not in this queue."""
-        return lookup.cancel(self.context, job_id) if self.get(acted_id(job_id)) is not None else None
+        return lookup.cancel(self._context, job_id) if self.get(acted_id(job_id)) is not None else None
 
     def retry(self, job_id: str) -> Job:
         """Make a dead, cancelled or scheduled job ready now, with its attempts reset.
 
         Raises JobNotFound if it is not in this queue.
         """
-        job = lookup.get(self.context, job_id)
+        job = lookup.get(self._context, job_id)
         if job is not None and job.queue != self.name:
             raise JobNotFound(job_id, queue=self.name, found_in=job.queue)
-        return lookup.retry(self.context, job_id)
+        return lookup.retry(self._context, job_id)
 
     def replay(self, job_ids: Iterable[str]) -> list[Job]:
         """Enqueue copies of finished jobs of this queue; each names its origin. Other ids are left out."""
         ids = acted_ids(job_ids)
-        known = self.context.fresh_store.fetch(ids)
+        known = self._context.fresh_store.fetch(ids)
         mine = [job_id for job_id in ids if job_id in known and logical_name(known[job_id].queue) == self.name]
-        return lookup.replay(self.context, mine)
+        return lookup.replay(self._context, mine)
 
     def clear(self) -> int:
         """Delete the jobs that have not begun: ready, scheduled and waiting ones; return their number.
 
         Running jobs, history and settings stay. Members of flows are cancelled, so that their flows end.
         """
-        return clear_queue(self.context.store, self.name)
+        return clear_queue(self._context.store, self.name)
 
     def purge_history(self, older_than: float | timedelta | None = None) -> int:
         """Delete jobs that finished more than `older_than` seconds ago (None: the queue's history_ttl)."""
         seconds = None if older_than is None else seconds_of(older_than, "older_than")
-        return purge(self.context.fresh_store, self.name, seconds)
+        return purge(self._context.fresh_store, self.name, seconds)
 
     def pause(self, note: str = "", who: str = "") -> None:
         """Stop handing out jobs, in all processes; running jobs finish. `note`: why, and until when; `who` says so."""
-        pauses.pause(self.context.fresh_store, self.name, note, who)
+        pauses.pause(self._context.fresh_store, self.name, note, who)
 
     def resume(self) -> None:
         """Hand out jobs again."""
-        pauses.resume(self.context.fresh_store, self.name)
+        pauses.resume(self._context.fresh_store, self.name)
 
     def configure(self, **settings: Unpack[QueueOptions]) -> QueueSettings:
         """Store settings; see `QueueOptions`. `schema`: put in force whatever was before; None for none."""
@@ -75,14 +75,14 @@ class Operating(Inspecting):
         given = without_schema(settings)
         if "partitions" in given:
             checked_partitioned(self.name)
-            self.context.use_partitions()
-        stored = store_settings(self.context.fresh_store, self.name, checked_settings(given))
+            self._context.use_partitions()
+        stored = store_settings(self._context.fresh_store, self.name, checked_settings(given))
         if "schema" in settings:
-            replace(self.context.fresh_store, self.name, schema)
-            self.context.schemas.forget()
+            replace(self._context.fresh_store, self.name, schema)
+            self._context.schemas.forget()
         if "paused" in settings:
-            pauses.by_settings(self.context.fresh_store, self.name, paused=stored.paused)
-        self.context.settings.forget()
+            pauses.by_settings(self._context.fresh_store, self.name, paused=stored.paused)
+        self._context.settings.forget()
         return stored
 
     def reset(self, *names: str) -> QueueSettings:
@@ -90,19 +90,19 @@ class Operating(Inspecting):
 
         Without names, `paused` is reset only if it is declared.
         """
-        self.context.declare(self.name)
-        self.context.use_partitions()
+        self._context.declare(self.name)
+        self._context.use_partitions()
         current = self.settings
-        changes = as_declared(current, names or resettable(current), self.context.fresh_store.now)
-        stored = store_settings(self.context.fresh_store, self.name, changes)
+        changes = as_declared(current, names or resettable(current), self._context.fresh_store.now)
+        stored = store_settings(self._context.fresh_store, self.name, changes)
         if "paused" in changes:
-            pauses.by_settings(self.context.fresh_store, self.name, paused=stored.paused, who=pauses.CODE)
-        self.context.settings.forget()
+            pauses.by_settings(self._context.fresh_store, self.name, paused=stored.paused, who=pauses.CODE)
+        self._context.settings.forget()
         return stored
 
     def delete(self) -> int:
         """Delete the queue with its jobs, history and counts; return the number of live jobs deleted."""
-        return delete_queue(self.context, self.name)
+        return delete_queue(self._context, self.name)
 
     acancel = off_loop(cancel)
     aretry = off_loop(retry)

@@ -8,5 +8,5 @@ from stanchion.context.context import Context
 class QueuePart:
     """The methods of a queue that have one purpose. `Queue` joins these parts."""
 
-    context: Context
+    _context: Context
     name: str

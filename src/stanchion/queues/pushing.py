@@ -24,13 +24,13 @@ class Pushing(QueuePart):
 
     def push(self, payload: Any, *, tx: Transaction | None = None, **options: Unpack[PushOptions]) -> Job:
         """Store one job; with `tx`, in that transaction. For a duplicate `key`, return the live job that has it."""
-        codec = self.context.codec
-        fields = checked(options, codec, queue=self.name, declared=self.context.declared_rate) if options else {}
+        codec = self._context.codec
+        fields = checked(options, codec, queue=self.name, declared=self._context.declared_rate) if options else {}
         jobs = [NewJob(new_id(), self.name, codec.encode(payload), **fields)]
-        (pushed,) = insert(self.context, jobs, tx)
+        (pushed,) = insert(self._context, jobs, tx)
         if pushed.duplicate:
-            return lookup.jobs_of(self.context, jobs, [pushed])[0]
-        return FreshJob(self.context, jobs[0], pushed)
+            return lookup.jobs_of(self._context, jobs, [pushed])[0]
+        return FreshJob(self._context, jobs[0], pushed)
 
     @overload
     def push_many(self, items: Collection[Any], *, tx: Transaction | None = None) -> list[Job]: ...
@@ -43,13 +43,13 @@ class Pushing(QueuePart):
         the number of new jobs. Each batch is atomic; with `tx`, all together are.
         """
         several(items, "the payloads", "[{'id': 1}, {'id': 2}]")
-        stored = store_batches(self.context, (self._new(batch) for batch in batches(items)), tx)
+        stored = store_batches(self._context, (self._new(batch) for batch in batches(items)), tx)
         if isinstance(items, Collection):
-            return [job for new, pushed in stored for job in lookup.jobs_of(self.context, new, pushed)]
+            return [job for new, pushed in stored for job in lookup.jobs_of(self._context, new, pushed)]
         return sum(not one.duplicate for _, pushed in stored for one in pushed)
 
     def _new(self, items: Sequence[Any]) -> list[NewJob]:
-        encode, codec, declared = self.context.codec.encode, self.context.codec, self.context.declared_rate
+        encode, codec, declared = self._context.codec.encode, self._context.codec, self._context.declared_rate
         return [
             NewJob(
                 job_id,

@@ -18,10 +18,10 @@ class Queue(Pushing, Reserving, Operating):
     """A named queue of jobs. Made by `app.queue(name)`."""
 
     def __init__(self, context: Context, name: str) -> None:
-        self.context, self.name = context, checked_queue(name)
+        self._context, self.name = context, checked_queue(name)
 
     def __repr__(self) -> str:
-        return f"<Queue {self.name!r} of {self.context!r}>"
+        return f"<Queue {self.name!r} of {self._context!r}>"
 
 
 def stored_queues(context: Context) -> list[Queue]:

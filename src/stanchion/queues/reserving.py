@@ -36,10 +36,10 @@ class Reserving(QueuePart):
         return self._popped(await self._popping(wait, holder).arows())
 
     def _popping(self, wait: float | timedelta, holder: str | Consumer | None) -> Receive:
-        return Receive(self.context, Claim(self.name, 1, ""), seconds_of(wait, "wait"), holder=holder, pops=True)
+        return Receive(self._context, Claim(self.name, 1, ""), seconds_of(wait, "wait"), holder=holder, pops=True)
 
     def _popped(self, rows: list[JobRow]) -> Job | None:
-        return Job(self.context, rows[0], JobState.DONE) if rows else None
+        return Job(self._context, rows[0], JobState.DONE) if rows else None
 
     def reserve(
         self,
@@ -83,7 +83,7 @@ class Reserving(QueuePart):
 
         The other parameters are those of `reserve`. See `Batch`.
         """
-        return Batch(self.context, self._reserving(n, wait, lease, lanes, holder))
+        return Batch(self._context, self._reserving(n, wait, lease, lanes, holder))
 
     def _reserving(
         self,
@@ -96,19 +96,19 @@ class Reserving(QueuePart):
         whole(n, "the number of jobs to reserve", 1, MOST_RESERVED)
         held = None if lease is None else lease_seconds(lease)
         wanted = Claim(self.name, n, "", lease=held, lanes=None if lanes is None else stored_range(lanes))
-        return Receive(self.context, wanted, seconds_of(wait, "wait"), holder=holder)
+        return Receive(self._context, wanted, seconds_of(wait, "wait"), holder=holder)
 
     def _reserved(self, rows: list[JobRow]) -> list[Reservation]:
-        return [Reservation(self.context, row) for row in rows]
+        return [Reservation(self._context, row) for row in rows]
 
     def until_due(self, timeout: float | timedelta | None = None) -> bool:
         """Wait until a job may be due, without taking it; False after `timeout` seconds (None: no limit).
 
         False too while the queue is paused or at its `max_running`. Another consumer may take the job first.
         """
-        return self.context.waits.for_due(self.name, deadline_in(timeout)).result()
+        return self._context.waits.for_due(self.name, deadline_in(timeout)).result()
 
     async def auntil_due(self, timeout: float | timedelta | None = None) -> bool:
         """Await `until_due`. Waiting takes no thread."""
         loop = asyncio.get_running_loop()
-        return await self.context.waits.for_due(self.name, deadline_in(timeout), loop).answer()
+        return await self._context.waits.for_due(self.name, deadline_in(timeout), loop).answer()

@@ -23,7 +23,7 @@ class Semaphore:
     """A capacity that jobs share. Made by `app.semaphore(name)`."""
 
     def __init__(self, context: Context, name: str) -> None:
-        self.context, self.name = context, checked_name(name, "semaphore")
+        self._context, self.name = context, checked_name(name, "semaphore")
 
     @property
     def capacity(self) -> int:
@@ -36,7 +36,7 @@ class Semaphore:
 
     def usage(self) -> SemaphoreRow:
         """Return its capacity, and the number of jobs that hold it and wait for it."""
-        for row in self.context.store_semaphores().semaphores([self.name]):
+        for row in self._context.store_semaphores().semaphores([self.name]):
             return row
         raise unknown([self.name])
 
@@ -52,22 +52,22 @@ class Semaphore:
         """Change the capacity for every process. More wakes jobs at once; with less, jobs that hold a slot finish."""
         wanted = checked_capacity(capacity)
         self.usage()
-        self.context.store.set_semaphore(self.name, wanted)
+        self._context.store.set_semaphore(self.name, wanted)
 
     def reset(self) -> int:
         """Reset the capacity to what the code declares, for all processes; return it. InvalidInput if undeclared."""
         self.usage()
-        if not self.context.store.set_semaphore(self.name, None):
+        if not self._context.store.set_semaphore(self.name, None):
             raise InvalidInput(f"no code has declared a capacity of semaphore {self.name!r}; set one with resize()")
         return self.capacity
 
     def _jobs(self, field: str, order: Order, limit: int) -> list[Job]:
         slot = Condition(field, "=", semaphore_slot(self.name))
         query = Query("live", (slot,), order=order, limit=whole(limit, "limit", 1, MAX_PAGE))
-        rows = self.context.store.select(query).rows
+        rows = self._context.store.select(query).rows
         if not rows:
             self.usage()  # raises for an undeclared semaphore; to ask first would count all waiters
-        return [job_of(self.context, row) for row in rows]
+        return [job_of(self._context, row) for row in rows]
 
     aget_capacity = off_loop(get_capacity)
     ausage = off_loop(usage)
@@ -77,7 +77,7 @@ class Semaphore:
     areset = off_loop(reset)
 
     def __repr__(self) -> str:
-        return f"<Semaphore {self.name!r} of {self.context!r}>"
+        return f"<Semaphore {self.name!r} of {self._context!r}>"
 
 
 def declared_semaphore(context: Context, name: str, capacity: int | None) -> Semaphore:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stanchion.app import Stanchion, app_of
+from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput
 from stanchion.pipelines import Pipeline
 
@@ -25,11 +26,11 @@ def load(path: str, imports: Sequence[str] = ()) -> Stanchion:
     """
     found = _attribute(path)
     if isinstance(found, Pipeline):
-        found = app_of(found.context)
+        found = app_of(context_of(found))
     if not isinstance(found, Stanchion):
         raise InvalidInput(f"{path!r} is not a Stanchion app; {_advice(path, found)}")
     found.include(*imports)
-    found.context.registry.includes.load()
+    context_of(found).registry.includes.load()
     return found
 
 

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from stanchion.context.owners import context_of
 from stanchion.context.steadiness import MISSED
 from stanchion.core.boot_clock import boot_clock
 from stanchion.errors import InvalidInput
@@ -136,7 +137,7 @@ def stands_in(url: str) -> bool:
 
 def store_of(target: str) -> Store | None:
     """Return the store of an app, opened once more; None if no other process can beat there."""
-    context = load(target).context
+    context = context_of(load(target))
     try:
         url = context.place
     except InvalidInput:  # a store that was given as an object
@@ -152,7 +153,7 @@ def watched(worker: Worker, settings: WorkerSettings) -> Iterator[None]:
         yield
         return
     try:
-        url = worker.context.place
+        url = context_of(worker).place
     except InvalidInput:  # a store that was given as an object
         url = "memory:"
     if not stands_in(url):

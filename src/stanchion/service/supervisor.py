@@ -19,6 +19,7 @@ from pathlib import Path
 
 from stanchion.alerts.alerts import monitor
 from stanchion.alerts.collector import StoreMetrics
+from stanchion.context.owners import context_of
 from stanchion.core.backoff import Backoff
 from stanchion.core.boot_clock import boot_clock
 from stanchion.service.loading import load
@@ -191,7 +192,7 @@ class Supervisor:
             registry, of_store = new_registry(), None
             WorkerCollector(self._sums).register(registry)
             if self._settings.store_metrics:
-                context = load(self._settings.target).context
+                context = context_of(load(self._settings.target))
                 of_store = StoreMetrics.of(lambda: monitor(context))
             routes["/metrics"] = exposed(registry, of_store)
         return routes

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import NAMESPACE_URL, uuid5
 
 from stanchion.app import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.errors import MissingExtra, StanchionError
 from stanchion.pipelines.record import recorded
 from stanchion.stores.registry import shown_url
@@ -173,14 +174,14 @@ class LineageListener(StreamingQueryListener):
         if not isinstance(stream, str):
             return None
         if stream not in self._queues:
-            states = map(StreamState.of, self._app.context.store.values(KIND))
+            states = map(StreamState.of, context_of(self._app).store.values(KIND))
             self._queues |= {one.id: one.queue for one in states}
         return self._queues.get(stream)
 
     def _stations_after(self, name: str) -> list[str]:
         """Return the queues of the next stations, if the name is a station's queue."""
         try:
-            pipelines = recorded(self._app.context.store)
+            pipelines = recorded(context_of(self._app).store)
         except StanchionError:
             return []
         return [

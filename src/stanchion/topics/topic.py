@@ -66,12 +66,12 @@ class Subscription:
     """A subscription to a topic. Made by `topic.subscribe(name)`; `topic.subscriptions()` returns all."""
 
     def __init__(self, context: Context, topic: str, name: str, terms: Terms) -> None:
-        self.context, self.topic, self.name, self.terms = context, topic, name, terms
+        self._context, self.topic, self.name, self.terms = context, topic, name, terms
 
     @property
     def queue(self) -> Queue:
         """The queue of its jobs."""
-        return Queue(self.context, self.terms.queue)
+        return Queue(self._context, self.terms.queue)
 
     @property
     def filter(self) -> Filter | None:
@@ -85,7 +85,7 @@ class Subscription:
 
     def lag(self) -> Lag:
         """Count the unfinished jobs."""
-        return _lags(self.context, [self])[self.name]
+        return _lags(self._context, [self])[self.name]
 
     alag = off_loop(lag)
 
@@ -97,7 +97,7 @@ class Topic:
     """A named stream of events. Made by `app.topic(name)`."""
 
     def __init__(self, context: Context, name: str) -> None:
-        self.context, self.name = context, checked_name(name, "topic")
+        self._context, self.name = context, checked_name(name, "topic")
         known = context.registry.declared_topics.get(self.name)
         self._directory = known if isinstance(known, TopicDirectory) else TopicDirectory(context, self.name)
 
@@ -135,7 +135,7 @@ class Topic:
         ids = iter(new_id, "") if first is None else _ids_from(first)
         for batch in self._batches(zip(items, ids, strict=False), tx):
             copies = [copy for _, its in batch for copy in its]
-            taken = store_copies(self.context, copies, tx)
+            taken = store_copies(self._context, copies, tx)
             for event, its in batch:
                 duplicates = tuple(copy.subscription for copy in its if copy.job.id in taken)
                 yield Event(event, {one.subscription: one.job.id for one in its if one.job.id not in taken}, duplicates)
@@ -149,7 +149,7 @@ class Topic:
                 raise InvalidInput(f"{shown(item)} names a queue; an event goes to the queues of the subscriptions")
             terms = self._directory.recent(in_transaction=tx is not None)
             if fan_out is None or fan_out.terms is not terms:
-                fan_out = FanOut(self.context, self.name, terms)
+                fan_out = FanOut(self._context, self.name, terms)
             its = list(fan_out.copies(event, item))
             characters = sum(len(copy.job.payload) for copy in its)
             if batch and (jobs + len(its) > BATCH or size + characters > BATCH_CHARACTERS):
@@ -179,17 +179,17 @@ class Topic:
         deliver past events; see `catch_up`. `options`: defaults for its jobs where an event sets none: priority, delay,
         max_attempts, timeout, limits and rate. Other processes use it within a second.
         """
-        _checked_since(since, self.context)
+        _checked_since(since, self._context)
         terms = self._terms(name, queue, task, filter, options)
         self._refuse_shared(name, terms, named=queue is not None)
-        check_semaphores(self.context, terms)
+        check_semaphores(self._context, terms)
         if task is not None:
-            self.context.registry.subscribed.add(terms.queue)
+            self._context.registry.subscribed.add(terms.queue)
         self._directory.change(lambda known: subscribed(known, self.name, name, terms))
         if since is not None:
             self._directory.wait_until_known()
             self.catch_up(name, since)
-        return Subscription(self.context, self.name, name, terms)
+        return Subscription(self._context, self.name, name, terms)
 
     def subscriber(
         self,
@@ -208,7 +208,7 @@ class Topic:
         def declare(task: AnyTask) -> AnyTask:
             terms = self._terms(name, queue, task, filter, options)
             self._directory.declare(name, terms)
-            self.context.registry.subscribed.add(terms.queue)
+            self._context.registry.subscribed.add(terms.queue)
             return task
 
         return declare
@@ -221,12 +221,12 @@ class Topic:
         order key and priority, and must pass the subscription's filter. An event that the subscriber already got is not
         delivered again while the queue keeps its history, so a failed call may be repeated.
         """
-        moment, its = _checked_since(since, self.context), self.subscription(name).terms
+        moment, its = _checked_since(since, self._context), self.subscription(name).terms
         others = {one.name: one.terms for one in self.subscriptions() if one.name != name}
-        fan_out = FanOut(self.context, self.name, TopicTerms({name: its}))
-        past = past_events(self.context, self.name, others, moment, its.options.get("delay", 0))
+        fan_out = FanOut(self._context, self.name, TopicTerms({name: its}))
+        past = past_events(self._context, self.name, others, moment, its.options.get("delay", 0))
         jobs = (copy.job for event, push in past for copy in fan_out.copies(event, push))
-        return sum(len(stored) for stored, _ in store_batches(self.context, batches(jobs)))
+        return sum(len(stored) for stored, _ in store_batches(self._context, batches(jobs)))
 
     def unsubscribe(self, name: str, *, delete: bool = False) -> bool:
         """Remove a subscription; False if there is none. Its queue and jobs stay, unless `delete` removes them.
@@ -237,7 +237,7 @@ class Topic:
         its = self._directory.change(lambda known: known.unsubscribed(name)).subscriptions.get(name)
         if its is not None and delete:
             self._directory.wait_until_known()
-            self.context.store.drop_queue(its.queue)
+            self._context.store.drop_queue(its.queue)
         return its is not None
 
     def subscription(self, name: str) -> Subscription:
@@ -250,15 +250,15 @@ class Topic:
 
     def subscriptions(self) -> list[Subscription]:
         """Return its subscriptions, by name."""
-        self._directory.store_declared(self.context.store)
+        self._directory.store_declared(self._context.store)
         return [
-            Subscription(self.context, self.name, name, its)
+            Subscription(self._context, self.name, name, its)
             for name, its in sorted(self._directory.now().subscriptions.items())
         ]
 
     def lag(self) -> dict[str, Lag]:
         """Return what each subscriber has still to do, by name, with one call of the store."""
-        return _lags(self.context, self.subscriptions())
+        return _lags(self._context, self.subscriptions())
 
     asubscribe = off_loop_alone(subscribe)
     aunsubscribe = off_loop_alone(unsubscribe)
@@ -275,19 +275,21 @@ class Topic:
                 f"the task of a subscription is a function below @app.task, such as @topic.subscriber({name!r}) above "
                 f"it, not {shown(task)}"
             )
-        if task is not None and task.context is not self.context:
+        if task is not None and task.context is not self._context:
             raise InvalidInput(f"task {task.name!r} belongs to another app; register it with this one")
         refuse_unknown(options, PushOptions.__optional_keys__ - _OF_EACH, "option of a subscription")
         if task is not None:
             of_task = {one: its for one, its in task.options.items() if one in PushOptions.__optional_keys__ - _OF_EACH}
             options = {"max_attempts": task.retry.max_attempts, **of_task, **options}
         name_of_task = None if task is None else task.name
-        fields = checked(options, self.context.codec, queue=own, task=name_of_task, declared=self.context.declared_rate)
+        fields = checked(
+            options, self._context.codec, queue=own, task=name_of_task, declared=self._context.declared_rate
+        )
         return Terms(own, name_of_task, checked_filter(wanted), fields)
 
     def _refuse_shared(self, name: str, terms: Terms, *, named: bool) -> None:
         """Raise InvalidInput if a default queue belongs to another topic, as dots in names allow."""
-        for value in [] if named else self.context.store.values(KIND):
+        for value in [] if named else self._context.store.values(KIND):
             for other, its in terms_in(value).subscriptions.items() if value.name != self.name else ():
                 if its.queue == terms.queue:
                     raise InvalidInput(
@@ -296,7 +298,7 @@ class Topic:
                     )
 
     def __repr__(self) -> str:
-        return f"<Topic {self.name!r} of {self.context!r}>"
+        return f"<Topic {self.name!r} of {self._context!r}>"
 
 
 def _checked_since(since: Any, context: Context) -> int | None:

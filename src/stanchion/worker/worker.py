@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from stanchion.alerts.alerts import monitor
 from stanchion.alerts.collector import StoreMetrics
-from stanchion.context.context import Context, HasContext
+from stanchion.context.context import Context
+from stanchion.context.owners import HasContext, context_of
 from stanchion.core.aio import off_loop_alone
 from stanchion.core.checks import checked_name, positive_seconds, seconds_of, whole
 from stanchion.core.ids import NAME_MAX, process_id
@@ -107,7 +108,7 @@ class Worker:
         metrics_file: str | Path | None = None,
     ) -> None:
         self._threads = whole(threads, "threads", 1, THREADS_MAX)
-        self.context = context = app.context
+        self._context = context = context_of(app)
         self.id = process_id(
             socket.gethostname() if name is None else checked_name(name, "the name of a worker", NAME_MAX)
         )
@@ -132,7 +133,7 @@ class Worker:
         self._metrics = JobCounts() if metrics or metrics_file is not None else None
         self._metrics_file = metrics_file
         self._registry = self._new_registry() if metrics else None
-        self._of_store = StoreMetrics.of(lambda: monitor(self.context)) if metrics and store_metrics else None
+        self._of_store = StoreMetrics.of(lambda: monitor(self._context)) if metrics and store_metrics else None
         if store_metrics and not metrics:
             raise InvalidInput("store_metrics is served together with metrics: pass both")
         self._calls = Calls()
@@ -151,9 +152,9 @@ class Worker:
         with self._lifecycle:
             if self._started:
                 raise InvalidInput("this worker has been started before; make a new one")
-            self._served = served_by(self.context, self._named, self._lanes)
+            self._served = served_by(self._context, self._named, self._lanes)
             with suppress(StoreUnavailable, SchemaMismatch):  # the first beat raises and logs it again
-                _ = self.context.store
+                _ = self._context.store
             self._reporter = StatusReporter(
                 *(self._status, self._health_file, self._health_port, self._health_host, self._routes()),
                 {} if self._metrics_file is None else {self._metrics_file: lambda: self._sums().text()},
@@ -161,7 +162,7 @@ class Worker:
             self._started = True
             self._open_runners()
             self._claimer = Claimer(
-                *(self.context, self.id, self._served, self._order, self._threads, self._poll),
+                *(self._context, self.id, self._served, self._order, self._threads, self._poll),
                 *(self._runners, self._finisher, self._health, self._times),
                 self.finish if self._until_empty else None,
                 all_jobs=self._until_finished,
@@ -169,17 +170,17 @@ class Worker:
                 revive=lambda: self._heartbeat.revive(),
             )
             self._heartbeat = Heartbeat(
-                *(self.context, self._every, self._health, self._row, self._runners.longest),
+                *(self._context, self._every, self._health, self._row, self._runners.longest),
                 *(self._answered, self._each_second, self._tell_failures),
             )
             self._reaper = Reaper(
-                *(self.context, self._every / 2, lambda: self._heartbeat.steady),
+                *(self._context, self._every / 2, lambda: self._heartbeat.steady),
                 *(self._failures.add_lost, lambda: self._claimer.live),
             )
             named = ", ".join(self.queues) or "no queue yet"
             self._remarks.info("worker %s runs %s with %d threads", self.id, named, self._threads)
-            crons = self.context.registry.crons
-            self._scheduler = Scheduler(self.context, lambda: self._claimer.live) if crons else None
+            crons = self._context.registry.crons
+            self._scheduler = Scheduler(self._context, lambda: self._claimer.live) if crons else None
             self._state = "stopped"  # for good, if a hook fails
             self._runners.begin()
             self._state = "running"
@@ -191,15 +192,15 @@ class Worker:
                 self._scheduler.start()
 
     def _open_runners(self) -> None:
-        self._hooks = WorkerHooks(self.context.hooks, self.finish)
+        self._hooks = WorkerHooks(self._context.hooks, self.finish)
         self._lines = JobLines() if JobLines.wanted() else None
         ends = [one.ended for one in (self._metrics, self._lines) if one is not None]
         self._finisher: Finisher = Finisher(
-            *(self.context, self._health, lambda queues: self._claimer.settled(queues), self._metrics),
+            *(self._context, self._health, lambda queues: self._claimer.settled(queues), self._metrics),
             *(self._failures, self._unmet, self._lines),
         )
         self._runners: Runners = Runners(
-            *(self.context, self._threads, self._finisher.put, lambda: self._claimer.room(), self._stuck),
+            *(self._context, self._threads, self._finisher.put, lambda: self._claimer.room(), self._stuck),
             *(self._defaults, ends, self._times.ended),
             lambda row, claimed_at: self._heartbeat.holding.may_begin(row, claimed_at),
             *(None if self.pulse is None else self.pulse.begins, self._hooks),
@@ -233,7 +234,7 @@ class Worker:
 
         Returns within the grace period plus a few seconds, whatever the store and the tasks do.
         """
-        self.context.blocking.check()
+        self._context.blocking.check()
         seconds = self._grace if grace is None else seconds_of(grace, "grace")
         with self._lifecycle:
             if not self._started or self._state == "stopped":
@@ -310,13 +311,13 @@ class Worker:
         """Merge failures into the store, unless that was done within `every` seconds; the rest waits."""
         try:
             for tally in (self._failures, self._unmet):
-                tally.merge(self.context.store, every)
+                tally.merge(self._context.store, every)
         except StanchionError as error:
             log.debug("the tally of failures waits: %s", error)
 
     def _meet_managers(self) -> None:
         """Beat immediately when the store's managers, if any, report that a job should stop."""
-        if (holding := self._heartbeat.holding).managers is None and hasattr(store := self.context.store, "on_stop"):
+        if (holding := self._heartbeat.holding).managers is None and hasattr(store := self._context.store, "on_stop"):
             holding.managers = cast("BehindManagers", store)
             holding.managers.on_stop(self.id, self._heartbeat.soon)
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from stanchion import Job, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.stores.grpc.receiving import receiver, receivers
 from stanchion.stores.grpc.receiving.receiver import Feeding, Link, Receiver, _Waiting
 from stanchion.stores.grpc.receiving.receivers import Receivers, _Worker
@@ -376,8 +377,8 @@ class TestSeveralQueues:
         for queue, rank in (("mail", 2), ("orders", 1), ("mail", 0)):
             one._buffer.setdefault(queue, []).append(_Waiting(created_row(queue, rank), Link(), time.monotonic()))
         shop.receivers._workers["w"] = _Worker(one)
-        served = ServedQueues(shop.app.context, ["orders", "mail"], {})
-        due = DueQueues(shop.app.context, served, poll=300, order=order)
+        served = ServedQueues(context_of(shop.app), ["orders", "mail"], {})
+        due = DueQueues(context_of(shop.app), served, poll=300, order=order)
         due.fed, due.came = True, lambda: shop.receivers.came(["orders", "mail"])
         got = []
         while turns := due.next() if one.came() else []:

@@ -15,6 +15,7 @@ import pytest
 import uvicorn
 
 from stanchion import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.ops.web.api.routes import outcomes
 from stanchion.ops.web.asgi import site_app
 from stanchion.ops.web.site import Site
@@ -59,7 +60,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
 
 def waiting(site: Site) -> int:
     """Return the number of requests that wait for jobs in the coordinator."""
-    return sum(len(poll) for poll in site.app.context.waits._polls.values())
+    return sum(len(poll) for poll in context_of(site.app).waits._polls.values())
 
 
 def test_who_hangs_up_gets_no_job(served_empty: Served) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from stanchion import Push, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.ops.web.api import repeats
 from stanchion.stores.records.outcomes import Progress
 from tests.web.api.conftest import Client
@@ -283,7 +284,7 @@ class TestOutcomes:
         self, client: Client, fresh: Stanchion, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         pushed(client, 1)
-        job, store = reserved(client), fresh.context.store
+        job, store = reserved(client), context_of(fresh).store
         monkeypatch.setattr("stanchion.context.progress.EVERY", 3600.0)
         written: list[float] = []
         settle = store.settle

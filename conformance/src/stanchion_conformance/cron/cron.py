@@ -8,6 +8,7 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.app import tick
+from stanchion.context.owners import context_of
 from stanchion.cron.plan import KIND
 from stanchion.cron.ticker import Ticker
 from stanchion_conformance.cron.schedules import QUEUE, Calendar, declare, ticks
@@ -91,7 +92,7 @@ class TestManySchedulers:
         apps = [app, *(Stanchion(store=new_store()) for _ in range(SCHEDULERS - 1))]
         for one in apps:
             declare(one, missed="all")
-        tickers = [Ticker(one.context) for one in apps]
+        tickers = [Ticker(context_of(one)) for one in apps]
         for _ in range(5):
             calendar.go(hours=1)
             all_at_once([ticker.tick for ticker in tickers])

@@ -6,6 +6,7 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.app import tick
+from stanchion.context.owners import context_of
 from stanchion.cron.plan import MOST
 from stanchion.cron.ticker import Ticker
 from stanchion_conformance.cron.schedules import QUEUE, Calendar, Death, declare, dying, ticks
@@ -40,7 +41,7 @@ class TestTheClock:
             declare(one)
         calendar.go(hours=1)
         with pytest.raises(Death):
-            Ticker(dying(app, 1).context).tick()
+            Ticker(context_of(dying(app, 1))).tick()
         calendar.go(hours=-6)
         assert tick(other_app) == 1
         assert ticks(app) == ["2031-05-14T13:00"]

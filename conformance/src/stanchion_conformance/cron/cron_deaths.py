@@ -12,6 +12,7 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.app import tick
+from stanchion.context.owners import context_of
 from stanchion.cron.plan import KIND, Plan
 from stanchion.cron.ticker import Ticker
 from stanchion.stores.protocol import Store
@@ -35,7 +36,7 @@ class TestDeath:
                 declare(one)
             calendar.go(hours=1)
             with pytest.raises(Death):
-                Ticker(dying(app, step, after=after).context).tick()
+                Ticker(context_of(dying(app, step, after=after))).tick()
 
         return kill
 
@@ -74,7 +75,7 @@ class TestDeath:
         declare(app, args=[1])
         calendar.go(hours=1)
         with pytest.raises(Death):
-            Ticker(dying(app, 1).context).tick()
+            Ticker(context_of(dying(app, 1))).tick()
         assert tick(other_app) == 0
         calendar.go(seconds=60)
         assert tick(other_app) == 1
@@ -100,8 +101,8 @@ class TestDeath:
                 return self._store.push(jobs, tx)
 
         late = dying(app, 0)
-        late.context._store = Sleepy(app.store, 100)  # type: ignore[assignment]
-        Ticker(late.context).tick()
+        context_of(late)._store = Sleepy(app.store, 100)  # type: ignore[assignment]
+        Ticker(context_of(late)).tick()
         assert slept == [1]
         assert ticks(app) == ["2031-05-14T13:00"]
         assert plan(app).firing is None
@@ -123,15 +124,15 @@ class TestDeath:
                 return self._store.compare_and_set(*value)
 
         late = dying(app, 0)
-        late.context._store = Overtaken(app.store, 100)
-        assert Ticker(late.context).tick().jobs == (0 if paused else 1)
+        context_of(late)._store = Overtaken(app.store, 100)
+        assert Ticker(context_of(late)).tick().jobs == (0 if paused else 1)
         assert ticks(app) == ([] if paused else ["2031-05-14T13:00"])
 
     def test_removing_loses_no_tick_on_its_way(self, app: Stanchion, calendar: Calendar) -> None:
         schedule = declare(app)
         calendar.go(hours=1)
         with pytest.raises(Death):
-            Ticker(dying(app, 1).context).tick()
+            Ticker(context_of(dying(app, 1))).tick()
         schedule.remove()
         assert ticks(app) == ["2031-05-14T13:00"]
         assert app.store.values(KIND) == []
@@ -144,7 +145,7 @@ class TestDeath:
         for _ in range(20):
             calendar.go(minutes=10)
             with pytest.raises(Death):
-                Ticker(dying(app, dice.randrange(3), after=dice.random() < 0.5).context).tick()
+                Ticker(context_of(dying(app, dice.randrange(3), after=dice.random() < 0.5))).tick()
             calendar.go(seconds=10)
             tick(other)
             calendar.go(seconds=-10)

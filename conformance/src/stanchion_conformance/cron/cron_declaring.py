@@ -9,6 +9,7 @@ import pytest
 
 from stanchion import Retry, Stanchion
 from stanchion.app import tick
+from stanchion.context.owners import context_of
 from stanchion.core.ids import new_id
 from stanchion.cron.plan import KIND, Firing, Plan
 from stanchion.errors import InvalidInput
@@ -38,7 +39,7 @@ class TestDeclaring:
     def test_bad_expressions_are_refused(self, app: Stanchion, expression: str, message: str) -> None:
         with pytest.raises(InvalidInput, match=message):
             app.cron(expression, name="report")(report)
-        assert app.context.registry.crons == {}
+        assert context_of(app).registry.crons == {}
 
     @pytest.mark.parametrize("tz", ["Europe/Pairs", "", "../etc/passwd", "Europe", 3])
     def test_unknown_zones_are_refused(self, app: Stanchion, tz: Any) -> None:
@@ -83,7 +84,7 @@ class TestDeclaring:
             return 7
 
         assert tidy() == 7
-        assert sorted(app.context.registry.crons) == ["hourly", "tidy"]
+        assert sorted(context_of(app).registry.crons) == ["hourly", "tidy"]
         tick(app)
         for _ in range(2):
             calendar.go(minutes=30)

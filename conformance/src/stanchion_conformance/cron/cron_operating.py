@@ -6,6 +6,7 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.app import tick
+from stanchion.context.owners import context_of
 from stanchion.cron.ticker import Ticker
 from stanchion.errors import InvalidInput
 from stanchion_conformance.cron.schedules import QUEUE, Calendar, Death, declare, dying, plan, report, ticks
@@ -197,7 +198,7 @@ class TestANewRelease:
         declare(app, args=["old"])
         calendar.go(hours=1)
         with pytest.raises(Death):
-            Ticker(dying(app, 1).context).tick()
+            Ticker(context_of(dying(app, 1))).tick()
         calendar.go(seconds=10)
         declare(other_app, "*/10 * * * *", args=["new"])
         assert [job.payload["args"][0] for job in app.find(queue=QUEUE)] == ["old"]

@@ -9,6 +9,7 @@ import pytest
 
 from stanchion import Schedule, Stanchion
 from stanchion.app import tick
+from stanchion.context.owners import context_of
 from stanchion.cron.plan import KIND, Plan
 from stanchion.stores.protocol import Store
 from stanchion_conformance.harness import StoreClock
@@ -106,5 +107,5 @@ class Dying:
 def dying(app: Stanchion, changes: int, *, after: bool = False) -> Stanchion:
     """Return the app of a process that dies at a change of the store."""
     doomed = Stanchion(store=Dying(app.store, changes, after=after))
-    doomed.context.registry = app.context.registry
+    context_of(doomed).registry = context_of(app).registry
     return doomed

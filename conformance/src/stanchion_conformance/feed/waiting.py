@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from stanchion import Queue, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.stores.protocol import Store
 from stanchion_conformance.harness import QUEUE, in_threads
 from stanchion_conformance.operate.wakeup import LONG, SOON, Counting, soon
@@ -82,6 +83,6 @@ class TestWaitForWork:
 
         asyncio.run(cancelled())
         deadline = time.monotonic() + SOON
-        while len(app.context.waits._polls.get("due", ())):
+        while len(context_of(app).waits._polls.get("due", ())):
             assert time.monotonic() < deadline
             time.sleep(0.01)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stanchion import FlowState, Job, JobState, Signature, Stanchion, Task, barrier, chain, group
+from stanchion.context.owners import context_of
 from stanchion.errors import (
     FlowFailed,
     ResultTimeout,
@@ -101,7 +102,7 @@ class Work:
 def drain_in_batches(app: Stanchion) -> None:
     """Run all due jobs, many at a time; none of them may fail."""
     while rows := claim(app.store, 500):
-        ended = [attempted(app.context, row).outcome for row in rows]
+        ended = [attempted(context_of(app), row).outcome for row in rows]
         app.store.settle([outcome for outcome in ended if outcome is not None])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stanchion import JobState, Queue, Retry
+from stanchion.context.owners import context_of
 from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import POP, Claim
@@ -45,7 +46,7 @@ class TestAttempts:
             assert job.attempt == attempt
             clock.advance(11)
             if how == "recover":
-                q.context.store.recover()
+                context_of(q).store.recover()
         assert (q.pop() if how == "pop" else q.reserve()) in (None, [])
         dead = q.get(pushed.id)
         assert dead is not None
@@ -104,7 +105,7 @@ class TestAttempts:
         assert seconds * 0.9 <= delay <= seconds * 1.1 + 5
 
     def test_the_delay_is_that_of_the_policy(self, q: Queue, store: Store) -> None:
-        q.context.retry = Retry.constant(300, jitter=0)
+        context_of(q).retry = Retry.constant(300, jitter=0)
         q.push({})
         (job,) = q.reserve()
         before = store.now()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stanchion import Job, JobState, Queue, RetryAfter, Snooze, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput, LeaseLost
 from stanchion.jobs.reservation import Reservation
 from stanchion.stores.protocol import Store
@@ -46,7 +47,7 @@ class TestCheckpoints:
         q.reserve()[0].rollback(delay=0, payload=2)
         q.reserve(lease=10)
         clock.advance(11)
-        q.context.store.recover()
+        context_of(q).store.recover()
         assert q.reserve()[0].payload == 2
 
     @pytest.mark.parametrize("way", WAYS)

@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from stanchion import JobState, LeaseLost, Queue, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.workers import HOLDER
@@ -42,10 +43,10 @@ class TestConsumers:
         with app.consumer(NAME, heartbeat=RARE) as consumer:
             (job,) = q.reserve(holder=consumer)
             clock.advance(2.9 * RARE)
-            assert other_q.context.store.recover() == []
+            assert context_of(other_q).store.recover() == []
             assert other_q.reserve() == []
             clock.advance(0.2 * RARE)
-            (row,) = other_q.context.store.recover()
+            (row,) = context_of(other_q).store.recover()
             assert (row.id, row.attempts, row.worker) == (job.id, 1, None)
             (again,) = other_q.reserve()
             with pytest.raises(LeaseLost):

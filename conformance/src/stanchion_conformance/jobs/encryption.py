@@ -6,6 +6,7 @@ import pytest
 
 from stanchion import Queue, Stanchion
 from stanchion.app import app_of
+from stanchion.context.owners import context_of
 from stanchion.errors import StanchionError
 from stanchion.stores.protocol import Store
 from stanchion_conformance.harness import QUEUE, row_of
@@ -57,7 +58,7 @@ class TestEncryption:
         pushed = sealed.push(1)
         sealed.reserve()[0].move("next", payload=SECRET)
         assert SECRET not in repr(row_of(store, pushed.id))
-        assert app_of(sealed.context).queue("next").reserve()[0].payload == SECRET
+        assert app_of(context_of(sealed)).queue("next").reserve()[0].payload == SECRET
 
     def test_the_same_payload_looks_different_each_time(self, sealed: Queue, store: Store) -> None:
         one, two = sealed.push_many([SECRET, SECRET])
@@ -102,5 +103,5 @@ class TestEncryption:
         sealed.configure(dead_letter="letters")
         sealed.push(SECRET, headers={"trace": "t"})
         sealed.reserve()[0].bury("bad")
-        (letter,) = app_of(sealed.context).queue("letters").reserve()
+        (letter,) = app_of(context_of(sealed)).queue("letters").reserve()
         assert (letter.payload, letter.headers["trace"]) == (SECRET, "t")

@@ -8,6 +8,7 @@ import pytest
 
 from stanchion import Stanchion, Worker
 from stanchion.context.hiding import KIND
+from stanchion.context.owners import context_of
 from stanchion.core.hiding import MASK
 from stanchion.jobs.job import Job
 from stanchion.ops.job_json import job_json
@@ -40,13 +41,13 @@ def seen_by(app: Stanchion, job_id: str) -> dict[str, Any]:
     """Return a job as reads show it, of an app that need not have its code."""
     job = app.get(job_id)
     assert isinstance(job, Job)
-    return job_json(job, app.context.hidden.of(app.context.fresh_store, [job.task]).get(job.task or ""))
+    return job_json(job, context_of(app).hidden.of(context_of(app).fresh_store, [job.task]).get(job.task or ""))
 
 
 class TestHiding:
     def test_another_process_knows_what_a_task_hides(self, app: Stanchion, other_app: Stanchion) -> None:
         job_id = pushed(app)
-        assert list(other_app.context.hidden.of(other_app.store, ["pay", "other", None])) == ["pay"]
+        assert list(context_of(other_app).hidden.of(other_app.store, ["pay", "other", None])) == ["pay"]
         found = seen_by(other_app, job_id)
         assert found["payload"]["args"] == [{"number": MASK, "kind": "visa"}]
         assert found["payload"]["kwargs"]["meta"] == {"a.b": MASK}
@@ -96,4 +97,4 @@ class TestHiding:
         (value,) = app.store.values(KIND)
         assert value.version == 2
         bare = Stanchion(store=app.store)
-        assert bare.context.hidden.of(app.store, ["pay"]) == {}
+        assert context_of(bare).hidden.of(app.store, ["pay"]) == {}

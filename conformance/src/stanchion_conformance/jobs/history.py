@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from stanchion import JobState, Queue, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.core.ids import new_ids
 from stanchion.queues.purging import purge
 from stanchion.stores.protocol import Store
@@ -64,7 +65,7 @@ class TestHistory:
             case "lost":
                 q.reserve(lease=10)
                 clock.advance(11)
-                q.context.store.recover()
+                context_of(q).store.recover()
             case _:
                 getattr(q.reserve()[0], end)()
         assert q.get(pushed.id) is None

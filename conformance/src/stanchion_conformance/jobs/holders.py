@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stanchion import JobState, LeaseLost, Queue, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput
 from stanchion.jobs.reservation import Reservation
 from stanchion.stores.protocol import Store
@@ -57,7 +58,7 @@ class TestHolders:
         async def wait() -> list[Reservation]:
             names = ("a", "b", "a")
             waiting = [asyncio.ensure_future(q.areserve(wait=60, holder=name)) for name in names]
-            polls = app.context.waits._polls
+            polls = context_of(app).waits._polls
             await asyncio.to_thread(until, lambda: sum(map(len, list(polls.values()))) == len(names))
             await asyncio.to_thread(other_q.push_many, [1, 2, 3])
             return [job for jobs in await asyncio.gather(*waiting) for job in jobs]

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from stanchion import Job, JobState, Stanchion, chain, group
+from stanchion.context.owners import context_of
 from stanchion.errors import ArgumentMisfit, InvalidInput, ResultMisfit
 from stanchion_conformance.harness import QUEUE
 
@@ -79,7 +80,7 @@ def echo_for(app: Stanchion) -> Echo:
             got.append(value)
 
         take.__annotations__ = {"value": hint}
-        app.context.registry.tasks.pop("echo", None)
+        context_of(app).registry.tasks.pop("echo", None)
         app.task(name="echo", queue=QUEUE, max_attempts=1)(take).enqueue(value)
         assert app.drain([QUEUE]) == 1
         return got[0]
@@ -296,7 +297,7 @@ class TestKeptResults:
 
         function: Any = waits if is_async else sync
         function.__annotations__ = {"return": hint}
-        app.context.registry.tasks.pop("make", None)
+        context_of(app).registry.tasks.pop("make", None)
         return app.task(name="make", queue=QUEUE, max_attempts=1)(function)
 
     @pytest.mark.parametrize("is_async", [False, True])
@@ -349,7 +350,7 @@ class TestKeptResults:
         other_app.drain([QUEUE])
         self.returning(app, Line, None)
         with pytest.raises(ResultMisfit) as error:
-            app.context.registry.given_result("make", handle.result(timeout=0))
+            context_of(app).registry.given_result("make", handle.result(timeout=0))
         assert (error.value.task, error.value.model, error.value.field) == ("make", "Line", "article")
 
     def test_a_task_that_commits_its_result(self, app: Stanchion) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from stanchion import Queue, Reservation
 from stanchion.app import app_of
+from stanchion.context.owners import context_of
 from stanchion.errors import LeaseLost
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim, Claimed
@@ -47,7 +48,7 @@ def _ran_out(q: Queue, clock: StoreClock) -> None:  # noqa: ARG001
 
 def _given_back(q: Queue, clock: StoreClock) -> None:
     clock.advance(31)
-    q.context.store.recover()
+    context_of(q).store.recover()
 
 
 def _reserved_again(q: Queue, clock: StoreClock) -> None:
@@ -67,7 +68,7 @@ def _reserved_and_moved(q: Queue, clock: StoreClock) -> None:
 
 def _reserved_in_the_next_queue(q: Queue, clock: StoreClock) -> None:
     _reserved_and_moved(q, clock)
-    assert len(app_of(q.context).queue("next").reserve()) == 1
+    assert len(app_of(context_of(q)).queue("next").reserve()) == 1
 
 
 def _popped(q: Queue, clock: StoreClock) -> None:
@@ -246,7 +247,7 @@ class TestLease:
         pushed = q.push({})
         q.reserve(lease=10)
         clock.advance(11)
-        q.context.store.recover()
+        context_of(q).store.recover()
         job = q.get(pushed.id)
         assert job is not None
         assert (job.state, job.run_at, job.worker) == (JobState.READY, pushed.run_at, None)
@@ -276,7 +277,7 @@ class TestLease:
         q.reserve(lease=10)[0].rollback(delay=0)
         q.reserve(lease=100)
         clock.advance(11)
-        assert q.context.store.recover() == []
+        assert context_of(q).store.recover() == []
         assert q.counts().expired == 0
 
     def test_a_job_of_a_worker_has_none_to_run_out(self, store: Store, clock: StoreClock) -> None:

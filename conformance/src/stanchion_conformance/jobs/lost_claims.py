@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stanchion import Consumer, Queue, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
@@ -62,7 +63,7 @@ class TestLostClaims:
 
     def test_goes_back_though_the_consumer_lives(self, orders: Queue, lossy: LosesReplies, other_q: Queue) -> None:
         job = orders.push(1)
-        with Consumer(orders.context, "c", heartbeat=0.05) as consumer:
+        with Consumer(context_of(orders), "c", heartbeat=0.05) as consumer:
             lossy.losses = 1
             with pytest.raises(StoreUnavailable):
                 orders.reserve(holder=consumer)
@@ -70,11 +71,11 @@ class TestLostClaims:
             (again,) = orders.reserve(holder=consumer)
             assert (again.id, again.attempt) == (job.id, 1)
             again.commit()
-        assert other_q.context.store.workers() == []
+        assert context_of(other_q).store.workers() == []
 
     def test_of_one_that_waited_until_its_deadline(self, orders: Queue, lossy: LosesReplies, other_q: Queue) -> None:
         orders.push(1)
-        with Consumer(orders.context, "c", heartbeat=0.05) as consumer:
+        with Consumer(context_of(orders), "c", heartbeat=0.05) as consumer:
             lossy.losses = 1_000_000
             with pytest.raises(StoreUnavailable):
                 orders.reserve(wait=0.3, holder=consumer)
@@ -91,7 +92,7 @@ class TestLostClaims:
                 await waiting
 
         orders.push(1)
-        with Consumer(orders.context, "c", heartbeat=0.05) as consumer:
+        with Consumer(context_of(orders), "c", heartbeat=0.05) as consumer:
             lossy.losses = 1_000_000
             asyncio.run(cancelled(consumer))
             lossy.losses = 0
@@ -99,7 +100,7 @@ class TestLostClaims:
 
     def test_a_waiter_repeats_its_own(self, orders: Queue, lossy: LosesReplies) -> None:
         job = orders.push(1)
-        with Consumer(orders.context, "c", heartbeat=0.05) as consumer:
+        with Consumer(context_of(orders), "c", heartbeat=0.05) as consumer:
             lossy.losses = 3
             (found,) = orders.reserve(wait=60, holder=consumer)
             threading.Event().wait(0.5)  # ten heartbeats, none of which takes it away
@@ -110,7 +111,7 @@ class TestLostClaims:
         self, orders: Queue, lossy: LosesReplies, store: Store, clock: StoreClock
     ) -> None:
         job = orders.push(1)
-        with Consumer(orders.context, "c", heartbeat=RARE) as consumer:
+        with Consumer(context_of(orders), "c", heartbeat=RARE) as consumer:
             lossy.losses, lossy.late = 1, True
             with pytest.raises(StoreUnavailable):
                 orders.reserve(holder=consumer)
@@ -132,7 +133,7 @@ class TestAfterTheBlock:
             with app.consumer("c", heartbeat=RARE) as consumer:
                 waiting = pool.submit(wait)
                 began.wait(60)
-                until(lambda: app.context.waits._polls)
+                until(lambda: context_of(app).waits._polls)
             job = other_q.push(1)
             assert waiting.result() == []
         until(lambda: other_q.size().ready)

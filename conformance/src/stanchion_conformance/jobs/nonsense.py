@@ -27,6 +27,7 @@ from stanchion import (
     group,
 )
 from stanchion.app import app_of
+from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.jobs.options import ENQUEUE_OPTIONS
 from stanchion.jobs.search import Search
@@ -144,7 +145,7 @@ def _extend(job: Reservation, seconds: Any) -> None:
 
 
 def _pipeline(app: Stanchion) -> Pipeline:
-    return Pipeline(app.context, "etl", run_worker)
+    return Pipeline(context_of(app), "etl", run_worker)
 
 
 _GONE = "01a20000-0000-7000-8000-000000000001"
@@ -192,7 +193,7 @@ class TestNonsense:
     def test_as_an_outcome(self, q: Queue, act: Callable[[Reservation, Any], Any]) -> None:
         for job in self.reserved(q):
             refused_or_taken(lambda nonsense, job=job: act(job, nonsense))  # type: ignore[misc]
-            found = app_of(q.context).get(job.id)
+            found = app_of(context_of(q)).get(job.id)
             assert found is not None
             if job.settled_as is None:
                 assert found.state is JobState.RUNNING

@@ -6,6 +6,7 @@ import pytest
 
 from stanchion import Bury as BuryJob
 from stanchion import Cancel, JobState, Queue, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.core.error_texts import MAX_ERROR, MAX_TRACEBACK
 from stanchion.core.ids import new_id
 from stanchion.jobs.lookup import push_copies
@@ -38,7 +39,7 @@ class TestCommit:
         assert done.enqueued_at <= done.started_at <= done.finished_at
         assert q.size().total == 0
         clock.advance(3600)
-        assert q.context.store.recover() == []
+        assert context_of(q).store.recover() == []
         assert q.reserve() == []
 
     def test_may_replace_the_payload(self, q: Queue) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from stanchion import Job, JobState, Push, Queue, Stanchion, chain
+from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput
 from stanchion.jobs.search import MAX_PAGE
 from stanchion.stores.records.jobs import JobRef
@@ -73,7 +74,7 @@ class TestClear:
 
     def test_a_job_that_begins_meanwhile_stays(self, q: Queue) -> None:
         q.push_many([1, 2, 3])
-        store: Any = q.context.store
+        store: Any = context_of(q).store
         delete = store.delete
 
         def later(refs: list[JobRef]) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stanchion import JobState, Push, Queue, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.errors import DuplicateKey
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
@@ -257,7 +258,7 @@ class TestUniqueKeys:
                 job.rollback(delay=60)
             elif where == "lease lost":
                 clock.advance(11)
-                q.context.store.recover()
+                context_of(q).store.recover()
         again = q.push(2, key="k")
         assert (again.id, again.duplicate) == (first.id, True)
 

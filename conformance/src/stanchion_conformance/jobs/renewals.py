@@ -7,6 +7,7 @@ import time
 import pytest
 
 from stanchion import Queue, Reservation, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.errors import LeaseLost
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
@@ -63,7 +64,7 @@ class TestProgress:
         q.push({})
         (job,) = q.reserve()
         job.progress(0.25)
-        q.context.store.settle([Rollback(job.lease, 60.0)])
+        context_of(q).store.settle([Rollback(job.lease, 60.0)])
         monkeypatch.setattr("stanchion.context.progress.EVERY", 0.0)
         with pytest.raises(LeaseLost):
             job.progress(0.5)

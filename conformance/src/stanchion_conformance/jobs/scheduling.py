@@ -11,6 +11,7 @@ import pytest
 
 from stanchion import JobState, Push, Queue
 from stanchion.app import app_of
+from stanchion.context.owners import context_of
 from stanchion.core import ids
 from stanchion.core.times import micros, moment
 from stanchion.errors import LeaseLost
@@ -103,7 +104,7 @@ class TestNextDue:
 
     def test_of_several_queues(self, q: Queue, store: Store) -> None:
         q.push(1, delay=500)
-        other = app_of(q.context).queue("other").push(1, delay=100)
+        other = app_of(context_of(q)).queue("other").push(1, delay=100)
         stats = store.stats([q.name, "other", "nowhere"], ["next_due"])
         assert {queue: one.next_due for queue, one in stats.items()} == {
             q.name: due_of(store, q.name),
@@ -175,7 +176,7 @@ class TestAWrongClockOfTheClient:
         assert len(q.reserve()) == 1
 
     def test_does_not_change_that_of_a_move(self, q: Queue, clock: StoreClock) -> None:
-        target = app_of(q.context).queue("next")
+        target = app_of(context_of(q)).queue("next")
         q.push({})
         q.reserve()[0].move("next", delay=60)
         clock.advance(50)
@@ -190,7 +191,7 @@ class TestAWrongClockOfTheClient:
         assert q.reserve() == []
         job.extend(60)
         clock.advance(50)
-        assert q.context.store.recover() == []
+        assert context_of(q).store.recover() == []
         clock.advance(11)
         with pytest.raises(LeaseLost):
             job.commit()

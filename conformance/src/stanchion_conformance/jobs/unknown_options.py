@@ -12,6 +12,7 @@ import pytest
 
 from stanchion import Push, Queue, Retry, Stanchion, Worker, chain
 from stanchion.app import app_of
+from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput
 from stanchion_conformance.harness import QUEUE
 
@@ -70,7 +71,7 @@ class TestUnknownOptions:
         with pytest.raises(InvalidInput, match=r"did you mean 'priority'\?"):
             q.push({}, prioritty=5)
         with pytest.raises(InvalidInput, match=r"did you mean 'queue'\?.*choose from .*\btx\b"):
-            app_of(q.context).using("work", queu="mail")
+            app_of(context_of(q)).using("work", queu="mail")
 
     def test_a_loop_over_a_misspelt_search_cancels_nothing(self, q: Queue) -> None:
         healthy = q.push({})

@@ -13,6 +13,7 @@ import pytest
 from stanchion import Push, Queue, Stanchion, group
 from stanchion.context import rates
 from stanchion.context.hiding import KIND as HIDDEN
+from stanchion.context.owners import context_of
 from stanchion.context.rates import DeclaredRates, delete_rate, reset_rate, set_rate
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
@@ -159,7 +160,7 @@ class TestDeclaringRates:
             q.push(1, rate_key="stripe")
         with pytest.raises(InvalidInput, match=r"declare it with app\.rate\('stripe', '20/s'\)"):
             app.task(name="pay", rate_key="stripe")(lambda: None)
-        declare(other_q.context.store, 5.0)
+        declare(context_of(other_q).store, 5.0)
         assert limits_in(row_of(app.store, q.push(1, rate_key="stripe").id).limits).rate == Rate(STRIPE, 5.0)
 
     def test_the_rates_of_tasks(self, app: Stanchion, store: Store) -> None:
@@ -290,8 +291,8 @@ class TestDeclaringRates:
 
     def test_other_processes_of_the_code_know_them(self, app: Stanchion) -> None:
         app.rate("stripe", 5)
-        app.context.rates.store(app.store)
-        assert pickle.loads(pickle.dumps(app.context.rates)).declared == {STRIPE: 5.0}  # noqa: S301 - our own
+        context_of(app).rates.store(app.store)
+        assert pickle.loads(pickle.dumps(context_of(app).rates)).declared == {STRIPE: 5.0}  # noqa: S301 - our own
 
     def test_jobs_without_a_rate_cost_no_reads(self, store: Store) -> None:
         counting: Any = Counting(store)
@@ -304,7 +305,7 @@ class TestDeclaringRates:
         for _ in range(10):
             queue.push(1)
             queue.reserve()
-            app.context.keep_declared()
+            context_of(app).keep_declared()
         assert (counting.calls["values"], counting.calls["compare_and_set"]) == before
 
 

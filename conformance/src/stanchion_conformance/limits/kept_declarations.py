@@ -9,6 +9,7 @@ import pytest
 from stanchion import Push, Queue, Stanchion
 from stanchion.context import declared_texts
 from stanchion.context.hiding import KIND as HIDDEN
+from stanchion.context.owners import context_of
 from stanchion.context.rates import set_rate, stored_rates
 from stanchion.copying.transfer import Transfer
 from stanchion.pipelines.record import KIND as PIPELINE
@@ -75,11 +76,11 @@ class TestKeptDeclarations:
         }
 
     def test_an_idle_worker_puts_them_back(self, code: Stanchion, store: Store) -> None:
-        code.context.keep_declared()
+        context_of(code).keep_declared()
         before = texts(store)
         assert all(before.values())
         lose(store, *KINDS)
-        code.context.keep_declared()  # as its reaper calls it
+        context_of(code).keep_declared()  # as its reaper calls it
         assert texts(store) == before
 
     def test_an_older_declaration_that_comes_back_is_replaced(self, q: Queue, app: Stanchion) -> None:
@@ -136,9 +137,9 @@ class TestCopiedDeclarations:
         declare_all(source)
         source.queue(QUEUE).push(1)
         declare(store, 7.0)
-        Transfer(source.context.store, store, [QUEUE], settle=0).run()
+        Transfer(context_of(source).store, store, [QUEUE], settle=0).run()
         assert declared(store) == {STRIPE: 7.0, "task:pay": 0.01}
-        assert texts(store)[HIDDEN] == texts(source.context.store)[HIDDEN]
+        assert texts(store)[HIDDEN] == texts(context_of(source).store)[HIDDEN]
 
     def test_jobs_run_at_the_rate_there(self, app: Stanchion, store: Store) -> None:
         declare(store, 1e-6)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from stanchion import JobState, Push, Queue, Send, Stanchion, chain
+from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput
 from stanchion_conformance.harness import StoreClock, payloads
 
@@ -112,7 +113,7 @@ class TestOrderedByTenant:
     def test_another_process_hears_of_it_within_seconds(self, q: Queue, other_q: Queue) -> None:
         other_q.push(1, tenant="a")
         q.configure(ordered_by="tenant")
-        other_q.context.settings.forget()  # after a second
+        context_of(other_q).settings.forget()  # after a second
         assert other_q.push(2, tenant="a").order_key == "a"
 
     @pytest.mark.parametrize("wrong", ["task", "", 1, True])

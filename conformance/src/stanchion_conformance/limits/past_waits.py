@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from stanchion import Queue, Stanchion, chain
+from stanchion.context.owners import context_of
 from stanchion.context.pauses import PAUSES_MAX, past_pauses_of
 from stanchion.copying.transfer import Transfer
 from stanchion.core.ids import new_id
@@ -171,7 +172,7 @@ class TestPastPauses:
         ended = store.now()
         after = q.push({})
         found = [app.get(job.id) for job in (before, during, later, after)]
-        waits = [past_waits(app.context, job) for job in found if job is not None]
+        waits = [past_waits(context_of(app), job) for job in found if job is not None]
         assert [[(one.kind, one.name) for one in some] for some in waits] == [[], *[[("pause", QUEUE)]] * 2, []]
         (whole,), (part,) = waits[1:3]
         assert began <= whole.since.timestamp() * SECOND <= whole.until.timestamp() * SECOND <= ended
@@ -188,7 +189,10 @@ class TestPastPauses:
             clock.advance(5)
         job = app.get(pushed.id)
         assert job is not None
-        assert [(one.kind, one.name) for one in past_waits(app.context, job)] == [("pause", QUEUE), ("pause", "next")]
+        assert [(one.kind, one.name) for one in past_waits(context_of(app), job)] == [
+            ("pause", QUEUE),
+            ("pause", "next"),
+        ]
 
     def test_the_newest_are_kept_each_with_its_note(self, q: Queue, store: Store, clock: StoreClock) -> None:
         for number in range(PAUSES_MAX + 2):

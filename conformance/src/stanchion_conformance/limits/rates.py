@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from stanchion import Push, Queue, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.core.ids import new_id
 from stanchion.errors import InvalidInput
 from stanchion.jobs.lookup import push_copies
@@ -381,4 +382,4 @@ class TestRatesOfTheModel:
         assert len(q.reserve(2)) == 1
         due = q.next_due()
         assert due is not None
-        assert 90 < due.timestamp() - q.context.store.now() / SECOND <= 100.001
+        assert 90 < due.timestamp() - context_of(q).store.now() / SECOND <= 100.001

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from stanchion import Queue
+from stanchion.context.owners import context_of
 from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
@@ -238,7 +239,7 @@ class TestSlots:
         self, q: Queue, monkeypatch: pytest.MonkeyPatch, pops: bool
     ) -> None:
         monkeypatch.setattr("stanchion.stores.cas.claim.CLAIM_SECONDS", 0.0)
-        store = q.context.store
+        store = context_of(q).store
         store.set_semaphore(SMTP, 0)
         push(store, *(limited(SMTP) for _ in range(5)))
         (free,) = push(store, new_job())

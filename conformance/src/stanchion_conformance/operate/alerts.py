@@ -14,6 +14,7 @@ from stanchion.alerts.alerts import store_limits
 from stanchion.alerts.reading import heads
 from stanchion.alerts.records import Alert, BandFigures
 from stanchion.app import tick
+from stanchion.context.owners import context_of
 from stanchion.core.error_kinds import group_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.outcomes import Bury, Rollback
@@ -174,7 +175,7 @@ class TestAlerts:
         clock.advance(200)
         assert "idle-station" not in by_rule(other_app)
         clock.advance(200)
-        assert not other_app.context.registry.pipelines
+        assert not context_of(other_app).registry.pipelines
         assert "idle-station" in by_rule(other_app)
         assert "clean of etl is idle" in " ".join(
             line for alert in told(other_app) for line in (alert.summary, *alert.evidence)
@@ -235,11 +236,11 @@ class TestAlerts:
 
     def test_limits_for_all_processes(self, app: Stanchion, other_app: Stanchion, q: Queue, clock: StoreClock) -> None:
         q.push({})
-        store_limits(app.context, {"no_worker": 1000, "eventual.max_age": 200})
+        store_limits(context_of(app), {"no_worker": 1000, "eventual.max_age": 200})
         clock.advance(500)
         assert set(by_rule(other_app)) == {"age"}
         assert set(by_rule(other_app, **{"queue.orders.max_age": 900})) == set()
-        store_limits(other_app.context, {"no_worker": None})
+        store_limits(context_of(other_app), {"no_worker": None})
         assert set(by_rule(app)) == {"age", "no-worker"}
 
 
@@ -313,7 +314,7 @@ class TestReads:
 def counted(app: Stanchion) -> Iterator[Counter[str]]:
     """Count the calls of each verb of the app's store that reads."""
     calls: Counter[str] = Counter()
-    store = app.context.fresh_store
+    store = context_of(app).fresh_store
     with pytest.MonkeyPatch.context() as patch:
         for verb in VERBS:
             patch.setattr(store, verb, _counting(getattr(store, verb), calls, verb))

@@ -8,6 +8,7 @@ import pytest
 
 from stanchion import Job, JobState, Push, Queue, Stanchion
 from stanchion.app import app_of
+from stanchion.context.owners import context_of
 from stanchion.core.times import moment
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
@@ -72,7 +73,7 @@ class TestCounts:
         assert other_q.counts() == expected
         store.maintain()
         assert q.counts() == expected
-        assert app_of(q.context).queue("next").counts() == Counts()
+        assert app_of(context_of(q)).queue("next").counts() == Counts()
 
     def test_go_on_after_maintenance(self, q: Queue, store: Store) -> None:
         for round_ in range(1, 4):
@@ -101,7 +102,7 @@ class TestStats:
     """The port's verb itself; its fields one by one are tested above, and by TestNextDue."""
 
     def test_of_several_queues_known_or_not(self, q: Queue, store: Store) -> None:
-        other = app_of(q.context).queue("other")
+        other = app_of(context_of(q)).queue("other")
         q.push_many([1, 2])
         other.push(3, delay=60)
         (job,) = q.reserve()

@@ -10,6 +10,7 @@ import pytest
 
 from stanchion import Push, Queue, Stanchion
 from stanchion.context.declared import AFFIRM_SECONDS, GONE_SECONDS, DeclaredQueues
+from stanchion.context.owners import context_of
 from stanchion.context.queue_options import QueueOptions
 from stanchion.errors import CannotJoin, InvalidInput
 from stanchion.stores.protocol import Store
@@ -86,14 +87,14 @@ class TestDeclaredSettings:
         q.configure(max_rate=50)
         monkeypatch.setattr("stanchion.context.declared.LOOK_SECONDS", 0)
         q.delete()
-        running.context.keep_declared()
-        assert q.context.store.queues() == []  # no call has used it
+        context_of(running).keep_declared()
+        assert context_of(q).store.queues() == []  # no call has used it
         running.push(1)
         running.push(2)
         assert q.settings == QueueSettings(QUEUE, max_rate=5, max_running=3)
         q.delete()
         q.push(3)
-        running.context.keep_declared()
+        context_of(running).keep_declared()
         assert q.settings == QueueSettings(QUEUE, max_rate=5, max_running=3)
 
     def test_a_start_that_changes_nothing_writes_nothing(

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from stanchion import Queue
 from stanchion.app import app_of
+from stanchion.context.owners import context_of
 from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRef, JobRow, JobState, Redriven
@@ -32,7 +33,7 @@ ROUNDS = 10
 def bury(q: Queue, count: int = 1) -> list[JobRow]:
     """Push jobs that end as dead; return them as they are in history."""
     ids = [job.id for job in q.push_many(list(range(count)))]
-    store = q.context.store
+    store = context_of(q).store
     while rows := claim(store, 500, queue=q.name):
         store.settle([Bury(row.lease, "no money") for row in rows])
     found = store.fetch(ids)
@@ -93,7 +94,7 @@ class TestDeleteFinished:
         assert store.fetch([dead.id]) == {}
 
     def test_of_several_queues(self, q: Queue, store: Store) -> None:
-        rows = [*bury(q, 2), *bury(app_of(q.context).queue("other"), 2)]
+        rows = [*bury(q, 2), *bury(app_of(context_of(q)).queue("other"), 2)]
         assert store.delete(refs(rows)) == [True] * 4
         assert store.fetch([row.id for row in rows]) == {}
 
@@ -113,7 +114,7 @@ class TestDeleteFinished:
             assert redriven in ([Redriven.READY], [Redriven.MISSING])
             assert len(store.fetch([dead.id])) == (redriven == [Redriven.READY])
             assert deleted == [True] or redriven == [Redriven.READY]
-            assert q.context.store.drop_queue(QUEUE) == (redriven == [Redriven.READY])
+            assert context_of(q).store.drop_queue(QUEUE) == (redriven == [Redriven.READY])
 
     def test_those_that_had_slots_and_belonged_to_a_flow(self, store: Store) -> None:
         rows = [

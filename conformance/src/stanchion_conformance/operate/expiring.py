@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from stanchion import Queue, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
@@ -88,7 +89,7 @@ class TestQueuesThatExpire:
 
     @pytest.mark.parametrize("use", ["push", "pop", "rollback", "cancel"])
     def test_every_use_counts(self, q: Queue, passing: Passing, clock: StoreClock, use: str) -> None:
-        store = q.context.store
+        store = context_of(q).store
         q.configure(expires=DAY, expires_with_jobs=True)
         job = q.push(1)
         passing(MINUTE)

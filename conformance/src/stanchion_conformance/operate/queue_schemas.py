@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from stanchion import JobState, Push, Queue, Stanchion, group
+from stanchion.context.owners import context_of
 from stanchion.copying.transfer import Transfer
 from stanchion.errors import InvalidInput, PayloadMisfit, SchemaRefused
 from stanchion.schemas.stored import KIND
@@ -80,15 +81,15 @@ class TestQueueSchemas:
         with pytest.raises(PayloadMisfit):
             other_q.push({"id": "1"})
         other_q.push({"id": 2})
-        copy = pickle.loads(pickle.dumps(orders.context.schemas))  # noqa: S301 - our own
-        assert copy.declared == orders.context.schemas.declared
+        copy = pickle.loads(pickle.dumps(context_of(orders).schemas))  # noqa: S301 - our own
+        assert copy.declared == context_of(orders).schemas.declared
 
     def test_one_of_another_queue_costs_a_push_nothing(
         self, app: Stanchion, orders: Queue, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("stanchion.context.cached_settings.SETTINGS_SECONDS", 1e6)
         app.queue("other").push(1)
-        assert orders.context.schemas.declared
+        assert context_of(orders).schemas.declared
         for name in ("values", "queues"):
             monkeypatch.setattr(store, name, None)
         app.queue("other").push(2)
@@ -220,8 +221,8 @@ class TestSchemaEvolution:
         orders.push({"id": 1})
         other_q.configure(schema="id string", max_rate=5)
         assert other_q.settings.max_rate == 5
-        orders.context.settings.forget()
-        orders.context.schemas.forget()
+        context_of(orders).settings.forget()
+        context_of(orders).schemas.forget()
         orders.push({"id": "one"})
         other_q.configure(schema=None)
         assert other_q.schema is None
@@ -243,14 +244,14 @@ class TestSchemaEvolution:
         monkeypatch.setattr("stanchion.context.queue_schemas.LOOK_SECONDS", 0)
         orders.push({"id": 1})
         other_q.delete()
-        orders.context.keep_declared()
+        context_of(orders).keep_declared()
         orders.push({"id": 2})
         assert (found := other_q.schema) is not None
         assert found.version == 2
 
     def test_releases_that_know_no_schema_keep_it(self, orders: Queue, other_q: Queue) -> None:
         orders.push({"id": 1})
-        store = other_q.context.store
+        store = context_of(other_q).store
         store.push([new_job('{"id":"old"}')])
         store.configure(QUEUE, {"lease": 60.0, "declared": {"lease": 60.0}})
         assert other_q.schema == orders.schema
@@ -258,14 +259,14 @@ class TestSchemaEvolution:
 
     def test_a_schema_of_a_newer_release_is_not_checked(self, orders: Queue, release: Release) -> None:
         orders.push({"id": 1})
-        assert orders.context.store.compare_and_set(KIND, QUEUE, "id quantum", 1)
-        orders.context.schemas.forget()
+        assert context_of(orders).store.compare_and_set(KIND, QUEUE, "id quantum", 1)
+        context_of(orders).schemas.forget()
         orders.push({"id": 1, "spin": 2})
         with pytest.raises(InvalidInput, match="quantum"):
             release(ORDERS)
 
     def test_a_death_in_a_declaration_leaves_no_schema(self, q: Queue, other_q: Queue, release: Release) -> None:
-        q.context.store.configure(QUEUE, {"declared": {SCHEMA_VERSION: 0}})
+        context_of(q).store.configure(QUEUE, {"declared": {SCHEMA_VERSION: 0}})
         other_q.push([1])
         assert other_q.schema is None
         found = release(ORDERS).schema
@@ -275,7 +276,7 @@ class TestSchemaEvolution:
     def test_a_copy_of_the_queue_has_it(self, orders: Queue) -> None:
         orders.push({"id": 1})
         destination = MemoryStore()
-        Transfer(orders.context.store, destination, [QUEUE], settle=0).run()
+        Transfer(context_of(orders).store, destination, [QUEUE], settle=0).run()
         copy = Stanchion(store=destination).queue(QUEUE)
         assert copy.schema is not None
         assert orders.schema is not None

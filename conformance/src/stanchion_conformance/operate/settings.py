@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from stanchion import Queue, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.queues import QueueSettings
@@ -228,7 +229,7 @@ class TestDelete:
         done.commit()
         q.configure(paused=True)
         assert q.delete() == 2
-        assert q.context.store.queues() == []
+        assert context_of(q).store.queues() == []
         assert other_q.size().total == 0
         assert other_q.history() == []
         assert other_q.get(done.id) is None

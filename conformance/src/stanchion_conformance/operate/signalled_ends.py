@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stanchion import JobState, Queue, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.jobs.handle import JobHandle
 from stanchion.stores.protocol import Listener, Store
 from stanchion.stores.records.claims import Claim
@@ -58,7 +59,9 @@ class TestSignalledEnds:
         listener = store.listen([], finished=[QUEUE])
         try:
             with in_threads([act]):
-                waiter = app.context.waits.for_job(job.id, time.monotonic() + (1.0 if end == "dead letter" else LONG))
+                waiter = context_of(app).waits.for_job(
+                    job.id, time.monotonic() + (1.0 if end == "dead letter" else LONG)
+                )
                 waiter.result()
                 until(lambda: ended)
                 until(lambda: heard(listener, signs, job.id))
@@ -75,8 +78,8 @@ class TestSignalledEnds:
 
         def end() -> None:
             until(lambda: hears_ends(app))
-            app.context.waits._polls["jobs"].signed(Signs(finished=frozenset([job.id])))  # have it poll once more
-            app.context.waits._wake_coordinator()
+            context_of(app).waits._polls["jobs"].signed(Signs(finished=frozenset([job.id])))  # have it poll once more
+            context_of(app).waits._wake_coordinator()
             until(lambda: stale.read)
             (row,) = claim(other_store)
             other_store.settle([Commit(row.lease)])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stanchion import JobState, Queue, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.stores.protocol import Store
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, row_of, state, worker
 
@@ -76,40 +77,40 @@ class TestShares:
         self, app: Stanchion, other_app: Stanchion, q: Queue, clock: StoreClock
     ) -> None:
         _, ended = lost_and_ended(q, clock)
-        assert [one.context.upkeep.share() for one in (app, other_app, app)] == [True, False, False]
+        assert [context_of(one).upkeep.share() for one in (app, other_app, app)] == [True, False, False]
         assert app.get(ended) is None
         clock.advance(31)
-        assert [one.context.upkeep.share() for one in (other_app, app)] == [True, False]
+        assert [context_of(one).upkeep.share() for one in (other_app, app)] == [True, False]
 
     def test_take_back_what_was_lost_by_the_last_one(self, app: Stanchion, store: Store, clock: StoreClock) -> None:
         store.push([new_job(), new_job()])
         (early,), (late,) = claim(store, lease=10.0), claim(store, worker="w")
         clock.advance(11)
         store.beat([worker("w")])
-        app.context.upkeep.share()
+        context_of(app).upkeep.share()
         clock.advance(31)
-        app.context.upkeep.share()
+        context_of(app).upkeep.share()
         assert [row_of(store, row.id).state for row in (early, late)] == ["queued", "running"]
         clock.advance(31)
-        app.context.upkeep.share()
+        context_of(app).upkeep.share()
         assert row_of(store, late.id).state == "queued"
 
     def test_take_back_what_is_lost_by_now_while_the_store_answers(
         self, app: Stanchion, store: Store, clock: StoreClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A process that the store has answered without a gap needs no second round."""
-        steadiness = app.context.upkeep.steadiness
-        app.context.upkeep.share()
+        steadiness = context_of(app).upkeep.steadiness
+        context_of(app).upkeep.share()
         store.push([new_job()])
         (row,) = claim(store, lease=10.0)
         monkeypatch.setattr(steadiness, "_steady_from", 0.0)
         monkeypatch.setattr(steadiness, "_answered_at", time.monotonic() + 60)
         clock.advance(11)
-        assert app.context.upkeep.share()
+        assert context_of(app).upkeep.share()
         assert row_of(store, row.id).state == "queued"
 
     def test_hear_of_the_answers_of_the_store(self, app: Stanchion, q: Queue) -> None:
-        steadiness = app.context.upkeep.steadiness
+        steadiness = context_of(app).upkeep.steadiness
         q.push(1)
         assert not steadiness.steady
         for use in (q.reserve, lambda: q.pop(wait=0.01), lambda: q.reserve(wait=1.5)):
@@ -127,7 +128,7 @@ class TestShares:
         def are_done() -> bool:
             return app.get(ended) is None and state(app.store, lost) is JobState.READY
 
-        app.context.upkeep.every = 0.0
+        context_of(app).upkeep.every = 0.0
         q.push({})
         match how:
             case "commit":
@@ -139,7 +140,7 @@ class TestShares:
                 until(lambda: app.get(ended) is None)
                 q.pop(wait=0.01)
             case "wait":
-                app.context.upkeep.every = 0.2  # each try would start a thread, which pile up on a slow machine
+                context_of(app).upkeep.every = 0.2  # each try would start a thread, which pile up on a slow machine
                 until(lambda: not app.queue("empty").reserve(wait=0.01) and are_done())
         until(are_done)
 
@@ -150,8 +151,8 @@ class TestShares:
             tried.append(1)
             raise RuntimeError("no answer")
 
-        app.context.upkeep.every = 0.0
-        monkeypatch.setattr(app.context.upkeep, "share", fail)
+        context_of(app).upkeep.every = 0.0
+        monkeypatch.setattr(context_of(app).upkeep, "share", fail)
         q.push(1)
         (job,) = q.reserve(wait=0.01)
         job.commit()
@@ -162,7 +163,7 @@ class TestShares:
         self, app: Stanchion, q: Queue, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         shares = []
-        monkeypatch.setattr(app.context.upkeep, "share", lambda: shares.append(1))
+        monkeypatch.setattr(context_of(app).upkeep, "share", lambda: shares.append(1))
         q.push_many(range(20))
         for job in q.reserve(20):
             job.commit()

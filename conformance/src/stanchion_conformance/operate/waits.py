@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from stanchion import Queue, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.errors import ResultTimeout, StoreUnavailable
 from stanchion.jobs.handle import JobHandle
 from stanchion.stores.protocol import Listener, Store
@@ -31,12 +32,12 @@ def until(reached: Callable[[], Any]) -> Any:
 
 def hears_ends(app: Stanchion) -> bool:
     """Return whether the app gets signals of ends of jobs, so that it need not poll for them."""
-    return QUEUE in (app.context.waits.heard.finished or ())
+    return QUEUE in (context_of(app).waits.heard.finished or ())
 
 
 def hears_work(app: Stanchion) -> bool:
     """Return whether the app gets signals of work."""
-    return QUEUE in (app.context.waits.heard.queues or ())
+    return QUEUE in (context_of(app).waits.heard.queues or ())
 
 
 class TestTogether:

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from stanchion import InvalidInput, Push, Queue, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.copying.transfer import Transfer
 from stanchion.core.partition_names import partition_name
 from stanchion.core.times import moment
@@ -264,5 +265,5 @@ class TestCopyingPartitions:
         there = Stanchion(store=memory).queue(QUEUE, partitions=9)
         there.configure()
         jobs = parted.push_many([Push(n, key=f"k{n}") for n in range(20)])
-        Transfer(app.store, there.context.store, [QUEUE], settle=0).run()
+        Transfer(app.store, context_of(there).store, [QUEUE], settle=0).run()
         assert [there.push(0, key=f"k{n}").id for n in range(20)] == [job.id for job in jobs]

@@ -15,6 +15,7 @@ import stanchion.context.context
 import stanchion.partitions.layouts
 from stanchion import Push, Queue, Stanchion
 from stanchion.app import tick
+from stanchion.context.owners import context_of
 from stanchion.core.hashing import bucket
 from stanchion.core.partition_names import partition_name
 from stanchion.cron.ticker import Ticker
@@ -124,7 +125,7 @@ class TestDeathsInAResize:
             queue = Stanchion(store=store).queue(name, partitions=2)
             queue.push(1, key="k")
             assert unaware.push(2, key="k").duplicate
-            queue.context.store.maintain()  # it restores the settings of partitions that were deleted
+            context_of(queue).store.maintain()  # it restores the settings of partitions that were deleted
             there = store.queues([name, *(partition_name(name, n) for n in range(queue.settings.partitions))])
             assert len(there) == 3
             assert len(queue.reserve(20)) == left + 1
@@ -175,7 +176,7 @@ class TestResizingPartitions:
     def test_is_noticed_by_a_process_that_only_pushes(self, parted: Queue, elsewhere_parted: Queue) -> None:
         elsewhere_parted.push(1)
         parted.configure(partitions=PARTITIONS + 5)
-        elsewhere_parted.context.settings.forget()  # as a second later
+        context_of(elsewhere_parted).settings.forget()  # as a second later
         used = {job.partition for job in elsewhere_parted.push_many(range(300))}
         assert used == set(range(PARTITIONS + 5))
 
@@ -198,8 +199,8 @@ class TestResizingPartitions:
         known = [job.id for job in pushed if cast("int", job.partition) < PARTITIONS]
         reserved = [job.id for job in elsewhere_parted.reserve(100)]
         assert sorted(reserved) == sorted(known)
-        assert parted.context.upkeep.share()
-        assert not elsewhere_parted.context.upkeep.share()
+        assert context_of(parted).upkeep.share()
+        assert not context_of(elsewhere_parted).upkeep.share()
         reserved += [job.id for job in elsewhere_parted.reserve(100)]
         assert sorted(reserved) == sorted(job.id for job in pushed)
 
@@ -241,7 +242,7 @@ class TestResizingPartitions:
         found = parted.find(limit=500)
         assert sorted(job.key for job in found if job.key is not None) == sorted(keys)
         assert len(found) == len(keys) + 4 * len(keys)
-        queues[0].context.notice_partitions()  # as within half a minute: it may know the first partitions only
+        context_of(queues[0]).notice_partitions()  # as within half a minute: it may know the first partitions only
         assert len(queues[0].reserve(500)) == len(found)
 
     def test_while_jobs_run_in_the_order_of_their_keys(self, parted: Queue, new_store: NewStore) -> None:
@@ -290,11 +291,11 @@ class TestResizingPartitions:
         app.queue(REPORTS).configure(partitions=3)
         calendar.go(hours=1)
         doomed = Stanchion(store=cast("Store", Dying(app.store, 2)))  # it dies before it stores that it is done
-        doomed.context.registry = app.context.registry
+        context_of(doomed).registry = context_of(app).registry
         with pytest.raises(Death):
-            Ticker(doomed.context).tick()
+            Ticker(context_of(doomed)).tick()
         app.queue(REPORTS).configure(partitions=64)
-        other_app.context.notice_partitions()
+        context_of(other_app).notice_partitions()
         calendar.go(seconds=10)
         tick(other_app)
         calendar.go(seconds=10)

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from stanchion import Bury, Pipeline, Send, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.core.ids import new_ids
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
@@ -297,15 +298,15 @@ class TestBackfillsOnce:
         numbers = list(range(10))
         rides.push_many(numbers)
         rides.drain()
-        other, publish = declared(other_app), rides.context.store.publish
+        other, publish = declared(other_app), context_of(rides).store.publish
 
         def overtaken(publication: Any) -> bool:
-            monkeypatch.setattr(rides.context.store, "publish", publish)
+            monkeypatch.setattr(context_of(rides).store, "publish", publish)
             done = publish(publication)
             other.backfill("raw", name="fix")
             return done
 
-        monkeypatch.setattr(rides.context.store, "publish", overtaken)
+        monkeypatch.setattr(context_of(rides).store, "publish", overtaken)
         rides.backfill("raw", name="fix")
         assert waiting(rides) == numbers
 

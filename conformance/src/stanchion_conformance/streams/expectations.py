@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from stanchion import Job, JobState, Pipeline, Retry, Stanchion, Worker
+from stanchion.context.owners import context_of
 from stanchion.context.pauses import pauses_of
 from stanchion.ops.reads.expectations import Expected, read_expectations
 from stanchion.ops.reads.pipelines import Known
@@ -43,7 +44,7 @@ def flight(n: int, **fields: Any) -> dict[str, Any]:
 
 def expected(app: Stanchion, expecting: Pipeline) -> dict[str, Expected]:
     """Return the expectations as the page shows them."""
-    return {one.condition: one for one in read_expectations(app.context.store, Known(expecting.record, "code"))}
+    return {one.condition: one for one in read_expectations(context_of(app).store, Known(expecting.record, "code"))}
 
 
 def now(app: Stanchion, job: Job) -> Job:
@@ -77,7 +78,7 @@ class TestExpectations:
         item = now(app, bad)
         assert (SEEN, item.state, item.attempts, item.failures) == ([], JobState.READY, 0, 0)
         assert now(app, good).state is JobState.READY
-        pause = pauses_of(app.context.store, ["etl.raw"])["etl.raw"]
+        pause = pauses_of(context_of(app).store, ["etl.raw"])["etl.raw"]
         assert pause.note == f"item {bad.id} failed version = 1 with version = 2"
         assert pause.who == "the expectation of etl.raw"
 
@@ -117,7 +118,7 @@ class TestExpectations:
         letter = app.get(bad.id)
         assert letter is not None
         assert letter.errors[-1]["error"] == "ExpectationFailed: iban like 'AT%'"
-        assert pauses_of(app.context.store, ["hush.raw"])["hush.raw"].note == f"item {stops.id} failed n <> 1"
+        assert pauses_of(context_of(app).store, ["hush.raw"])["hush.raw"].note == f"item {stops.id} failed n <> 1"
 
 
 class TestCountsOfExpectations:
@@ -146,7 +147,7 @@ class TestCountsOfExpectations:
 
     def test_a_process_without_the_code_knows_them(self, app: Stanchion, expecting: Pipeline) -> None:
         expecting.push(flight(1))
-        (stored,) = recorded(app.context.store)
+        (stored,) = recorded(context_of(app).store)
         first = (("miles > 0", "bury"), ("origin <> dest", "drop"), ("version = 1", "stop"))
         assert stored.stations[0].expectations == first
         assert stored == expecting.record

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from stanchion import Job, JobState, Pipeline, Stanchion
+from stanchion.context.owners import context_of
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
 from stanchion.pipelines.outputs import Output, current, replace_older
@@ -100,7 +101,7 @@ class TestOutputsByKey:
     ) -> None:
         bills.push({"order": 17, "n": 1})
         clock.advance(1)
-        middle = bills.context.store.now()
+        middle = context_of(bills).store.now()
         clock.advance(1)
         bills.push({"order": 17, "n": 2})
         bills.drain()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stanchion import Job, JobState, Push, Stanchion, Topic
+from stanchion.context.owners import context_of
 from stanchion.errors import CannotJoin, DuplicateKey, InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.topics import directory
@@ -258,7 +259,7 @@ class TestSubscribedTasks:
             seen.append(order)
             return int(order["n"])
 
-        assert "orders.mail" in app.context.registry.own_queues()
+        assert "orders.mail" in context_of(app).registry.own_queues()
         events = topic.push_many([{"n": 1}, {"n": 2}])
         assert app.drain() == 1
         assert seen == [{"n": 2}]

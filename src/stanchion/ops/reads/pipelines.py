@@ -15,6 +15,7 @@ from stanchion.alerts.records import Alert
 from stanchion.alerts.snapshot import LiveJob, QueueSample, Snapshot, StreamSample
 from stanchion.alerts.verdict import by_queue
 from stanchion.app import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.reads.lists import page_of
 from stanchion.ops.reads.track import Track
@@ -167,7 +168,7 @@ def read_dead(app: Stanchion, store: Store, known: Known, seen: Snapshot, told: 
     if not names:
         return Dead()
     where = Condition("queue", "in", tuple(names)), Condition("state", "=", JobState.DEAD.value)
-    found = page_of(app.context, store, Query("all" if kept else "live", where), seen.at, None, DEAD_READ)
+    found = page_of(context_of(app), store, Query("all" if kept else "live", where), seen.at, None, DEAD_READ)
     counts: dict[str, int] = {}
     errors: dict[str, str] = {}
     for job in found.jobs:

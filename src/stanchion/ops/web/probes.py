@@ -21,6 +21,7 @@ from starlette.routing import Route
 
 from stanchion.alerts.alerts import monitor
 from stanchion.alerts.collector import Keep, StoreMetrics
+from stanchion.context.owners import context_of
 from stanchion.errors import MissingExtra, SchemaMismatch, StanchionError
 from stanchion.ops.web.access.bearer import UnknownToken
 from stanchion.ops.web.door import Door
@@ -119,7 +120,7 @@ class Probes:
     def _monitor(self, keep: Keep) -> None:
         if not self._of_store.kept:
             self._site.deadlines.allow(FIRST_SECONDS)  # it counts all live jobs, and there is nothing else to serve
-        keep(monitor(self._site.app.context))
+        keep(monitor(context_of(self._site.app)))
 
 
 class WebCollector:

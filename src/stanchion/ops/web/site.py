@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from jinja2 import Environment
 
 from stanchion.app import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.core.hiding import Hidden
 from stanchion.core.redaction import REDACTION, Redaction
 from stanchion.errors import InvalidInput
@@ -55,10 +56,10 @@ class Site:
         self.templates: Environment = environment()
         self.audit = AuditLog(lambda: self.store)
         self.bulk = BulkWorks(lambda: self.store)
-        self.runner = Runner(lambda: self.app.context, self.bulk, self.audit)
+        self.runner = Runner(lambda: context_of(self.app), self.bulk, self.audit)
         self.board, self.fragments = Board(), Fragments()
         self.sampler = Sampler(
-            lambda: self.app.context, lambda sample: self.board.read(parts_of(sample), time.monotonic())
+            lambda: context_of(self.app), lambda sample: self.board.read(parts_of(sample), time.monotonic())
         )
         self.past = Past(lambda: self.store)
         self.reports = Reports(self.app)
@@ -68,7 +69,7 @@ class Site:
     @property
     def store(self) -> Store:
         """The store, with the partitions of its queues."""
-        return self.app.context.fresh_store
+        return context_of(self.app).fresh_store
 
     @property
     def label(self) -> str:
@@ -83,7 +84,7 @@ class Site:
 
     def hidden_of(self, job: Job) -> Hidden | None:
         """Return the hidden arguments of a job's task."""
-        return self.app.context.hidden.of(self.store, [job.task]).get(job.task or "")
+        return context_of(self.app).hidden.of(self.store, [job.task]).get(job.task or "")
 
     def be_patient(self) -> None:
         """Give the page that is read more time as long as nothing has been read here: then it counts all live jobs."""

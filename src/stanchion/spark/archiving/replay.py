@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stanchion.context.owners import context_of
 from stanchion.core.checks import checked_name
 from stanchion.core.ids import new_ids
 from stanchion.errors import InvalidInput, MissingExtra
@@ -71,7 +72,7 @@ def replay(
         return Replay(found.count(), False)
     attempt, staged = secrets.token_hex(8), 0
     for new in batches(copies(found, to)):
-        make_ready(app.context, new)
+        make_ready(context_of(app), new)
         app.store.stage(write, attempt, new)
         watch(staged := staged + len(new))
     attempts = ((attempt, staged),) if staged else ()

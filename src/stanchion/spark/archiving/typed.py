@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stanchion.app import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput
 from stanchion.spark.datasource.typed import TypedPayloads
 from stanchion.spark.datasource.typed_arrow import arrow_type
@@ -35,7 +36,7 @@ class TypedColumns:
     def of(cls, app: Stanchion, queues: Sequence[str] = ()) -> TypedColumns:
         """Return the columns for these queues, or all, by the schemas in force."""
         names = sorted(queues or {settings.name for settings in app.store.queues()})
-        found = {name: app.context.schemas.in_force(app.store, name, fresh=True) for name in names}
+        found = {name: context_of(app).schemas.in_force(app.store, name, fresh=True) for name in names}
         schemas = {name: one.schema for name, one in found.items() if one is not None}
         return cls(
             [TypedPayloads(name, one, [field.name for field in one.fields], "null") for name, one in schemas.items()]

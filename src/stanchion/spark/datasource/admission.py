@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from stanchion.app import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput
 from stanchion.pipelines.expectation import Expectation, Expectations, Unmet
 from stanchion.spark.datasource.lateness import Admitted, Lateness
@@ -90,14 +91,14 @@ class Admission:
         ]
         late = list(admitted.late)
         tenants = {row.id: row.tenant for row in app.store.fetch(late).values()} if late else {}
-        placed = list(app.context.lanes.place(app.store, outcomes, lambda: tenants))
+        placed = list(context_of(app).lanes.place(app.store, outcomes, lambda: tenants))
         return TakenOut(misfits.errors, placed, admitted.latest)
 
     def _unmet(self, app: Stanchion, batch: pa.RecordBatch) -> dict[str, Unmet]:
         if self.expected is None:
             return {}
         rows = zip(batch.column("id").to_pylist(), batch.column(PAYLOAD).to_pylist(), strict=True)
-        checked = ((job, self.expected.unmet(app.context.codec.decode(text))) for job, text in rows)
+        checked = ((job, self.expected.unmet(context_of(app).codec.decode(text))) for job, text in rows)
         return {job: unmet for job, unmet in checked if unmet is not None}
 
     def _ended(self, app: Stanchion, state: StreamState, unmet: dict[str, Unmet]) -> list[Outcome]:

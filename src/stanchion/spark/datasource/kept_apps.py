@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from stanchion.app import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.core.forks import reset_after_fork
 
 IDLE_SECONDS = 5.0
@@ -50,7 +51,7 @@ class KeptApps:
             kept.users += 1
         try:
             if known is not None:
-                _ = kept.app.context.fresh_store  # sees queues that were partitioned meanwhile
+                _ = context_of(kept.app).fresh_store  # sees queues that were partitioned meanwhile
             yield kept.app
         finally:
             self._give_back(kept)

@@ -24,6 +24,7 @@ from pyspark.sql.datasource import (
 )
 
 from stanchion.app import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.core.times import micros
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.spark.datasource.errors import hide_traceback, without_traceback
@@ -183,10 +184,10 @@ def batches_of(app: Stanchion, query: Query, names: Sequence[str]) -> Iterator[p
     store, of = app.store, _of(query)
     if (reads := arrow_reads(store)) is not None:
         for batch in reads.select_arrow(replace(query, columns=stored_fields(names))):
-            yield batch_of_arrow(batch, of, names, app.context.codec)
+            yield batch_of_arrow(batch, of, names, context_of(app).codec)
         return
     for rows in pages(store, query):
-        yield batch_of_rows(rows, of, names, store.now(), app.context.codec)
+        yield batch_of_rows(rows, of, names, store.now(), context_of(app).codec)
 
 
 def arrow_reads(store: Store) -> ArrowReads | None:

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from stanchion.app import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput
 from stanchion.spark.datasource.admission import Admission, admission_of
 from stanchion.spark.datasource.backlog import Backlog
@@ -265,9 +266,9 @@ def batches(app: Stanchion, part: Part, names: Sequence[str]) -> Iterator[pa.Rec
     if reads is not None and part.size > FEW and not part.finished:
         query = reserved(part.queue, part.token, part.first, part.last)
         for batch in reads.select_arrow(replace(query, columns=stored_fields(names))):
-            yield batch_of_arrow(batch, "jobs", names, app.context.codec)
+            yield batch_of_arrow(batch, "jobs", names, context_of(app).codec)
     elif found := rows(store, part):
-        yield batch_of_rows(found, "jobs", names, store.now(), app.context.codec)
+        yield batch_of_rows(found, "jobs", names, store.now(), context_of(app).codec)
 
 
 def _position(offset: Offset) -> Position:

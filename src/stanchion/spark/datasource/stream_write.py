@@ -23,6 +23,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from stanchion.app import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.core.spark_errors import StreamTaken
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.spark.datasource import made_from
@@ -177,8 +178,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def _took_plain(self, app: Stanchion, rows: pa.RecordBatch, stage: TaskStage, headers: str) -> bool:
         """Take rows as a whole, without processing them singly, if their jobs allow it."""
-        columns = plain_columns(self.maker, app.context, self.columns.content(rows), headers)
-        return columns is not None and stage.add_plain(app.context.current_store(), columns)
+        columns = plain_columns(self.maker, context_of(app), self.columns.content(rows), headers)
+        return columns is not None and stage.add_plain(context_of(app).current_store(), columns)
 
     def _made(self, app: Stanchion, rows: pa.RecordBatch, *, buries: bool) -> Made:
         """Return the jobs of these rows. With `buries`, leave out rows that can't be jobs, unless none can."""
@@ -198,16 +199,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def _jobs(self, app: Stanchion, rows: pa.RecordBatch) -> list[NewJob]:
         content = self.columns.content(rows)
         if self.mode == "append" or (self.mode == "move" and self.columns.has_content):
-            return self.maker.jobs(app.context, content)
-        jobs = self.maker.jobs(app.context, content, checks_payloads=False)
+            return self.maker.jobs(context_of(app), content)
+        jobs = self.maker.jobs(context_of(app), content, checks_payloads=False)
         if self.mode == "move":
             self._check_moves(app, rows, jobs)
         return jobs
 
     def _check_moves(self, app: Stanchion, rows: pa.RecordBatch, jobs: Sequence[NewJob]) -> None:
         """Raise PayloadMisfit for a job whose kept payload does not fit the schema of its next queue."""
-        schemas, store = app.context.schemas, app.store
-        concerned = app.context.settings.of(store, {job.queue for job in jobs})
+        schemas, store = context_of(app).schemas, app.store
+        concerned = context_of(app).settings.of(store, {job.queue for job in jobs})
         if any(schemas.in_force(store, queue) for queue in concerned):
             ids = self.columns.ids(rows, set())
             found = store.fetch(ids)
@@ -216,7 +217,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 for one, job in zip(ids, jobs, strict=True)
                 if one in found
             ]
-            schemas.check(store, app.context.codec, going, concerned)
+            schemas.check(store, context_of(app).codec, going, concerned)
 
     def _misfits(self, app: Stanchion, rows: pa.RecordBatch) -> dict[str, str]:
         """Return the ids of the jobs whose rows can't be jobs, and the reason, by bisection."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from stanchion.app import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.core.codec import is_sealed
 from stanchion.core.spark_errors import JobsMisfit
 from stanchion.errors import InvalidInput
@@ -46,7 +47,7 @@ def schema_in_force(options: Mapping[str, Any]) -> Schema:
     if options["payloadSchema"] is not None:
         return Schema(struct_of(options["payloadSchema"]))
     with place_of(options).app() as app:
-        found = app.context.schemas.in_force(app.store, queue, fresh=True)
+        found = context_of(app).schemas.in_force(app.store, queue, fresh=True)
     if found is None:
         raise InvalidInput(
             f"queue {queue!r} has no schema, which typed payloads need: declare one with "
@@ -211,7 +212,7 @@ class TypedPayloads:
 
     def _has_grown(self, app: Stanchion, *, fresh: bool = False) -> bool:
         """Use the schema that is in force now, if it has all that this query reads; return whether it is another."""
-        found = app.context.schemas.in_force(app.store, self.queue, fresh=fresh)
+        found = context_of(app).schemas.in_force(app.store, self.queue, fresh=fresh)
         if found is None or found.schema.struct == self._current.struct:
             return False
         if not covers(found.schema.struct, self.schema.struct):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput
 from stanchion.spark.datasource import made_from
 from stanchion.spark.datasource.columns import plain_columns
@@ -81,11 +82,11 @@ class JobsWriter(DataSourceArrowWriter):
         with self.place.app() as app:
             stage = TaskStage(app.store, self.write_id, attempt)
             for batch in iterator:
-                columns = plain_columns(self.maker, app.context, batch, self.headers)
-                if columns is not None and stage.add_plain(app.context.current_store(), columns):
+                columns = plain_columns(self.maker, context_of(app), batch, self.headers)
+                if columns is not None and stage.add_plain(context_of(app).current_store(), columns):
                     continue
                 try:
-                    jobs = self.maker.jobs(app.context, batch)
+                    jobs = self.maker.jobs(context_of(app), batch)
                     stage.add(jobs if self.headers is None else made_from.with_headers(jobs, self.headers))
                 except InvalidInput as error:
                     return Staged(attempt, stage.staged, str(error))

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from stanchion.context.owners import context_of
 from stanchion.errors import StanchionError
 from stanchion.pipelines import Pipeline
 from stanchion.pipelines.station import Station
@@ -116,7 +117,7 @@ class _Engine:
         The queries run meanwhile. An item can only be overlooked if it is claimed between two of these reads, and
         the number of claims shows that: then the running stations have to be read again.
         """
-        store = self.pipeline.context.store
+        store = context_of(self.pipeline).store
         queues = [station.queue for station in self.stations]
         claims = self._claims(queues)
         states = {value.name: StreamState.of(value) for value in store.values(KIND, queues)}
@@ -138,7 +139,7 @@ class _Engine:
         Their last driver may have died before it published the windows that its last batch had closed.
         """
         behind = [one.queue for one in self.stations if windows_of(one) is not None and one.station not in self.running]
-        states = map(StreamState.of, self.pipeline.context.store.values(KIND, behind) if behind else ())
+        states = map(StreamState.of, context_of(self.pipeline).store.values(KIND, behind) if behind else ())
         return {state.queue for state in states if state.seen is not None}
 
     def _due_behind_windows(self) -> set[str]:
@@ -153,7 +154,7 @@ class _Engine:
         return self._due()
 
     def _claims(self, queues: Sequence[str]) -> int:
-        stats = self.pipeline.context.store.stats(queues, ["totals"])
+        stats = context_of(self.pipeline).store.stats(queues, ["totals"])
         return sum(stats[queue].totals.reserved for queue in queues)
 
     def _keep(self, station: Station) -> None:
@@ -189,7 +190,7 @@ class _Engine:
 
     def _release(self) -> None:
         """Return reserved items now, instead of after missed heartbeats."""
-        store = self.pipeline.context.store
+        store = context_of(self.pipeline).store
         reserved = {stream.name for stream in streams(store) if stream.reserved_jobs}
         for station in self.stations:
             if station.queue in reserved:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from stanchion.context.owners import context_of
 from stanchion.context.settings import settings_of
 from stanchion.errors import InvalidInput
 from stanchion.pipelines import Pipeline
@@ -95,7 +96,7 @@ def begin_again(pipeline: Pipeline, name: str) -> None:
     A running query of the station must be stopped before. Raises InvalidInput for other stations.
     """
     (station,) = pipeline.chosen([name])
-    windows, store = windows_of(station), pipeline.context.store
+    windows, store = windows_of(station), context_of(pipeline).store
     if windows is None:
         raise InvalidInput(f"station {name!r} has no watermark")
     metadata = _metadata(windows.checkpoint)

@@ -16,6 +16,7 @@ from stanchion.alerts.records import SHOWN, Alert, Monitor
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.watching.changes import Change, Changes
 from stanchion.alerts.watching.webhook import Webhook
+from stanchion.context.owners import context_of
 from stanchion.core import environment
 from stanchion.core.checks import whole
 from stanchion.core.durations import duration, spelled
@@ -122,7 +123,7 @@ def on_it(
 @command(alerts_cli, "limits")
 def limits(session: Session) -> None:
     """List the limits that are changed for all processes."""
-    found = stored_limits(session.app.context)
+    found = stored_limits(context_of(session.app))
     if session.out.as_json:
         session.out.json(found)
     elif found:
@@ -148,7 +149,7 @@ def set_(
     wanted = {name: None if text == "none" else _limit(name, text) for name, text in pairs(changes, "a limit").items()}
     Thresholds().changed({name: limit for name, limit in wanted.items() if limit is not None})
     session.audit("set limits", "alerts", note=" ".join(changes))
-    found = store_limits(session.app.context, wanted)
+    found = store_limits(context_of(session.app), wanted)
     told = " ".join(f"{name}={value:g}" for name, value in sorted(found.items()))
     session.out.done(f"changed: {told or 'none'}", found)
 

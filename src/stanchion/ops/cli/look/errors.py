@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from stanchion.context.owners import context_of
 from stanchion.core.checks import checked_name
 from stanchion.core.redaction import redacted
 from stanchion.core.times import iso, moment
@@ -65,7 +66,7 @@ def _read(session: Session, queue: str | None, task: str | None, now: int) -> Er
         if name is not None:
             checked_name(name, what)
     tell_unknown(session, () if queue is None else (queue,))
-    context = session.app.context
+    context = context_of(session.app)
     found = read_errors(context, context.fresh_store, JobFilter(queue=queue or "", task=task or ""), now)
     return hidden(found, redacted)
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, cast
 import typer
 from rich.text import Text
 
+from stanchion.context.owners import context_of
 from stanchion.core.printable import safe
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput, JobNotFound
@@ -98,13 +99,13 @@ def jobs(
         found = app.find(**wanted, limit=limit)
     else:  # as the page reads: a table needs no payloads
         query = query_of(cast(Search, {**wanted, "limit": limit}))
-        found = page_of(app.context, app.context.fresh_store, query, app.store.now(), None, limit).jobs
+        found = page_of(context_of(app), context_of(app).fresh_store, query, app.store.now(), None, limit).jobs
     if out.as_json:
-        hidden = app.context.hidden.of(app.store, [job.task for job in found])
+        hidden = context_of(app).hidden.of(app.store, [job.task for job in found])
         out.json_list(job_json(job, hidden.get(job.task or "")) for job in found)
     elif found:
         stored = app.store.now()
-        now, names = moment(stored), job_names(app.context, app.context.fresh_store, found, stored)
+        now, names = moment(stored), job_names(context_of(app), context_of(app).fresh_store, found, stored)
         out.table(_columns(wanted["state"], queue), [_row(job, names[job.id], now) for job in found])
         if len(found) == limit:
             out.say(f"the newest {limit}; --limit shows more")
@@ -133,13 +134,13 @@ def show(
     app = session.app
     if reveal:
         session.audit("show hidden", job.id, 1)
-    hidden = app.context.hidden.of(app.store, [job.task]).get(job.task or "")
-    values, awaited = job_json(job, hidden, reveal=reveal), waits_for(app.context, job.id)
-    over = past_waits(app.context, job)
+    hidden = context_of(app).hidden.of(app.store, [job.task]).get(job.task or "")
+    values, awaited = job_json(job, hidden, reveal=reveal), waits_for(context_of(app), job.id)
+    over = past_waits(context_of(app), job)
     if session.out.as_json:
         session.out.json({**values, "waits_for": awaited, **past_waits_json(job, over)})
     else:
-        session.out.show(story(job, job_name(app.context, job), moment(app.store.now()), awaited, values, over))
+        session.out.show(story(job, job_name(context_of(app), job), moment(app.store.now()), awaited, values, over))
 
 
 def story(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from stanchion.alerts.reading.parts import read_streams
 from stanchion.app import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.naming import job_names
 from stanchion.ops.reads.filters import JobFilter
@@ -67,7 +68,7 @@ class Samples:
 
 def sample(app: Stanchion) -> Sample:
     """Take a sample of the store."""
-    context, store = app.context, app.context.fresh_store
+    context, store = context_of(app), context_of(app).fresh_store
     settings, workers, now = store.queues(), store.workers(holders=True), store.now()
 
     def jobs(state: JobState) -> list[Job]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from stanchion.context.owners import context_of
 from stanchion.context.semaphores import checked_capacity
 from stanchion.core.checks import whole
 from stanchion.core.times import moment
@@ -56,7 +57,7 @@ _JOB_COLUMNS = [
 @command(semaphores_cli, group=True)
 def semaphores(session: Session, limit: Rows = ROWS) -> Exit:
     """List semaphores; show holders and waiting jobs; resize them."""
-    found, out = read_semaphores(session.app.context.store_semaphores()), session.out
+    found, out = read_semaphores(context_of(session.app).store_semaphores()), session.out
     if out.as_json:
         out.json_list(row._asdict() for row in found)
     elif found:
@@ -74,15 +75,15 @@ def show(
 ) -> None:
     """List the holders of a semaphore, then its waiters in order."""
     semaphore, out = _known(session, name), session.out
-    store, now = session.app.context.fresh_store, session.app.store.now()
+    store, now = context_of(session.app).fresh_store, session.app.store.now()
     usage = semaphore.usage()
-    holders, waiting = read_line(session.app.context, store, name, now, whole(limit, "--limit", 1, MAX_PAGE))
+    holders, waiting = read_line(context_of(session.app), store, name, now, whole(limit, "--limit", 1, MAX_PAGE))
     if out.as_json:
         out.json({**usage._asdict(), "holders": list(map(_brief, holders)), "waiters": list(map(_brief, waiting))})
         return
     out.line(f"{name}: {usage.held:,} of {usage.capacity:,} held, {usage.waiting:,} waiting")
     if holders or waiting:
-        names = job_names(session.app.context, store, [*holders, *waiting], now)
+        names = job_names(context_of(session.app), store, [*holders, *waiting], now)
         rows = [_job_row("holds", job, names[job.id], moment(now)) for job in holders]
         rows += [_job_row(str(position), job, names[job.id], moment(now)) for position, job in enumerate(waiting, 1)]
         out.table(_JOB_COLUMNS, rows)

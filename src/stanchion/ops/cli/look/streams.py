@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from stanchion.alerts.alerts import reading
+from stanchion.context.owners import context_of
 from stanchion.core.durations import spelled
 from stanchion.core.redaction import redacted
 from stanchion.core.times import iso, moment
@@ -42,7 +43,7 @@ _STYLES = {"fails": "bold red", "no driver": "bold red", "repeats": "yellow", "r
 
 def list_(session: Session, limit: Rows = ROWS) -> Exit:
     """List streams: the last batches reserved and acknowledged, the ready jobs behind, the last heartbeat, errors."""
-    out, seen = session.out, reading(session.app.context)[0]
+    out, seen = session.out, reading(context_of(session.app))[0]
     if seen.trouble is not None:
         raise StoreUnavailable(seen.trouble)
     found = stream_figures(session.app.store, seen)

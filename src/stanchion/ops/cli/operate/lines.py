@@ -9,6 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import IO, Any
 
+from stanchion.context.owners import context_of
 from stanchion.core.codec import Codec
 from stanchion.errors import InvalidInput
 from stanchion.jobs.batches import BATCH
@@ -24,7 +25,7 @@ def push_lines(session: Session, target: Target, file: str) -> Exit:
     """Push a job for each line and report; blank lines are skipped."""
     out, began = session.out, monotonic()
     stored = duplicates = last = 0
-    codec = session.app.context.codec
+    codec = context_of(session.app).codec
     note = f"{target.task} " * bool(target.task) + f"from {file}"
     with opened(file) as (stream, size), out.progress(of_bytes=True) as progress:
         bar = progress.add_task("pushing", total=size, note="")

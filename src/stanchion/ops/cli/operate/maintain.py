@@ -9,6 +9,7 @@ from typing import Annotated, Never
 
 import typer
 
+from stanchion.context.owners import context_of
 from stanchion.context.steadiness import Steadiness
 from stanchion.context.upkeep import BEAT, Maintained
 from stanchion.core.durations import duration
@@ -51,7 +52,7 @@ def keep_on(session: Session, pause: float, longest: float) -> Never:
         try:
             now = app.store.now()
             steadiness.answered()
-            show(session, app.context.upkeep.round(longest, now if steadiness.steady else lost_by))
+            show(session, context_of(app).upkeep.round(longest, now if steadiness.steady else lost_by))
             lost_by = now
         except StoreUnavailable as error:
             typer.echo(str(error), err=True)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from stanchion.app import app_of
+from stanchion.context.owners import context_of
 from stanchion.core.ids import new_ids
 from stanchion.errors import FlowNotFound, InvalidInput
 from stanchion.flows.handle import FlowState
@@ -198,7 +199,7 @@ def _replay_items(
     """Run items of a pipeline again from a station. After the last batch, one step enqueues all copies."""
     etl = named_pipeline(session, target)
     etl.check()
-    session.app = app_of(etl.context)
+    session.app = app_of(context_of(etl))
     reruns = etl.reruns(station, write_id)
     if reruns.was_published():
         session.out.done("nothing to do: this write was done before", [])

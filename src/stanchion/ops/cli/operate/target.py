@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self, cast
 
 from stanchion.app import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput
 from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.job import Job
@@ -61,7 +62,7 @@ class Calls:
     @classmethod
     def of(cls, app: Stanchion, name: str, queue: str | None, options: PushOptions) -> Self:
         """Return the target that the arguments name."""
-        task = cast("Task[..., Any]", app.context.registry.task_named(name)) if app.tasks else None
+        task = cast("Task[..., Any]", context_of(app).registry.task_named(name)) if app.tasks else None
         place = queue or (None if task is None else task.queue)
         if place is None:
             raise InvalidInput("which queue? name it, or give --app module:app, whose task has one")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from stanchion.context.owners import context_of
 from stanchion.core.durations import duration
 from stanchion.core.times import iso, moment
 from stanchion.errors import InvalidInput
@@ -49,14 +50,14 @@ def backfill(
     stanchion pipeline backfill etl:etl clean --since 2031-05-01 --until 2031-05-02 --dry-run
     """
     etl, out = named_pipeline(session, target), session.out
-    now, subject = moment(etl.context.store.now()), f"{etl.name}.{station}"
+    now, subject = moment(context_of(etl).store.now()), f"{etl.name}.{station}"
     if name is None and not dry_run and any(map(_is_relative, (since, until))):
         raise InvalidInput(
             "give --name: a time that is counted from now names another window each time, and a repetition would run "
             "its items again; or give times in ISO 8601"
         )
     if not dry_run:
-        session.audit("backfill", subject, note=name or "", store=etl.context.store)
+        session.audit("backfill", subject, note=name or "", store=context_of(etl).store)
     with out.progress() as progress:
         bar = progress.add_task("counted" if dry_run else "enqueued", total=_WHOLE, note="")
 
@@ -75,7 +76,7 @@ def backfill(
             watch=show,
         )
     if not dry_run and not done.was_done:
-        session.audit("backfill: finished", subject, done.enqueued, done.name, store=etl.context.store)
+        session.audit("backfill: finished", subject, done.enqueued, done.name, store=context_of(etl).store)
     _report(session, done)
     return Exit.OK
 

@@ -10,6 +10,7 @@ from rich.text import Text
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.verdict import alerts_of
 from stanchion.app import app_of
+from stanchion.context.owners import context_of
 from stanchion.core.times import moment
 from stanchion.jobs.job import JobState
 from stanchion.ops.cli.console.human import age, duration, one_line, rate
@@ -47,7 +48,7 @@ class Look:
     """The figures of a pipeline at the last reading, with rates since the previous one."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        self._app, self._known = app_of(pipeline.context), Known(pipeline.record, "code")
+        self._app, self._known = app_of(context_of(pipeline)), Known(pipeline.record, "code")
         self._tracks: dict[str, Track] = {}
         self.at, self.dead_letters = 0, 0
         self.found: list[Station] = []
@@ -55,7 +56,7 @@ class Look:
 
     def again(self) -> None:
         """Read the store. Raises StoreUnavailable."""
-        store = self._app.context.fresh_store
+        store = context_of(self._app).fresh_store
         seen = read_pipeline(store, self._known)
         dead = read_dead(self._app, store, self._known, seen, last_error)
         for settings, stats in seen.queues:

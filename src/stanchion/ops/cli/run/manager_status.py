@@ -9,6 +9,7 @@ from rich.text import Text
 from stanchion.alerts.alerts import stored_limits
 from stanchion.alerts.reading.reader import ask_managers
 from stanchion.alerts.thresholds import Thresholds
+from stanchion.context.owners import context_of
 from stanchion.core.times import iso, moment
 from stanchion.ops.cli.console.human import age
 from stanchion.ops.cli.console.output import Cell, Column, count_cell
@@ -43,8 +44,8 @@ def status(session: Session, limit: Rows = ROWS) -> Exit:
     stanchion manager status --url grpc://127.0.0.1:7117; exit code 1 if a manager does not answer
     """
     app, out = session.app, session.out
-    store = app.context.fresh_store
-    late = Thresholds().changed(stored_limits(app.context)).manager
+    store = context_of(app).fresh_store
+    late = Thresholds().changed(stored_limits(context_of(app))).manager
     found = manager_figures(store, ask_managers(store), store.now(), late)
     if out.as_json:
         out.json_list(map(described, found))

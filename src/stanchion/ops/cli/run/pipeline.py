@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from stanchion.context.owners import context_of
 from stanchion.core import environment
 from stanchion.core.durations import duration
 from stanchion.errors import InvalidInput, MissingExtra, StanchionError
@@ -162,7 +163,7 @@ def named_pipeline(session: Session, target: str) -> Pipeline:
     if session.url is not None:
         os.environ[environment.URL] = session.url
     pipeline = load_pipeline(target)
-    if session.url is not None and pipeline.context.url != session.url:
+    if session.url is not None and context_of(pipeline).url != session.url:
         raise InvalidInput(f"the app of {target} names its own store; leave --url out")
     return pipeline
 
@@ -185,7 +186,7 @@ def _set_paused(session: Session, target: str, names: list[str], *, paused: bool
     change = pipeline.pause if paused else pipeline.resume
     stations = names or list(pipeline.stations)
     for name in stations:
-        session.audit("pause" if paused else "resume", f"{pipeline.name}.{name}", store=pipeline.context.store)
+        session.audit("pause" if paused else "resume", f"{pipeline.name}.{name}", store=context_of(pipeline).store)
     change(*names)
     session.out.done(
         f"{'paused' if paused else 'resumed'}: {', '.join(stations)}",

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from stanchion.app import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.core import environment
 from stanchion.core.durations import duration
 from stanchion.errors import InvalidInput, StanchionError
@@ -136,12 +137,12 @@ def worker(
 
 def _tell_unknown(session: Session, app: Stanchion, queues: Iterable[str]) -> None:
     """Say which of these queues neither the code nor the store has; nothing if the store does not answer."""
-    in_code = {*app.context.registry.own_queues(), *app.context.declared}
+    in_code = {*context_of(app).registry.own_queues(), *context_of(app).declared}
     asked = {name for name in queues if "*" not in name and name not in in_code}
     if not asked:
         return
     with suppress(StanchionError):
-        known = {settings.name for settings in app.context.fresh_store.queues(sorted(asked))}
+        known = {settings.name for settings in context_of(app).fresh_store.queues(sorted(asked))}
         for name in sorted(asked - known):
             session.out.say(f"there is no queue {name!r} yet: the worker waits for its first job")
 

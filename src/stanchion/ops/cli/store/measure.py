@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import NamedTuple, Self
 
 from stanchion.app import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.errors import StanchionError
 from stanchion.jobs.batches import BATCH
 from stanchion.ops.cli.console.human import per_second
@@ -51,8 +52,8 @@ class Bench:
     """Measures a store in its own queues, which it deletes at the end."""
 
     def __init__(self, app: Stanchion, threads: int) -> None:
-        self._app = Stanchion(store=app.store, poll=app.context.poll)
-        self._app.context.codec = app.context.codec
+        self._app = Stanchion(store=app.store, poll=context_of(app).poll)
+        context_of(self._app).codec = context_of(app).codec
         self._threads = threads
         mark = secrets.token_hex(4)
         self._singles = self._app.queue(f"{PREFIX}single-{mark}")

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Final
 
+from stanchion.context.owners import context_of
 from stanchion.core.checks import checked_id
 from stanchion.errors import InvalidInput
 from stanchion.ops.reads.errors import READ
@@ -34,7 +35,7 @@ def matching(visit: Visit, wanted: JobFilter) -> int | None:
     query = wanted.query(visit.now)
     if not wanted.error:
         return count(visit.store, query)
-    read = page_of(visit.site.app.context, visit.store, query, visit.now, None, READ)
+    read = page_of(context_of(visit.site.app), visit.store, query, visit.now, None, READ)
     return None if read.next else sum(job.error_group == wanted.error for job in read.jobs)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
+from stanchion.context.owners import context_of
 from stanchion.core.partition_names import checked_queue
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import Job
@@ -30,5 +31,5 @@ def move(visit: Visit, job: Job, target: str) -> str:
         raise InvalidInput(
             f"job {job.id} can't be moved now: only a ready job can, and not while its queue is paused or at its limit"
         )
-    Reservation(visit.site.app.context, rows[0]).move(name)
+    Reservation(context_of(visit.site.app), rows[0]).move(name)
     return name

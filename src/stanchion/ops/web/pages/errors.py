@@ -5,6 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup
 from starlette.responses import Response
 
+from stanchion.context.owners import context_of
 from stanchion.core.error_kinds import KEY, type_of
 from stanchion.ops.reads.errors import Errors, Group, hidden, read_errors, source_of
 from stanchion.ops.reads.filters import JobFilter
@@ -82,7 +83,7 @@ def headline(found: Errors) -> str:
 
 def _read(visit: Visit) -> Errors:
     wanted = JobFilter.of(visit.request.query_params)
-    found = read_errors(visit.site.app.context, visit.store, wanted, visit.now)
+    found = read_errors(context_of(visit.site.app), visit.store, wanted, visit.now)
     return hidden(found, visit.site.redaction.text)
 
 

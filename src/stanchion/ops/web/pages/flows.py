@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
+from stanchion.context.owners import context_of
 from stanchion.core.checks import checked_id
 from stanchion.core.durations import spelled
 from stanchion.core.hiding import Hidden
@@ -69,7 +70,7 @@ def _headline(found: list[FlowSeen]) -> str:
 def show(visit: Visit) -> Response:
     """Show one flow."""
     root = checked_id(visit.name, "the id of a flow")
-    flow = read_flow(visit.site.app.context, visit.store, root, visit.now)
+    flow = read_flow(context_of(visit.site.app), visit.store, root, visit.now)
     if flow is None:
         return visit.message(
             "There is no such flow", f"Flow {root} is not known, or it ended so long ago that it was deleted.", 404
@@ -99,9 +100,9 @@ def _members(visit: Visit, flow: Flow) -> list[Member]:
     """Return the most informative members: dead ones, then ones under way, then done ones, with results."""
     results = {job.id: job for job in flow.results}
     jobs = sorted((results.get(job.id, job) for job in flow.jobs), key=lambda job: _ORDER.index(job.state.value))
-    hidden = visit.site.app.context.hidden.of(visit.store, [job.task for job in flow.results])
+    hidden = context_of(visit.site.app).hidden.of(visit.store, [job.task for job in flow.results])
     shown = jobs[:MEMBERS_SHOWN]
-    names = job_names(visit.site.app.context, visit.store, shown, visit.now)
+    names = job_names(context_of(visit.site.app), visit.store, shown, visit.now)
     return [_member(job, names[job.id], hidden.get(job.task or ""), has_result=job.id in results) for job in shown]
 
 

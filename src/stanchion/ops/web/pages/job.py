@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 from starlette.responses import Response
 
+from stanchion.context.owners import context_of
 from stanchion.core.checks import checked_id
 from stanchion.core.durations import spelled
 from stanchion.core.redaction import JobRedaction
@@ -42,7 +43,7 @@ def ask(visit: Visit) -> Response:
     job, act = _job(visit), visit.request.path_params["act"]
     if act not in _acts(job):
         raise InvalidInput(f"job {job.id} {story.sentence(job, None)}: {act} is not for it")
-    name = job_name(visit.site.app.context, job)
+    name = job_name(context_of(visit.site.app), job)
     title = {
         "retry": f"Retry {name}?",
         "cancel": f"Cancel {name}?",
@@ -75,12 +76,12 @@ def act(visit: Visit) -> Response:
 
 
 def _retry(visit: Visit, job: Job) -> tuple[str, str]:
-    after = lookup.retry(visit.site.app.context, job.id)
+    after = lookup.retry(context_of(visit.site.app), job.id)
     return after.id, f"The job is ready again, in {after.queue}"
 
 
 def _cancel(visit: Visit, job: Job) -> tuple[str, str]:
-    after = lookup.cancel(visit.site.app.context, job.id)
+    after = lookup.cancel(context_of(visit.site.app), job.id)
     if after is None:
         raise JobNotFound(job.id)
     if job.finished_at is not None or after not in (JobState.RUNNING, JobState.CANCELLED):
@@ -89,7 +90,7 @@ def _cancel(visit: Visit, job: Job) -> tuple[str, str]:
 
 
 def _replay(visit: Visit, job: Job) -> tuple[str, str]:
-    copies = lookup.replay(visit.site.app.context, [job.id])
+    copies = lookup.replay(context_of(visit.site.app), [job.id])
     if not copies:
         raise InvalidInput(f"job {job.id} has not ended, or is no longer in history")
     return copies[0].id, f"This job is a copy of {job.id}"
@@ -119,7 +120,7 @@ def _acts(job: Job) -> list[str]:
 
 
 def _page(visit: Visit, job: Job, *, hidden: bool) -> Response:
-    context = visit.site.app.context
+    context = context_of(visit.site.app)
     waits = visit.part("waits", lambda: waits_for(context, job.id)) if job.state is JobState.WAITING else None
     over = visit.part("past_waits", lambda: past_waits(context, job)) or ()
     length, pieces = story.life(job, visit.now, over)
@@ -178,7 +179,7 @@ def _facts(job: Job) -> list[tuple[str, str, str]]:
 def _job(visit: Visit) -> Job:
     """Return the job of the path. Raises JobNotFound."""
     job_id = checked_id(visit.name)
-    job = lookup.get(visit.site.app.context, job_id)
+    job = lookup.get(context_of(visit.site.app), job_id)
     if job is None:
         raise JobNotFound(job_id)
     return job

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from starlette.responses import Response
 
+from stanchion.context.owners import context_of
 from stanchion.core.checks import checked_name
 from stanchion.core.service_levels import BANDS
 from stanchion.jobs.job import Job, JobState
@@ -43,7 +44,7 @@ def every(visit: Visit) -> Response:
         return visit.to(f"/jobs/{text}")
     wanted = JobFilter.of(visit.request.query_params, visit.request.query_params.getlist("state"))
     wanted_jobs, store = wanted.query(visit.now), visit.store
-    context, after = visit.site.app.context, visit.asked("after") or None
+    context, after = context_of(visit.site.app), visit.asked("after") or None
     if wanted.text:
         visit.site.deadlines.allow(SEARCH_SECONDS)
     if wanted.error:
@@ -134,9 +135,9 @@ def _of_work(visit: Visit, work_id: str) -> Response:
     work, asked = found[0], visit.asked("after")
     first = int(asked) if asked.isdecimal() and asked.isascii() and len(asked) < 6 else 0
     behind = first + SHOWN
-    jobs = jobs_of(visit.site.app.context, visit.store, work.changed[first:behind], visit.now)
+    jobs = jobs_of(context_of(visit.site.app), visit.store, work.changed[first:behind], visit.now)
     following = f"/jobs{query(work=work.id, after=behind)}" if behind < len(work.changed) else ""
-    items = [_item(job, job_name(visit.site.app.context, job)) for job in jobs]
+    items = [_item(job, job_name(context_of(visit.site.app), job)) for job in jobs]
     return visit.page("changed.html", told(work), work=work, items=items, total=len(work.changed), next=following)
 
 

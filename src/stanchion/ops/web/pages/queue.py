@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 
 from stanchion.alerts.verdict import by_queue
+from stanchion.context.owners import context_of
 from stanchion.context.pauses import Pause
 from stanchion.core.checks import checked_name
 from stanchion.core.durations import spelled
@@ -97,7 +98,7 @@ def _errors(visit: Visit, queue: QueueFigures) -> Errors | None:
     if not (queue.letters or queue.totals.buried or queue.totals.rolled_back or queue.totals.expired):
         return None
     wanted = JobFilter(queue=queue.name)
-    seen, context = visit.site.sampler.latest().seen, visit.site.app.context
+    seen, context = visit.site.sampler.latest().seen, context_of(visit.site.app)
     known, places = seen.tallies.get(queue.name), seen.letters.places
     reads = context, visit.store, wanted, visit.now, DEAD_READ
     found = read_errors(*reads, retried=False, known=known, places=places)

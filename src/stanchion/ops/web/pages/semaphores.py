@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from stanchion.alerts.words import named
+from stanchion.context.owners import context_of
 from stanchion.context.rates import stored_rates
 from stanchion.errors import InvalidInput
 from stanchion.jobs.options import spelled_rate
@@ -35,9 +36,9 @@ def show(visit: Visit) -> Response:
     """Show one semaphore: its holders, and its waiters in order."""
     row = _row(visit)
     title = f"{row.name}: {row.held:,} of {row.capacity:,} held, {row.waiting or 'no job'} waiting"
-    line = read_line(visit.site.app.context, visit.store, row.name, visit.now)
+    line = read_line(context_of(visit.site.app), visit.store, row.name, visit.now)
     jobs = [*line.holders, *line.waiting]
-    names = job_names(visit.site.app.context, visit.store, jobs, visit.now)
+    names = job_names(context_of(visit.site.app), visit.store, jobs, visit.now)
     return visit.page("semaphore.html", title, row=row, **line._asdict(), names=names, most=SHOWN_JOBS)
 
 

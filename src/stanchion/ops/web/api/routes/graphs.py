@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from stanchion import streams
+from stanchion.context.owners import context_of
 from stanchion.core.checks import checked_id
 from stanchion.errors import FlowNotFound
 from stanchion.flows.tree import FlowPart
@@ -39,7 +40,7 @@ def flows(call: Call) -> Answer:
 def flow(call: Call) -> Answer:
     """Answer with a flow as a tree, and its newest members."""
     visit, root = call.visit, checked_id(call.path("id"), "the id of a flow")
-    found = read_flow(visit.site.app.context, visit.store, root, visit.now)
+    found = read_flow(context_of(visit.site.app), visit.store, root, visit.now)
     if found is None:
         raise FlowNotFound(root)
     return Answer({

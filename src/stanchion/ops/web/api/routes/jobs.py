@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from stanchion.context.owners import context_of
 from stanchion.core.checks import checked_id
 from stanchion.errors import InvalidInput, JobNotFound
 from stanchion.jobs import lookup
@@ -46,7 +47,7 @@ def listed(call: Call) -> Answer:
     after, began, counted, kind = None, visit.now, 0, ""
     if cursor := call.query.get("after"):
         after, began, counted, kind = cursors.read(scope, cursor)
-    query, context, limit = wanted.query(began), visit.site.app.context, limit_of(call)
+    query, context, limit = wanted.query(began), context_of(visit.site.app), limit_of(call)
     if wanted.text:
         visit.site.deadlines.allow(SEARCH_SECONDS)
     if wanted.error:
@@ -83,7 +84,7 @@ def revealed(call: Call) -> Answer:
 
 def _detail(call: Call, job: Job, *, hidden: bool) -> dict[str, Any]:
     site = call.visit.site
-    context = site.app.context
+    context = context_of(site.app)
     awaited = waits_for(context, job.id) if job.state is JobState.WAITING else None
     shape = job_json(job, site.hidden_of(job), reveal=not hidden)
     return {**shape, "waits_for": awaited, **past_waits_json(job, past_waits(context, job))}
@@ -92,7 +93,7 @@ def _detail(call: Call, job: Job, *, hidden: bool) -> dict[str, Any]:
 def job_of(call: Call) -> Job:
     """Return the job in the path. Raises JobNotFound."""
     job_id = checked_id(call.path("id"))
-    job = lookup.get(call.visit.site.app.context, job_id)
+    job = lookup.get(context_of(call.visit.site.app), job_id)
     if job is None:
         raise JobNotFound(job_id)
     return job
@@ -104,7 +105,7 @@ def retry(call: Call) -> Answer:
     if call.dry_run:
         return _effect(job, job.state, job.state in RETRIED, dry_run=True)
     call.visit.audit("retry", job.id)
-    return _effect(job, lookup.retry(call.visit.site.app.context, job.id).state, changed=True)
+    return _effect(job, lookup.retry(context_of(call.visit.site.app), job.id).state, changed=True)
 
 
 def cancel(call: Call) -> Answer:
@@ -115,7 +116,7 @@ def cancel(call: Call) -> Answer:
     if job.state.final:
         raise Problem("conflict", f"job {job.id} is {job.state}: it has ended, so that there is nothing to cancel")
     call.visit.audit("cancel", job.id)
-    state = lookup.cancel(call.visit.site.app.context, job.id)
+    state = lookup.cancel(context_of(call.visit.site.app), job.id)
     return _effect(job, state, state in (JobState.CANCELLED, JobState.RUNNING))
 
 
@@ -132,7 +133,7 @@ def replay(call: Call) -> Answer:
     if call.dry_run:
         return Answer({"id": None, "origin": job.id, "dry_run": True, "jobs": 1}, status=200)
     call.visit.audit("replay", job.id)
-    copies = lookup.replay(call.visit.site.app.context, [job.id])
+    copies = lookup.replay(context_of(call.visit.site.app), [job.id])
     if not copies:
         raise Problem("conflict", f"job {job.id} is no longer in history, or was retried meanwhile")
     return Answer({"id": copies[0].id, "origin": job.id, "dry_run": False, "jobs": 1})

@@ -9,6 +9,7 @@ from typing import Any, Final
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
+from stanchion.context.owners import context_of
 from stanchion.core.times import iso
 from stanchion.errors import JobNotFound, LeaseLost
 from stanchion.jobs import lookup
@@ -83,7 +84,7 @@ async def _disconnected(request: Request) -> None:
 
 
 def _give_back(site: Site, jobs: list[Reservation]) -> None:
-    settle(site.app.context, [job.released() for job in jobs])
+    settle(context_of(site.app), [job.released() for job in jobs])
 
 
 def _reserved(call: Call, jobs: list[Reservation]) -> Answer:
@@ -106,7 +107,7 @@ def _shape(job: Reservation) -> dict[str, Any]:
 
 def _held(call: Call) -> Reservation:
     """Return the reservation of a request. Raises LeaseLost, JobNotFound."""
-    context, job_id = call.visit.site.app.context, call.path("id")
+    context, job_id = context_of(call.visit.site.app), call.path("id")
     try:
         held = reservation(context, job_id, call.body["token"])
     except LeaseLost:
@@ -127,7 +128,7 @@ def _ends(
     """
 
     def run(call: Call) -> Answer:
-        context = call.visit.site.app.context
+        context = context_of(call.visit.site.app)
         try:
             held = _held(call)
             (state,) = settle(context, [make(held, call)])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from stanchion.context.owners import context_of
 from stanchion.context.rates import stored_rates
 from stanchion.core.checks import checked_name
 from stanchion.core.partition_names import logical_name
@@ -77,7 +78,7 @@ def semaphores(call: Call) -> Answer:
 def semaphore(call: Call) -> Answer:
     """Answer with a semaphore, its holders and its line."""
     row = _semaphore(call)
-    line = read_line(call.visit.site.app.context, call.visit.store, row.name, call.visit.now)
+    line = read_line(context_of(call.visit.site.app), call.visit.store, row.name, call.visit.now)
     shown = {name: [summary_shape(job) for job in jobs] for name, jobs in line._asdict().items()}
     return Answer({"semaphore": row._asdict(), **shown, "as_of": call.as_of})
 

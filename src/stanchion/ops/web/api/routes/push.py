@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from stanchion.context.context import Context
+from stanchion.context.owners import context_of
 from stanchion.core.ids import new_ids
 from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable
 from stanchion.jobs.call import encoded_call
@@ -29,7 +30,7 @@ _OWN: Final = frozenset({"payload", "task", "args", "kwargs"})
 
 def push(call: Call) -> Answer:
     """Store jobs, all or none where the store can."""
-    context, queue = call.visit.site.app.context, queue_name(call)
+    context, queue = context_of(call.visit.site.app), queue_name(call)
     key = call.visit.request.headers.get(IDEMPOTENCY)
     program = call.visit.session.caller.program
     rates: Mapping[str, Mapping[str, Any]] = {}

@@ -6,6 +6,7 @@ import json
 from datetime import datetime
 from typing import Any
 
+from stanchion.context.owners import context_of
 from stanchion.core.checks import aware
 from stanchion.core.times import iso, micros
 from stanchion.ops.audit import CHUNK, KEPT, WALKED, Entry
@@ -93,7 +94,7 @@ def _time(query: Any, key: str, otherwise: int) -> int:
 def errors(call: Call) -> Answer:
     """Answer with the groups of errors, most dead jobs first."""
     visit = call.visit
-    found = read_errors(visit.site.app.context, visit.store, filter_of(call.query), visit.now)
+    found = read_errors(context_of(visit.site.app), visit.store, filter_of(call.query), visit.now)
     places = {group.key: f"{place:06d}" for place, group in enumerate(found.groups)}
 
     def shape(group: Group) -> dict[str, Any]:
