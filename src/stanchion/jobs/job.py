@@ -237,7 +237,9 @@ class Job:
         """The last errors: `attempt`, `at` (seconds since 1970), `error`, `group`, and where they are known `type`
         (module and class of the exception), `traceback`, `worker`, `started`, and `until`, when the job was due again.
 
-        While the job is put off because workers do not know its task, the last one also has `times` and `since`.
+        While the job is put off because workers do not know its task, the last one also has `times` and `since`. Of the
+        attempts before the last ten errors, `earlier` of the first one has `started`, when the first attempt began, and
+        `workers`, those of up to 50 attempts, the latest last, None for an unknown one.
         """
         return entries_of(self._row)
 

@@ -13,6 +13,7 @@ from stanchion_conformance.jobs.dead_letters import (
     TestDeadToThoseWhoLook,
     letters,
 )
+from stanchion_conformance.jobs.earlier_attempts import TestEarlierAttempts
 from stanchion_conformance.jobs.encryption import TestEncryption, key, sealed
 from stanchion_conformance.jobs.error_groups import TestErrorGroups
 from stanchion_conformance.jobs.error_types import TestErrorTypes, TestOutcomesFromErrors
@@ -83,6 +84,7 @@ __all__ = [
     "TestDelayOfTheTask",
     "TestDrain",
     "TestDue",
+    "TestEarlierAttempts",
     "TestEncryption",
     "TestEndedElsewhere",
     "TestErrorGroups",

@@ -5,6 +5,9 @@ where known, `type` (module and class of the exception), `traceback`, `worker`, 
 `until` (next due time), all without an extra write. A job is put off when the worker's code does not know its work. The
 entry of a put-off job also has `times` and `since`: number of deferrals, and time of the first. It is a single entry,
 and the last one. A later failure gets a separate entry; any other end of an attempt removes it.
+
+The oldest kept entry has `earlier`, the attempts before it whose entries were dropped: `started`, the start of the
+first one, and `workers`, the workers of the last EARLIER_KEPT, oldest first, None for an unknown one.
 """
 
 from __future__ import annotations
@@ -17,6 +20,9 @@ from stanchion.core.error_texts import MAX_TYPE, bounded, bounded_trace
 from stanchion.stores.records.jobs import SECOND, JobRow
 
 KEPT_ERRORS = 10
+
+EARLIER_KEPT = 50
+"""Maximum number of attempts before the kept entries whose workers are kept."""
 
 
 class PutOff(NamedTuple):
@@ -103,4 +109,22 @@ def dumps(value: Any) -> str:
 
 def with_entries(row: JobRow, entries: list[dict[str, Any]]) -> JobRow:
     """Return the job with the last KEPT_ERRORS of these entries."""
+    while len(entries) > KEPT_ERRORS:
+        dropped, oldest, *rest = entries
+        entries = [{**oldest, **_earlier(dropped, oldest)}, *rest]
     return row._replace(errors=dumps(entries[-KEPT_ERRORS:]) if entries else None)
+
+
+def _earlier(dropped: dict[str, Any], oldest: dict[str, Any]) -> dict[str, Any]:
+    """Return the field of the entry that is the oldest from now on; none for the first attempt since a re-drive."""
+    number, following = dropped.get("attempt"), oldest.get("attempt")
+    if not (isinstance(number, int) and isinstance(following, int)) or number > following:
+        return {}
+    before = dropped.get("earlier")
+    if number == following:  # it gave its attempt back
+        return {} if before is None else {"earlier": before}
+    if before is None:
+        before = {"started": dropped.get("started") if number == 1 else None, "workers": []}
+    unknown = [None] * min(following - number - 1, EARLIER_KEPT)
+    workers = [*before["workers"], dropped.get("worker"), *unknown]
+    return {"earlier": {**before, "workers": workers[-EARLIER_KEPT:]}}
