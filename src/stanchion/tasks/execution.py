@@ -321,7 +321,7 @@ def _attempted(context: Context, row: JobRow) -> Attempted:
         if execution.work.is_async:
             value = run_to_end(value)
         return Attempted(job, outcome_of_value(execution, value), value if isinstance(value, Outcome) else None)
-    except Exception as raised:  # a task may raise anything; it is kept with the job
+    except (Exception, SystemExit) as raised:  # a task may raise anything; it is kept with the job
         return Attempted(job, outcome_of_error(execution, raised), raised)
 
 
