@@ -28,11 +28,14 @@ from stanchion.django.compat import (
 )
 from stanchion.django.database import in_transaction
 from stanchion.django.options import alias_of, joins, problems
+from stanchion.django.pending import pending, remember
 from stanchion.django.results import RUN_AFTER, local, result_of
 from stanchion.django.running import task_of
 from stanchion.django.shared import shared
+from stanchion.django.task import StanchionTask, check_options
 from stanchion.errors import InvalidInput
 from stanchion.jobs.insert import insert
+from stanchion.jobs.job import FreshJob
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
     from django.core.checks import Error
 
     from stanchion import Stanchion
-    from stanchion.stores.records.jobs import NewJob
+    from stanchion.stores.records.jobs import NewJob, Pushed
 
 
 class StanchionBackend(BaseTaskBackend):
@@ -54,6 +57,7 @@ class StanchionBackend(BaseTaskBackend):
     stored once the transaction has committed, and its result can be read from then on.
     """
 
+    task_class = StanchionTask
     supports_defer = True
     supports_async_task = True
     supports_get_result = True
@@ -65,7 +69,7 @@ class StanchionBackend(BaseTaskBackend):
 
     @property
     def app(self) -> Stanchion:
-        """The app behind it, one in each process."""
+        """The app of the backend: there is one in each process."""
         app = shared(self.alias, self.options)
         context_of(app).registry.subscribed.update(self.queues)
         return app
@@ -80,6 +84,7 @@ class StanchionBackend(BaseTaskBackend):
         super().validate_task(task)
         try:
             checked_queue(task.queue_name)
+            check_options(task)
         except InvalidInput as error:
             raise InvalidTask(str(error)) from error
         known.note(task)
@@ -108,15 +113,20 @@ class StanchionBackend(BaseTaskBackend):
         app = self.app
         job = self._job(app, task, result)
         object.__setattr__(result, "id", job.id)
-        if joins(self.options):
-            self._store(app, job, result, tx=connections[self._database] if in_transaction(self._database) else None)
-        else:
+        if not joins(self.options):
             transaction.on_commit(partial(self._store, app, job, result), using=self._database)
+        elif in_transaction(self._database):
+            pushed = self._store(app, job, result, tx=connections[self._database])
+            remember(self._database, FreshJob(context_of(app), job, pushed))
+        else:
+            self._store(app, job, result)
         return result
 
     def get_result(self, result_id: Any) -> Any:
         """Return the result of a task. Raises TaskResultDoesNotExist if history no longer has it, or never had."""
-        job = self.app.get(result_id) if isinstance(result_id, str) and ID.fullmatch(result_id) else None
+        job = pending(self._database, result_id)
+        if job is None and isinstance(result_id, str) and ID.fullmatch(result_id):
+            job = self.app.get(result_id)
         task = None if job is None or job.task is None else known.found(job.task)
         if job is None or task is None:
             raise TaskResultDoesNotExist(result_id)
@@ -131,16 +141,17 @@ class StanchionBackend(BaseTaskBackend):
         options: dict[str, Any] = {"queue": task.queue_name, "priority": task.priority}
         if task.run_after is not None:
             options |= {"run_at": _aware(task.run_after), "headers": {RUN_AFTER: task.run_after.isoformat()}}
-        known.note(task)
+        context_of(app).registry.subscribed.add(task.queue_name)
         own = task_of(app, self.alias, path_of(task))
         if own is None:
             raise InvalidTask(f"{path_of(task)} is no task: decorate the function under its own name")
         return own.using(**options).new_job(tuple(result.args), result.kwargs)
 
-    def _store(self, app: Stanchion, job: NewJob, result: Any, tx: Any = None) -> None:
+    def _store(self, app: Stanchion, job: NewJob, result: Any, tx: Any = None) -> Pushed:
         (pushed,) = insert(context_of(app), [job], tx)
         object.__setattr__(result, "enqueued_at", local(moment(pushed.enqueued_at)))
         task_enqueued.send(type(self), task_result=result)
+        return pushed
 
 
 def _aware(at: datetime) -> datetime:
@@ -149,7 +160,7 @@ def _aware(at: datetime) -> datetime:
 
 
 def app_of(backend_alias: str = DEFAULT_TASK_BACKEND_ALIAS) -> Stanchion:
-    """Return the app behind a backend of settings.TASKS, for queues, flows, schedules and tasks of Stanchion itself.
+    """Return the app of a backend in settings.TASKS, for queues, flows, schedules and tasks of Stanchion itself.
 
     There is one in each process. Raises ImproperlyConfigured if the backend is not Stanchion's.
     """

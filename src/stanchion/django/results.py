@@ -77,6 +77,11 @@ def attempts_of(job: Job) -> Sequence[Started]:
                 break
             after = entry["attempt"]
             found[after] = Started(entry.get("worker", ""), _moment(entry.get("started")))
+            if earlier := entry.get("earlier"):
+                found[1] = Started("", _moment(earlier["started"]))
+                for number, worker in enumerate(reversed(earlier["workers"]), 1):
+                    known = found.get(after - number, Started("", None))
+                    found[after - number] = known._replace(worker=worker or "")
     if job.state in (JobState.RUNNING, JobState.DONE):
         found[job.attempts] = Started(job.worker or "", job.started_at)
     return [found.get(number, Started("", None)) for number in range(1, job.attempts + 1)]

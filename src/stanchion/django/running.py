@@ -17,6 +17,7 @@ from stanchion.core.callables import is_async
 from stanchion.django import known
 from stanchion.django.compat import TaskContext, normalize_json, path_of, task_backends, task_finished, task_started
 from stanchion.django.results import result_of
+from stanchion.django.task import options_of
 from stanchion.jobs.options import FlowElement
 from stanchion.jobs.outcome import Bury, Outcome
 from stanchion.middleware import DjangoConnections
@@ -42,10 +43,10 @@ def task_of(app: Stanchion, alias: str, path: str) -> Task[..., Any] | None:
     task = known.found(path)
     if task is None:
         return None
-    own = context_of(app).registry.tasks.get(path)
     if (own := context_of(app).registry.tasks.get(path)) is not None:
         return cast("Task[..., Any]", own)
-    return registered(context_of(app), _function(task, alias), path, None, {"queue": task.queue_name})
+    options: Any = {"queue": task.queue_name, **options_of(task)}
+    return registered(context_of(app), _function(task, alias), path, options.pop("retry", None), options)
 
 
 def _function(task: Any, alias: str) -> Callable[..., Any]:
@@ -66,7 +67,7 @@ def _function(task: Any, alias: str) -> Callable[..., Any]:
     function: Any = arun if is_async(task.func) else run
     for name in ("__module__", "__name__", "__qualname__", "__doc__"):
         setattr(function, name, getattr(task.func, name))
-    function.__signature__ = expected
+    function.__signature__, function.__wrapped__ = expected, task.func
     return function  # type: ignore[no-any-return]
 
 

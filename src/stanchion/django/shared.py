@@ -1,4 +1,4 @@
-"""The app behind each backend, one in each process. A backend itself is made anew in each thread."""
+"""The app of each backend: one in each process, while Django makes a backend for each thread."""
 
 from __future__ import annotations
 
