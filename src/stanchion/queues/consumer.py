@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import threading
 from contextlib import suppress
 from datetime import timedelta
@@ -130,6 +129,8 @@ class Consumer:
         return self._store
 
     def _row(self) -> WorkerRow:
+        import socket
+
         host, queues = socket.gethostname(), tuple(sorted(self._queues))
         return WorkerRow(self.id, host, os.getpid(), queues, threads=0, heartbeat=self._every, state=CONSUMER)
 

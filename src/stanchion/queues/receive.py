@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from stanchion.context.context import Context
 from stanchion.core.ids import new_token
@@ -15,6 +14,10 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow
 from stanchion.waits.pop import pop
 from stanchion.waits.waiter import Waiter
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent.futures import Future
 
 
 class Receive:
@@ -62,6 +65,8 @@ class Receive:
         return self._kept(self._waiter(None).result() if rows is None else rows)
 
     async def _arows(self) -> list[JobRow]:
+        import asyncio  # not loaded by programs without coroutines
+
         trying = self._context.calls.submit(self._try)
         try:
             rows = await asyncio.wrap_future(trying)

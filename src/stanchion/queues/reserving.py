@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 
 from stanchion.context.shard import stored_range
@@ -110,5 +109,7 @@ class Reserving(QueuePart):
 
     async def auntil_due(self, timeout: float | timedelta | None = None) -> bool:
         """Await `until_due`. Waiting takes no thread."""
+        import asyncio
+
         loop = asyncio.get_running_loop()
         return await self._context.waits.for_due(self.name, deadline_in(timeout), loop).answer()
