@@ -1,8 +1,10 @@
 """A program loads only what it uses: modules are counted, as time depends on the machine."""
 
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,13 @@ app = Stanchion("sqlite:///jobs.db")
 @app.task
 def add(one: int, two: int) -> int:
     return one + two
+"""
+
+PUSHES = """
+from stanchion import Stanchion
+
+orders = Stanchion("sqlite:///jobs.db").queue("orders")
+orders.push(1)
 """
 
 HEAVY = {
@@ -46,7 +55,21 @@ def test_a_declaration_loads_few_modules(tmp_path: Path, program: str, most: int
     assert len(found) <= most
 
 
-def test_a_first_push_loads_what_it_needs(tmp_path: Path) -> None:
-    found = loaded(f"{DECLARES}\nadd.enqueue(1, 2)", tmp_path)
-    assert not {name for name in found if name.startswith("stanchion.") and name.split(".")[1] in LATER}
-    assert not found & {"typer", "rich", "jinja2", "pydantic", "http"}
+@pytest.mark.parametrize(
+    ("program", "most", "used"),
+    [
+        (f"{DECLARES}\nadd.enqueue(1, 2)", 250, set()),
+        (PUSHES, 310, {"waits"}),  # a queue can be reserved from
+        (f"{PUSHES}\norders.push_many([2, 3])", 310, {"waits"}),
+    ],
+)
+def test_a_first_push_to_sqlite_loads_what_it_needs(tmp_path: Path, program: str, most: int, used: set[str]) -> None:
+    for _ in ("a new file", "an old one"):
+        found = loaded(program, tmp_path)
+        parts = {name.split(".")[1] for name in found if name.startswith("stanchion.")}
+        assert not parts & (LATER - used)
+        assert not found & {*HEAVY, "socket", "greenlet", "logging.handlers"}
+        assert len(found) <= most
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
+        ((stored,),) = connection.execute("SELECT count(*) FROM stanchion_jobs")
+    assert stored == 2 * (3 if "many" in program else 1)

@@ -20,7 +20,7 @@ NIGHTS = 4
 IN_ROTATION = frozenset(
     (
         *("test_redis_cluster", "test_redis_others", "test_mongo_standalone"),
-        *("test_grpc_postgres", "test_partitioned", "test_sharded"),
+        *("test_grpc_postgres", "test_partitioned", "test_sharded", "test_sqlite_general", "test_sqlite_mixed"),
     )
 )
 """Stores whose own statements or scripts other stores try whole each night."""
@@ -44,6 +44,9 @@ MODEL = frozenset(
 
 HEAVY = frozenset(("TestAgainstTheReference", "TestPermitsAlongAnyPath", "TestLanesAgainstTheReference"))
 """Random sequences of steps."""
+
+PUSHES = frozenset(("TestPush", "TestRepeats", "TestOneWins", "TestEveryJobGoesToOne", "TestCounts", "TestSettings"))
+"""What plain pushes do another way; the other cases of SQLite push so, too, and go the general way at night."""
 
 EACH_SCRIPT = frozenset(
     (
@@ -140,8 +143,10 @@ VARIANTS = frozenset(("test_redis_cluster", "test_redis_others", "test_mongo_sta
 def is_left_to_the_night(module: str, case: str) -> bool:
     """Tell whether all cases of a class are left to the night on the store of a module."""
     match module:
-        case "test_grpc_postgres" | "test_partitioned":
+        case "test_grpc_postgres" | "test_partitioned" | "test_sqlite_mixed":
             return True
+        case "test_sqlite_general":
+            return case not in PUSHES
         case _ if module in VARIANTS:
             return case not in EACH_SCRIPT
         case "test_sharded":

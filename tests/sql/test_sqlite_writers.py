@@ -67,7 +67,7 @@ def test_the_lock_of_one_that_died_is_free(path: Path, other: WriterQueue) -> No
 
 def test_a_writer_lets_it_go_first(app: Stanchion, other: WriterQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "GIVE_WAY_SECONDS", 60.0)
-    monkeypatch.setattr(sqlite, "_BUSY_SECONDS", 60.0)
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 60.0)
     looks: list[bool] = []
     goes_first = WriterQueue.goes_first
 

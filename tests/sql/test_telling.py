@@ -15,7 +15,7 @@ from stanchion.stores.registry import open_store
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.telling import told
 from stanchion.stores.sql.store import SqlStore
-from stanchion.stores.sqlite.dialect import open_store as open_sqlite
+from stanchion.stores.sqlite.store import open_store as open_sqlite
 from stanchion_conformance.harness import sizes_of
 
 URL = make_url("sqlite:///jobs.db")

@@ -11,7 +11,7 @@ from stanchion.stores.protocol import Store
 
 _STORES = {
     "memory": "stanchion.stores.memory",
-    "sqlite": "stanchion.stores.sqlite.dialect",
+    "sqlite": "stanchion.stores.sqlite.store",
     "postgresql": "stanchion.stores.postgres.dialect",
     "postgres": "stanchion.stores.postgres.dialect",
     "mysql": "stanchion.stores.mariadb.dialect",

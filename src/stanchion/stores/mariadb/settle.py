@@ -21,7 +21,7 @@ from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import HELD_COLUMNS, HISTORY_COLUMNS, queues
 from stanchion.stores.sql.jobs.settle import HeldJob, HeldJobs, HeldStatements, TransactionCommits
 from stanchion.stores.sql.rows.jobs import Jobs
-from stanchion.stores.sql.rows.queues import QueueRow
+from stanchion.stores.sql.rows.queue_row import QueueRow
 
 # Called by built-ins, without a frame for each job.
 _ID, _CLAIM, _RESULT = attrgetter("lease.id"), attrgetter("lease.queue", "lease.token"), attrgetter("result", "payload")

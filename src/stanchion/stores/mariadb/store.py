@@ -32,12 +32,13 @@ from stanchion.stores.sql.jobs.push import Inserts, Push
 from stanchion.stores.sql.jobs.settle import HeldJobs, Outcomes, TransactionCommits
 from stanchion.stores.sql.limits.rate_reads import RateReads
 from stanchion.stores.sql.limits.repair import SlotRepair
+from stanchion.stores.sql.parts import Rows, Verbs
 from stanchion.stores.sql.queues.purge import Purges
 from stanchion.stores.sql.reading.query import Queries
 from stanchion.stores.sql.staging.insert_form import InsertForm
 from stanchion.stores.sql.staging.prepared import PreparedJobs
 from stanchion.stores.sql.staging.staging import PlainFinish, StagedJobs, Staging
-from stanchion.stores.sql.store import Rows, SqlStore, Verbs
+from stanchion.stores.sql.store import SqlStore
 from stanchion.stores.sql.values import Values
 
 

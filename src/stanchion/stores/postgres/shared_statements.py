@@ -21,7 +21,7 @@ import psycopg
 from psycopg import pq
 from psycopg._preparing import Key, Prepare, PrepareManager
 
-from stanchion.stores.sql.engine.migrations import VERSION
+from stanchion.stores.sql.engine.version import VERSION
 
 if TYPE_CHECKING:
     from psycopg._queries import PostgresQuery

@@ -43,6 +43,7 @@ from stanchion.stores.sql.jobs.push import Inserts, Push
 from stanchion.stores.sql.jobs.settle import HeldJobs, Outcomes, TransactionCommits
 from stanchion.stores.sql.limits.rate_reads import RateReads
 from stanchion.stores.sql.limits.repair import SlotRepair
+from stanchion.stores.sql.parts import Rows, Verbs
 from stanchion.stores.sql.queues.drop import LiveDrop
 from stanchion.stores.sql.queues.purge import Purges
 from stanchion.stores.sql.reading.arrow import Arrow, statement
@@ -50,7 +51,7 @@ from stanchion.stores.sql.reading.query import Queries
 from stanchion.stores.sql.reading.stats import Stats
 from stanchion.stores.sql.staging.prepared import PreparedJobs
 from stanchion.stores.sql.staging.staging import StagedJobs, Staging
-from stanchion.stores.sql.store import Rows, SqlStore, Verbs
+from stanchion.stores.sql.store import SqlStore
 from stanchion.stores.sql.values import Values
 
 if TYPE_CHECKING:

@@ -2,80 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
-from stanchion.stores.rules.lost_leases import LostLeaseDelay
-from stanchion.stores.sql.claims.batches import ClaimsJobs
-from stanchion.stores.sql.claims.recovery import Recovery
-from stanchion.stores.sql.claims.starts import PushesToRun
-from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.setup import Setup
-from stanchion.stores.sql.jobs.adoption import Adoption
-from stanchion.stores.sql.jobs.deletion import Deletion
-from stanchion.stores.sql.jobs.flows import Flows
-from stanchion.stores.sql.jobs.operate import Operations
-from stanchion.stores.sql.jobs.push import InsertsRows, Pushes
-from stanchion.stores.sql.jobs.settle import Settles
-from stanchion.stores.sql.limits.rate_reads import RateReads
-from stanchion.stores.sql.limits.semaphores import Semaphores
-from stanchion.stores.sql.queues.drop import DropsLive, QueueDrop
-from stanchion.stores.sql.queues.expiry import ExpiringQueues
-from stanchion.stores.sql.queues.purge import Purges
-from stanchion.stores.sql.queues.settings import Queues
-from stanchion.stores.sql.queues.shapes import Shapes
-from stanchion.stores.sql.queues.upkeep import CounterEvents, Upkeep
-from stanchion.stores.sql.reading.query import ReadsJobs
-from stanchion.stores.sql.reading.stats import Stats
-from stanchion.stores.sql.rows.grants import Grants, PassesOn
-from stanchion.stores.sql.rows.jobs import Jobs, JobStatements
-from stanchion.stores.sql.rows.queues import QueueRows
-from stanchion.stores.sql.rows.slots import SlotRows
-from stanchion.stores.sql.rows.transactions import Transactions
-from stanchion.stores.sql.staging.staging import Staging
-from stanchion.stores.sql.values import Values
-from stanchion.stores.sql.workers import Workers
-from stanchion.stores.wakeup.values import with_signs
-
-
-class Rows:
-    """The rows of queues, jobs and slots that the verbs share, and the transactions that change them."""
-
-    def __init__(
-        self,
-        db: Database,
-        grants: Callable[[Database, SlotRows], PassesOn] = Grants,
-        job_statements: type[JobStatements] = JobStatements,
-    ) -> None:
-        self.queues = QueueRows(db)
-        self.jobs = Jobs(db, self.queues, job_statements)
-        self.slots = SlotRows(db)
-        self.transactions = Transactions(db, self.queues, grants(db, self.slots))
-
-
-class Verbs(NamedTuple):
-    """The collaborators that differ between SQL databases, or that other collaborators need."""
-
-    pushes: Pushes
-    inserts: InsertsRows
-    flows: Flows
-    outcomes: Settles
-    recovery: Recovery
-    claims: ClaimsJobs
-    starts: PushesToRun
-    staging: Staging
-    queries: ReadsJobs
-    stats: Stats
-    purges: Purges
-    live_drop: DropsLive
-    deletion: Deletion
-    rates: RateReads
+if TYPE_CHECKING:
+    from stanchion.stores.rules.lost_leases import LostLeaseDelay
+    from stanchion.stores.sql.engine.database import Database
+    from stanchion.stores.sql.engine.setup import Setup
+    from stanchion.stores.sql.parts import Rows, Verbs
+    from stanchion.stores.sql.values import Values
 
 
 class SqlStore:
     """Jobs in an SQL database; the part that all databases share. Each verb delegates to a collaborator."""
 
     def __init__(self, db: Database, rows: Rows, verbs: Verbs, values: Values, schema: Setup) -> None:
+        # Imported here, with SQLAlchemy: a SQLite store is made without it.
+        from stanchion.stores.sql.jobs.adoption import Adoption
+        from stanchion.stores.sql.jobs.operate import Operations
+        from stanchion.stores.sql.limits.semaphores import Semaphores
+        from stanchion.stores.sql.queues.drop import QueueDrop
+        from stanchion.stores.sql.queues.expiry import ExpiringQueues
+        from stanchion.stores.sql.queues.settings import Queues
+        from stanchion.stores.sql.queues.shapes import Shapes
+        from stanchion.stores.sql.queues.upkeep import CounterEvents, Upkeep
+        from stanchion.stores.sql.workers import Workers
+        from stanchion.stores.wakeup.values import with_signs
+
         self.database, self.dialect = db, db.dialect
         self.capabilities = db.dialect.capabilities
         self._rows, self._verbs = rows, verbs

@@ -8,8 +8,6 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
@@ -32,50 +30,31 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.sqlite import insert
-from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.types import TypeEngine
 
-from stanchion.errors import InvalidInput
 from stanchion.stores.records import calls
-from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.plain_push import NAME, UNPRINTABLE
-from stanchion.stores.rules.unreadable import TEXTS, NotUtf8
-from stanchion.stores.sql.engine import address
+from stanchion.stores.rules.unreadable import TEXTS
 from stanchion.stores.sql.engine.awaited import AsyncDriver
-from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, Dialect, Fault
-from stanchion.stores.sql.engine.migrations import VERSION
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import jobs
+from stanchion.stores.sql.engine.write_lock import WriteLock
 from stanchion.stores.sql.jobs.plain_push import statements
 from stanchion.stores.sql.reading.stats import first_due
 from stanchion.stores.sqlite import drivers
+from stanchion.stores.sqlite.capabilities import CAPABILITIES
+from stanchion.stores.sqlite.connections import ARE_UTF8, BUSY_SECONDS, NOW, prepare
 from stanchion.stores.sqlite.cursor import ROW_TYPES, Cursor
 from stanchion.stores.sqlite.file import StoreFile
 from stanchion.stores.sqlite.misfits import HAS_ID, RIGHT_TYPES
-from stanchion.stores.sqlite.store import SqliteStore
 from stanchion.stores.sqlite.wakeup import FileWatch
 from stanchion.stores.sqlite.writers import GIVE_WAY_SECONDS, LONG_SECONDS, WriterQueue
 
-CAPABILITIES = Capabilities(
-    name="sqlite",
-    joins_transactions=True,
-    push_wakeup=True,
-    wakeup="change counter of the file, read every few milliseconds",
-    atomic_batches=True,
-    atomic_pushes=True,
-    durable="every commit reaches the disk (synchronous=FULL); ?synchronous=normal may lose the last commits "
-    "when the machine loses power, never when a process dies",
-    processes=True,
-    arrow=find_spec("pyarrow") is not None,
-    prepared_jobs=True,
-    claims_by_id=True,
-)
-
-_BUSY_SECONDS = 5.0
 _POLL_SECONDS, _LATER_SECONDS = (0.0002, 0.001), (0.002, 0.008)
 """Seconds between two attempts of a writer to get the lock: at first, and after _SOON_SECONDS, as frequent attempts of
 many writers slow down the holder."""
@@ -94,15 +73,10 @@ _ADVICE = {
     sqlite3.SQLITE_CORRUPT: "the file is damaged: restore a backup, or save what remains with sqlite3's .recover",
 }
 _FILES = text("SELECT file FROM pragma_database_list")
-_WAL_BYTES = 32 * 1024 * 1024
-"""Bytes to which the write-ahead log is truncated when it restarts, after many writers kept it from restarting."""
 _FREQUENT = ' etaoinsrhldcumfpgwybvkxjqz0123456789",:{}[]._-/'
 """ASCII characters that JSON has most, the first ones to be compared with."""
 _DIFFERENT_MAX = 64
 """Maximum number of different non-ASCII characters checked in a plain push: each may cost 10 ms per megabyte."""
-_ARE_UTF8 = "stanchion_are_utf8"
-"""The name of a function that each connection of this store has."""
-_SYNCHRONOUS = ("full", "normal", "off", "extra")
 
 
 class SqliteDialect(Dialect):
@@ -116,24 +90,20 @@ class SqliteDialect(Dialect):
     begin, locking, locking_free = "BEGIN IMMEDIATE", "", ""
     way_out = "check that the path is right, that the folder exists, is writable and lies on a local disk"
     rights = "let this user write to the file and its folder, where further files are made"
-    # SQLite's own clock has milliseconds; julianday() carries them through a double without loss.
-    now = (
-        literal_column("CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000", BigInteger)
-        + CLOCK_OFFSET
-    )
+    now = literal_column(NOW, BigInteger) + CLOCK_OFFSET
 
     new_identity = "lower(hex(randomblob(16)))"
     identity = "identity"
     claimable = (text(HAS_ID),)
 
-    def __init__(self, file: StoreFile, synchronous: str) -> None:
+    def __init__(self, file: StoreFile, synchronous: str, writers: WriterQueue, write_lock: WriteLock) -> None:
         self._file, self._synchronous = file, synchronous
         self.signals = FileWatch(file, first_due(self))
-        self._writers = WriterQueue(file.path)
+        self._writers, self.write_lock = writers, write_lock
 
     def engine_options(self) -> dict[str, Any]:
         return {
-            "connect_args": {"timeout": _BUSY_SECONDS, "check_same_thread": False},
+            "connect_args": {"timeout": BUSY_SECONDS, "check_same_thread": False},
             "pool_size": 8,
             "max_overflow": 100,
             "pool_timeout": calls.CALL_SECONDS,
@@ -150,11 +120,7 @@ class SqliteDialect(Dialect):
         self, _dialect: object, record: ConnectionPoolEntry, _args: object, options: dict[str, Any]
     ) -> sqlite3.Connection:
         connection, record.info["place"] = self._file.connect(**options)
-        connection.text_factory = _decoded
-        connection.create_function(_ARE_UTF8, -1, _are_utf8, deterministic=True)
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute(f"PRAGMA synchronous={self._synchronous}")
-        connection.execute(f"PRAGMA journal_size_limit={_WAL_BYTES}")
+        prepare(connection, self._synchronous)
         return connection
 
     def _must_be_there(self, _connection: object, record: ConnectionPoolEntry, _proxy: object) -> None:
@@ -189,7 +155,7 @@ class SqliteDialect(Dialect):
                         cursor.execute(self.begin)
                         break
                     except sqlite3.OperationalError as error:
-                        if self.fault(error) is not Fault.BUSY or waited > _BUSY_SECONDS:
+                        if self.fault(error) is not Fault.BUSY or waited > BUSY_SECONDS:
                             raise
                 often = first or waited < _SOON_SECONDS
                 time.sleep(random.uniform(*(_POLL_SECONDS if often else _LATER_SECONDS)))  # noqa: S311 - spreading load
@@ -199,7 +165,7 @@ class SqliteDialect(Dialect):
         finally:
             if first:
                 self._writers.leave()
-            cursor.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000:.0f}")
+            cursor.execute(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000:.0f}")
 
     @contextmanager
     def undurable(self, cursor: sqlite3.Cursor) -> Iterator[None]:
@@ -285,7 +251,7 @@ class SqliteDialect(Dialect):
 
     def readable(self) -> list[ColumnElement[bool] | TextClause]:
         # One call of Python for each row; a text would be decoded on the way, and fail the statement.
-        are_utf8 = Function(_ARE_UTF8, *(cast(jobs.c[name], LargeBinary) for name in TEXTS), type_=Boolean)
+        are_utf8 = Function(ARE_UTF8, *(cast(jobs.c[name], LargeBinary) for name in TEXTS), type_=Boolean)
         return [text(RIGHT_TYPES), are_utf8]
 
     def fitted(self, names: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -298,45 +264,6 @@ class SqliteDialect(Dialect):
         return insert(table).from_select(columns, rows).on_conflict_do_nothing()
 
 
-def _decoded(stored: bytes) -> str:
-    """Return a stored text. Other programs may have stored bytes that are not UTF-8; they must not fail the query."""
-    try:
-        return stored.decode()
-    except UnicodeDecodeError:
-        return NotUtf8(stored.decode(errors="replace"))
-
-
-def _are_utf8(*stored: bytes | None) -> bool:
-    """Return whether all of these texts are UTF-8."""
-    try:
-        for one in stored:
-            if one is not None:
-                one.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def _code_of(error: BaseException) -> int:
     """Return the primary error code, without the extended part."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
-
-
-def open_store(url: str) -> SqliteStore:
-    """Return the store in a file: `sqlite:///relative.db` or `sqlite:////absolute.db`."""
-    parsed = address.parsed(url)
-    options = dict(parsed.query)
-    synchronous = str(options.pop("synchronous", "full")).lower()
-    if synchronous not in _SYNCHRONOUS:
-        raise InvalidInput(f"synchronous must be one of {', '.join(_SYNCHRONOUS)}, not {synchronous!r}")
-    if options:
-        raise InvalidInput(f"unknown option {sorted(options)[0]!r} in the URL; there is synchronous")
-    if not parsed.database or parsed.database == ":memory:":
-        raise InvalidInput(
-            "a SQLite queue needs a file, such as sqlite:///jobs.db; for a queue in memory use memory://"
-        )
-    if parsed.drivername not in ("sqlite", "sqlite+pysqlite"):
-        raise InvalidInput(f"use sqlite:///..., not {parsed.drivername}:///...; the async API needs no other driver")
-    path = str(Path(parsed.database).expanduser())
-    file = StoreFile(path, VERSION)
-    return SqliteStore(Database(URL.create("sqlite", database=path), SqliteDialect(file, synchronous)), file)

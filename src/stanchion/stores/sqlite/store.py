@@ -1,109 +1,185 @@
-"""The SQLite store: a file with one writer at a time."""
+"""The SQLite store: a file with one writer at a time.
+
+A program that only pushes needs a small part of the store: SQLAlchemy and the general way are loaded by the first call
+that needs them.
+
+    push of plain jobs ──► `PlainPushes` ──── busy, or an error ────► general way
+    any other push ─────────────────────────────────────────────────► general way
+    check, queues, values, until it is loaded ──► `FirstReads` ─────► general way
+    any other verb ─────────────────────────────────────────────────► general way
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import re
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from stanchion.stores.records.query import Query
-from stanchion.stores.sql.claims.admission import Admissions, Decisions
-from stanchion.stores.sql.claims.batches import Claims, UnseenReservations
-from stanchion.stores.sql.claims.by_ids import JobsById
-from stanchion.stores.sql.claims.claim import ClaimRounds, TransactionClaims
-from stanchion.stores.sql.claims.due import DueJobs
-from stanchion.stores.sql.claims.in_order import InOrder
-from stanchion.stores.sql.claims.lanes import Lanes
-from stanchion.stores.sql.claims.next_jobs import NextInLanes, NextJobs
-from stanchion.stores.sql.claims.parking import Parking
-from stanchion.stores.sql.claims.recovery import Recovery
-from stanchion.stores.sql.claims.reservations import Reservations
-from stanchion.stores.sql.claims.starts import Starts
-from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.setup import Setup
-from stanchion.stores.sql.jobs.deletion import Deletion
-from stanchion.stores.sql.jobs.flow_ends import FlowEnds
-from stanchion.stores.sql.jobs.flows import Flows
-from stanchion.stores.sql.jobs.push import Inserts, Push
-from stanchion.stores.sql.jobs.settle import HeldJobs, Outcomes, TransactionCommits
-from stanchion.stores.sql.limits.rate_reads import RateReads
-from stanchion.stores.sql.limits.repair import SlotRepair
-from stanchion.stores.sql.queues.drop import LiveDrop
-from stanchion.stores.sql.queues.purge import Purges
-from stanchion.stores.sql.reading.arrow import Arrow, from_sqlite
-from stanchion.stores.sql.reading.query import Queries
-from stanchion.stores.sql.reading.stats import Stats
-from stanchion.stores.sql.staging.insert_form import InsertForm
-from stanchion.stores.sql.staging.prepared import PreparedJobs
-from stanchion.stores.sql.staging.staging import PlainFinish, StagedJobs, Staging
-from stanchion.stores.sql.store import Rows, SqlStore, Verbs
-from stanchion.stores.sql.values import Values
-from stanchion.stores.sqlite.claim import SqliteGrants, SqliteLanePicks, SqliteReservations
+from stanchion.core.forks import reset_after_fork
+from stanchion.errors import InvalidInput
+from stanchion.stores.sql.engine.version import VERSION
+from stanchion.stores.sql.engine.write_lock import WriteLock
+from stanchion.stores.sql.store import SqlStore
+from stanchion.stores.sqlite.capabilities import CAPABILITIES
 from stanchion.stores.sqlite.file import StoreFile
-from stanchion.stores.sqlite.misfits import ClaimsPastMisfits, Misfits, burying_first
-from stanchion.stores.sqlite.moves import SqliteMoves
-from stanchion.stores.sqlite.settle import SqliteCommits
+from stanchion.stores.sqlite.first_reads import FirstReads
+from stanchion.stores.sqlite.own_connection import OwnConnection
+from stanchion.stores.sqlite.plain import PlainPushes
+from stanchion.stores.sqlite.writers import WriterQueue
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from stanchion.stores.records.claims import Claim
+    from stanchion.stores.records.jobs import NewJob, Pushed
+    from stanchion.stores.records.query import Query
+    from stanchion.stores.records.queues import QueueSettings
+    from stanchion.stores.records.values import VersionedValue
+    from stanchion.stores.rules.lost_leases import LostLeaseDelay
+
+_SYNCHRONOUS: Final = ("full", "normal", "off", "extra")
+_USUAL: Final = re.compile(rf"sqlite:///([^?%]+)(?:\?synchronous=({'|'.join(_SYNCHRONOUS)}))?")
+
 
 class SqliteStore(SqlStore):
-    """Jobs in a file."""
+    """Jobs in a file. `synchronous`: when a commit waits for the disk, in SQLite's words."""
 
-    def __init__(self, db: Database, file: StoreFile) -> None:
-        rows = Rows(db, SqliteGrants)
-        queues, jobs, slots, transactions = rows.queues, rows.jobs, rows.slots, rows.transactions
-        inserts, values = Inserts(db, jobs), Values(db)
-        pushes = Push(db, transactions, jobs, queues, inserts)
-        flows = Flows(db, transactions, jobs, queues, pushes, FlowEnds(db), values)
-        held_jobs = HeldJobs(db, queues)
-        commits = SqliteCommits(db, held_jobs, jobs, TransactionCommits(held_jobs, jobs, flows))
-        moves = SqliteMoves(db, jobs, queues)
-        outcomes = Outcomes(db, transactions, jobs, queues, pushes, flows, held_jobs, commits, moves)
-        recovery = Recovery(db, transactions, queues, flows, SlotRepair(db, transactions, slots))
+    knows_partitions = False
+    """Without it, the question whether the store has partitions would load the general way."""
 
-        due, reservations = DueJobs(db), Reservations(db)
-        reserves = SqliteReservations(db, reservations)
-        rates = RateReads(values)
-        admissions = Admissions(db, slots, Decisions(db, jobs, slots, reserves), rates)
-        next_jobs = NextJobs(due, reserves, admissions)
-        lanes = NextInLanes(Lanes(db, SqliteLanePicks(db)), next_jobs)
-        rounds = ClaimRounds(Parking(db, transactions, slots, due))
-        in_order = InOrder(db, queues, next_jobs, lanes)
-        general = TransactionClaims(
-            *(db, transactions, jobs, queues, recovery, reservations),
-            *(next_jobs, lanes, in_order, JobsById(db, next_jobs), rounds),
-        )
-        unseen = UnseenReservations(transactions, jobs, queues, recovery, due, reservations)
+    def __init__(self, path: str, synchronous: str) -> None:
+        self._path, self._synchronous = path, synchronous
+        self._file = StoreFile(path, VERSION)
+        self._writers, self._write_lock = WriterQueue(self._file.path), WriteLock()
+        self._own = OwnConnection(self._file, synchronous)
+        self._plain, self._reads = PlainPushes(self._own, self._writers, self._write_lock), FirstReads(self._own)
+        self._delay: LostLeaseDelay | None = None
+        self._loaded = False
+        self.capabilities = CAPABILITIES
+        self.push = self._push
+        self.check, self.queues, self.values = self._check, self._queues, self._values
+        reset_after_fork(self)
 
-        misfits = Misfits(db, transactions, queues, flows)
-        staged, plain = StagedJobs(db), PlainFinish(db, jobs, queues)
-        prepared = PreparedJobs(db, InsertForm(db))
-        verbs = Verbs(
-            pushes=pushes,
-            inserts=inserts,
-            flows=flows,
-            outcomes=outcomes,
-            recovery=recovery,
-            claims=ClaimsPastMisfits(Claims(db, general, unseen, reservations, outcomes), misfits),
-            starts=Starts(db, transactions, jobs, queues, pushes, general, reservations, pushes),
-            staging=Staging(db, transactions, jobs, queues, pushes, commits, values, staged, plain, prepared),
-            queries=Queries(db, jobs),
-            stats=Stats(db),
-            purges=Purges(db),
-            live_drop=LiveDrop(),
-            deletion=Deletion(db, transactions, jobs),
-            rates=rates,
-        )
-        super().__init__(db, rows, verbs, values, Setup(db, before=file.accept))
-        self.maintain = burying_first(misfits, self.maintain)
-        self._arrow = Arrow(db, from_sqlite)
-        file.when_replaced(self._forget)
+    def begin(self) -> None:
+        """Make a lock that is free."""
+        self._loading = threading.Lock()
+
+    # -- the first calls
+
+    def _push(
+        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
+    ) -> list[Pushed]:
+        if tx is None and claim is None and not repeat:
+            try:
+                pushed = self._plain.push(jobs, self.clock_offset if self._loaded else 0.0)
+            except sqlite3.Error:
+                repeat = True
+            else:
+                if pushed is not None:
+                    if self._loaded:
+                        self.dialect.announce({job.queue for job in jobs})
+                    return pushed
+        return self._verbs.starts.push(jobs, tx, claim, repeat=repeat)
+
+    def _check(self) -> None:
+        if not self._reads.has_schema():
+            self._load()
+            self.check()
+
+    def _queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
+        wanted = None if names is None else set(names)
+        if wanted is not None and not self._loaded and (found := self._reads.queues(wanted)) is not None:
+            return found
+        self._load()
+        return self.queues(wanted)
+
+    def _values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
+        if names is None and not self._loaded and (found := self._reads.values(kind)) is not None:
+            return found
+        self._load()
+        return self.values(kind, names)
+
+    # -- the general way
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return an attribute of the general way, which the first use of one loads."""
+            if not name.startswith("__"):
+                self._load()
+                if name in self.__dict__:
+                    return self.__dict__[name]
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _load(self) -> None:
+        from stanchion.stores.sqlite.dialect import SqliteDialect
+        from stanchion.stores.sqlite.general import general
+        from stanchion.stores.sqlite.misfits import burying_first
+
+        with self._loading:
+            if self._loaded:
+                return
+            dialect = SqliteDialect(self._file, self._synchronous, self._writers, self._write_lock)
+            way = general(self._path, dialect, self._file)
+            super().__init__(way.database, way.rows, way.verbs, way.values, way.schema)
+            self.push = self._push
+            self.maintain = burying_first(way.misfits, self.maintain)
+            self._arrow = way.arrow
+            if self._delay is not None:
+                way.verbs.recovery.lost_lease_delay = self._delay
+            self._file.when_replaced(self._forget)
+            self._loaded = True
+
+    @property
+    def lost_lease_delay(self) -> LostLeaseDelay:
+        """The delay of a job after its second lost lease, and each further one."""
+        return self._verbs.recovery.lost_lease_delay
+
+    @lost_lease_delay.setter
+    def lost_lease_delay(self, delay: LostLeaseDelay) -> None:
+        self._delay = delay
+        if self._loaded:
+            self._verbs.recovery.lost_lease_delay = delay
 
     def select_arrow(self, query: Query) -> Iterator[pa.RecordBatch]:
         return self._arrow.select_arrow(query)
+
+    def close(self) -> None:
+        self._own.close()
+        if self._loaded:
+            super().close()
 
     def _forget(self) -> None:
         """Forget all that was cached of the former file."""
         self._rows.queues.forget_known()
         self.database.identity = None
+
+
+def open_store(url: str) -> SqliteStore:
+    """Return the store in a file: `sqlite:///relative.db` or `sqlite:////absolute.db`."""
+    usual = _USUAL.fullmatch(url)
+    path, synchronous = (usual[1], usual[2] or _SYNCHRONOUS[0]) if usual else _parsed(url)
+    if path == ":memory:":
+        raise InvalidInput(
+            "a SQLite queue needs a file, such as sqlite:///jobs.db; for a queue in memory use memory://"
+        )
+    return SqliteStore(str(Path(path).expanduser()), synchronous)
+
+
+def _parsed(url: str) -> tuple[str, str]:
+    """Return the path and the option in a URL of another form."""
+    from stanchion.stores.sql.engine import address
+
+    parsed = address.parsed(url)
+    options = dict(parsed.query)
+    synchronous = str(options.pop("synchronous", _SYNCHRONOUS[0])).lower()
+    if synchronous not in _SYNCHRONOUS:
+        raise InvalidInput(f"synchronous must be one of {', '.join(_SYNCHRONOUS)}, not {synchronous!r}")
+    if options:
+        raise InvalidInput(f"unknown option {sorted(options)[0]!r} in the URL; there is synchronous")
+    if parsed.database and parsed.drivername not in ("sqlite", "sqlite+pysqlite"):
+        raise InvalidInput(f"use sqlite:///..., not {parsed.drivername}:///...; the async API needs no other driver")
+    return parsed.database or ":memory:", synchronous

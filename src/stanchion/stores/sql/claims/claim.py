@@ -26,7 +26,8 @@ from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import jobs, queues
 from stanchion.stores.sql.rows.jobs import ID_OF, Jobs
-from stanchion.stores.sql.rows.queues import QueueRow, QueueRows
+from stanchion.stores.sql.rows.queue_row import QueueRow
+from stanchion.stores.sql.rows.queues import QueueRows
 from stanchion.stores.sql.rows.transactions import Transactions
 
 Work = Callable[[Claim, Search], Admission | None]

@@ -24,7 +24,8 @@ from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import jobs
-from stanchion.stores.sql.rows.queues import QueueRow, QueueRows
+from stanchion.stores.sql.rows.queue_row import QueueRow
+from stanchion.stores.sql.rows.queues import QueueRows
 
 _HEAD = select(jobs.c.state, jobs.c.run_at, jobs.c.lane, jobs.c.rank, jobs.c.waits_kind, jobs.c.order_key).where(
     jobs.c.id == param("head", jobs.c.id.type), jobs.c.queue == param("queue", String)

@@ -18,7 +18,7 @@ from stanchion.stores.records.jobs import UNLANED
 from stanchion.stores.sql.claims.lane_statements import ARMS, LAST_LANE, LaneStatements, kind_of_range
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Params, Runner
-from stanchion.stores.sql.rows.queues import QueueRow
+from stanchion.stores.sql.rows.queue_row import QueueRow
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from stanchion.stores.sql.claims.reservations import Reserves
 from stanchion.stores.sql.claims.search import Search
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.rows.jobs import ID_OF
-from stanchion.stores.sql.rows.queues import QueueRow
+from stanchion.stores.sql.rows.queue_row import QueueRow
 
 
 class ReservesNext(Protocol):

@@ -33,7 +33,6 @@ from stanchion.stores.sql.engine.runner import (
 )
 from stanchion.stores.sql.engine.telling import told
 from stanchion.stores.sql.engine.turns import AllButOne, Turns
-from stanchion.stores.sql.engine.write_lock import WriteLock
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -70,8 +69,6 @@ class Database:
         most = self._options["pool_size"] + self._options["max_overflow"]
         self._turns = Turns(most, self.url.render_as_string(hide_password=True))
         self._transactions = AllButOne(self._turns)
-        # With one write lock for the whole database, threads of a process queue here instead of polling for that lock.
-        self._write_lock = WriteLock() if self.dialect.single_writer else None
 
     @property
     def engine(self) -> Engine:
@@ -350,7 +347,8 @@ class Database:
         return isinstance(error, StanchionError)
 
     def _writing(self, seconds: float) -> AbstractContextManager[None]:
-        return nullcontext() if self._write_lock is None else self._write_lock.within(seconds)
+        # With one write lock for the whole database, threads of a process queue here instead of polling for that lock.
+        return nullcontext() if (lock := self.dialect.write_lock) is None else lock.within(seconds)
 
     def _refusal(self, cause: BaseException, *, overdue: bool = False) -> StanchionError | None:
         """Return the error to raise for an error of the driver; None: the driver's own, as the statement is wrong."""

@@ -23,6 +23,7 @@ from stanchion.stores.sql.engine.callers import Caller
 from stanchion.stores.sql.engine.commits import announce_after_commit
 from stanchion.stores.sql.engine.runner import Runner, Together
 from stanchion.stores.sql.engine.schema import ID_COLUMNS
+from stanchion.stores.sql.engine.write_lock import WriteLock
 
 _LAST = (1 << 63) - 1
 AUTOCOMMIT = (
@@ -94,6 +95,8 @@ class Dialect(ABC):
     """The index of order keys begins with the queue."""
     single_writer: bool
     """The whole database has one write lock."""
+    write_lock: WriteLock | None = None
+    """That lock among the threads of this process."""
     remote: bool
     """Calls go over a socket."""
     makes_schema: bool

@@ -56,5 +56,3 @@ def _add_columns(connection: Connection, table: Table) -> None:
 
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_complete,) * 6
 """Step n upgrades a schema from version n to n + 1; steps are only ever appended. Equal ones run once in a setup."""
-
-VERSION = len(MIGRATIONS)

@@ -11,8 +11,9 @@ from sqlalchemy import Connection, String, create_mock_engine, event, insert, in
 
 from stanchion.errors import SchemaMismatch, StoreUnavailable
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.migrations import MIGRATIONS, VERSION
+from stanchion.stores.sql.engine.migrations import MIGRATIONS
 from stanchion.stores.sql.engine.schema import meta, metadata
+from stanchion.stores.sql.engine.version import VERSION
 
 _CHANGES = ("CREATE ", "ALTER ", "DROP ", "DO ", "GRANT ", "REVOKE ")
 

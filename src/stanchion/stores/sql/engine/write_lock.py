@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from stanchion.core.forks import reset_after_fork
 from stanchion.errors import CannotJoin, StoreUnavailable
 
 
@@ -13,6 +14,10 @@ class WriteLock:
     """The write lock among the threads of this process."""
 
     def __init__(self) -> None:
+        reset_after_fork(self)
+
+    def begin(self) -> None:
+        """Make a lock that is free."""
         self._lock = threading.Lock()
         self._holder: int | None = None
 
@@ -25,7 +30,8 @@ class WriteLock:
                 "this thread has a transaction of the store open, and this call is not part of it: pass the "
                 "transaction as tx=, or end it first"
             )
-        if not self._lock.acquire(timeout=max(0.0, seconds)):
+        lock = self._lock  # a fork within the block gives the child another one
+        if not lock.acquire(timeout=max(0.0, seconds)):
             raise StoreUnavailable(
                 f"another thread of this process kept a transaction open for {seconds:.0f} s; make it shorter"
             )
@@ -34,4 +40,4 @@ class WriteLock:
             yield
         finally:
             self._holder = None
-            self._lock.release()
+            lock.release()

@@ -13,7 +13,7 @@ from stanchion.stores.records.jobs import QUEUED
 from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.rules.plain_push import filled
 from stanchion.stores.sql.engine.schema import queues
-from stanchion.stores.sql.rows.queues import new_queue
+from stanchion.stores.sql.rows.queue_row import new_queue
 
 
 def statements(package: str, **values: object) -> list[str]:

@@ -15,7 +15,8 @@ from stanchion.stores.sql.engine.schema import counter_events, counts, jobs, que
 from stanchion.stores.sql.jobs.flows import Flows
 from stanchion.stores.sql.queues.drop import FORGET_RANGES, TIED
 from stanchion.stores.sql.rows.jobs import Step, outline
-from stanchion.stores.sql.rows.queues import QueueRow, QueueRows
+from stanchion.stores.sql.rows.queue_row import QueueRow
+from stanchion.stores.sql.rows.queues import QueueRows
 from stanchion.stores.sql.rows.transactions import Transactions
 
 _QUEUE = param("queue", String)

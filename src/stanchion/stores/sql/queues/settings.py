@@ -15,7 +15,8 @@ from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.joining import joined
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import queues
-from stanchion.stores.sql.rows.queues import QueueRow, QueueRows
+from stanchion.stores.sql.rows.queue_row import QueueRow
+from stanchion.stores.sql.rows.queues import QueueRows
 
 _ALL = select(*queues.columns)
 

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -41,16 +41,8 @@ from stanchion.stores.sql.engine.schema import (
     history,
     jobs,
 )
+from stanchion.stores.sql.rows.new_jobs import NONE_YET, OF_NEW_JOBS, later_values, new_values
 from stanchion.stores.sql.rows.queues import QueueRows
-
-_OF_NEW_JOBS = (
-    *("id", "queue", "lane", "state", "priority", "rank", "run_at", "enqueued_at", "payload", "task", "headers"),
-    *("tenant", "key", "order_key", "limits", "origin", "max_attempts", "timeout"),
-)
-"""The columns that a new job may fill if it belongs to no flow and waits for nothing."""
-_LATER = {name: JobRow._field_defaults[name] for name in LIVE_COLUMNS if name not in _OF_NEW_JOBS}
-"""What such a job has in the other columns, which is their default."""
-
 
 QUEUE_OF, ID_OF = attrgetter("queue"), attrgetter("id")  # called by built-ins, without a frame per job
 
@@ -87,7 +79,7 @@ class JobStatements:
         """)
         params = {name: param(name, jobs.c[name].type) for name in LIVE_COLUMNS}
         self.insert = dialect.insert_ignoring(jobs, params)
-        self.insert_new = dialect.insert_ignoring(jobs, {name: params[name] for name in _OF_NEW_JOBS})
+        self.insert_new = dialect.insert_ignoring(jobs, {name: params[name] for name in OF_NEW_JOBS})
         self.keep = insert(history).values({name: param(name, history.c[name].type) for name in HISTORY_COLUMNS})
         self.rewrite: Executable = (
             update(jobs)
@@ -141,8 +133,8 @@ class Jobs:
 
     def insert(self, run: Runner, rows: Sequence[JobRow]) -> int:
         """Insert live jobs, skipping jobs whose id or key is taken; return the number inserted."""
-        if all(_later_values(row) == _NONE_YET for row in rows):  # half the columns need not be sent
-            new = [dict(zip(_OF_NEW_JOBS, _new_values(row), strict=True)) for row in rows]
+        if all(later_values(row) == NONE_YET for row in rows):  # half the columns need not be sent
+            new = [dict(zip(OF_NEW_JOBS, new_values(row), strict=True)) for row in rows]
             return run.change_each(self._statements.insert_new, new)
         return run.change_each(self._statements.insert, [live_values(row) for row in rows])
 
@@ -250,11 +242,6 @@ def _by_id(rows: Iterable[Row]) -> dict[str, JobRow]:
 def kept(row: JobRow) -> dict[str, object]:
     """Return the parameters that store a finished job."""
     return dict(zip(FIELDS, row, strict=True))
-
-
-_new_values = itemgetter(*map(FIELDS.index, _OF_NEW_JOBS))
-_later_values = itemgetter(*map(FIELDS.index, _LATER))
-_NONE_YET = tuple(_LATER.values())
 
 
 def live_values(row: JobRow) -> dict[str, object]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import BigInteger, String, false, select, true, update
 
-from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob
-from stanchion.stores.records.queues import STORED_SETTINGS, QueueSettings
+from stanchion.stores.records.jobs import JobRow, NewJob
+from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.dead_letters import is_letter
 from stanchion.stores.rules.slots import NO_SLOTS, slot_needs
 from stanchion.stores.rules.upkeep import Use
@@ -20,6 +19,7 @@ from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.joining import must_be_here
 from stanchion.stores.sql.engine.runner import Asked, Runner
 from stanchion.stores.sql.engine.schema import queues
+from stanchion.stores.sql.rows.queue_row import QueueRow, new_queue
 
 _QUEUE = param("queue", String)
 _QUEUE_OF = attrgetter("queue")
@@ -43,63 +43,6 @@ _MARK_LETTERS = (
 
 def _insert(dialect: Dialect) -> Any:
     return dialect.insert_ignoring(queues, {column.name: param(column.name, column.type) for column in queues.columns})
-
-
-class QueueRow(NamedTuple):
-    """A row of stanchion_queues, with all columns in order."""
-
-    name: str
-    paused: bool
-    max_rate: float | None
-    max_running: int | None
-    lanes: int
-    lanes_per_tenant: int
-    history_ttl: float
-    dead_letter: str | None
-    lease: float
-    uses_lanes: bool
-    uses_slots: bool
-    expires: float | None
-    expires_with_jobs: bool
-    timeout: float | None
-    ordered: bool
-    ordered_by: str | None
-    declared: str | None
-    last_lane: int
-    """The lane that was served last."""
-    has_dead_letters: bool
-    """Its jobs may include dead letters."""
-    rate_tokens: float
-    rate_at: int
-    active_events: int
-    """The number of events counted when the last use was recorded, and that time; see `rules.upkeep`."""
-    active_at: int
-    head: str | None
-    """Of an ordered queue: the job that no other may overtake while it is live there."""
-
-    @property
-    def settings(self) -> QueueSettings:
-        """The settings."""
-        given: dict[str, Any] = dict(zip(_SETTINGS, self, strict=False))
-        declared = json.loads(self.declared) if self.declared else {}
-        return QueueSettings(**{**given, **{name: bool(given[name]) for name in _FLAGS}, "declared": declared})
-
-
-_SETTINGS = STORED_SETTINGS
-"""The first columns of a queue, which hold its settings."""
-_FLAGS = ("paused", "uses_lanes", "uses_slots", "expires_with_jobs", "ordered")
-
-
-def new_queue(queue: str) -> dict[str, object]:
-    """Return the parameters of a new queue: default settings, an empty rate bucket."""
-    settings = QueueSettings(queue)
-    at_first = {
-        **{column.name: 0 for column in queues.columns},
-        "last_lane": UNLANED,
-        "has_dead_letters": False,
-        "head": None,
-    }
-    return {**{name: getattr(settings, name, value) for name, value in at_first.items()}, "declared": None}
 
 
 class QueueRows:

@@ -1,0 +1,8 @@
+"""The version of the schema, apart from the migrations: to compare it needs no SQLAlchemy."""
+
+from __future__ import annotations
+
+from typing import Final
+
+VERSION: Final = 6
+"""The number of steps in `migrations.MIGRATIONS`."""
