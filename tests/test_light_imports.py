@@ -1,5 +1,6 @@
 """A program loads only what it uses: modules are counted, as time depends on the machine."""
 
+import ast
 import json
 import sqlite3
 import subprocess
@@ -8,6 +9,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+SOURCES = Path(__file__).parents[1] / "src/stanchion"
 
 REPORT = "import json, sys; print(json.dumps(sorted(sys.modules)))"
 
@@ -73,3 +76,26 @@ def test_a_first_push_to_sqlite_loads_what_it_needs(tmp_path: Path, program: str
     with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
         ((stored,),) = connection.execute("SELECT count(*) FROM stanchion_jobs")
     assert stored == 2 * (3 if "many" in program else 1)
+
+
+def test_sqlalchemy_is_imported_as_a_whole_first() -> None:
+    """`from sqlalchemy.engine import ...` fails while another thread imports sqlalchemy: each waits for the other."""
+    partly = [path for path in SOURCES.rglob("*.py") if not imports_whole(path.read_text("utf-8"))]
+    assert partly == []
+
+
+def imports_whole(source: str) -> bool:
+    """Return whether what is imported first, in the module or else in each function, is sqlalchemy itself."""
+    if "sqlalchemy" not in source:
+        return True
+    module = ast.parse(source)
+    functions = [node.body for node in ast.walk(module) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    first = [names[0] for body in (module.body, *functions) if (names := [one for node in body for one in parts(node)])]
+    return set(first[:1] if any(map(parts, module.body)) else first) <= {"sqlalchemy"}
+
+
+def parts(node: ast.stmt) -> list[str]:
+    """Return the modules of SQLAlchemy that a statement imports."""
+    names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+    names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+    return [name for name in names if name.split(".")[0] == "sqlalchemy"]

@@ -267,19 +267,28 @@ class TestOthers:
     def test_a_transaction_of_another_thread_is_waited_for(
         self, store: SqliteStore, path: Path, taken: list[bool], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        waiting, within = threading.Event(), WriteLock.within
+        waiting, within, opened = threading.Event(), WriteLock.within, OwnConnection.opened
+        entered: list[bool] = []
 
         def noted(self: WriteLock, seconds: float) -> Any:
             waiting.set()
             return within(self, seconds)
 
+        def entering(self: OwnConnection) -> Any:
+            entered.append(in_transaction)
+            return opened(self)
+
+        in_transaction = True
         with store.transaction():
             monkeypatch.setattr(WriteLock, "within", noted)
+            monkeypatch.setattr(OwnConnection, "opened", entering)
             pusher = threading.Thread(target=store.push, args=([NewJob(new_id(), "q", "1")],))
             pusher.start()
             assert waiting.wait(60)
+            pusher.join(0.2)  # it could go on to the file only without its turn
+            in_transaction = False
         pusher.join(60)
-        assert taken == [True]
+        assert (taken, entered) == ([True], [False])
         assert len(ids(path)) == 1
 
     def test_a_forked_child_never_uses_the_connection_of_its_parent(self, store: SqliteStore, path: Path) -> None:

@@ -25,7 +25,7 @@ def url_of(alias: str) -> str:
 
     Raises InvalidInput if no store is possible in it.
     """
-    from sqlalchemy.engine import URL
+    from sqlalchemy import URL
 
     connection = connections[alias]
     vendor, settings = connection.vendor, connection.settings_dict
@@ -59,7 +59,7 @@ def _file(alias: str, name: str) -> str:
             f"the database {alias!r} is in memory, where only its own connection sees it: give it a file, in tests by "
             f"DATABASES[{alias!r}]['TEST']['NAME'], or test within stanchion.django.app_of().testing()"
         )
-    from sqlalchemy.engine import URL
+    from sqlalchemy import URL
 
     return URL.create("sqlite", database=name).render_as_string()
 

@@ -143,7 +143,7 @@ def shown_url(url: str) -> str:
         from stanchion.stores.redis.client import address
 
         return address.hidden(url)
-    from sqlalchemy.engine import make_url  # its import takes longer than the rest of the model
+    from sqlalchemy import make_url  # its import takes longer than the rest of the model
     from sqlalchemy.exc import ArgumentError
 
     try:

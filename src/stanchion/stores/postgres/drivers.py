@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
-from sqlalchemy.engine import Dialect
+from sqlalchemy import Dialect
 
 from stanchion.errors import CannotJoin
 from stanchion.stores.sql.engine.awaited import AsyncDriver

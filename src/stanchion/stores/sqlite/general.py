@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sqlalchemy.engine import URL
+from sqlalchemy import URL
 
 from stanchion.stores.sql.claims.admission import Admissions, Decisions
 from stanchion.stores.sql.claims.batches import Claims, UnseenReservations

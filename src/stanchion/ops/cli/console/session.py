@@ -161,7 +161,7 @@ def refuse_missing_file(app: Stanchion) -> None:
         return
     if not url.startswith("sqlite"):
         return
-    from sqlalchemy.engine import make_url
+    from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 
     try:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy.engine import Connection
+from sqlalchemy import Connection
 
 from stanchion.core.caller import CALLER
 from stanchion.errors import CannotJoin

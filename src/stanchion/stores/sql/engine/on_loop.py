@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 def in_greenlet(work: Callable[[], T]) -> T:
     """Run synchronous code of SQLAlchemy that waits for an asynchronous driver; see `awaited`."""
-    from sqlalchemy.util import greenlet_spawn
+    from sqlalchemy import util
 
-    return awaited(lambda: greenlet_spawn(work))
+    return awaited(lambda: util.greenlet_spawn(work))
 
 
 def at_once(work: Callable[[], T]) -> T:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy.engine import URL
+from sqlalchemy import URL
 
 from stanchion.stores.records import calls
 from stanchion.stores.sql.engine.dialect import Dialect, Fault
