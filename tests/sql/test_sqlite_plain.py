@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from stanchion import Stanchion
+from stanchion.context.owners import context_of
 from stanchion.core.ids import new_id, new_ids
 from stanchion.errors import CannotJoin
 from stanchion.stores.records.claims import Claim
@@ -329,7 +330,7 @@ def test_settings_that_another_process_changes(path: Path) -> None:
     with closing(Stanchion(f"sqlite:///{path}")) as app, closing(Stanchion(f"sqlite:///{path}")) as other:
         app.queue("q").push(1)
         other.queue("q").configure(lanes=4, timeout=3)
-        app.context.settings.forget()  # as a second later
+        context_of(app).settings.forget()  # as a second later
         app.queue("q").push(2, tenant="acme")
         assert rows(path, "SELECT lane >= 0 FROM stanchion_jobs ORDER BY id") == [(0,), (1,)]
 
