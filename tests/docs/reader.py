@@ -103,7 +103,7 @@ class Reader:
         if assigned := _SETS.fullmatch(text):
             inner = assigned["command"]
             self._environment[assigned["name"]] = self._run(inner, 0) if inner else assigned["value"].strip("'\"")
-        elif re.match(r"stanchion (worker\b(?!.*--until-empty)|top(?!.*--once))", text):
+        elif re.match(r"stanchion (worker\b(?!.*--until-empty)|top\b(?!.*--once))", text):
             self._start(text)
         elif re.search(r"\b(stanchion|python)\b", text):
             self._compare(command, self._run(text, expected))
