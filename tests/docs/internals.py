@@ -1,11 +1,7 @@
-"""Read the facts that the pages on internals state about the code, and the same facts from the code.
-
-python -m tests.docs.internals     rewrite the table of verbs
-"""
+"""Read the facts that the pages on internals state about the code, and the same facts from the code."""
 
 from __future__ import annotations
 
-import inspect
 import re
 import tomllib
 from collections.abc import Iterator
@@ -18,44 +14,15 @@ from stanchion.stores.sql.engine.schema import metadata
 from tests.docs.pages import ROOT
 
 PAGES = [ROOT / "docs" / "internals.md", *sorted((ROOT / "docs" / "inside").glob("*.md"))]
-PORT = ROOT / "docs" / "inside" / "port.md"
 SOURCE = ROOT / "src" / "stanchion"
 
-_VERBS = re.compile(r"(?<=<!-- verbs -->\n).*?(?=<!-- end of verbs -->)", re.DOTALL)
 _CODE = re.compile(r"`([^`]+)`")
 _PATH = re.compile(r"[\w./{},*-]+\.(?:py|lua|toml)|[\w/]+/")
 
 
-def verbs() -> dict[str, str]:
-    """Return the call of each verb of the port, with the first sentence of its docstring."""
-    found = {}
-    for name, verb in vars(Store).items():
-        if not name.startswith("_") and callable(verb):
-            parameters = [str(one).partition(":")[0] for one in inspect.signature(verb).parameters.values()]
-            found[f"{name}({', '.join(parameters[1:])})"] = _first_sentence(inspect.getdoc(verb) or "")
-    return found
-
-
-def _first_sentence(text: str) -> str:
-    return re.split(r"(?<=\.)\s", " ".join(text.split()), maxsplit=1)[0]
-
-
-def table_of_verbs() -> str:
-    """Return the table of verbs as the page should have it."""
-    rows = [f"| `{call}` | {meaning.replace('|', chr(92) + '|')} |\n" for call, meaning in verbs().items()]
-    return "".join(["| verb | |\n| --- | --- |\n", *rows])
-
-
-def table_in_page() -> str:
-    """Return the table of verbs as the page has it."""
-    found = _VERBS.search(PORT.read_text())
-    assert found, f"{PORT.name} has no place for the table of verbs"
-    return found[0]
-
-
-def write() -> None:
-    """Write the table of verbs into the page."""
-    PORT.write_text(_VERBS.sub(lambda _: table_of_verbs(), PORT.read_text()))
+def verbs() -> list[str]:
+    """Return the names of the verbs of the port."""
+    return [name for name, verb in vars(Store).items() if not name.startswith("_") and callable(verb)]
 
 
 def text() -> str:
@@ -153,7 +120,3 @@ def is_there(path: str) -> bool:
     if choices:
         return all(is_there(f"{choices[1]}{one.strip()}{choices[3]}") for one in choices[2].split(","))
     return any(any(root.glob(path)) for root in (SOURCE, SOURCE / "stores", ROOT))
-
-
-if __name__ == "__main__":
-    write()
