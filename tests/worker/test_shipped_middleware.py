@@ -8,7 +8,7 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -227,12 +227,23 @@ class TestDjango:
         import django.db
 
         seen: list[str] = []
-        monkeypatch.setattr(django.db, "close_old_connections", lambda: seen.append("close"))
+
+        class Connection:
+            def __init__(self, alias: str, in_atomic_block: bool) -> None:
+                self.alias, self.in_atomic_block = alias, in_atomic_block
+
+            def close_if_unusable_or_obsolete(self) -> None:
+                seen.append(f"close {self.alias}")
+
+        connections = [Connection("default", False), Connection("of the caller's transaction", True)]
+        handler = SimpleNamespace(all=lambda initialized_only: connections if initialized_only else [])
+        monkeypatch.setattr(django.db, "connections", handler)
         monkeypatch.setattr(django.db, "reset_queries", lambda: seen.append("reset"))
         app.middleware(DjangoConnections())
 
         def charge() -> None:
             seen.append("job")
+            connections[0].in_atomic_block = True  # it leaves a transaction open
             raise ConnectionError
 
         async def acharge() -> None:
@@ -240,7 +251,7 @@ class TestDjango:
 
         app.task(name="charge", max_attempts=1)(charge if kind == "sync" else acharge).enqueue()
         app.drain()
-        assert seen == ["reset", "close", "job", "close"]
+        assert seen == ["reset", "close default", "job", "close default"]
 
 
 @pytest.mark.parametrize(

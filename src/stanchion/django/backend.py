@@ -124,9 +124,9 @@ class StanchionBackend(BaseTaskBackend):
 
     def get_result(self, result_id: Any) -> Any:
         """Return the result of a task. Raises TaskResultDoesNotExist if history no longer has it, or never had."""
-        job = pending(self._database, result_id)
-        if job is None and isinstance(result_id, str) and ID.fullmatch(result_id):
-            job = self.app.get(result_id)
+        job = None
+        if isinstance(result_id, str) and ID.fullmatch(result_id):
+            job = self.app.get(result_id) or pending(self._database, result_id)
         task = None if job is None or job.task is None else known.found(job.task)
         if job is None or task is None:
             raise TaskResultDoesNotExist(result_id)

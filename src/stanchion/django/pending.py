@@ -1,11 +1,12 @@
 """Jobs that an open transaction of Django has stored: only its own connection sees them until it commits.
 
-Django itself forgets them: a callback of a savepoint that is rolled back is removed, and so are all at the end.
+Django itself forgets them: it removes the callbacks of a savepoint that is rolled back, and all of them at the end.
+Within its TestCase they stay, so ask the store first.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django.db import connections, transaction
 
@@ -29,7 +30,7 @@ def remember(alias: str, job: Job) -> None:
         transaction.on_commit(_Pending(job), using=alias)
 
 
-def pending(alias: str, job_id: Any) -> Job | None:
+def pending(alias: str, job_id: str) -> Job | None:
     """Return the job with this id that this thread's transaction has stored, or None."""
     waiting = (callback for _, callback, *_ in connections[alias].run_on_commit)
     return next((one.job for one in waiting if isinstance(one, _Pending) and one.job.id == job_id), None)

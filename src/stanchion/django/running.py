@@ -10,8 +10,6 @@ from functools import partial
 from inspect import Signature, signature
 from typing import TYPE_CHECKING, Any, cast
 
-from django.db import close_old_connections
-
 from stanchion.context.owners import context_of
 from stanchion.core.callables import is_async
 from stanchion.django import known
@@ -113,14 +111,11 @@ def _finished(app: Stanchion, alias: str, job: Job, error: BaseException | None 
     if not job.state.final:
         return  # its flow continues
     send = partial(task_finished.send, sender=type(task_backends[alias]), task_result=result_of(task, job, alias))
-    close_old_connections()
-    try:
+    with DjangoConnections().around():
         if error is None:
             send()
         else:
             _within(error, send)
-    finally:
-        close_old_connections()
 
 
 def _within(error: BaseException, send: Callable[[], Any]) -> None:

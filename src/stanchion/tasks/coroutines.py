@@ -28,10 +28,23 @@ def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
             return cast("T", bridge.await_only(coroutine))
         return _in_thread(coroutine)
     if CALLER.get() is None:
-        return asyncio.run(coroutine)
+        return _with_django(coroutine) if "django.db" in sys.modules else asyncio.run(coroutine)
     context = copy_context()
     context.run(CALLER.set, None)  # the task that awaits this call does nothing else meanwhile
     return from_caller(lambda: asyncio.get_running_loop().create_task(coroutine, context=context))
+
+
+def _with_django(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine whose calls of Django's ORM use the connections of this thread, which waits.
+
+    They would need another thread on a loop of `asyncio.run`, and Django refuses it below `sync_to_async`.
+    """
+    from asgiref.sync import async_to_sync
+
+    async def run() -> T:
+        return await coroutine
+
+    return async_to_sync(run)()
 
 
 def on_running_loop() -> bool:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from asgiref.sync import sync_to_async
+from django.db import connection
+
 try:
     from django.tasks import task
 except ModuleNotFoundError:
@@ -37,6 +40,23 @@ def mail(user: str) -> str:
 async def add_later(one: int, two: int) -> int:
     await asyncio.sleep(0)
     return one + two
+
+
+@task()
+def count(table: str) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT count(*) FROM {table}")
+        return int(cursor.fetchone()[0])
+
+
+@task()
+async def count_later(table: str) -> Any:
+    return await sync_to_async(count.func)(table)
+
+
+@task()
+async def query_later() -> Any:
+    return await count_later.func("(SELECT 1) AS one")
 
 
 @task(takes_context=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, sync_to_async
+from django.db import connection, transaction
+from django.test import TestCase
 
 from stanchion import Stanchion
 from stanchion.django.compat import InvalidTask, TaskResultDoesNotExist, TaskResultStatus
@@ -39,6 +42,31 @@ def test_coroutines_enqueue_and_read(shop: Any, app: Stanchion) -> None:
     app.drain()
     async_to_sync(result.arefresh)()
     assert result.return_value == 3
+
+
+@pytest.mark.parametrize("run", [lambda main: async_to_sync(main)(), lambda main: asyncio.run(main())])
+@pytest.mark.parametrize("twin", [True, False])
+def test_coroutines_drain(shop: Any, app: Stanchion, run: Any, twin: bool) -> None:
+    async def main() -> Any:
+        result = await shop.query_later.aenqueue()
+        await (app.adrain() if twin else sync_to_async(app.drain)())
+        await result.arefresh()
+        return result.return_value
+
+    assert run(main) == 1
+
+
+def test_a_drained_task_has_the_connections_of_the_caller(shop: Any, app: Stanchion) -> None:
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("CREATE TEMPORARY TABLE seen (id int)")
+        with app.testing():
+            with TestCase.captureOnCommitCallbacks(execute=True):
+                results = [one.enqueue("seen") for one in (shop.count, shop.count_later)]
+            app.drain()
+            for result in results:
+                result.refresh()
+            assert [result.return_value for result in results] == [0, 0]
 
 
 def test_the_job_has_the_name_queue_and_priority_of_the_task(shop: Any, app: Stanchion) -> None:
