@@ -19,7 +19,7 @@ from stanchion.ops.web.access.callers import Caller
 from stanchion.ops.web.access.guard import SAFE_METHODS, csrf_fits, from_another_site, local_path, refuses_without_token
 from stanchion.ops.web.access.receipts import LASTS as RECEIPT_LASTS
 from stanchion.ops.web.access.receipts import RECEIPT_COOKIE, sealed
-from stanchion.ops.web.access.session import LASTS, PLAIN_COOKIE, SECURE_COOKIE, Session
+from stanchion.ops.web.access.session import LASTS, PLAIN_COOKIE, SECURE_COOKIE, Session, known_session
 from stanchion.ops.web.live.deadlines import Missed
 from stanchion.ops.web.live.fragments import Key
 from stanchion.ops.web.live.sampler import Sampler
@@ -76,7 +76,7 @@ class Door:
                 hand_over(visit, response)
             except Refused as refused:
                 response = PlainTextResponse(f"{refused.reason}\n", refused.status)
-            if session is not None and request.cookies.get(cookie_name(request)) != session.cookie:
+            if session is not None and session.cookie and request.cookies.get(cookie_name(request)) != session.cookie:
                 set_session(request, response, session)
             return response
 
@@ -126,7 +126,7 @@ class Door:
     async def login(self, request: Request) -> Response:
         """Show the form of the login, or log in."""
         base = str(request.scope.get("root_path", "")).rstrip("/")
-        if not self.site.tokens:
+        if not self.site.tokens or known_session(request) is not None:
             return RedirectResponse(f"{base}/", 303)
         if request.method in SAFE_METHODS:
             return self._login_page(request, local_path(request.query_params.get("back", "")))
@@ -154,6 +154,8 @@ class Door:
 
     def _session(self, request: Request) -> Session | None:
         """Return the session of a request; None if it must log in. Raises Refused."""
+        if (known := known_session(request)) is not None:
+            return known
         site, now = self.site, self.site.clock()
         if not site.tokens and (reason := refuses_without_token(request)) is not None:
             raise Refused(403, reason)

@@ -15,6 +15,8 @@ import secrets
 from dataclasses import dataclass
 from typing import Final
 
+from starlette.requests import Request
+
 from stanchion.ops.web.access.callers import LOCAL, Caller, Token, Tokens
 
 LASTS: Final = 12 * 3600
@@ -27,11 +29,21 @@ SECURE_COOKIE: Final = "__Host-stanchion"
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A caller, and the CSRF token of its forms. `cookie`: its text; empty for who came without a session."""
+    """A caller, and the CSRF token of its forms. `cookie`: its text; empty if the page gives the browser none."""
 
     caller: Caller
     cookie: str
     csrf: str
+
+
+KNOWN: Final = "stanchion.session"
+"""The key of a request's scope with the session of a user whom the surrounding framework has logged in."""
+
+
+def known_session(request: Request) -> Session | None:
+    """Return the session that the surrounding framework has put into the scope, which no client can write."""
+    found = request.scope.get(KNOWN)
+    return found if isinstance(found, Session) else None
 
 
 class Sessions:

@@ -17,7 +17,7 @@ from stanchion.errors import StanchionError
 from stanchion.ops.web.access.bearer import UnknownToken
 from stanchion.ops.web.access.callers import LOCAL, Caller, Role
 from stanchion.ops.web.access.guard import csrf_fits, from_another_site, refuses_without_token
-from stanchion.ops.web.access.session import PLAIN_COOKIE, SECURE_COOKIE, Session
+from stanchion.ops.web.access.session import PLAIN_COOKIE, SECURE_COOKIE, Session, known_session
 from stanchion.ops.web.api.checking import Checks
 from stanchion.ops.web.api.operation import Answer, Call, Operation, Shared, encoded
 from stanchion.ops.web.api.problems import Problem, answer_of, problem_of
@@ -112,14 +112,16 @@ class Entry:
         site = self._site
         if (caller := self._by_token(request)) is not None:
             return Session(caller, "", "")
-        if not site.tokens:
+        session = known_session(request)
+        if session is None and not site.tokens:
             if (reason := refuses_without_token(request)) is not None:
                 raise Problem("forbidden", reason)
             if not reads and from_another_site(request):
                 raise Problem("forbidden", "a page of another site sent this request")
             return Session(LOCAL, "", "")
         cookie = request.cookies.get(SECURE_COOKIE if request.url.scheme == "https" else PLAIN_COOKIE)
-        session = None if cookie is None else site.sessions.of(cookie, site.clock())
+        if session is None and cookie is not None:
+            session = site.sessions.of(cookie, site.clock())
         if session is None:
             raise Problem("unauthenticated")
         if not reads and (
