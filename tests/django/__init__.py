@@ -1,0 +1,1 @@
+"""Stanchion in projects of Django."""

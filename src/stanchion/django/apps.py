@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from django.apps import AppConfig
+from django.core.checks import Tags, register
+from django.db.backends.signals import connection_created
+from django.db.models.signals import post_migrate
 
 
 class StanchionConfig(AppConfig):
@@ -11,3 +14,14 @@ class StanchionConfig(AppConfig):
     name = "stanchion.django"
     label = "stanchion"
     verbose_name = "Stanchion"
+
+    def ready(self) -> None:
+        """Let `migrate` set up the stores, `check` find those that are not, and tests end without connections."""
+        from stanchion.django.checks import check_project, check_tables
+        from stanchion.django.schema import after_migrate
+        from stanchion.django.testing import watch
+
+        post_migrate.connect(after_migrate, sender=self)
+        connection_created.connect(watch)
+        register(check_project)
+        register(check_tables, Tags.database)

@@ -27,6 +27,11 @@ def noted(path: str) -> Any | None:
     return _known.get(path)
 
 
+def names() -> list[str]:
+    """Return the names of the tasks that this process has made."""
+    return list(_known)
+
+
 def found(path: str) -> Any | None:
     """Return the task with this name; import its module if need be. None if there is none, or the import fails."""
     if path not in _known and "." in path:

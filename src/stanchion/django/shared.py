@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stanchion.context.owners import context_of
 from stanchion.django.options import address_of, made_with
+from stanchion.django.testing import before_drop
 
 if TYPE_CHECKING:
     from stanchion import Stanchion
@@ -22,6 +23,15 @@ class _Made(NamedTuple):
 _made: list[_Made] = []
 """One for each alias; more if settings change, as in tests."""
 _making = threading.Lock()
+
+
+def close_all() -> None:
+    """Close all apps of this process; a later call reopens them."""
+    for made in _made:
+        made.app.close()
+
+
+before_drop(close_all)
 
 
 def shared(alias: str, options: Mapping[str, Any]) -> Stanchion:

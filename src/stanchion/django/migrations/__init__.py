@@ -1,0 +1,1 @@
+"""Migrations of the application; stores have versions of their own."""

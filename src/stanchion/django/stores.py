@@ -1,0 +1,37 @@
+"""The backends of a project that are Stanchion's, and the databases of their stores."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import connections
+
+from stanchion import Stanchion
+from stanchion.django.backend import StanchionBackend
+from stanchion.django.compat import task_backends
+from stanchion.django.options import alias_of, joins
+
+
+def backends() -> dict[str, StanchionBackend]:
+    """Return the backends of settings.TASKS that are Stanchion's, by their names."""
+    found = {name: task_backends[name] for name in getattr(settings, "TASKS", {})}
+    return {name: backend for name, backend in found.items() if isinstance(backend, StanchionBackend)}
+
+
+def apps_by_backend() -> dict[str, Stanchion]:
+    """Return their apps."""
+    return {name: backend.app for name, backend in backends().items()}
+
+
+def backends_on(alias: str) -> dict[str, StanchionBackend]:
+    """Return the backends whose store is in this database."""
+    return {
+        name: backend
+        for name, backend in backends().items()
+        if joins(backend.options) and alias_of(backend.options) == alias
+    }
+
+
+def in_memory(alias: str) -> bool:
+    """Return whether a database is one of SQLite in memory, as tests have it."""
+    connection = connections[alias]
+    return bool(connection.vendor == "sqlite" and connection.is_in_memory_db())

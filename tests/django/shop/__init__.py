@@ -1,0 +1,1 @@
+"""A shop in Django, written with docs/django.md; tests/django/test_shop.py runs it."""

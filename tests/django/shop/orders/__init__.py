@@ -1,0 +1,1 @@
+"""Orders, their tasks, and their views."""
