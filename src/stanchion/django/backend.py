@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connections, transaction
+from django.db import connections
 from django.utils import timezone
 
 from stanchion.context.owners import context_of
@@ -15,6 +15,7 @@ from stanchion.core.ids import ID
 from stanchion.core.partition_names import checked_queue
 from stanchion.core.times import moment
 from stanchion.django import known
+from stanchion.django.commits import after_commits
 from stanchion.django.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
     BaseTaskBackend,
@@ -49,12 +50,12 @@ if TYPE_CHECKING:
 class StanchionBackend(BaseTaskBackend):
     """Tasks as jobs in a database of the project, or in any other store.
 
-    OPTIONS: `database`, the alias of the database that holds the jobs, by default "default"; or `url`, a store
+    OPTIONS: `database`, the alias of the database that holds the jobs, by default "default", or `url`, a store
     elsewhere; and arguments of `Stanchion`: `retry`, `timeout`, `keys`, `max_payload`, `poll`, `bury_unknown_after`,
     `traces`, `warn_blocking`.
 
-    Within `transaction.atomic` of the database, a task is stored in that transaction. If the store is elsewhere, it is
-    stored once the transaction has committed, and its result can be read from then on.
+    Within `transaction.atomic` of that database, a task is stored in the transaction. Within blocks of other databases
+    only, it is stored once all of them are committed, and its result can be read from then on.
     """
 
     task_class = StanchionTask
@@ -113,13 +114,11 @@ class StanchionBackend(BaseTaskBackend):
         app = self.app
         job = self._job(app, task, result)
         object.__setattr__(result, "id", job.id)
-        if not joins(self.options):
-            transaction.on_commit(partial(self._store, app, job, result), using=self._database)
-        elif in_transaction(self._database):
+        if joins(self.options) and in_transaction(self._database):
             pushed = self._store(app, job, result, tx=connections[self._database])
             remember(self._database, FreshJob(context_of(app), job, pushed))
         else:
-            self._store(app, job, result)
+            after_commits(partial(self._store, app, job, result))
         return result
 
     def get_result(self, result_id: Any) -> Any:

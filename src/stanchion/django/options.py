@@ -15,19 +15,19 @@ from stanchion.django.database import url_of
 from stanchion.errors import StanchionError
 
 PLACES = ("database", "url")
-"""The options that say where the store is. With both, jobs are stored at `url` once `database` has committed."""
+"""The options that say where the store is: one of them."""
 
 OF_THE_APP = ("keys", "max_payload", "poll", "bury_unknown_after", "timeout", "traces", "retry", "warn_blocking")
 """The options that are arguments of `Stanchion`."""
 
 
 def alias_of(options: Mapping[str, Any]) -> str:
-    """Return the alias of the database whose transactions jobs belong to."""
+    """Return the alias of the database that holds the store, unless it has a URL."""
     return str(options.get("database", DEFAULT_DB_ALIAS))
 
 
 def joins(options: Mapping[str, Any]) -> bool:
-    """Return whether the store is in that database, so that jobs are stored in its transactions."""
+    """Return whether the store is in a database of Django, so that jobs are stored in its transactions."""
     return not options.get("url")
 
 
@@ -37,9 +37,9 @@ def address_of(options: Mapping[str, Any]) -> str | Callable[[], str]:
 
 
 def made_with(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of the app. Raises ImproperlyConfigured for unknown options."""
-    if unknown := _unknown(options):
-        raise ImproperlyConfigured(unknown)
+    """Return the arguments of the app. Raises ImproperlyConfigured for wrong options."""
+    if wrong := _wrong(options):
+        raise ImproperlyConfigured(wrong)
     return {name: options[name] for name in OF_THE_APP if name in options}
 
 
@@ -50,8 +50,8 @@ def problems(alias: str, options: Mapping[str, Any], queues: Iterable[str]) -> l
     def add(number: int, message: str, hint: str) -> None:
         found.append(Error(f"TASKS[{alias!r}]: {message}", hint=hint, id=f"stanchion.E{number:03}"))
 
-    if unknown := _unknown(options):
-        add(1, unknown, f"Remove it, or correct its name: {', '.join((*PLACES, *OF_THE_APP))}.")
+    if wrong := _wrong(options):
+        add(1, wrong, f"OPTIONS may have: {', '.join((*PLACES, *OF_THE_APP))}.")
     if alias_of(options) not in connections:
         add(2, f"OPTIONS['database'] is {alias_of(options)!r}, which DATABASES lacks", "Name an alias of DATABASES.")
     elif not found:
@@ -77,6 +77,9 @@ def _try(options: Mapping[str, Any]) -> None:
     open_store(place if isinstance(place, str) else place()).close()
 
 
-def _unknown(options: Mapping[str, Any]) -> str | None:
-    unknown = sorted(set(options) - {*PLACES, *OF_THE_APP})
-    return f"OPTIONS has no {', '.join(map(repr, unknown))}" if unknown else None
+def _wrong(options: Mapping[str, Any]) -> str | None:
+    if unknown := sorted(set(options) - {*PLACES, *OF_THE_APP}):
+        return f"OPTIONS has no {', '.join(map(repr, unknown))}"
+    if all(options.get(place) for place in PLACES):
+        return "OPTIONS has 'database' and 'url', and the store is in one of them: leave out the other"
+    return None

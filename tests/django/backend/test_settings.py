@@ -144,6 +144,7 @@ def test_another_backend_has_no_app(configured: Settings, tmp_path: Path) -> Non
     [
         ({"retry": Retry(5), "timeout": 60, "url": "memory://"}, ["default"], []),
         ({"max_atempts": 3}, ["default"], [("stanchion.E001", "'max_atempts'")]),
+        ({"database": "default", "url": "memory://"}, ["default"], [("stanchion.E001", "one of them")]),
         ({"database": "other"}, ["default"], [("stanchion.E002", "'other'")]),
         ({"retry": 3}, ["default"], [("stanchion.E003", "Retry")]),
         ({"url": "jobs.db"}, ["default"], [("stanchion.E003", "jobs.db")]),

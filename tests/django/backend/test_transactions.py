@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from django.db import connection, transaction
 
 from stanchion import Stanchion
 from stanchion.django.compat import TaskResultDoesNotExist, TaskResultStatus, task_enqueued
+from tests.django.backend.conftest import Settings, imported, settings_of
 
 
 @contextmanager
@@ -92,6 +94,29 @@ def test_a_store_elsewhere_gets_the_task_after_the_commit(remote: Any) -> None:
             remote.add.get_result(gone.id)
     finally:
         task_enqueued.disconnect(receive)
+
+
+def test_transactions_of_other_databases_are_waited_for(configured: Settings, url: str, tmp_path: Path) -> None:
+    from stanchion.django import app_of
+
+    default, other = (settings_of(f"sqlite:///{tmp_path / name}.db") for name in ("default", "other"))
+    configured({"default": default, "other": other, "jobs": settings_of(url)}, {"database": "jobs"})
+    shop, queue = imported(), app_of().queue("default")
+    with transaction.atomic("other"):
+        with lost():
+            shop.echo.enqueue("lost with the other block")
+        with transaction.atomic():
+            shop.echo.enqueue("both commit")
+        assert queue.size().total == 0
+    assert queue.size().total == 1
+    with suppress(ZeroDivisionError), transaction.atomic("other"):
+        with transaction.atomic():
+            shop.echo.enqueue("the outer block is lost")
+        raise ZeroDivisionError
+    assert queue.size().total == 1
+    with lost(), transaction.atomic("jobs"):
+        shop.echo.enqueue("the block of the store commits")
+    assert [job.payload["args"] for job in queue.find()] == [["the block of the store commits"], ["both commit"]]
 
 
 def test_the_signal_of_an_enqueue_comes_within_the_block(shop: Any) -> None:
