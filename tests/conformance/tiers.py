@@ -20,7 +20,8 @@ NIGHTS = 4
 IN_ROTATION = frozenset(
     (
         *("test_redis_cluster", "test_redis_others", "test_mongo_standalone"),
-        *("test_grpc_postgres", "test_partitioned", "test_sharded", "test_sqlite_general", "test_sqlite_mixed"),
+        *("test_postgres_schema", "test_grpc_postgres", "test_partitioned", "test_sharded"),
+        *("test_sqlite_general", "test_sqlite_mixed"),
     )
 )
 """Stores whose own statements or scripts other stores try whole each night."""
@@ -137,7 +138,7 @@ SHARDED = frozenset(
 )
 """Each verb that goes to one shard of several, or to all."""
 
-VARIANTS = frozenset(("test_redis_cluster", "test_redis_others", "test_mongo_standalone"))
+VARIANTS = frozenset(("test_redis_cluster", "test_redis_others", "test_mongo_standalone", "test_postgres_schema"))
 
 
 def is_left_to_the_night(module: str, case: str) -> bool:

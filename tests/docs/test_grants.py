@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from stanchion import Push, Stanchion, group
 from stanchion.stores.records.claims import Claim
@@ -14,17 +15,21 @@ from stanchion.stores.records.staging import Finish, Publication
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 
 
-def test_a_role_with_few_rights(pg_url: str) -> None:
+@pytest.mark.parametrize("schema", [None, "queues"])
+def test_a_role_with_few_rights(pg_url: str, schema: str | None) -> None:
     page = PAGE.read_text()
     grants = page[page.index("GRANT SELECT, INSERT") :].split("```")[0]
-    with closing(Stanchion(pg_url)) as owner:
+    url = pg_url if schema is None else f"{pg_url}?schema={schema}"
+    with closing(Stanchion(url)) as owner:
         owner.setup()
     role = pg_url.rpartition("/")[2].replace("test_", "app_")
     with psycopg.connect(pg_url, autocommit=True) as connection:
         connection.execute(f"CREATE ROLE {role} LOGIN")
+        if schema is not None:
+            connection.execute(f"SET search_path TO {schema}; GRANT USAGE ON SCHEMA {schema} TO {role}")
         connection.execute(grants.replace("TO app;", f"TO {role};"))
     try:
-        with closing(Stanchion(pg_url.replace("stanchion@", f"{role}@"))) as app:
+        with closing(Stanchion(url.replace("stanchion@", f"{role}@"))) as app:
             use(app)
     finally:
         with psycopg.connect(pg_url, autocommit=True) as connection:

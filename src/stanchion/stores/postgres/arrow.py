@@ -42,7 +42,7 @@ class ArrowConnections:
         """Yield the rows that a statement returns."""
         from stanchion.stores.sql.reading.arrow_ids import with_text_ids
 
-        cursor = self._executed(database.url, postgres_text(wanted, params))
+        cursor = self._executed(database.url, postgres_text(database, wanted, params))
         try:
             for batch in cursor.fetch_record_batch():
                 yield with_text_ids(batch)
@@ -95,8 +95,9 @@ def _execute(connection: Connection, sql: str) -> Cursor:
     return cursor
 
 
-def postgres_text(wanted: Select[Any], params: Params) -> str:
+def postgres_text(database: Database, wanted: Select[Any], params: Params) -> str:
     """Return a statement as text, with its parameters as constants."""
     # A percent sign in a constant is escaped, unless parameters are named.
     named = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
-    return str(wanted.params(params).compile(dialect=named, compile_kwargs={"literal_binds": True}))
+    sql = str(wanted.params(params).compile(dialect=named, compile_kwargs={"literal_binds": True}))
+    return database.dialect.qualified(sql)

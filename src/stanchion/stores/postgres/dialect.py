@@ -29,10 +29,10 @@ from sqlalchemy.engine import Dialect as AlchemyDialect
 from sqlalchemy.types import TypeEngine
 
 from stanchion.errors import InvalidInput, MissingExtra
-from stanchion.stores.postgres import plain_push
+from stanchion.stores.postgres import own_schema, plain_push
 from stanchion.stores.postgres.pick import IDENTITY, slots_at, slots_read
 from stanchion.stores.postgres.store import PostgresStore
-from stanchion.stores.postgres.wakeup import NOTIFY, Notifications, signals_of
+from stanchion.stores.postgres.wakeup import NOTIFY, Notifications
 from stanchion.stores.records import calls
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.slots import Slot
@@ -42,7 +42,9 @@ from stanchion.stores.sql.engine.callers import Caller
 from stanchion.stores.sql.engine.commits import announce_after_commit
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, IDLE_SECONDS, Dialect, Fault
+from stanchion.stores.sql.engine.qualified import Qualified
 from stanchion.stores.sql.engine.runner import Runner, Together
+from stanchion.stores.wakeup.broadcast import Kind
 
 try:
     import psycopg
@@ -72,11 +74,6 @@ CAPABILITIES = Capabilities(
 )
 
 _SCHEMA_LOCK = 0x5354414E  # arbitrary: the advisory lock of setup
-_TABLES = text("""
-    SELECT EXISTS (
-        SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('stanchion_meta') AND attname = 'identity'
-    )
-""")
 # To the server, a client that stops within a pipeline is an active one: idle_in_transaction_session_timeout does
 # not count before the Sync message. A COPY waits for its client, too, but locks no row that others want.
 _END_FROZEN_SESSIONS = text("""
@@ -84,17 +81,6 @@ _END_FROZEN_SESSIONS = text("""
     WHERE datname = current_database() AND usename = session_user AND application_name = :application
     AND state = 'active' AND wait_event = 'ClientRead' AND query NOT LIKE 'COPY %'
     AND query_start < clock_timestamp() - make_interval(secs => CAST(:seconds AS float8))
-""")
-# A transaction keeps these locks from before it writes, or reads to write, until it has ended; everybody may read them.
-# Some steps read the clock, and wait for a row of another table before they write jobs: so all these tables count.
-_WRITERS = text("""
-    SELECT DISTINCT virtualtransaction FROM pg_locks
-    WHERE locktype = 'relation' AND mode IN ('RowShareLock', 'RowExclusiveLock')
-        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-        AND relation IN (
-            to_regclass('stanchion_jobs'), to_regclass('stanchion_history'), to_regclass('stanchion_queues'),
-            to_regclass('stanchion_slots'), to_regclass('stanchion_flow_nodes'), to_regclass('stanchion_values')
-        )
 """)
 
 
@@ -114,14 +100,15 @@ class PostgresDialect(Dialect):
         literal_column("CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT)", BigInteger) + CLOCK_OFFSET
     )
 
-    writers = _WRITERS
     new_identity = "CAST(gen_random_uuid() AS text)"
     identity = IDENTITY
     strange = frozenset({"42P01", "42703", "3F000"})
     cancelled = frozenset({"25P04", "57014"})
 
-    def __init__(self, url: URL) -> None:
-        self.signals = Notifications(lambda: _connect(url))
+    def __init__(self, url: URL, schema: str | None = None) -> None:
+        self.qualified = Qualified(schema)
+        self.writers, self._has_tables = own_schema.writers(self.qualified), own_schema.has_tables(self.qualified)
+        self.signals = Notifications(lambda: _connect(url), schema)
         self._prepares = True
         self.errors, self.driver_names = (psycopg.Error,), drivers.NAMES
 
@@ -220,7 +207,7 @@ class PostgresDialect(Dialect):
         return drivers.asyncpg_dialect(dialect) if drivers.is_asyncpg(driver) else None
 
     def has_tables(self, run: Runner) -> bool:
-        return bool(run.rows(_TABLES)[0][0])
+        return bool(run.rows(self._has_tables)[0][0])
 
     def values(self, name: str, kind: TypeEngine[Any]) -> Select[Any]:
         elements = func.jsonb_array_elements_text(cast(bindparam(name, type_=String), JSONB))
@@ -279,12 +266,18 @@ class PostgresDialect(Dialect):
         return plain_push.is_made(connection)
 
     def push_routine(self, connection: Connection | None) -> list[str]:
-        return plain_push.push_routine(connection)
+        return plain_push.push_routine(connection, self.signals.channels[Kind.WORK])
 
     @contextmanager
     def lock_schema(self, connection: Connection) -> Iterator[None]:
         connection.execute(select(func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
         yield
+
+    def schema_steps(self, *, new: bool) -> list[str]:
+        return own_schema.steps(self.qualified.schema, new=new)
+
+    def enter_schema(self, connection: Connection, *, new: bool) -> None:
+        own_schema.enter(connection, self.qualified.schema, new=new)
 
     def announce_in(self, caller: Caller, run: Runner, queues: Iterable[str], finished: Collection[str] = ()) -> None:
         """Send the signal with the commit.
@@ -295,7 +288,7 @@ class PostgresDialect(Dialect):
         """
         if announce_after_commit(caller, self.signals, queues, finished) or getattr(caller.raw(), "_tpc", None):
             return
-        for channel, payload in signals_of(queues, finished):
+        for channel, payload in self.signals.signals_of(queues, finished):
             run.rows(NOTIFY, {"channel": channel, "payload": payload})
 
 
@@ -314,10 +307,11 @@ def _conninfo(url: URL) -> str:
 
 
 def open_store(url: str) -> PostgresStore:
-    """Return the store in a PostgreSQL database: `postgresql://user:password@host:port/database`."""
+    """Return the store in a PostgreSQL database: `postgresql://user:password@host:port/database?schema=...`."""
     if psycopg is None:
         raise MissingExtra("postgres", "the PostgreSQL store")
     parsed, pool_size = address.with_pool_size(address.parsed(url))
+    parsed, schema = own_schema.with_schema(parsed)
     if parsed.drivername not in ("postgresql", "postgres", "postgresql+psycopg"):
         raise InvalidInput(f"use postgresql://..., not {parsed.drivername}://...; psycopg 3 is the driver")
     if not parsed.database:
@@ -327,5 +321,5 @@ def open_store(url: str) -> PostgresStore:
         psycopg.conninfo.conninfo_to_dict(_conninfo(parsed))
     except psycopg.ProgrammingError:  # its message may contain the password
         raise InvalidInput("the URL of the store is not valid: escape special characters, such as %20") from None
-    dialect = PostgresDialect(parsed)
+    dialect = PostgresDialect(parsed, schema)
     return PostgresStore(Database(parsed.set(drivername="postgresql+psycopg"), dialect, pool_size))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, text
 
-from stanchion.stores.postgres.wakeup import CHANNELS
 from stanchion.stores.rules.plain_push import NAME, UNPRINTABLE
 from stanchion.stores.sql.jobs.plain_push import statements
-from stanchion.stores.wakeup.broadcast import Kind
 
 _PARAMETERS = (
     *(("queue", "text"), ("payload", "jsonb"), ("task", "text"), ("args", "jsonb"), ("priority", "integer")),
@@ -19,12 +17,7 @@ _PARAMETERS = (
 _TYPES = ", ".join(kind for _, kind in _PARAMETERS)
 _FUNCTION = f"{NAME}({_TYPES})"
 
-_MAKE = statements(
-    "stanchion.stores.postgres",
-    types=_TYPES,
-    channel=CHANNELS[Kind.WORK],
-    unprintable="".join(f"\\u{first:04x}-\\u{last:04x}" for first, last in UNPRINTABLE),
-)
+_UNPRINTABLE = "".join(f"\\u{first:04x}-\\u{last:04x}" for first, last in UNPRINTABLE)
 # With its owner's rights, the function is for users with a grant.
 _RESERVE = f"REVOKE ALL ON FUNCTION {_FUNCTION} FROM PUBLIC"
 
@@ -45,16 +38,17 @@ def is_made(connection: Connection) -> bool:
     return any(same for _, same in _found(connection))
 
 
-def push_routine(connection: Connection | None) -> list[str]:
-    """Return the statements that make or replace the function; its grants stay."""
+def push_routine(connection: Connection | None, channel: str) -> list[str]:
+    """Return the statements that make or replace the function, which signals on this channel; its grants stay."""
+    make = statements("stanchion.stores.postgres", types=_TYPES, channel=channel, unprintable=_UNPRINTABLE)
     found = [] if connection is None else _found(connection)
     if connection is None or not found:
-        return [*_MAKE, _RESERVE]
+        return [*make, _RESERVE]
     # CREATE OR REPLACE can't change the names and types of parameters.
     others = [f"DROP FUNCTION {other}" for other, same in found if not same]
     if len(others) < len(found):
-        return [*others, *_MAKE]
-    return [*others, *_MAKE, _RESERVE, *connection.execute(_GRANTS).scalars()]
+        return [*others, *make]
+    return [*others, *make, _RESERVE, *connection.execute(_GRANTS).scalars()]
 
 
 def _found(connection: Connection) -> list[tuple[str, bool]]:

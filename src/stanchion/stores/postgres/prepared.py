@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from stanchion.stores.records.jobs import QUEUED, UNLANED, NewJob
 from stanchion.stores.records.prepared import PlainColumns, Prepared
 from stanchion.stores.rules.prepared import data_of
+from stanchion.stores.sql.engine.qualified import Qualified
 from stanchion.stores.sql.engine.runner import CursorRunner, Runner
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ _TIMES = "\t\\T\t\\T\t"
 class CopyForm:
     """Prepared jobs as lines of a COPY."""
 
+    def __init__(self, qualified: Qualified) -> None:
+        self._copy = qualified(_COPY)
+
     def rows(self, columns: PlainColumns) -> bytes:
         """Return the lines of these jobs."""
         import pyarrow.compute as pc
@@ -65,7 +69,7 @@ class CopyForm:
     def insert(self, run: Runner, prepared: Sequence[Prepared], moment: int) -> None:
         """Store jobs, due and enqueued at this moment."""
         times = f"\t{moment}\t{moment}\t".encode()
-        with cast("CursorRunner", run).cursor.copy(_COPY) as copy:
+        with cast("CursorRunner", run).cursor.copy(self._copy) as copy:
             for one in prepared:
                 copy.write(one.rows.replace(_TIMES.encode(), times))
 

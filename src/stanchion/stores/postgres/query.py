@@ -66,7 +66,7 @@ def _sampled(dialect: Dialect, shape: selection.Shape) -> Select[*tuple[Any, ...
     samples, arms = [], []
     for table in shape.tables:
         # Under the name of the table, the sample takes its place in all conditions.
-        samples.append(text(_SAMPLE.format(table.name)).columns(*table.c).cte(table.name))
+        samples.append(text(_SAMPLE.format(dialect.qualified(table.name))).columns(*table.c).cte(table.name))
         arms.append(select(table.c.id).where(selection.met(dialect, shape, table)))
     found = union_all(*arms).subquery("found")
     first = func.percentile_disc(bindparam("shares", type_=ARRAY(Double))).within_group(found.c.id)

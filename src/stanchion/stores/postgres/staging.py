@@ -73,7 +73,8 @@ class CopyStaged:
             values = (tuple(staged(job).values()) for job in jobs)
         names = ("write", "attempt", "staged_at", *(NewJob._fields[n] for n in special))
         listing = ", ".join(f'"{name}"' for name in names)
-        with run.cursor.copy(f"COPY stanchion_stage ({listing}) FROM STDIN") as copy:
+        into = self._db.dialect.qualified("stanchion_stage")
+        with run.cursor.copy(f"COPY {into} ({listing}) FROM STDIN") as copy:
             for of_job in values:
                 copy.write_row(place + of_job)
 

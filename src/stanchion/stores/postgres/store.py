@@ -91,7 +91,7 @@ class PostgresStore(SqlStore):
         routes = PostgresClaims(db, queues, reservations, two_trips, general, unseen, by_ids)
         starts = Starts(db, transactions, jobs, queues, pushes, general, reservations)
 
-        staged, prepared = CopyStaged(db, StagedJobs(db)), PreparedJobs(db, CopyForm())
+        staged, prepared = CopyStaged(db, StagedJobs(db)), PreparedJobs(db, CopyForm(db.dialect.qualified))
         verbs = Verbs(
             pushes=pushes,
             inserts=inserts,
@@ -119,7 +119,7 @@ class PostgresStore(SqlStore):
 
     def select_text(self, query: Query) -> str | None:
         wanted = statement(self._db, query)
-        return None if wanted is None else postgres_text(*wanted)
+        return None if wanted is None else postgres_text(self._db, *wanted)
 
     def close(self) -> None:
         super().close()

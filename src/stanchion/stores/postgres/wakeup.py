@@ -20,7 +20,7 @@ from stanchion.stores.wakeup.broadcast import MOST_ENDS, Broadcast, Kind, Recept
 if TYPE_CHECKING:
     import psycopg
 
-CHANNELS = {Kind.WORK: "stanchion", Kind.ENDS: "stanchion_flow_ends"}
+_CHANNELS = {Kind.WORK: "stanchion", Kind.ENDS: "stanchion_flow_ends"}
 NOTIFY = sqlalchemy.select(func.pg_notify(bindparam("channel", type_=String), bindparam("payload", type_=String)))
 _ANY = "*"
 """The payload of a signal for more ended jobs than it can name."""
@@ -35,8 +35,11 @@ _TUPLES_OK = 2  # ExecStatus.TUPLES_OK, without an import of psycopg, which may 
 class Notifications(Broadcast):
     """Signals as notifications that carry the name of a queue, or ids of jobs."""
 
-    def __init__(self, connect: Callable[[], psycopg.Connection[Any]]) -> None:
+    def __init__(self, connect: Callable[[], psycopg.Connection[Any]], schema: str | None = None) -> None:
         self._connect = connect
+        behind = "" if schema is None else f":{schema}"
+        self.channels = {kind: name + behind for kind, name in _CHANNELS.items()}
+        """The channels of the store: PostgreSQL has one set of names for a whole database."""
         super().__init__()
 
     def begin(self) -> None:
@@ -52,7 +55,7 @@ class Notifications(Broadcast):
             self._sender_pid = self._sender.info.backend_pid
         with self._state:
             probes, self._probes = self._probes, []
-        for channel, payload in (*probes, *signals_of(queues, finished)):
+        for channel, payload in (*probes, *self.signals_of(queues, finished)):
             _notify(self._sender, channel, payload)
 
     def hang_up(self) -> None:
@@ -63,9 +66,9 @@ class Notifications(Broadcast):
         connection = self._connect()
         probe = _PROBE + secrets.token_hex(8)
         try:
-            connection.execute(f"LISTEN {CHANNELS[reception.kind]}")
+            connection.execute(f'LISTEN "{self.channels[reception.kind]}"')
             reception.ready(connected=False)
-            self._probe(CHANNELS[reception.kind], probe)
+            self._probe(self.channels[reception.kind], probe)
             while reception.wanted():
                 signals = _signalled(connection, _POLL_SECONDS)
                 if any(payload == probe for _, payload in signals):
@@ -85,18 +88,17 @@ class Notifications(Broadcast):
             self._probes.append((channel, payload))
             self._send_soon()
 
+    def signals_of(self, queues: Iterable[str], finished: Collection[str] | None) -> Iterator[tuple[str, str]]:
+        """Yield the channels and payloads of the signals for these queues and ended jobs."""
+        for queue in queues:
+            yield self.channels[Kind.WORK], queue
+        if finished is None or len(finished) > MOST_ENDS:
+            yield self.channels[Kind.ENDS], _ANY
+        elif finished:
+            yield self.channels[Kind.ENDS], ",".join(finished)
+
     def _has_unsent(self) -> bool:
         return bool(self._probes) or super()._has_unsent()
-
-
-def signals_of(queues: Iterable[str], finished: Collection[str] | None) -> Iterator[tuple[str, str]]:
-    """Yield the channels and payloads of the signals for these queues and ended jobs."""
-    for queue in queues:
-        yield CHANNELS[Kind.WORK], queue
-    if finished is None or len(finished) > MOST_ENDS:
-        yield CHANNELS[Kind.ENDS], _ANY
-    elif finished:
-        yield CHANNELS[Kind.ENDS], ",".join(finished)
 
 
 # A signal lies between a push and the start of the job, so these two call the C library directly: psycopg's own calls

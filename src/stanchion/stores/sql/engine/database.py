@@ -86,13 +86,13 @@ class Database:
     def compiler(self) -> Compiler:
         """The compiler of statements; available once a connection was made."""
         if self._compiler is None:
-            self._compiler = compiler_for(self.dialect.for_cursors(self.engine.dialect))
+            self._compiler = compiler_for(self.dialect.for_cursors(self.engine.dialect), self.dialect.qualified)
         return self._compiler
 
     def compiler_of(self, driver: Any) -> Compiler:
         """Return the compiler of statements for a caller's connection."""
         theirs = self.dialect.for_driver(driver, self.engine.dialect)
-        return self.compiler if theirs is None else compiler_for(theirs)
+        return self.compiler if theirs is None else compiler_for(theirs, self.dialect.qualified)
 
     def given(self) -> dict[str, Any]:
         """Return the parameters that every statement may use."""

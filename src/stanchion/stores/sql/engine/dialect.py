@@ -21,6 +21,7 @@ from stanchion.stores.records.slots import Slot
 from stanchion.stores.sql.engine.awaited import AsyncDriver
 from stanchion.stores.sql.engine.callers import Caller
 from stanchion.stores.sql.engine.commits import announce_after_commit
+from stanchion.stores.sql.engine.qualified import Qualified
 from stanchion.stores.sql.engine.runner import Runner, Together
 from stanchion.stores.sql.engine.schema import ID_COLUMNS
 from stanchion.stores.sql.engine.write_lock import WriteLock
@@ -133,11 +134,14 @@ class Dialect(ABC):
     cancelled: frozenset[Any] = frozenset()
     """Error codes of statements that a time limit or an operator has cancelled."""
 
+    qualified = Qualified()
+    """Names the tables in finished SQL."""
+
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other)
+        return type(self) is type(other) and self.qualified == other.qualified
 
     def __hash__(self) -> int:
-        return hash(type(self))
+        return hash((type(self), self.qualified))
 
     def once(self, make: Callable[[Dialect], T]) -> T:
         """Return the result of `make` for dialects of this kind, cached: statements, for example, are built once."""
@@ -161,6 +165,13 @@ class Dialect(ABC):
     def lock_schema(self, connection: Connection) -> AbstractContextManager[None]:
         """Keep other processes from changing the schema until the block, or else the transaction, ends."""
         return nullcontext()  # a single writer holds the write lock
+
+    def schema_steps(self, *, new: bool) -> list[str]:
+        """Return the statements that an operator runs first, in a session: for `new` tables, or for those there are."""
+        return []
+
+    def enter_schema(self, connection: Connection, *, new: bool) -> None:  # noqa: B027 - most have none of their own
+        """Let the rest of the transaction make and find tables in the schema, which is made for `new` ones."""
 
     def has_push_routine(self, connection: Connection) -> bool:
         """Return True if `stanchion_push` is there, or this user may not make it."""

@@ -110,6 +110,8 @@ def _clock_and_identity(dialect: Dialect) -> Executable:
 
 def _elsewhere(database: Database) -> CannotJoin:
     shown = database.url.render_as_string(hide_password=True)
+    if schema := database.dialect.qualified.schema:
+        shown = f"schema {schema} of {shown}"
     return CannotJoin(
         f"tx is in another database, or another schema, than the queue, which is in {shown}; both must be in one to "
         f"commit as one"
@@ -148,7 +150,7 @@ def _alchemy_runner(database: Database, caller: Caller, connection: Connection) 
         # Of the store's own driver the state is known: other stores of this package begin by a statement.
         if connection.engine is not database.engine and connection._is_autocommit_isolation():
             raise CannotJoin(AUTOCOMMIT)
-        return AlchemyRunner(connection, database.given(), caller.run)
+        return AlchemyRunner(connection, database.given(), dialect.qualified, caller.run)
     dialect.must_be_open(driver)
     return CursorRunner(dialect.cursor(driver), database.compiler_of(driver), database.given(), joined=True)
 

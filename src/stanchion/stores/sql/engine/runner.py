@@ -8,18 +8,20 @@ such as an asynchronous one, SQLAlchemy runs it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import CursorResult, Executable, TextClause, bindparam, text
+from sqlalchemy import CursorResult, Executable, TextClause, bindparam, event, text
 from sqlalchemy.engine import Connection as AlchemyConnection
 from sqlalchemy.engine import Dialect
 
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.sql.engine.on_loop import at_once
+from stanchion.stores.sql.engine.qualified import Qualified
 
 SAVEPOINT, TO_SAVEPOINT = text("SAVEPOINT stanchion"), text("ROLLBACK TO SAVEPOINT stanchion")
 """Set a savepoint, and roll back to it."""
@@ -86,8 +88,8 @@ class Compiled(NamedTuple):
 class Compiler:
     """Compiles statements to the driver's SQL, each once."""
 
-    def __init__(self, dialect: Dialect) -> None:
-        self._dialect = dialect
+    def __init__(self, dialect: Dialect, qualified: Qualified) -> None:
+        self._dialect, self._qualified = dialect, qualified
         self._cache: WeakKeyDictionary[Executable, Compiled] = WeakKeyDictionary()
 
     def compiled(self, statement: Executable) -> Compiled:
@@ -101,7 +103,7 @@ class Compiler:
         done = statement.compile(dialect=self._dialect)  # type: ignore[attr-defined]
         fixed = {name: value for name, value in done.params.items() if value is not None}
         positions = None if done.positiontup is None else _in_order(tuple(done.positiontup))
-        return Compiled(str(done), fixed, positions, frozenset(done.params))
+        return Compiled(self._qualified(str(done)), fixed, positions, frozenset(done.params))
 
 
 def _in_order(names: tuple[str, ...]) -> Callable[[Params], tuple[Any, ...]]:
@@ -220,9 +222,13 @@ class AlchemyRunner:
     """
 
     def __init__(
-        self, connection: AlchemyConnection, given: Params, on: Callable[[Callable[[], Any]], Any] = at_once
+        self,
+        connection: AlchemyConnection,
+        given: Params,
+        qualified: Qualified,
+        on: Callable[[Callable[[], Any]], Any] = at_once,
     ) -> None:
-        self._connection, self._given, self._on = connection, given, on
+        self._connection, self._given, self._qualified, self._on = connection, given, qualified, on
         self.joined = True
         self.woken: set[str] = set()
         self.clock: int | None = None
@@ -262,7 +268,24 @@ class AlchemyRunner:
         lists = [name for name, value in fitting.items() if isinstance(value, list)]
         if lists and isinstance(statement, TextClause):
             statement = statement.bindparams(*(bindparam(name, expanding=True) for name in lists))
-        return self._connection.execute(statement, fitting, execution_options={"preserve_rowcount": True})
+        with self._qualifying():
+            return self._connection.execute(statement, fitting, execution_options={"preserve_rowcount": True})
+
+    @contextmanager
+    def _qualifying(self) -> Iterator[None]:
+        """Qualify the names of tables in the block, which runs statements of the store only."""
+        if self._qualified.schema is None:
+            yield
+            return
+
+        def qualify(_on: Any, _cursor: Any, sql: str, given: Any, _context: Any, _many: bool) -> tuple[str, Any]:
+            return self._qualified(sql), given
+
+        event.listen(self._connection, "before_cursor_execute", qualify, retval=True)
+        try:
+            yield
+        finally:
+            event.remove(self._connection, "before_cursor_execute", qualify)
 
     def _fitting(self, statement: Executable, params: Params) -> dict[str, Any]:
         names = _compiler(self._connection.dialect).compiled(statement).names
@@ -272,14 +295,14 @@ class AlchemyRunner:
 _shared: dict[tuple[Any, ...], Compiler] = {}
 
 
-def compiler_for(dialect: Dialect) -> Compiler:
+def compiler_for(dialect: Dialect, qualified: Qualified) -> Compiler:
     """Return the compiler for a driver, its cursor and its server, whose version a dialect knows once connected."""
     server = dialect.server_version_info, getattr(dialect, "is_mariadb", None)
-    kind = (dialect.name, dialect.driver, dialect.paramstyle, *server)
-    return _shared.get(kind) or _shared.setdefault(kind, Compiler(dialect))
+    kind = (dialect.name, dialect.driver, dialect.paramstyle, *server, qualified)
+    return _shared.get(kind) or _shared.setdefault(kind, Compiler(dialect, qualified))
 
 
 @lru_cache(maxsize=16)
 def _compiler(dialect: Dialect) -> Compiler:
     """Return the compiler for the dialect of a caller's engine."""
-    return Compiler(dialect)
+    return Compiler(dialect, Qualified())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, String, create_mock_engine, event, insert, inspect, literal_column, select, update
@@ -32,23 +32,20 @@ class Setup:
 
     def _migrated(self) -> list[str]:
         self._before()
-        with (
-            self._lock,
-            self._db.transaction() as connection,
-            self._db.dialect.lock_schema(connection),
-            _schema_changes(connection) as steps,
-        ):
-            found = _version(connection)
+        with self._lock, self._db.transaction() as connection, self._db.dialect.lock_schema(connection):
+            found = self._version(connection)
             if found is not None and found > VERSION:
                 raise SchemaMismatch(_newer(found))
-            self._migrate(connection, found or 0)
+            self._db.dialect.enter_schema(connection, new=found is None)
+            with _schema_changes(connection) as steps:
+                self._migrate(connection, found or 0)
             if found is None:
                 connection.execute(insert(meta).values(version=VERSION))
             elif found < VERSION:
                 connection.execute(update(meta).values(version=VERSION))
             made = literal_column(self._db.dialect.new_identity, String)
             connection.execute(update(meta).where(meta.c.identity.is_(None)).values(identity=made))
-        return [*steps, *self._version_writes(found)]
+        return self._whole_steps(steps, found)
 
     def _migrate(self, connection: Connection, found: int) -> None:
         for migrate in dict.fromkeys(MIGRATIONS[found:]):
@@ -61,13 +58,23 @@ class Setup:
     def _steps(self) -> list[str]:
         found = self._found()
         if found is None:
-            return [*self._whole(), *self._version_writes(found)]
+            return self._whole_steps(self._whole(), found)
         if found > VERSION:
             raise SchemaMismatch(_newer(found))
-        with self._db.connection() as connection, _schema_changes(connection, instead="SELECT 1") as steps:
+        with self._lent() as connection, _schema_changes(connection, instead="SELECT 1") as steps:
+            self._db.dialect.enter_schema(connection, new=False)
             self._migrate(connection, found)
         # A dry step finds nothing made by the one before it, and so repeats its statements.
-        return [*dict.fromkeys(steps), *self._version_writes(found)]
+        return self._whole_steps(dict.fromkeys(steps), found)
+
+    def _lent(self) -> AbstractContextManager[Connection]:
+        """Lend a connection to read with; in a transaction where that is where the schema can be entered."""
+        return self._db.connection() if self._db.dialect.qualified.schema is None else self._db.transaction()
+
+    def _whole_steps(self, changes: Iterable[str], found: int | None) -> list[str]:
+        """Return these changes, with the statements before and after them, if there are any."""
+        steps = [*changes, *self._version_writes(found)]
+        return [*self._db.dialect.schema_steps(new=found is None), *steps] if steps else []
 
     def _version_writes(self, found: int | None) -> list[str]:
         """Return the statements that write the version, if the one found is missing or different."""
@@ -82,7 +89,7 @@ class Setup:
             return None
         try:
             with self._db.connection() as connection:
-                return _version(connection)
+                return self._version(connection)
         except StoreUnavailable:
             return None
 
@@ -97,9 +104,18 @@ class Setup:
         metadata.create_all(engine, checkfirst=False)
         return [*steps, *self._db.dialect.push_routine(None)]
 
+    def _version(self, connection: Connection) -> int | None:
+        """Return the version of the schema; None if there is no schema."""
+        schema = self._db.dialect.qualified.schema
+        if not inspect(connection).has_table(meta.name, schema=schema):
+            return None
+        options = {"schema_translate_map": {None: schema}}
+        found: int | None = connection.execute(select(meta.c.version), execution_options=options).scalar()
+        return found
+
     def check(self) -> None:
         """Raise SchemaMismatch unless the schema is this release's; a store that makes its own is upgraded instead."""
-        found = self._db.look(_version)
+        found = self._db.look(self._version)
         if found == VERSION:
             return
         if found is not None and found > VERSION:
@@ -131,14 +147,6 @@ def _schema_changes(connection: Connection, instead: str | None = None) -> Itera
         yield steps
     finally:
         event.remove(connection, "before_cursor_execute", record)
-
-
-def _version(connection: Connection) -> int | None:
-    """Return the version of the schema; None if there is no schema."""
-    if not inspect(connection).has_table(meta.name):
-        return None
-    found: int | None = connection.execute(select(meta.c.version)).scalar()
-    return found
 
 
 def _newer(found: int) -> str:
