@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stanchion import Retry
-from stanchion.core.retry import PROGRAMMING_ERRORS_MAX
+from stanchion.core.retry import PROGRAMMING_ERRORS_MAX, delay_anyway, delay_or_default
 from stanchion.errors import InvalidInput
 from stanchion.stores.rules.error_entries import KEPT_ERRORS
 
@@ -28,7 +28,7 @@ def test_a_custom_policy_that_returns_a_negative_number_is_refused(
     policy = Retry.custom(lambda _failures, _error: seconds)
     with pytest.raises(InvalidInput, match="from 0 up"):
         policy.delay(1)
-    delay = policy.delay_or_default(3, ValueError(), "t")
+    delay = delay_or_default(policy, 3, ValueError(), "t")
     assert delay is not None
     assert delay > 70  # as by the default policy
     assert "the retry policy of t failed" in caplog.text
@@ -129,4 +129,4 @@ class TestRetryAfter:
 def test_a_policy_may_give_up() -> None:
     policy = Retry.custom(lambda failures, _error: 5 if failures < 3 else None)
     assert [policy.delay(failures) for failures in (1, 2, 3)] == [5, 5, None]
-    assert policy.delay_anyway(3, ValueError(), "t") == 86  # as by the default policy
+    assert delay_anyway(policy, 3, ValueError(), "t") == 86  # as by the default policy

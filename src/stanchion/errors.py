@@ -236,6 +236,7 @@ class TaskInterrupted(BaseException):
     TaskTimeout.
     """
 
-    def outside(self) -> TaskTimeout:
-        """Return the error as the job and its listeners get it."""
-        return TaskTimeout(str(self)).with_traceback(self.__traceback__)
+
+def seen_outside(error: TaskInterrupted) -> TaskTimeout:
+    """Return the interruption of a task as its job and its listeners get it."""
+    return TaskTimeout(str(error)).with_traceback(error.__traceback__)

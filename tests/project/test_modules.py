@@ -16,6 +16,7 @@ import pytest
 from stanchion import InvalidInput, Stanchion
 from stanchion.context.owners import context_of
 from stanchion.service.loading import load, load_pipeline
+from stanchion.stores.records.outcomes import Rollback
 from tests.worker.conftest import ended, working
 
 Write = Callable[..., None]
@@ -336,6 +337,8 @@ def test_the_retry_policy_of_an_app_is_the_default_of_its_tasks() -> None:
     assert app.stations["etl.raw"].retry is policy
     app.queue("q").push(1)
     (job,) = app.queue("q").reserve()
-    assert job.retry_delay("no") == 7
+    outcome = job.rolled_back(error="no").outcome
+    assert isinstance(outcome, Rollback)
+    assert outcome.delay == 7
     with pytest.raises(InvalidInput, match="Retry policy"):
         Stanchion("memory://", retry=5)  # type: ignore[arg-type]

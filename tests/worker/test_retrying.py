@@ -6,6 +6,7 @@ import asyncio
 import functools
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -192,7 +193,7 @@ class TestWhichErrorsCount:
         assert run(app, "drain", function, NOW()).attempts == 3
 
     def test_max_attempts_ends_a_job_before(self, app: Stanchion) -> None:
-        job = run(app, "drain", missing, NOW().times(2))
+        job = run(app, "drain", missing, replace(NOW(), max_attempts=2))
         assert job.attempts == 2
         assert "Not retried" not in job.errors[-1]["traceback"]
 
@@ -320,7 +321,7 @@ class TestReservations:
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_tracebacks_begin_in_the_code_of_the_task(app: Stanchion, route: str) -> None:
-    job = run(app, route, of_route(route, deeper), NOW().times(1))
+    job = run(app, route, of_route(route, deeper), replace(NOW(), max_attempts=1))
     first, place, *_, last = job.errors[-1]["traceback"].splitlines()
     assert first == "Traceback (most recent call last):"
     assert place.endswith(f", in {of_route(route, deeper).__name__}")

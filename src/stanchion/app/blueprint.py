@@ -64,21 +64,6 @@ class Tasks(Decorators):
         self._context.rates.declare(declared)
         self._declare(lambda mount: mount.context.rates.declare(declared))
 
-    def register_on(self, context: Context, prefix: str, queue: str | None) -> None:
-        """Register all declarations, later ones too; see `Stanchion.register`."""
-        if any(mount is not None and mount.context is context for mount in (find() for find in self._mounts)):
-            raise InvalidInput("these tasks are registered on this app already")
-        names: set[str] = set()
-        known = ref(context)
-
-        def find() -> Mount | None:  # the app of a test may be gone
-            found = known()
-            return None if found is None else Mount(found, prefix, queue, names)
-
-        for declare in self._declared:
-            declare(Mount(context, prefix, queue, names))
-        self._mounts.append(find)
-
     def _declare(self, declare: Callable[[Mount], None]) -> None:
         for find in self._mounts:
             if (mount := find()) is not None:
@@ -145,7 +130,24 @@ class Tasks(Decorators):
         self._declare(lambda mount: mount.context.hooks.add(when, per, function))
 
 
-def checked_tasks(tasks: Any, prefix: Any) -> Tasks:
+def register(tasks: Any, context: Context, prefix: Any, queue: str | None) -> None:
+    """Register all declarations of a `Tasks`, later ones too; see `Stanchion.register`."""
+    its = _checked(tasks, prefix)
+    if any(mount is not None and mount.context is context for mount in (find() for find in its._mounts)):
+        raise InvalidInput("these tasks are registered on this app already")
+    names: set[str] = set()
+    known = ref(context)
+
+    def find() -> Mount | None:  # the app of a test may be gone
+        found = known()
+        return None if found is None else Mount(found, prefix, queue, names)
+
+    for declare in its._declared:
+        declare(Mount(context, prefix, queue, names))
+    its._mounts.append(find)
+
+
+def _checked(tasks: Any, prefix: Any) -> Tasks:
     """Return a `Tasks`. Raises InvalidInput for anything else, or for a prefix that is no name."""
     if not isinstance(tasks, Tasks):
         raise InvalidInput(f"register takes a Tasks(), not {tasks!r}; for modules of tasks, use app.include()")

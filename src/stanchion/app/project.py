@@ -26,6 +26,6 @@ class ProjectCalls(Area):
 
         `prefix`: goes before the names of its tasks and schedules, with a dot. `queue`: of its tasks that name none.
         """
-        from stanchion.app.blueprint import checked_tasks
+        from stanchion.app.blueprint import register
 
-        checked_tasks(tasks, prefix).register_on(self._context, prefix, queue)
+        register(tasks, self._context, prefix, queue)

@@ -24,7 +24,7 @@ from stanchion.core.checks import shown
 from stanchion.core.events import Listeners
 from stanchion.core.hooks import Hooks
 from stanchion.core.middleware import Middleware
-from stanchion.core.retry import Retry
+from stanchion.core.retry import Retry, delay_anyway
 from stanchion.errors import CannotJoin, InvalidInput, LeaseLost
 from stanchion.partitions.layout import READ_SECONDS
 from stanchion.partitions.opening import is_partitioned, with_partitions
@@ -200,7 +200,7 @@ class Context:
         """Return the seconds that a job waits after its `number`-th lost lease."""
         work = self.registry.work_of(row)
         retry = self.retry if work is None else work.retry
-        return retry.delay_anyway(number, LeaseLost(row.id), row.task)
+        return delay_anyway(retry, number, LeaseLost(row.id), row.task)
 
     def setup(self) -> None:
         """Create or migrate the tables, and store declarations of the code, such as settings and limits."""

@@ -14,7 +14,7 @@ import logging
 from datetime import timedelta
 
 from stanchion.core.checks import seconds_of
-from stanchion.core.retry import Retry
+from stanchion.core.retry import Retry, delay_anyway
 from stanchion.errors import StanchionError
 from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.outcomes import Bury, Rollback
@@ -62,5 +62,5 @@ class UnknownWork:
                 "%s; its jobs are put off, and dead after %g s: %s (logged once per name)",
                 *(error, self.bury_after, error.advice),
             )
-        delay = min(_DELAYS.delay_anyway(times + 1, error, row.task), LONGEST_DELAY)
+        delay = min(delay_anyway(_DELAYS, times + 1, error, row.task), LONGEST_DELAY)
         return Rollback(row.lease, delay, f"UnknownTask: {error}", refund=True)

@@ -8,7 +8,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypedDict, Unpack
@@ -85,7 +85,7 @@ class Retry:
     jitter: float = 0.1
     min: float = 0.0
     max: float = _LONGEST
-    curve: Curve = _by_default
+    _curve: Curve = _by_default
     retry_on: Kinds | None = None
     give_up_on: Kinds = ()
     programming_errors: int | None = PROGRAMMING_ERRORS
@@ -94,8 +94,8 @@ class Retry:
         whole(self.max_attempts, "max_attempts", 1, MOST_ATTEMPTS)
         if number(self.jitter, "jitter", 0, 1) == 1:
             raise InvalidInput("jitter must be a share from 0 up to, but not including, 1")
-        if not callable(self.curve):
-            raise InvalidInput(f"curve must be a function of failures and error, not {shown(self.curve)}")
+        if not callable(self._curve):
+            raise InvalidInput(f"a retry policy needs a function of failures and error, not {shown(self._curve)}")
         if number(self.min, "min") > number(self.max, "max"):
             raise InvalidInput(f"need 0 <= min <= max seconds, not min={self.min!r}, max={self.max!r}")
         if self.retry_on is not None:
@@ -115,7 +115,7 @@ class Retry:
     ) -> Retry:
         """Wait the same number of seconds after every failure."""
         number(seconds, "seconds")
-        return cls(max_attempts, jitter, curve=partial(_constant, seconds), **errors)
+        return cls(max_attempts, jitter, _curve=partial(_constant, seconds), **errors)
 
     @classmethod
     def linear(
@@ -162,30 +162,12 @@ class Retry:
         If the worker of a job died, the error is a LeaseLost, and None has no effect.
         """
         refuse_async(seconds, "a retry policy")
-        return cls(max_attempts, jitter, curve=seconds, **errors)
-
-    def times(self, max_attempts: int) -> Retry:
-        """Return the same policy with another number of attempts."""
-        return replace(self, max_attempts=max_attempts)
-
-    def retries(self, error: BaseException) -> bool:
-        """Return whether the policy retries this kind of error. A group of errors counts as each of its errors."""
-        kinds, gives_up = self.retry_on, self.give_up_on
-        if kinds is None and not gives_up:
-            return True
-        found = [error, *_within(error)]
-        if any(isinstance(one, gives_up) for one in found):
-            return False
-        return kinds is None or isinstance(error, kinds) or (len(found) > 1 and _all_of(found[1:], kinds))
-
-    def names(self, error: BaseException) -> bool:
-        """Return whether `retry_on` names this kind of error."""
-        return self.retry_on is not None and isinstance(error, self.retry_on)
+        return cls(max_attempts, jitter, _curve=seconds, **errors)
 
     def delay(self, failures: int, error: BaseException | None = None) -> float | None:
         """Return the seconds to wait after the `failures`-th failure (1 for the first); None: the job is dead."""
         if error is not None:
-            if not self.retries(error):
+            if not _retries(self, error):
                 return None
             if (asked := _asked_for(error)) is not None:
                 later = random.uniform(1, 1 + self.jitter) if self.jitter else 1  # noqa: S311 - no secret
@@ -193,7 +175,7 @@ class Retry:
         return self._waited(failures, error)
 
     def _waited(self, failures: int, error: BaseException | None) -> float | None:
-        seconds = self.curve(failures, error)
+        seconds = self._curve(failures, error)
         if seconds is None:
             return None
         if seconds < 0:
@@ -203,42 +185,60 @@ class Retry:
             seconds *= 1 + random.uniform(-self.jitter, self.jitter)  # noqa: S311 - spreading load, no secret
         return seconds
 
-    def delay_or_default(
-        self,
-        failures: int,
-        error: BaseException,
-        whose: str | None,
-        through: type[BaseException] | tuple[()] = (),
-    ) -> float | None:
-        """Return what `delay` does. If a custom policy fails, log that and use the default policy.
 
-        `through`: an exception that a policy may raise to end a job.
-        """
-        return self._or_default(self.delay, failures, error, whose, through)
+def is_named(policy: Retry, error: BaseException) -> bool:
+    """Return whether `retry_on` names this kind of error."""
+    return policy.retry_on is not None and isinstance(error, policy.retry_on)
 
-    def delay_anyway(self, number: int, error: BaseException, whose: str | None) -> float:
-        """Return the seconds to wait after the `number`-th failure that ends no job, such as a lost lease."""
-        seconds = self._or_default(self._waited, number, error, whose, ())
-        return _by_default(number, error) if seconds is None else seconds
 
-    def _or_default(
-        self,
-        asked: Curve,
-        failures: int,
-        error: BaseException,
-        whose: str | None,
-        through: type[BaseException] | tuple[()],
-    ) -> float | None:
-        try:
-            seconds = asked(failures, error)
-            if seconds is None or math.isfinite(seconds):
-                return seconds
-            log.error("the retry policy of %s returned %r; the default is used", whose, seconds)
-        except through:
-            raise
-        except Exception:
-            log.exception("the retry policy of %s failed; the default is used", whose)
-        return Retry()._waited(failures, error)
+def delay_or_default(
+    policy: Retry,
+    failures: int,
+    error: BaseException,
+    whose: str | None,
+    through: type[BaseException] | tuple[()] = (),
+) -> float | None:
+    """Return what `delay` does. If a custom policy fails, log that and use the default policy.
+
+    `through`: an exception that a policy may raise to end a job.
+    """
+    return _or_default(policy.delay, failures, error, whose, through)
+
+
+def delay_anyway(policy: Retry, number: int, error: BaseException, whose: str | None) -> float:
+    """Return the seconds to wait after the `number`-th failure that ends no job, such as a lost lease."""
+    seconds = _or_default(policy._waited, number, error, whose, ())
+    return _by_default(number, error) if seconds is None else seconds
+
+
+def _or_default(
+    asked: Curve,
+    failures: int,
+    error: BaseException,
+    whose: str | None,
+    through: type[BaseException] | tuple[()],
+) -> float | None:
+    try:
+        seconds = asked(failures, error)
+        if seconds is None or math.isfinite(seconds):
+            return seconds
+        log.error("the retry policy of %s returned %r; the default is used", whose, seconds)
+    except through:
+        raise
+    except Exception:
+        log.exception("the retry policy of %s failed; the default is used", whose)
+    return Retry()._waited(failures, error)
+
+
+def _retries(policy: Retry, error: BaseException) -> bool:
+    """Return whether a policy retries this kind of error. A group of errors counts as each of its errors."""
+    kinds, gives_up = policy.retry_on, policy.give_up_on
+    if kinds is None and not gives_up:
+        return True
+    found = [error, *_within(error)]
+    if any(isinstance(one, gives_up) for one in found):
+        return False
+    return kinds is None or isinstance(error, kinds) or (len(found) > 1 and _all_of(found[1:], kinds))
 
 
 def _kinds(given: Any, what: str) -> tuple[type[BaseException], ...]:

@@ -30,25 +30,6 @@ class EventGroup(FlowHandle[Any]):
         super().__init__(context, str(uuid5(_NAMES, self.name)))
         self._members_id = next(_ids_of(self.id))
 
-    def open(self, then: Part | Push | None, on_failure: Single | Push | None) -> None:
-        """Open the group unless one of this name exists, whose `then` and `on_failure` stay in force."""
-        known = self._context.store.flow_nodes(self.id)
-        if known:
-            alone = any(node.id == self._members_id and node.parent is not None for node in known)
-            if then is not None and alone:
-                raise InvalidInput(
-                    f"the event group {self.name!r} was opened without `then`; pass it where it is opened"
-                )
-            return
-        members = Group((), "list")
-        flow = chain(members, then) if then is not None else chain(members)
-        plan = Plan(self._context, self.id, _ids_of(self.id))
-        plan.flow(flow if on_failure is None else flow.on_failure(on_failure))
-        if plan.streams:
-            raise InvalidInput(f"what follows an event group may have groups of up to {LARGE} members")
-        plan.nodes = [self._unclosed(node) for node in plan.nodes]
-        store_flow(self._context, plan)
-
     def add(self, *members: Part | Push, once: str | None = None, tx: Transaction | None = None) -> None:
         """Add calls, payloads or flows; with `tx`, in that transaction. Raises FlowClosed once the group is closed.
 
@@ -71,6 +52,25 @@ class EventGroup(FlowHandle[Any]):
     aadd = off_loop(add)
     aclose = off_loop(close)
 
+    def _open_unless_known(self, then: Part | Push | None, on_failure: Single | Push | None) -> None:
+        """Open the group unless one of this name exists, whose `then` and `on_failure` stay in force."""
+        known = self._context.store.flow_nodes(self.id)
+        if known:
+            alone = any(node.id == self._members_id and node.parent is not None for node in known)
+            if then is not None and alone:
+                raise InvalidInput(
+                    f"the event group {self.name!r} was opened without `then`; pass it where it is opened"
+                )
+            return
+        members = Group((), "list")
+        flow = chain(members, then) if then is not None else chain(members)
+        plan = Plan(self._context, self.id, _ids_of(self.id))
+        plan.flow(flow if on_failure is None else flow.on_failure(on_failure))
+        if plan.streams:
+            raise InvalidInput(f"what follows an event group may have groups of up to {LARGE} members")
+        plan.nodes = [self._unclosed(node) for node in plan.nodes]
+        store_flow(self._context, plan)
+
     def _unclosed(self, node: FlowNode) -> FlowNode:
         return node._replace(closed=False) if node.id == self._members_id else node
 
@@ -83,5 +83,5 @@ def _ids_of(root: str) -> Iterator[str]:
 def opened(context: Context, name: str, then: Part | Push | None, on_failure: Single | Push | None) -> EventGroup:
     """Return the group of this name, opened unless there is one."""
     events = EventGroup(context, name)
-    events.open(then, on_failure)
+    events._open_unless_known(then, on_failure)
     return events

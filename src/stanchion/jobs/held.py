@@ -45,7 +45,7 @@ class Settlement(NamedTuple):
 class HeldJob(Job):
     """A running job under a lease, and the settlements that it can end by."""
 
-    __slots__ = ("_asked_to_stop", "_block", "_record", "_retry", "_told", "has_outcome", "reply_lost", "settled_as")
+    __slots__ = ("_asked_to_stop", "_block", "_has_outcome", "_record", "_reply_lost", "_retry", "_told", "settled_as")
 
     def __init__(
         self,
@@ -57,16 +57,16 @@ class HeldJob(Job):
         told: bool = False,
     ) -> None:
         """`record`: takes how the job is to end, for a batch that ends all its jobs together. `told`: a worker calls
-        `ask_to_stop` when the job is to stop; otherwise `cancelled` asks the store.
+        `ask_to_stop()` when the job is to stop; otherwise `cancelled` asks the store.
         """
         super().__init__(context, row, JobState.RUNNING)
         self._retry, self._record, self._told = retry or context.retry, record, told
-        self.reply_lost = False
+        self._reply_lost = False
         """A store that did not answer may have applied an outcome; the next one is a repeat."""
         self._asked_to_stop = bool(row.cancel_requested)
         self.settled_as: JobState | None = None
         """The state that this reservation settled the job as; None while it is reserved."""
-        self.has_outcome = False
+        self._has_outcome = False
         """An outcome was stored, or recorded for the batch of this job."""
         self._block: Block | None = None
         """The span of its block, with traces."""
@@ -76,11 +76,6 @@ class HeldJob(Job):
         """The fencing token of this reservation."""
         assert self._row.token is not None  # noqa: S101 - a claimed row has one
         return self._row.token
-
-    @property
-    def lease(self) -> Lease:
-        """The lease under which this reservation holds the job."""
-        return self._row.lease
 
     @property
     def lease_until(self) -> datetime | None:
@@ -105,10 +100,6 @@ class HeldJob(Job):
             found = self._context.store.fetch([self.id]).get(self.id)
             self._asked_to_stop = found is not None and bool(found.cancel_requested)
         return self._asked_to_stop
-
-    def ask_to_stop(self) -> None:
-        """Set `cancelled`; a worker calls this for jobs that the store lists as cancelled."""
-        self._asked_to_stop = True
 
     # -- in other processes
 
@@ -137,7 +128,7 @@ class HeldJob(Job):
         """Return what `commit` does."""
         plain = self._context.registry.stored_result(self.task, result)
         text = encoded_result(self._context.codec, plain)
-        return Settlement(self, commit_of(self._row, text, self.payload_text(payload)))
+        return Settlement(self, commit_of(self._row, text, payload_text(self, payload)))
 
     def rolled_back(
         self,
@@ -148,18 +139,18 @@ class HeldJob(Job):
     ) -> Settlement:
         """Return what `rollback` does."""
         try:
-            seconds = self.retry_delay(error) if delay is None else seconds_of(delay, "delay")
+            seconds = self._retry_delay(error) if delay is None else seconds_of(delay, "delay")
         except Bury as outcome:  # raised by the policy
             return self.buried(outcome.reason if error is None else error)
         if seconds is None:
             return self.buried("the retry policy gives up" if error is None else error)
-        back = outcomes.Rollback(self.lease, seconds, payload=self.payload_text(payload))
+        back = outcomes.Rollback(self._row.lease, seconds, payload=payload_text(self, payload))
         return Settlement(self, back if error is None else back._replace(**self._failure_of(error)._asdict()))
 
     def released(self, delay: float | timedelta = 0.0, *, payload: Any = UNCHANGED) -> Settlement:
         """Return what `release` does."""
-        seconds, new_payload = seconds_of(delay, "delay"), self.payload_text(payload)
-        return Settlement(self, outcomes.Rollback(self.lease, seconds, refund=True, payload=new_payload))
+        seconds, new_payload = seconds_of(delay, "delay"), payload_text(self, payload)
+        return Settlement(self, outcomes.Rollback(self._row.lease, seconds, refund=True, payload=new_payload))
 
     def moved(
         self, queue: str, *, payload: Any = UNCHANGED, delay: float | timedelta = 0, keep_entry: bool = False
@@ -172,40 +163,67 @@ class HeldJob(Job):
         new_payload = None if payload is UNCHANGED else self._context.codec.encode(payload)
         going = new._replace(payload=self._row.payload if new_payload is None else new_payload, task=self.task)
         self._context.check_fits(going)
-        move = outcomes.Move(self.lease, name, new_payload, seconds, placed.lane, keep_entry=keep_entry)
+        move = outcomes.Move(self._row.lease, name, new_payload, seconds, placed.lane, keep_entry=keep_entry)
         return Settlement(self, move._replace(order_key=placed.order_key))
 
     def buried(self, reason: BaseException | str = "buried") -> Settlement:
         """Return what `bury` does."""
-        return Settlement(self, outcomes.Bury(self.lease, *self._failure_of(reason)))
+        return Settlement(self, outcomes.Bury(self._row.lease, *self._failure_of(reason)))
 
     def abandoned(self, reason: str = "") -> Settlement:
         """Return what `abandon` does."""
-        return Settlement(self, outcomes.Abandon(self.lease, self._failure_of(reason).error))
+        return Settlement(self, outcomes.Abandon(self._row.lease, self._failure_of(reason).error))
 
     def _failure_of(self, error: BaseException | str) -> Failure:
         return failure_of(error, self.task, self._context.hidden.masking(self.task, lambda: self.payload))
 
-    def payload_text(self, payload: Any) -> str | None:
-        """Return `payload=` of an outcome as stored, None for UNCHANGED; for a task it goes beside the arguments."""
-        if payload is UNCHANGED:
-            return None
-        codec = self._context.codec
-        if self.task is None:
-            return codec.encode(payload)
-        try:
-            return codec.encode(with_checkpoint(codec.decode(self._row.payload), payload))
-        except ValueError as error:
-            raise InvalidInput(f"job {self.id} takes no checkpoint: {error}") from None
-
     def report_progress(self, value: float) -> None:
         """Record the share done, from 0 to 1; see `context.progress`."""
-        self._context.progress.report(self.lease, number(value, "progress", 0, 1))
+        self._context.progress.report(self._row.lease, number(value, "progress", 0, 1))
 
-    def retry_delay(self, error: BaseException | str | None) -> float | None:
+    def _retry_delay(self, error: BaseException | str | None) -> float | None:
         """Return the seconds that the retry policy waits after this attempt's failure; None: it gives up."""
         return self._retry.delay(self.failures + 1, error if isinstance(error, BaseException) else None)
 
     aget_cancelled = off_loop(get_cancelled)
     amoved = off_loop(moved)
     areport_progress = off_loop(report_progress)
+
+
+def lease_of(job: HeldJob) -> Lease:
+    """Return the lease under which a reservation holds its job."""
+    return job._row.lease
+
+
+def ask_to_stop(job: HeldJob) -> None:
+    """Set `cancelled`; a worker calls this for jobs that the store lists as cancelled."""
+    job._asked_to_stop = True
+
+
+def payload_text(job: HeldJob, payload: Any) -> str | None:
+    """Return `payload=` of an outcome as stored, None for UNCHANGED; for a task it goes beside the arguments."""
+    if payload is UNCHANGED:
+        return None
+    codec = job._context.codec
+    if job.task is None:
+        return codec.encode(payload)
+    try:
+        return codec.encode(with_checkpoint(codec.decode(job._row.payload), payload))
+    except ValueError as error:
+        raise InvalidInput(f"job {job.id} takes no checkpoint: {error}") from None
+
+
+def is_repeat(job: HeldJob) -> bool:
+    """Return whether a store that did not answer may have applied an outcome before."""
+    return job._reply_lost
+
+
+def reply_lost(job: HeldJob) -> None:
+    """Note that the store did not answer, and may have applied the outcome; the caller may try again."""
+    job._reply_lost = True
+
+
+def note_settled(job: HeldJob, state: JobState) -> None:
+    """Note the state that the store settled a job as."""
+    job.settled_as = job.state = state
+    job._has_outcome = True

@@ -18,9 +18,9 @@ from stanchion.stores.rules.dead_letters import DEAD_FROM, Death, death_in, head
 from stanchion.stores.rules.error_entries import entries_of
 from stanchion.stores.rules.jobs import created
 from stanchion.stores.rules.limits import limits_in
-from stanchion.stores.rules.past_waits import has_older_waits, past_waits_of
+from stanchion.stores.rules.past_waits import past_waits_of
 from stanchion.stores.rules.slots import promise_of
-from stanchion.stores.rules.trail import entry_payload, passed, stops_of
+from stanchion.stores.rules.trail import entry_payload, stops_of
 
 __all__ = ["Job", "JobState"]
 
@@ -163,21 +163,11 @@ class Job:
         A job in the hands of its worker tells none: they are not read with a claim.
         """
         found = past_waits_of(self._row)
-        over = found[:-1] if self.is_deferred else found
+        over = found[:-1] if is_deferred(self) else found
         return [
             PastWait(_WAIT_KINDS.get(slot.kind, slot.kind), slot.name, moment(since), moment(until))
             for slot, since, until in over
         ]
-
-    @property
-    def has_older_waits(self) -> bool:
-        """True if it has waited more often than `past_waits` tells."""
-        return has_older_waits(self._row)
-
-    @property
-    def is_deferred(self) -> bool:
-        """True for a scheduled job that its rate has put off until `run_at`."""
-        return self.state is JobState.SCHEDULED and promise_of(self._row) is not None
 
     @property
     def started_at(self) -> datetime | None:
@@ -253,10 +243,6 @@ class Job:
         errors = self.errors
         return group_in(errors[-1], self.task) if errors else None
 
-    def has_failed_by(self, group: str) -> bool:
-        """Return whether one of its last errors is of this group."""
-        return f'"group":"{group}"' in (self._row.errors or "")
-
     @property
     def result(self) -> Any:
         """The result the job was committed with."""
@@ -285,10 +271,6 @@ class Job:
         """
         return [Stop(stop.queue, moment(stop.entered_at), stop.attempts) for stop in stops_of(self._row)]
 
-    def has_passed(self, queue: str) -> bool:
-        """Return whether it is in this queue, or has passed it."""
-        return passed(self._row._replace(queue=self.queue), queue)
-
     @property
     def entry_payload(self) -> Any:
         """The payload with which it entered its first queue; None if a move has changed it, and it was not kept."""
@@ -308,6 +290,16 @@ class Job:
     def __repr__(self) -> str:
         task = f" {self.task}" if self.task else ""
         return f"<{type(self).__name__} {self.id}{task} in {self.queue!r}: {self.state}>"
+
+
+def row_of(job: Job) -> JobRow:
+    """Return a job as it is stored."""
+    return job._row
+
+
+def is_deferred(job: Job) -> bool:
+    """Return whether a job is scheduled because its rate has put it off until `run_at`."""
+    return job.state is JobState.SCHEDULED and promise_of(job._row) is not None
 
 
 class FreshJob(Job):

@@ -14,8 +14,18 @@ UNCHANGED: Any = object()
 class Outcome(Exception):
     """An instruction from a task to its worker. Returning it and raising it have the same effect."""
 
-    expectation: str | None = None
-    """The condition that the item of a station did not meet, if that is why."""
+    _unmet: str | None = None
+
+
+def unmet_by(outcome: Outcome) -> str | None:
+    """Return the condition that the item of a station did not meet; None if that is not why the job ends so."""
+    return outcome._unmet
+
+
+def for_unmet(outcome: Outcome, condition: str) -> Outcome:
+    """Return the outcome of an item that did not meet this condition."""
+    outcome._unmet = condition
+    return outcome
 
 
 class _Delayed(Outcome):

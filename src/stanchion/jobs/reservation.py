@@ -11,8 +11,9 @@ from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import seconds_of
 from stanchion.core.transactions import Transaction
-from stanchion.errors import CannotJoin, InvalidInput, LeaseLost, StoreUnavailable, TaskInterrupted
-from stanchion.jobs.held import HeldJob, ReportingMeter, Settlement
+from stanchion.errors import CannotJoin, InvalidInput, LeaseLost, StoreUnavailable, TaskInterrupted, seen_outside
+from stanchion.jobs.held import HeldJob, ReportingMeter, Settlement, is_repeat, lease_of, note_settled, reply_lost
+from stanchion.jobs.job import row_of
 from stanchion.jobs.outcome import UNCHANGED, Cancel, Outcome, Snooze
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobState
@@ -83,7 +84,7 @@ class Reservation(HeldJob):
 
     def extend(self, seconds: float | timedelta) -> None:
         """Extend the lease to `seconds` from now."""
-        wanted = outcomes.Extend(self.lease, seconds_of(seconds, "extend"))
+        wanted = outcomes.Extend(lease_of(self), seconds_of(seconds, "extend"))
         if wanted.seconds == 0:
             raise InvalidInput("extend must be more than 0 seconds; to give the job back, call rollback() or release()")
         if self._context.store.settle([wanted]) == [None]:
@@ -126,14 +127,14 @@ class Reservation(HeldJob):
         await self._aexit(kind, error, trace)
 
     def _leave(self, error: BaseException | None) -> None:
-        if self.has_outcome:
+        if self._has_outcome:
             return
         if error is None:
             self.commit()
         elif isinstance(error, LeaseLost) and error.job_id == self.id:
             return
         elif isinstance(error, TaskInterrupted):
-            self.rollback(error=error.outside())
+            self.rollback(error=seen_outside(error))
         elif isinstance(error, (Exception, Outcome)):
             self.rollback(error=error)
         else:  # KeyboardInterrupt and the like are not the job's fault
@@ -142,7 +143,7 @@ class Reservation(HeldJob):
     def _settle(self, settlement: Settlement, tx: Any = None) -> None:
         if self._record is not None and tx is None:
             self._record(settlement)
-            self.has_outcome = True
+            self._has_outcome = True
         elif settled(self._context, [settlement], tx) == [None]:
             raise LeaseLost(self.id)
 
@@ -155,26 +156,25 @@ def settled(context: Context, settlements: Sequence[Settlement], tx: Any = None)
     if context.traces is None or not settlements:
         return _settled(context, settlements, tx)
     names = {type(one.outcome).__name__.lower() for one in settlements}
-    rows = [one.reservation._row for one in settlements]
+    rows = [row_of(one.reservation) for one in settlements]
     with context.traces.settling(rows, names.pop() if len(names) == 1 else "settle"):
         return _settled(context, settlements, tx)
 
 
 def _settled(context: Context, settlements: Sequence[Settlement], tx: Any) -> list[JobState | None]:
-    repeat = any(one.reservation.reply_lost for one in settlements)
+    repeat = any(is_repeat(one.reservation) for one in settlements)
     try:
         if last := context.progress.take(one.outcome.lease for one in settlements):
             context.current_store().settle(last, tx)
         states = context.current_store().settle([one.outcome for one in settlements], tx, repeat=repeat)
     except StoreUnavailable:
         for reservation, _ in settlements:
-            reservation.reply_lost = True  # the store may have applied it; the caller may try again
+            reply_lost(reservation)
         raise
     lost = []
     for (reservation, _), state in zip(settlements, states, strict=True):
         if state is not None:
-            reservation.settled_as = reservation.state = state
-            reservation.has_outcome = True
+            note_settled(reservation, state)
         elif reservation.settled_as is None:
             lost.append(reservation)
     if lost and tx is not None:
@@ -188,7 +188,7 @@ def _refuse_snapshot_before(context: Context, lost: Sequence[HeldJob]) -> None:
     """Raise CannotJoin if the store, outside of any transaction, has one of these jobs reserved under its token."""
     rows, now = context.store.fetch([one.id for one in lost]), context.store.now()
     for one in lost:
-        if holds(rows.get(one.id), one.lease, now):
+        if holds(rows.get(one.id), lease_of(one), now):
             raise CannotJoin(
                 f"the transaction reads a snapshot from before job {one.id} was reserved, so nothing was changed for "
                 f"it: roll the transaction back, and begin it after the job was reserved, or use the isolation level "

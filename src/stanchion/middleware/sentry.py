@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from stanchion.errors import MissingExtra, TaskInterrupted
+from stanchion.errors import MissingExtra, TaskInterrupted, seen_outside
 from stanchion.jobs.outcome import Outcome
 from stanchion.tasks.middleware import AsyncCallNext, Attempt, CallNext
 
@@ -63,7 +63,7 @@ class Sentry:
                     outcome = raised
                 except TaskInterrupted as error:
                     transaction.set_status("deadline_exceeded")
-                    sdk.capture_exception(error.outside())
+                    sdk.capture_exception(seen_outside(error))
                     raise
                 except Exception as error:
                     transaction.set_status("internal_error")

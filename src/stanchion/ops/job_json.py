@@ -10,6 +10,7 @@ from stanchion.core.hiding import Hidden
 from stanchion.core.redaction import REDACTION, JobRedaction, Texts
 from stanchion.core.times import iso, moment
 from stanchion.errors import StanchionError
+from stanchion.jobs.facts import has_older_waits
 from stanchion.jobs.job import Job, PastWait
 
 
@@ -93,7 +94,7 @@ def _fields(job: Job) -> dict[str, Any]:
 def past_waits_json(job: Job, over: Iterable[PastWait]) -> dict[str, Any]:
     """Return the waits of a job that are over, as they are in JSON."""
     waits = [one._asdict() | {"since": iso(one.since), "until": iso(one.until)} for one in over]
-    return {"past_waits": waits, "older_waits": job.has_older_waits}
+    return {"past_waits": waits, "older_waits": has_older_waits(job)}
 
 
 def run_time(job: Job) -> float | None:

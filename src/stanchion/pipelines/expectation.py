@@ -17,7 +17,7 @@ from stanchion.context import pauses
 from stanchion.context.settings import settings_of
 from stanchion.core.partition_names import logical_name
 from stanchion.errors import InvalidInput
-from stanchion.jobs.outcome import Bury, Cancel, Outcome, Snooze
+from stanchion.jobs.outcome import Bury, Cancel, Outcome, Snooze, for_unmet
 from stanchion.pipelines.condition import Condition
 from stanchion.stores.protocol import Store
 from stanchion.stores.records import outcomes
@@ -61,8 +61,7 @@ class Unmet(NamedTuple):
             case "stop":
                 self._pause(store, row)
                 outcome = Snooze(0)
-        outcome.expectation = self.expectation.condition.text
-        return outcome
+        return for_unmet(outcome, self.expectation.condition.text)
 
     def ending(self, store: Store, row: JobRow) -> outcomes.Ending:
         """Return the same as an outcome for the store."""

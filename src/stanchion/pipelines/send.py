@@ -30,12 +30,12 @@ class Send:
         if self.priority is not None:
             checked_priority(self.priority)
 
-    @property
-    def number(self) -> int | None:
-        """The new priority as a number; None if it is unchanged."""
-        return None if self.priority is None else checked_priority(self.priority)
 
-    @property
-    def seconds(self) -> float:
-        """The delay in seconds."""
-        return seconds_of(self.delay, "delay")
+def priority_of(send: Send) -> int | None:
+    """Return the new priority as a number; None if it is unchanged."""
+    return None if send.priority is None else checked_priority(send.priority)
+
+
+def delay_of(send: Send) -> float:
+    """Return the delay in seconds."""
+    return seconds_of(send.delay, "delay")

@@ -23,7 +23,7 @@ from stanchion.pipelines.expectation import Expectations
 from stanchion.pipelines.options import Frame, StationOptions
 from stanchion.pipelines.outputs import Output, key_in, newer, replace_older
 from stanchion.pipelines.route import headers_after, rounds_of
-from stanchion.pipelines.send import Send
+from stanchion.pipelines.send import Send, delay_of, priority_of
 from stanchion.pipelines.topology import Topology, checked_station, only_on_spark
 from stanchion.pipelines.versions import version_of
 from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob
@@ -159,9 +159,9 @@ class Station:
             (send,), (target,), (payload,) = sends, targets, payloads
             keep = self.topology.keep_entry
             same_limits = self.topology.stations[target].limits == row.limits
-            if same_limits and send.number in (None, row.priority):
+            if same_limits and priority_of(send) in (None, row.priority):
                 text = None if payload == row.payload else payload
-                return Move(row.lease, self.topology.queue(target), text, send.seconds, UNLANED, headers, keep)
+                return Move(row.lease, self.topology.queue(target), text, delay_of(send), UNLANED, headers, keep)
             job = self._item_for(target, row.id, payload, row, headers, send)
             position = position_of(row)  # in a flow, an item is one member until it leaves the pipeline
             going_on = job if position is None else job._replace(**position._asdict())
@@ -180,8 +180,8 @@ class Station:
             id=job_id,
             queue=self.topology.queue(target),
             payload=payload,
-            priority=row.priority if (number := send.number) is None else number,
-            delay=send.seconds,
+            priority=row.priority if (number := priority_of(send)) is None else number,
+            delay=delay_of(send),
             headers=headers,
             tenant=row.tenant,
             order_key=row.order_key,

@@ -13,7 +13,7 @@ from stanchion.core.aio import off_loop
 from stanchion.core.checks import seconds_of
 from stanchion.core.transactions import Transaction
 from stanchion.errors import BatchLeasesLost, InvalidInput
-from stanchion.jobs.held import HeldJob
+from stanchion.jobs.held import HeldJob, lease_of
 from stanchion.jobs.job import JobState
 from stanchion.jobs.reservation import Reservation, Settlement
 from stanchion.jobs.settling import settle
@@ -60,7 +60,7 @@ class Batch(Sequence[Reservation]):
         wanted = seconds_of(seconds, "extend")
         if wanted == 0:
             raise InvalidInput("extend must be more than 0 seconds; to give the jobs back, call release() of each")
-        states = self._context.store.settle([Extend(job.lease, wanted) for job in self._jobs])
+        states = self._context.store.settle([Extend(lease_of(job), wanted) for job in self._jobs])
         self._refuse_lost(self._jobs, states)
 
     def settle(self, *, tx: Transaction | None = None) -> None:

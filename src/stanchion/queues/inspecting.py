@@ -11,6 +11,7 @@ from stanchion.core.aio import off_loop
 from stanchion.core.checks import refuse_unknown, whole
 from stanchion.core.times import moment
 from stanchion.jobs import lookup
+from stanchion.jobs.facts import has_passed
 from stanchion.jobs.job import Job, JobState
 from stanchion.jobs.search import MAX_PAGE, PageOptions
 from stanchion.queues.part import QueuePart
@@ -49,7 +50,7 @@ class Inspecting(QueuePart):
     def get(self, job_id: str, *, passed: bool = False) -> Job | None:
         """Return the job if it is in this queue, live or finished; else None. `passed`: also if it has moved on."""
         job = lookup.get(self._context, job_id)
-        if job is None or (job.queue != self.name and not (passed and job.has_passed(self.name))):
+        if job is None or (job.queue != self.name and not (passed and has_passed(job, self.name))):
             return None
         return job
 

@@ -22,6 +22,7 @@ from stanchion.flows.plan import after_of
 from stanchion.flows.results import Values
 from stanchion.jobs.failures import Failure, described, failure_of, with_cause
 from stanchion.jobs.handle import JobHandle
+from stanchion.jobs.held import lease_of, payload_text
 from stanchion.jobs.outcome import Bury, Cancel, Outcome, RetryAfter, Snooze
 from stanchion.jobs.reservation import Reservation
 from stanchion.stores.one_by_one import DATA
@@ -193,16 +194,16 @@ def outcome_of_error(execution: Execution, error: BaseException) -> outcomes.Out
         case Snooze() | RetryAfter():
             return _put_off(execution, error)
         case Cancel(reason=reason):
-            return outcomes.Abandon(job.lease, _failure(execution, reason).error)
+            return outcomes.Abandon(lease_of(job), _failure(execution, reason).error)
         case Bury(reason=reason):
-            return outcomes.Bury(job.lease, *_caused(execution, error, reason or "buried"))
+            return outcomes.Bury(lease_of(job), *_caused(execution, error, reason or "buried"))
         case Unrunnable():
             return unrunnable(execution.row, error)
     try:
-        return after_failure(job.lease, job, execution.work, error, _failure(execution, error))
+        return after_failure(lease_of(job), job, execution.work, error, _failure(execution, error))
     except Bury as outcome:  # raised by the retry policy
         outcome.__cause__ = outcome.__cause__ or error
-        return outcomes.Bury(job.lease, *_caused(execution, outcome, outcome.reason or "buried"))
+        return outcomes.Bury(lease_of(job), *_caused(execution, outcome, outcome.reason or "buried"))
 
 
 def _failure(execution: Execution, error: BaseException | str) -> Failure:
@@ -219,13 +220,13 @@ def _put_off(execution: Execution, wanted: Snooze | RetryAfter) -> outcomes.Outc
     """Return the outcome of an attempt that is to be made again, dead if its checkpoint can't be stored."""
     job = execution.job
     try:
-        payload = job.payload_text(wanted.payload)
+        payload = payload_text(job, wanted.payload)
     except InvalidInput as error:
-        return outcomes.Bury(job.lease, *failure_of(error, job.task))
+        return outcomes.Bury(lease_of(job), *failure_of(error, job.task))
     if isinstance(wanted, Snooze):
-        return outcomes.Rollback(job.lease, wanted.seconds, refund=True, payload=payload)
+        return outcomes.Rollback(lease_of(job), wanted.seconds, refund=True, payload=payload)
     failure = _caused(execution, wanted, f"RetryAfter: {wanted.seconds:g} s")
-    return outcomes.Rollback(job.lease, wanted.seconds, *failure, payload=payload)
+    return outcomes.Rollback(lease_of(job), wanted.seconds, *failure, payload=payload)
 
 
 def unrunnable(row: JobRow, error: Unrunnable) -> outcomes.Outcome:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from stanchion.context.work import Work
 from stanchion.core.callables import codes_of
 from stanchion.core.error_texts import bounded_trace
+from stanchion.core.retry import delay_or_default, is_named
 from stanchion.core.tracebacks import own_code
 from stanchion.jobs.failures import Failure
 from stanchion.jobs.job import Job
@@ -27,7 +28,7 @@ def after_failure(lease: Lease, job: Job, work: Work, error: BaseException, fail
         return Bury(lease, *failure)
     if (reason := _why_ended(job, work, error)) is not None:
         return Bury(lease, *_with_reason(failure, reason))
-    delay = work.retry.delay_or_default(job.failures + 1, error, job.task, BuryJob)
+    delay = delay_or_default(work.retry, job.failures + 1, error, job.task, BuryJob)
     if delay is None:
         return Bury(lease, *_with_reason(failure, f"the retry policy gives up on {type(error).__name__}"))
     return Rollback(lease, delay, *failure)
@@ -37,7 +38,7 @@ def _why_ended(job: Job, work: Work, error: BaseException) -> str | None:
     """Return why a programming error ends a job; None if it does not."""
     policy = work.retry
     most = policy.programming_errors
-    if most is None or type(error) not in _MISTAKES or policy.names(error):
+    if most is None or type(error) not in _MISTAKES or is_named(policy, error):
         return None
     if own_code(error) not in codes_of(work.function) or _before(job) + 1 < most:
         return None

@@ -220,7 +220,7 @@ def task_options(options: Mapping[str, Any], default: Retry) -> tuple[Retry, Enq
     rest = dict(options)
     policy = checked_retry(rest.pop("retry", None)) or default
     if "max_attempts" in rest:
-        policy = policy.times(rest.pop("max_attempts"))
+        policy = replace(policy, max_attempts=rest.pop("max_attempts"))
     if by_error := {name: rest.pop(name) for name in ByError.__annotations__ if name in rest}:
         policy = replace(policy, **by_error)
     return policy, cast(EnqueueOptions, rest)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from stanchion.errors import TaskInterrupted
+from stanchion.errors import TaskInterrupted, seen_outside
 from stanchion.jobs.outcome import Cancel, Outcome, Snooze
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow
@@ -63,7 +63,7 @@ class TracedAttempt:
 
     def _raised(self, error: BaseException) -> None:
         if not isinstance(error, Snooze | Cancel):
-            seen = error.outside() if isinstance(error, TaskInterrupted) else error
+            seen = seen_outside(error) if isinstance(error, TaskInterrupted) else error
             self._traces.failed(self._span, seen, self._mask())
 
     def outcome(self, make: Callable[[], outcomes.Outcome]) -> outcomes.Outcome:

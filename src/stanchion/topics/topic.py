@@ -66,22 +66,22 @@ class Subscription:
     """A subscription to a topic. Made by `topic.subscribe(name)`; `topic.subscriptions()` returns all."""
 
     def __init__(self, context: Context, topic: str, name: str, terms: Terms) -> None:
-        self._context, self.topic, self.name, self.terms = context, topic, name, terms
+        self._context, self.topic, self.name, self._terms = context, topic, name, terms
 
     @property
     def queue(self) -> Queue:
         """The queue of its jobs."""
-        return Queue(self._context, self.terms.queue)
+        return Queue(self._context, self._terms.queue)
 
     @property
     def filter(self) -> Filter | None:
         """The conditions on its events, each field with its comparisons; None: it gets all."""
-        return self.terms.filter
+        return self._terms.filter
 
     @property
     def task(self) -> str | None:
         """The name of the task that its jobs call; None: they are plain payloads."""
-        return self.terms.task
+        return self._terms.task
 
     def lag(self) -> Lag:
         """Count the unfinished jobs."""
@@ -91,6 +91,11 @@ class Subscription:
 
     def __repr__(self) -> str:
         return f"<Subscription {self.name!r} of topic {self.topic!r}>"
+
+
+def terms_of(subscription: Subscription) -> Terms:
+    """Return the terms of a subscription as they are stored."""
+    return subscription._terms
 
 
 class Topic:
@@ -221,8 +226,8 @@ class Topic:
         order key and priority, and must pass the subscription's filter. An event that the subscriber already got is not
         delivered again while the queue keeps its history, so a failed call may be repeated.
         """
-        moment, its = _checked_since(since, self._context), self.subscription(name).terms
-        others = {one.name: one.terms for one in self.subscriptions() if one.name != name}
+        moment, its = _checked_since(since, self._context), terms_of(self.subscription(name))
+        others = {one.name: terms_of(one) for one in self.subscriptions() if one.name != name}
         fan_out = FanOut(self._context, self.name, TopicTerms({name: its}))
         past = past_events(self._context, self.name, others, moment, its.options.get("delay", 0))
         jobs = (copy.job for event, push in past for copy in fan_out.copies(event, push))
@@ -340,12 +345,12 @@ def _lags(context: Context, subscriptions: list[Subscription]) -> dict[str, Lag]
     if not subscriptions:
         return {}
     store = context.store
-    found = store.stats([one.terms.queue for one in subscriptions], ["states", "next_due"])
+    found = store.stats([terms_of(one).queue for one in subscriptions], ["states", "next_due"])
     now = store.now()
     lags = {}
     for one in subscriptions:
-        sizes: Sizes = found[one.terms.queue].states
-        due = found[one.terms.queue].next_due
+        sizes: Sizes = found[terms_of(one).queue].states
+        due = found[terms_of(one).queue].next_due
         age = 0.0 if due is None else max(0, now - due) / SECOND
         lags[one.name] = Lag(sizes.total, sizes.ready, sizes.running, age)
     return lags

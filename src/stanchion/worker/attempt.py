@@ -9,6 +9,7 @@ from contextvars import Context
 from typing import Any
 
 from stanchion.errors import TaskTimeout
+from stanchion.jobs.held import lease_of
 from stanchion.jobs.outcome import Outcome
 from stanchion.jobs.reservation import Reservation
 from stanchion.stores.records import outcomes
@@ -75,7 +76,7 @@ def raised(attempt: Attempt, error: BaseException) -> Finished:
         return timed_out(attempt, attempt.limit, error)
     job = attempt.job
     if isinstance(error, asyncio.CancelledError) and job.cancelled and job.settled_as is None:
-        return outcomes.Abandon(job.lease), job, None
+        return outcomes.Abandon(lease_of(job)), job, None
     return outcome_of_error(attempt, error), job, error
 
 

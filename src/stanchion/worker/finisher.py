@@ -17,8 +17,10 @@ from stanchion.core.error_kinds import group_of
 from stanchion.core.partition_names import logical_name
 from stanchion.core.redaction import redacted
 from stanchion.errors import NotPermitted, StoreUnavailable
+from stanchion.jobs.facts import has_failed_by
 from stanchion.jobs.failures import failure_of
-from stanchion.jobs.outcome import Outcome
+from stanchion.jobs.held import lease_of
+from stanchion.jobs.outcome import Outcome, unmet_by
 from stanchion.jobs.reservation import Reservation
 from stanchion.stores.one_by_one import DATA, Left, OneByOne, takes
 from stanchion.stores.records.jobs import JobState
@@ -268,7 +270,7 @@ class Finisher:
             lambda: {job.id: job.tenant for _, job, _ in group if job is not None},
         )
         with self._health.watch("settle"):
-            if last := self._context.progress.take(job.lease for _, job, _ in group if job is not None):
+            if last := self._context.progress.take(lease_of(job) for _, job, _ in group if job is not None):
                 self._context.current_store().settle(last)
             states = self._context.current_store().settle(settling, repeat=repeat) if settling else []
         if len(states) == len(group):
@@ -303,9 +305,9 @@ class Finisher:
                 )
             if self._failures is not None and isinstance(outcome, (Rollback, Bury)) and outcome.error is not None:
                 key = outcome.group or group_of(outcome.error, job.task)
-                new, dead = not job.has_failed_by(key), state is JobState.DEAD
+                new, dead = not has_failed_by(job, key), state is JobState.DEAD
                 self._failures.add(job.queue, job.task, key, outcome.error, job.id, new=new, dead=dead)
-            if self._unmet is not None and isinstance(error, Outcome) and (condition := error.expectation) is not None:
+            if self._unmet is not None and isinstance(error, Outcome) and (condition := unmet_by(error)) is not None:
                 self._unmet.add(job.queue, None, condition, condition, job.id, new=True, dead=isinstance(outcome, Bury))
             if heard:
                 Variables().run(report, self._context, job, outcome, state, error)

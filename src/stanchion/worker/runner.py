@@ -17,6 +17,7 @@ from queue import Empty, SimpleQueue
 from stanchion.context.context import Context
 from stanchion.context.unknown_work import Unknown
 from stanchion.errors import StoreUnavailable
+from stanchion.jobs.held import ask_to_stop
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Abandon, Outcome
 from stanchion.stores.rules.lost_leases import start_of
@@ -165,7 +166,7 @@ class Runners:
         )
 
     def _ask_to_stop(self, slot: int, attempt: Attempt) -> None:
-        attempt.job.ask_to_stop()
+        ask_to_stop(attempt.job)
         if attempt.work.is_async:
             self.loops.cancel(slot)
 

@@ -13,6 +13,7 @@ from tests.sql.mariadb.sessions import connect
 from stanchion import Push, Stanchion
 from stanchion.core.ids import new_ids
 from stanchion.errors import StoreUnavailable
+from stanchion.jobs.held import lease_of
 from stanchion.stores.mariadb.cursors import StrictCursor
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRef, NewJob
@@ -27,7 +28,7 @@ def test_a_deadlock_is_tried_again(store: Store, app: Stanchion, mariadb_url: st
         cursor.execute("SELECT 1 FROM stanchion_jobs WHERE id = %s FOR UPDATE", [max(first.id, second.id)])
         ended: list[Any] = []
         thread = threading.Thread(
-            target=lambda: ended.append(store.settle([Commit(first.lease), Commit(second.lease)]))
+            target=lambda: ended.append(store.settle([Commit(lease_of(first)), Commit(lease_of(second))]))
         )
         thread.start()
         time.sleep(0.5)  # it holds the lower id and waits for the higher

@@ -9,6 +9,7 @@ import pytest
 from stanchion import Queue, Reservation, Stanchion
 from stanchion.context.owners import context_of
 from stanchion.errors import LeaseLost
+from stanchion.jobs.held import lease_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit, Extend, Outcome, Progress, Rollback
@@ -64,7 +65,7 @@ class TestProgress:
         q.push({})
         (job,) = q.reserve()
         job.progress(0.25)
-        context_of(q).store.settle([Rollback(job.lease, 60.0)])
+        context_of(q).store.settle([Rollback(lease_of(job), 60.0)])
         monkeypatch.setattr("stanchion.context.progress.EVERY", 0.0)
         with pytest.raises(LeaseLost):
             job.progress(0.5)

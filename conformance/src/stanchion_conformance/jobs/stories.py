@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stanchion import Queue, Stanchion
+from stanchion.jobs.job import is_deferred
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.rules.error_entries import entries_of
@@ -65,7 +66,7 @@ class TestStories:
             q.push({}, rate=0.01, rate_key="psp")
         (later,) = [q.push({}, delay=600)]
         assert len(q.reserve(2)) == 1
-        assert {job.is_deferred for job in q.find(state="scheduled")} == {True, False}
+        assert {is_deferred(job) for job in q.find(state="scheduled")} == {True, False}
         found = q.get(later.id)
         assert found is not None
-        assert not found.is_deferred
+        assert not is_deferred(found)

@@ -11,6 +11,7 @@ from stanchion.context.owners import context_of
 from stanchion.context.pauses import PAUSES_MAX, past_pauses_of
 from stanchion.copying.transfer import Transfer
 from stanchion.core.ids import new_id
+from stanchion.jobs import facts
 from stanchion.queues.waiting import past_waits
 from stanchion.stores.hand_over import hand_over, queued_portions
 from stanchion.stores.memory import MemoryStore
@@ -337,7 +338,7 @@ class TestWaitsGoWithTheJob:
         job = q.get(second)
         assert job is not None
         ((kind, name, since, until),) = job.past_waits
-        assert (kind, name, job.has_older_waits) == ("order_key", "k", False)
+        assert (kind, name, facts.has_older_waits(job)) == ("order_key", "k", False)
         assert job.enqueued_at <= since <= until
 
 

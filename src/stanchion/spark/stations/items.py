@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from stanchion.jobs.outcome import Outcome
+from stanchion.jobs.outcome import Outcome, unmet_by
 from stanchion.pipelines.route import LINEAGE
 from stanchion.pipelines.station import Station
 from stanchion.spark.unmet import UnmetItems
@@ -119,8 +119,8 @@ def _settled(items: ReservedItems, rows: Sequence[JobRow]) -> Iterator[pa.Record
         ended = [attempt.outcome for _, attempt in portion if attempt.outcome is not None]
         yield taken(len(portion), items.settle(ended, [row for row, _ in portion]))
         for row, (_, outcome, error) in portion:
-            if isinstance(error, Outcome) and error.expectation is not None:
-                unmet.add(error.expectation, row.id, dead=isinstance(outcome, outcomes.Bury))
+            if isinstance(error, Outcome) and (condition := unmet_by(error)) is not None:
+                unmet.add(condition, row.id, dead=isinstance(outcome, outcomes.Bury))
     unmet.merge(items.station.context.store)
 
 

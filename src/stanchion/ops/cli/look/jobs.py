@@ -15,6 +15,7 @@ from stanchion.context.owners import context_of
 from stanchion.core.printable import safe
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput, JobNotFound
+from stanchion.jobs.facts import has_older_waits
 from stanchion.jobs.job import Job, JobState, PastWait
 from stanchion.jobs.search import Search, query_of
 from stanchion.ops.cli.console.drawing import GraphFormat, checked_format
@@ -210,7 +211,7 @@ def _waits(job: Job, over: Sequence[PastWait], when: Callable[[datetime], str | 
     for wait in over:
         told = waited(wait.kind, wait.name, (wait.until - wait.since).total_seconds())
         yield Text.assemble(safe(told), (f"  {when(wait.since)}", "bright_black"))
-    if job.has_older_waits:
+    if has_older_waits(job):
         yield Text("it has waited before; only the last ten waits are kept")
 
 

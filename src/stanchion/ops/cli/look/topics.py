@@ -15,7 +15,7 @@ from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.selection import ROWS, Rows
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.stores.records.jobs import JobState
-from stanchion.topics.topic import Lag, Subscription
+from stanchion.topics.topic import Lag, Subscription, terms_of
 from stanchion.topics.topic import Since as AnySince
 
 topics_cli = typer.Typer(help="List topics, and how far behind each subscriber is; subscribe and unsubscribe.")
@@ -122,7 +122,7 @@ def _row(one: Subscription, lag: Lag) -> list[Cell]:
     return [
         one.topic,
         one.name,
-        one.terms.queue,
+        terms_of(one).queue,
         one.task or "",
         "" if one.filter is None else json.dumps(one.filter, ensure_ascii=False),
         f"{lag.jobs:,}",
@@ -139,8 +139,8 @@ def _subscription(one: Subscription) -> dict[str, Any]:
     return {
         "topic": one.topic,
         "name": one.name,
-        "queue": one.terms.queue,
+        "queue": terms_of(one).queue,
         "task": one.task,
         "filter": one.filter,
-        "options": dict(one.terms.options),
+        "options": dict(terms_of(one).options),
     }

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from stanchion.core.durations import spelled
 from stanchion.core.redaction import Texts
 from stanchion.core.times import moment
-from stanchion.jobs.job import Job, JobState, PastWait
+from stanchion.jobs.facts import has_older_waits
+from stanchion.jobs.job import Job, JobState, PastWait, is_deferred
 from stanchion.ops.web.show.foreign import cut
 from stanchion.ops.words import waited
 from stanchion.telemetry.failures import LOST
@@ -59,7 +60,7 @@ def sentence(job: Job, waits_for: str | None) -> str:
         case JobState.WAITING:
             return f"waits for {waits_for}" if waits_for else "waits"
         case JobState.SCHEDULED:
-            if job.is_deferred:
+            if is_deferred(job):
                 return "is put off by its rate"
             return "backs off after a failed attempt" if job.failures else "is scheduled"
         case _:
@@ -94,7 +95,9 @@ def _failures(job: Job, redaction: Texts) -> Iterator[Step]:
 
 def _waits(job: Job, waits: Sequence[PastWait]) -> Iterator[Step]:
     for number, (kind, name, since, until) in enumerate(waits):
-        older = " It has waited before; only the last ten waits are kept." if job.has_older_waits and not number else ""
+        older = (
+            " It has waited before; only the last ten waits are kept." if has_older_waits(job) and not number else ""
+        )
         title = waited(kind, name, (until - since).total_seconds())
         yield Step(since, "waiting", title, f"Until {until:%H:%M:%S}.{older}")
 
@@ -137,7 +140,7 @@ def _last(job: Job, waits_for: str | None) -> Step | None:
         case JobState.WAITING:
             return Step(job.waits_since or job.run_at, "waiting", f"Parked: waits for {waits_for or 'a slot'}")
         case JobState.SCHEDULED:
-            return Step(job.run_at, "scheduled", "Put off by its rate until then" if job.is_deferred else "Due then")
+            return Step(job.run_at, "scheduled", "Put off by its rate until then" if is_deferred(job) else "Due then")
         case _:
             return Step(job.run_at, "ready", "Due since then, and not taken yet") if job.failures else None
 
