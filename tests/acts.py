@@ -9,7 +9,7 @@ from pathlib import Path
 from stanchion import Stanchion
 from stanchion.alerts.alerts import store_limits
 from stanchion.app import tick
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.streams import StreamSource
 
 

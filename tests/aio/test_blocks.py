@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stanchion import JobState, Stanchion, group
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.aio import off_loop, off_loop_alone, off_loop_block, off_loop_each
 from stanchion.core.threads import DaemonPool
 

@@ -33,7 +33,7 @@ from stanchion import (
     chain,
     group,
 )
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.flows.parts import Chain, Group, Payload
 from stanchion.queues.batch import Batch
 from stanchion.queues.semaphore import Semaphore
@@ -294,9 +294,7 @@ DONT_WAIT: dict[str, Callable[[Any], Any]] = {
 """Calls of the methods that don't wait for the store, and so have no twin."""
 
 INTERNAL = {
-    *("Stanchion.of", "Consumer.claiming", "Consumer.refused", "EventGroup.open", "Part.enqueue_in", "Part.lay_out"),
-    *("Part.lay_out_but_last", "Part.new_job", "Task.arguments", "Task.hiding", "Task.outcome"),
-    *("Task.refused", "Enqueuer.member", "Enqueuer.payload", "Pipeline.check_worked", "Pipeline.chosen"),
+    *("Consumer.claiming", "Consumer.refused", "Pipeline.check_worked", "Pipeline.chosen"),
     *("Pipeline.chosen_ids", "Pipeline.prepare", "Pipeline.reruns", "Pipeline.store_record"),
 }
 """Methods for the other parts of Stanchion."""

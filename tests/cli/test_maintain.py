@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from stanchion import Stanchion
-from stanchion.context import steadiness
-from stanchion.context.owners import context_of
+from stanchion.context import context_of, steadiness
 from stanchion.context.upkeep import Maintained
 from stanchion.ops.cli.operate import maintain
 from tests.cli.conftest import Run

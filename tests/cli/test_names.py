@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from stanchion import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.ops.cli.look.sample import sample
 from stanchion.ops.naming import job_name, job_names
 from stanchion.ops.reads.lists import page_of

@@ -8,7 +8,7 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.alerts.alerts import monitor
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.error_kinds import group_of
 from stanchion.reporting import report
 from tests.cli.conftest import Run

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stanchion import Stanchion, Worker, redacted
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.service.logs import FORMATS, log_to_stderr
 from tests.cli.conftest import Run
 from tests.cli.test_worker import wait_until

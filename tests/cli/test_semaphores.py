@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from stanchion import Push, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from tests.cli.conftest import Run
 
 

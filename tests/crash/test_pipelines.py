@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 
 from stanchion import JobState, Pipeline, Queue, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.registry import open_store
 from stanchion_conformance.harness import counts_of, sizes_of

@@ -15,7 +15,7 @@ from flights.flight import clean, enrich, is_late
 from flights.pipeline import Queues
 from flights.summary import summarise
 from stanchion import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import InvalidInput, MissingExtra, SchemaMismatch, StanchionError
 from stanchion.jobs.failures import failure_of
 from stanchion.jobs.job import JobState

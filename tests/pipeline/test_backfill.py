@@ -1,6 +1,6 @@
 """`stanchion pipeline backfill` and `backfills`."""
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.pipelines import Pipeline
 from stanchion.schemas.models import schema_from
 from tests.cli.conftest import Run, app, command, process, run, start, url  # noqa: F401

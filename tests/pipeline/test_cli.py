@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from stanchion import Worker
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.ops.cli.run.look import Look
 from stanchion.pipelines import Pipeline
 from stanchion.service.loading import load_pipeline

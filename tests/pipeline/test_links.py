@@ -4,7 +4,7 @@ import pytest
 
 from stanchion import JobHandle, Pipeline, Retry, Send, Stanchion, Worker
 from stanchion.app import app_of
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import InvalidInput
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stanchion import Cancel, Retry, Send, Worker
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import InvalidInput
 
 

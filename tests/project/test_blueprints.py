@@ -10,7 +10,7 @@ from weakref import ref
 import pytest
 
 from stanchion import Attempt, InvalidInput, Job, Retry, Stanchion, Tasks
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from tests.worker.conftest import ended, working
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from stanchion import InvalidInput, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.service.loading import load, load_pipeline
 from stanchion.stores.records.outcomes import Rollback
 from tests.worker.conftest import ended, working

@@ -9,7 +9,7 @@ import pytest
 from redis.crc import key_slot
 
 from stanchion import Push, Queue, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.hashing import bucket
 from stanchion.core.partition_names import partition_name
 from stanchion.errors import StoreUnavailable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from stanchion import Pipeline, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.spark.stations import engine, queries, stateful
 from stanchion.tasks.inline import drained
 from tests.spark import killing

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 
 from stanchion import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.ids import new_id
 from stanchion.pipelines import Pipeline
 from stanchion.spark.stations import items

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stanchion import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.context.pauses import pauses_of
 from stanchion.ops.reads.expectations import read_expectations
 from stanchion.ops.reads.pipelines import Known

@@ -8,8 +8,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from stanchion import Stanchion
-from stanchion.context import context
-from stanchion.context.owners import context_of
+from stanchion.context import context, context_of
 from stanchion.partitions.store import PartitionedStore
 from stanchion.spark.datasource.kept_apps import KeptApps
 from stanchion.spark.datasource.options import Place

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from cryptography.fernet import Fernet
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import InvalidInput
 from stanchion.spark.datasource.options import Place, Use, checked_options, job_defaults, place_of
 

@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, IsNotNull, LessThanOrEqual, Not
 
 from stanchion import Push, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.ids import new_id
 from stanchion.core.times import micros
 from stanchion.errors import InvalidInput

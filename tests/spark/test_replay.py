@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stanchion import JobState, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import InvalidInput
 from stanchion.ops.cli import cli
 from stanchion.spark import Replay, archive, replay

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from stanchion import JobState, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.spark_errors import JobsMisfit
 from stanchion.errors import InvalidInput
 from stanchion.spark.datasource.columns import plain_columns

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stanchion import Pipeline, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.context.pauses import pauses_of
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.ops.reads.expectations import read_expectations

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StructType
 
 from stanchion import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import InvalidInput
 from stanchion.spark.datasource.new_jobs import JobMaker, check_columns
 from stanchion.spark.datasource.options import Place

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from stanchion import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.ids import new_id
 from stanchion.jobs.handle import JobHandle
 from stanchion_conformance.harness import in_threads

@@ -11,7 +11,7 @@ from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 
 from stanchion import Snooze, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import LeaseLost
 from stanchion.telemetry import traces
 from tests.telemetry.spans import attributes, identity, links, parent, pickup, printed, recording, span, spans

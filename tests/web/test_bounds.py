@@ -9,7 +9,7 @@ import pytest
 
 from stanchion import Push, Stanchion
 from stanchion.alerts.alerts import store_limits
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.context.queue_options import QueueOptions
 from stanchion.core.error_kinds import group_of
 from stanchion.ops.reads import lists

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from stanchion import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.ids import new_id
 from stanchion.ops.reads.errors import FAILED, Errors, read_errors
 from stanchion.ops.reads.filters import JobFilter

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stanchion import Stanchion, chain, group
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.ops.reads import flows as reads
 from stanchion.ops.reads.flows import read_flow
 from stanchion.ops.web.pages import flowparts

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from stanchion import Stanchion
+from stanchion.context import context_of
 from stanchion.context.hiding import KIND
-from stanchion.context.owners import context_of
 from stanchion.core.hiding import Hidden, place_of
 from stanchion.errors import InvalidInput
 from stanchion.ops.cli import cli

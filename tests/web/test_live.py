@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stanchion import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.durations import spelled
 from stanchion.ops.reads.track import HOUR, STEP, Track, between
 from stanchion.ops.web.live import sampler as sampling

@@ -10,7 +10,7 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.alerts.alerts import store_limits
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import InvalidInput
 from stanchion.ops.web.live import sampler
 from stanchion.stores.registry import open_store

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from stanchion import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.ops import audit
 from stanchion.ops.audit import AuditLog, Entry
 from stanchion.ops.web.record import bulk

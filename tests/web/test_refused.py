@@ -6,7 +6,7 @@ import re
 
 from stanchion import Stanchion, group
 from stanchion.alerts.alerts import store_limits
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.ops.web.show.plots import WIDTH, spark
 from tests.web.conftest import Browser, site_of
 

@@ -12,6 +12,7 @@ import pytest
 
 from stanchion import JobState, Retry, Stanchion
 from stanchion.errors import InvalidInput
+from stanchion.tasks.task import work_of
 from tests.worker.conftest import ended, until, working
 
 
@@ -60,7 +61,7 @@ def test_what_can_be_awaited_is(app: Stanchion, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["object", "partial", "partial of an object", "method"])
 def test_objects_are_async(app: Stanchion, kind: str) -> None:
-    assert app.task(name="task")(KINDS[kind]).is_async, "it needs no thread while it waits"
+    assert work_of(app.task(name="task")(KINDS[kind])).is_async, "it needs no thread while it waits"
 
 
 @pytest.mark.parametrize("kind", ["wrapper", "object"])

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from stanchion import Job, JobState, Reservation
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.boot_clock import boot_clock
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Abandon

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from stanchion import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.ids import new_id, new_token
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, NewJob

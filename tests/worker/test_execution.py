@@ -4,7 +4,7 @@ import threading
 from typing import Any
 
 from stanchion import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.jobs.reservation import Reservation
 from stanchion.stores.records.claims import Claim
 from stanchion.tasks import execution

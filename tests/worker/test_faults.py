@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from stanchion import JobState, Stanchion, Worker
+from stanchion.context import context_of
 from stanchion.context.context import Context
-from stanchion.context.owners import context_of
 from stanchion.errors import InvalidInput, NotPermitted, SchemaMismatch, StanchionError, StoreUnavailable
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback

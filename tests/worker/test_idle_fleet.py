@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stanchion import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.cron.ticker import Round, Ticker
 from stanchion.worker import heartbeat, scheduler, served_queues
 from stanchion.worker.heartbeat import Heartbeat

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stanchion import Attempt, Bury, Cancel, InvalidInput, Job, JobState, Retry, Snooze, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from tests.worker.conftest import ended, working
 
 KINDS = ["sync", "async"]

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from stanchion import ArgumentMisfit, InvalidInput, Snooze, Stanchion, Tasks
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 
 K = TypeVar("K")
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from stanchion import JobState, Reservation, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import LeaseLost, StoreUnavailable
 from tests.worker.conftest import Faulty, ended, until, working
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from stanchion import Bury, Job, JobState, Retry, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from tests.worker.conftest import ended, working
 
 ROUTES = ["drain", "drain async", "worker", "worker async", "worker timeout", "station"]

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from stanchion import Bury, Cancel, Job, JobState, Reservation, Retry, RetryAfter, Snooze, Stanchion, Worker
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.context.unknown_work import UnknownWork
 from stanchion.errors import InvalidInput
 from tests.worker.conftest import ended, failed, until, working

@@ -15,7 +15,7 @@ import pytest
 
 from stanchion import JobState, Stanchion
 from stanchion.app import tick
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.jobs import SECOND
 from stanchion.worker import scheduler

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from stanchion import Bury, Cancel, MissingExtra, Retry, RetryAfter, Snooze, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.middleware import DjangoConnections, LogContext, Sentry
 from stanchion.service.logs import JsonLines
 from tests.worker.conftest import ended, working

@@ -8,7 +8,7 @@ import pytest
 
 from stanchion import JobState, Reservation, Stanchion, Worker
 from stanchion.app import on_store
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import InvalidInput, TaskInterrupted
 from stanchion.worker import timeouts
 from stanchion.worker.default_timeouts import DefaultTimeouts

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from stanchion import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import StoreUnavailable
 from stanchion.jobs.handle import JobHandle
 from stanchion.stores.records.claims import Claim

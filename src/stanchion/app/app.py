@@ -19,7 +19,8 @@ from stanchion.core.codec import MAX_PAYLOAD, Codec
 from stanchion.core.retry import Retry
 from stanchion.jobs.call import COLLECT, collected
 from stanchion.jobs.options import checked_timeout
-from stanchion.tasks.task import Task, checked_retry
+from stanchion.tasks.task import checked_retry
+from stanchion.tasks.work import TaskWork
 
 if TYPE_CHECKING:
     from stanchion.jobs.job import Job
@@ -72,7 +73,7 @@ class Stanchion(StoreCalls, QueueCalls, TaskCalls, ProjectCalls, JobCalls, RunCa
         self._context.timeout = checked_timeout(timeout)
         self._context.registry.includes.discover(discover)
         self._context.retry = checked_retry(retry) or self._context.retry
-        self._context.registry.built_in[COLLECT] = Task(self._context, collected, COLLECT, self._context.retry, {})
+        self._context.registry.built_in[COLLECT] = TaskWork(self._context, collected, COLLECT, self._context.retry, {})
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without connections, threads and worker state, for other processes such as those of Spark."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from stanchion.core.retry import Retry
     from stanchion.jobs.options import EnqueueOptions
     from stanchion.stores.protocol import Store
+    from stanchion.tasks.work import TaskWork
 
 
 class Mount(NamedTuple):
@@ -107,7 +108,7 @@ class Tasks(Decorators):
         def declare(mount: Mount) -> None:
             from stanchion.cron import schedule as crons
 
-            of_app = cast("Task[..., Any]", mount.context.registry.tasks[mount.name(own_name)])
+            of_app = cast("TaskWork", mount.context.registry.tasks[mount.name(own_name)]).task
             schedule = None if ticks.schedule is None else mount.name(ticks.schedule)
             crons.declare(
                 *(mount.context, of_app, ticks.expression, ticks.tz, ticks.missed, schedule),

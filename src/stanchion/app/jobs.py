@@ -84,9 +84,9 @@ class JobCalls(Area):
     def enqueue_flow(self, part: Push, tx: Transaction | None = None) -> FlowHandle: ...
     def enqueue_flow(self, part: Part | Push, tx: Transaction | None = None) -> FlowHandle:
         """Store a flow; with `tx`, in that transaction. Like `part.enqueue(tx)`, but works for a flow without calls."""
-        from stanchion.flows.parts import checked_part
+        from stanchion.flows.parts import checked_part, stored
 
-        return checked_part(part).enqueue_in(self._context, tx)
+        return stored(checked_part(part), self._context, tx)
 
     def flow(self, flow_id: str) -> FlowHandle:
         """Return a handle to a flow by its id."""

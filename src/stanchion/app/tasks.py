@@ -9,6 +9,7 @@ from stanchion.app.area import Area
 from stanchion.app.decorators import Decorators, Ticks
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name
+from stanchion.tasks.calls import CallMaker
 from stanchion.tasks.enqueuer import Enqueuer
 from stanchion.tasks.task import Task, TaskOptions, registered
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # imported at first use, so that a program loads only what it
     from stanchion.jobs.handle import JobHandle
     from stanchion.jobs.options import EnqueueOptions
     from stanchion.pipelines import Pipeline, Station
+    from stanchion.tasks.work import TaskWork
 
 
 class TaskCalls(Area, Decorators):
@@ -29,7 +31,7 @@ class TaskCalls(Area, Decorators):
     def tasks(self) -> dict[str, Task[..., Any]]:
         """The registered tasks, by name."""
         self._context.registry.includes.load()
-        return cast("dict[str, Task[..., Any]]", self._context.registry.tasks)
+        return {name: cast("TaskWork", one).task for name, one in self._context.registry.tasks.items()}
 
     def enqueue(self, task: str, *args: Any, **options: Unpack[EnqueueOptions]) -> JobHandle:
         """Enqueue a call of a task by its name; for keyword arguments of it, use `app.using("name", **options)`."""
@@ -39,8 +41,11 @@ class TaskCalls(Area, Decorators):
 
     def using(self, task: str, **options: Unpack[EnqueueOptions]) -> Enqueuer[...]:
         """Return an enqueuer for a task known only by name."""
-        known = self.tasks.get(checked_name(task, "task name"))
-        return Enqueuer(self._context, task, options, by_name=True) if known is None else known.using(**options)
+        self._context.registry.includes.load()
+        known = self._context.registry.tasks.get(checked_name(task, "task name"))
+        if known is None:
+            return Enqueuer(CallMaker(self._context, task, options, by_name=True))
+        return Enqueuer(cast("TaskWork", known).calls(**options))
 
     def pipeline(self, name: str, *, keep_entry: bool = True) -> Pipeline:
         """Return a pipeline of stations, created at the first call; its queues are named `name.station`.

@@ -28,7 +28,7 @@ from stanchion.jobs.insert import insert
 from stanchion.jobs.options import ENQUEUE_OPTIONS, EnqueueOptions, checked
 from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.records.values import VersionedValue
-from stanchion.tasks.task import Task, TaskOptions, registered
+from stanchion.tasks.task import Task, TaskOptions, registered, work_of
 
 Missed = Literal["skip", "once", "all"]
 """What missed ticks get: nothing, one job for all, or a job for each."""
@@ -87,7 +87,7 @@ def declare(
     timetable(expression, zone_name)
     if missed not in get_args(Missed):
         raise InvalidInput(f"missed must be one of {', '.join(get_args(Missed))}, not {missed!r}")
-    job = _job(context, task, call, {"max_attempts": task.retry.max_attempts, **task.options, **options})
+    job = _job(context, task, call, {"max_attempts": task.retry.max_attempts, **work_of(task).options, **options})
     found = Declared(name, Plan(" ".join(expression.split()), zone_name, missed, job))
     other = context.registry.crons.get(name)
     again = other is not None and other.plan.job.task == task.name and redefines(task.function, task.function)
@@ -107,13 +107,14 @@ def _job(context: Context, task: Task[..., Any], call: tuple[Any, Any], options:
     args, kwargs = call
     if isinstance(args, str) or not isinstance(args, Sequence) or not isinstance(kwargs, Mapping):
         raise InvalidInput("args must be a list of arguments, and kwargs a mapping of keyword arguments")
-    if misfit := task.shape.misfit(args, kwargs):
-        raise InvalidInput(f"the arguments don't fit {task.name}{task.signature}: {misfit}; give args= and kwargs=")
+    work = work_of(task)
+    if misfit := work.shape.misfit(args, kwargs):
+        raise InvalidInput(f"the arguments don't fit {task.name}{work.signature}: {misfit}; give args= and kwargs=")
     queue = checked_queue(rest.pop("queue", "default"))
     return NewJob(
         "",
         queue,
-        task.using().payload(tuple(args), dict(kwargs)),
+        work.calls().payload(tuple(args), dict(kwargs)),
         task.name,
         **checked(rest, context.codec, queue=queue, task=task.name, declared=context.declared_rate),
     )

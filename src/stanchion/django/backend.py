@@ -10,7 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.utils import timezone
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.ids import ID
 from stanchion.core.partition_names import checked_queue
 from stanchion.core.times import moment
@@ -31,7 +31,7 @@ from stanchion.django.database import in_transaction
 from stanchion.django.options import alias_of, joins, problems
 from stanchion.django.pending import pending, remember
 from stanchion.django.results import RUN_AFTER, local, result_of
-from stanchion.django.running import task_of
+from stanchion.django.running import work_for
 from stanchion.django.shared import shared
 from stanchion.django.task import StanchionTask, check_options
 from stanchion.errors import InvalidInput
@@ -141,10 +141,10 @@ class StanchionBackend(BaseTaskBackend):
         if task.run_after is not None:
             options |= {"run_at": _aware(task.run_after), "headers": {RUN_AFTER: task.run_after.isoformat()}}
         context_of(app).registry.subscribed.add(task.queue_name)
-        own = task_of(app, self.alias, path_of(task))
+        own = work_for(app, self.alias, path_of(task))
         if own is None:
             raise InvalidTask(f"{path_of(task)} is no task: decorate the function under its own name")
-        return own.using(**options).new_job(tuple(result.args), result.kwargs)
+        return own.calls(**options).job(tuple(result.args), result.kwargs)
 
     def _store(self, app: Stanchion, job: NewJob, result: Any, tx: Any = None) -> Pushed:
         (pushed,) = insert(context_of(app), [job], tx)

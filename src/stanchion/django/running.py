@@ -10,7 +10,7 @@ from functools import partial
 from inspect import Signature, signature
 from typing import TYPE_CHECKING, Any, cast
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.callables import is_async
 from stanchion.django import known
 from stanchion.django.compat import TaskContext, normalize_json, path_of, task_backends, task_finished, task_started
@@ -20,31 +20,31 @@ from stanchion.jobs.options import FlowElement
 from stanchion.jobs.outcome import Bury, Outcome
 from stanchion.middleware import DjangoConnections
 from stanchion.tasks.current import current_job
-from stanchion.tasks.task import registered
+from stanchion.tasks.task import registered, work_of
 
 if TYPE_CHECKING:
     from stanchion import Stanchion
     from stanchion.jobs.job import Job
-    from stanchion.tasks.task import Task
+    from stanchion.tasks.work import TaskWork
 
 
 def prepare(app: Stanchion, alias: str) -> None:
     """Let an app run the tasks of Django that are enqueued by a backend, and send the signals of their ends."""
     app.middleware(DjangoConnections())
-    context_of(app).registry.finder = partial(task_of, app, alias)
+    context_of(app).registry.finder = partial(work_for, app, alias)
     app.on("done")(lambda job: _finished(app, alias, job))
     app.on("dead")(lambda job, error: _finished(app, alias, job, error))
 
 
-def task_of(app: Stanchion, alias: str, path: str) -> Task[..., Any] | None:
-    """Return the app's task for a task of Django by its name; None if there is none."""
+def work_for(app: Stanchion, alias: str, path: str) -> TaskWork | None:
+    """Return the app's work for a task of Django by its name; None if there is none."""
     task = known.found(path)
     if task is None:
         return None
     if (own := context_of(app).registry.tasks.get(path)) is not None:
-        return cast("Task[..., Any]", own)
+        return cast("TaskWork", own)
     options: Any = {"queue": task.queue_name, **options_of(task)}
-    return registered(context_of(app), _function(task, alias), path, options.pop("retry", None), options)
+    return work_of(registered(context_of(app), _function(task, alias), path, options.pop("retry", None), options))
 
 
 def _function(task: Any, alias: str) -> Callable[..., Any]:

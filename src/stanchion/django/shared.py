@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.django.options import address_of, made_with
 from stanchion.django.testing import before_drop
 

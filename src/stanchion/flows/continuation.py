@@ -8,7 +8,7 @@ from contextlib import suppress
 from stanchion.context.context import Context
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.flows.insert import ready_nodes
-from stanchion.flows.parts import checked_part
+from stanchion.flows.parts import part_of
 from stanchion.flows.plan import MOST_IN_ONE_STEP, After, Part, Plan, fresh_ids
 from stanchion.jobs.insert import make_ready
 from stanchion.jobs.options import FlowElement
@@ -20,7 +20,7 @@ from stanchion.stores.rules.flows import FlowPosition, position_of
 
 def prepared(context: Context, row: JobRow, element: FlowElement) -> Continue:
     """Return the outcome of a job whose task returned a call or a flow, its jobs prepared as an enqueue does."""
-    outcome = continued(context, row, checked_part(element))
+    outcome = continued(context, row, part_of(element))
     jobs = [outcome.job, *outcome.jobs]
     nodes = outcome.nodes
     with suppress(StoreUnavailable):  # jobs without a lane still run; losing the finished work would be worse

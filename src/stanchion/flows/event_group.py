@@ -14,7 +14,7 @@ from stanchion.core.transactions import Transaction
 from stanchion.errors import FlowNotFound, InvalidInput
 from stanchion.flows.handle import FlowHandle
 from stanchion.flows.insert import extend, extend_once, store_flow
-from stanchion.flows.parts import Group, Part, Single, chain, checked_part
+from stanchion.flows.parts import Part, Single, chain, group, part_of
 from stanchion.flows.plan import LARGE, Plan, fresh_ids
 from stanchion.jobs.options import Push
 from stanchion.stores.records.flows import CloseFlow, FlowNode
@@ -36,7 +36,7 @@ class EventGroup(FlowHandle[Any]):
         With `once`, a name of this addition within the group, only the first call with that name adds anything: a
         caller that is retried, in whatever process, adds once. It is one step, so it takes up to 2000 jobs.
         """
-        parts = [checked_part(member) for member in members]  # all of them, before the first is stored
+        parts = [part_of(member) for member in members]  # all of them, before the first is stored
         node = FlowNode(self._members_id, self.id)
         if once is None:
             extend(self._context, node, parts, fresh_ids(), tx)
@@ -62,10 +62,10 @@ class EventGroup(FlowHandle[Any]):
                     f"the event group {self.name!r} was opened without `then`; pass it where it is opened"
                 )
             return
-        members = Group((), "list")
+        members: Part = group(())
         flow = chain(members, then) if then is not None else chain(members)
         plan = Plan(self._context, self.id, _ids_of(self.id))
-        plan.flow(flow if on_failure is None else flow.on_failure(on_failure))
+        plan.flow(part_of(flow if on_failure is None else flow.on_failure(on_failure)))
         if plan.streams:
             raise InvalidInput(f"what follows an event group may have groups of up to {LARGE} members")
         plan.nodes = [self._unclosed(node) for node in plan.nodes]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Generic
 
-from stanchion.context.owners import HasContext, context_of
+from stanchion.context import HasContext, context_of
 from stanchion.core.aio import off_loop, off_loop_each
 from stanchion.core.backoff import deadline_in, retry_until
 from stanchion.core.checks import checked_id, whole

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Generic, cast
 
-from stanchion.context.owners import HasContext, context_of
+from stanchion.context import HasContext, context_of
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_id
 from stanchion.core.result_type import R_co

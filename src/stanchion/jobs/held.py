@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Self
 
+from stanchion.context import HasContext, context_of
 from stanchion.context.context import Context
-from stanchion.context.owners import HasContext, context_of
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import number, seconds_of
 from stanchion.core.partition_names import checked_queue

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stanchion.app import Stanchion, app_of
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import InvalidInput
 from stanchion.pipelines import Pipeline
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.context.steadiness import MISSED
 from stanchion.core.boot_clock import boot_clock
 from stanchion.errors import InvalidInput

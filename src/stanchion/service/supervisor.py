@@ -19,7 +19,7 @@ from pathlib import Path
 
 from stanchion.alerts.alerts import monitor
 from stanchion.alerts.collector import StoreMetrics
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.backoff import Backoff
 from stanchion.core.boot_clock import boot_clock
 from stanchion.service.loading import load

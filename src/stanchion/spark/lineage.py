@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import NAMESPACE_URL, uuid5
 
 from stanchion.app import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import MissingExtra, StanchionError
 from stanchion.pipelines.record import recorded
 from stanchion.stores.registry import shown_url

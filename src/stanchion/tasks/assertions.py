@@ -15,6 +15,7 @@ from stanchion.jobs.job import Job
 from stanchion.jobs.lookup import find
 from stanchion.stores.rules.uncommitted import uncommitted
 from stanchion.tasks.task import Task
+from stanchion.tasks.work import TaskWork
 
 _MOST = 1000
 """The newest jobs among which an assertion looks."""
@@ -49,7 +50,7 @@ def asserted(
 def _wanted(context: Context, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the arguments of a call as they are stored, by the names of their parameters if these are known."""
     known = context.registry.tasks.get(name)
-    encoded = known.using().payload if isinstance(known, Task) else partial(encoded_call, context.codec)
+    encoded = known.calls().payload if isinstance(known, TaskWork) else partial(encoded_call, context.codec)
     return _called(context, name, context.codec.decode(encoded(args, kwargs)))
 
 
@@ -60,7 +61,7 @@ def _called(context: Context, name: str, payload: Any) -> Any:
     except ValueError:
         return payload
     known = context.registry.tasks.get(name)
-    if isinstance(known, Task):
+    if isinstance(known, TaskWork):
         left = [one for one in known.signature.parameters.values() if one.name not in known.injected]
         try:
             return dict(Signature(left).bind(*args, **kwargs).arguments)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from inspect import Parameter
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -19,25 +18,19 @@ from typing import (
 
 from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
-from stanchion.core.callables import is_async, module_of, redefines, refuse_generator
-from stanchion.core.checks import checked_name, seconds_of, shown
-from stanchion.core.hiding import Hidden, place_of
+from stanchion.core.callables import module_of, redefines, refuse_generator
+from stanchion.core.checks import shown
 from stanchion.core.redaction import named_secret
 from stanchion.core.result_type import R_co
 from stanchion.core.retry import ByError, Kinds, Retry
 from stanchion.errors import InvalidInput
-from stanchion.jobs.call import called_with, encoded_result
 from stanchion.jobs.handle import JobHandle
-from stanchion.jobs.options import EnqueueOptions, FlowElement, undeclared
-from stanchion.stores.records.jobs import JobRow
-from stanchion.tasks.binding import CallShape
+from stanchion.jobs.options import EnqueueOptions, undeclared
 from stanchion.tasks.enqueuer import AnyCall, Enqueuer
-from stanchion.tasks.parameters import injected_parameters, signature_of, takes_plain_values
+from stanchion.tasks.work import TaskWork
 
 if TYPE_CHECKING:
     from stanchion.flows.parts import Signature
-    from stanchion.stores.records.outcomes import Commit, Continue
-    from stanchion.tasks.arguments import TaskModels
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -65,41 +58,44 @@ class Task(Generic[P, R_co]):
     Its type names the parameters of its calls and their result: `Task[[int, int], int]`.
     """
 
-    def __init__(
-        self, context: Context, function: Callable[..., Any], name: str, retry: Retry, options: EnqueueOptions
-    ) -> None:
-        self.context, self.function, self.name, self.retry = context, function, checked_name(name, "task name"), retry
-        self.options = options
-        self.queue = options.get("queue", "default")
-        timeout = options.get("timeout")
-        self.timeout = None if timeout is None else seconds_of(timeout, "timeout")
-        self.is_async = is_async(function)
-        self.signature = signature_of(function)
-        plain = takes_plain_values(function)
-        self.job_parameter, self.failure_parameter = (None, None) if plain else injected_parameters(function)
-        self.injected = {name for name in (self.job_parameter, self.failure_parameter) if name is not None}
-        self.expectations = None
-        self.shape = CallShape(self.name, self.signature, self.injected)
-        self.models = None if plain else self._models()
-        self._enqueuer: Enqueuer[P, R_co] = self.using()
-        self.__name__ = getattr(function, "__name__", name)
-        self.__doc__ = function.__doc__
-        self.__wrapped__ = function
+    def __init__(self, work: TaskWork) -> None:
+        self._work = work
+        self._enqueuer: Enqueuer[P, R_co] = Enqueuer(work.calls())
+        self.__name__ = getattr(work.function, "__name__", work.name)
+        self.__doc__ = work.function.__doc__
+        self.__wrapped__ = work.function
+        work.task = self
 
-    def _models(self) -> TaskModels | None:
-        from stanchion.schemas.round_trips import kept_model
-        from stanchion.tasks.arguments import Places
+    @property
+    def name(self) -> str:
+        """The name that jobs refer to."""
+        return self._work.name
 
-        places = Places(self.name, self.context.codec.to_plain(kept_model), self.context.decode)
-        return places.models(self.function, self.signature, self.injected)
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function that its jobs call."""
+        return self._work.function
+
+    @property
+    def queue(self) -> str:
+        """The queue of its jobs by default."""
+        return self._work.queue
+
+    @property
+    def retry(self) -> Retry:
+        """The retry policy of its jobs."""
+        return self._work.retry
+
+    @property
+    def _context(self) -> Context:
+        return self._work.context
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
+        return self._work.function(*args, **kwargs)
 
     def using(self, **options: Unpack[EnqueueOptions]) -> Enqueuer[P, R_co]:
         """Return an enqueuer that overrides the task's default options."""
-        merged = cast(EnqueueOptions, {"max_attempts": self.retry.max_attempts, **self.options, **options})
-        return Enqueuer(self.context, self.name, merged, self.models, self.shape)
+        return Enqueuer(self._work.calls(**options))
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
         """Store a call as a job of the task's queue."""
@@ -127,36 +123,6 @@ class Task(Generic[P, R_co]):
         """Return an immutable call for use in a flow: it takes no value from the part before it."""
         return self._enqueuer.si(*args, **kwargs)
 
-    # -- run as a job
-
-    attempts_max = None
-    """Each job has its own."""
-
-    arguments = staticmethod(called_with)
-
-    def refused(self, row: JobRow) -> str | None:  # noqa: ARG002 - stations do
-        """Accept any job."""
-        return None
-
-    def outcome(self, row: JobRow, payload: Any, value: Any) -> Commit | Continue:  # noqa: ARG002 - stations need it
-        """Return the outcome of a job whose call returned a value: its result, or a flow that it goes on as."""
-        if isinstance(value, FlowElement):
-            from stanchion.flows.continuation import prepared
-
-            return prepared(self.context, row, value)
-        plain = value if self.models is None else self.models.stored_result(value)
-        from stanchion.stores.rules.outcomes import commit_of
-
-        return commit_of(row, encoded_result(self.context.codec, plain))
-
-    def hiding(self, places: Iterable[str | Sequence[str]]) -> Hidden:
-        """Return what the task hides. Raises InvalidInput."""
-        if isinstance(places, str):
-            raise InvalidInput(f"hide takes several places, such as hide=[{places!r}]")
-        by_position = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-        names = [one.name for one in self.signature.parameters.values() if one.kind in by_position]
-        return Hidden(tuple(map(place_of, places)), tuple(name for name in names if name not in self.injected))
-
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
 
@@ -164,10 +130,18 @@ class Task(Generic[P, R_co]):
 class TaskFunction(Task[P, R_co], Generic[C, V, P, R_co]):
     """A task as its decorator returns it, which is called as its function is: with parameters C, for a value V."""
 
-    function: Callable[C, V]
+    if TYPE_CHECKING:
+
+        @property
+        def function(self) -> Callable[C, V]: ...
 
     def __call__(self, /, *args: C.args, **kwargs: C.kwargs) -> V:
-        return self.function(*args, **kwargs)
+        return cast("V", self._work.function(*args, **kwargs))
+
+
+def work_of(task: Task[..., Any]) -> TaskWork:
+    """Return what makes and runs the jobs of a task."""
+    return task._work
 
 
 def registered(
@@ -186,21 +160,22 @@ def registered(
     if key is not None and "rate" not in rest and f"key:{key}" not in context.rates.declared:
         raise undeclared(key)  # a module is imported without a look at the store
     name = name or f"{module_of(function)}.{function.__qualname__}"
-    task: Task[..., Any] = TaskFunction(context, function, name, policy, rest)
-    other = context.registry.tasks.setdefault(task.name, task)
-    if other is not task and _code(other.function) is not _code(function):
+    work = TaskWork(context, function, name, policy, rest)
+    task: Task[..., Any] = TaskFunction(work)
+    other = context.registry.tasks.setdefault(work.name, work)
+    if other is not work and _code(other.function) is not _code(function):
         if not redefines(function, other.function):
-            raise InvalidInput(f"two tasks are named {task.name!r}; give one of them name=...")
-        context.registry.tasks[task.name] = task
-    if (rate := task.using().rate) is not None:
+            raise InvalidInput(f"two tasks are named {work.name!r}; give one of them name=...")
+        context.registry.tasks[work.name] = work
+    if (rate := work.calls().rate) is not None:
         if rest.get("rate_by") != "tenant":
             context.rates.declare(rate)
         shared = {name: rest[name] for name in ("rate_by", "rate_key") if rest.get(name) is not None}
-        context.rates.declare_task(task.name, {"rate": rate.per_second, **shared})
+        context.rates.declare_task(work.name, {"rate": rate.per_second, **shared})
     if hide is None:  # so that positional arguments are hidden by the names of their parameters, too
-        hide = [(one,) for one in task.signature.parameters if named_secret(one)] or None
+        hide = [(one,) for one in work.signature.parameters if named_secret(one)] or None
     if hide is not None:
-        context.hidden.declare(task.name, task.hiding(hide))
+        context.hidden.declare(work.name, work.hiding(hide))
     return task
 
 

@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any, Literal, NamedTuple, TypeVar, Unpack
 from uuid import UUID
 
+from stanchion.context import context_of
 from stanchion.context.context import Context
 from stanchion.core.aio import off_loop, off_loop_alone
 from stanchion.core.checks import aware, checked_name, refuse_unknown, seconds_of, several, shown
@@ -20,7 +21,7 @@ from stanchion.jobs.options import Push, PushOptions, checked
 from stanchion.queues.queue import Queue
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import Sizes
-from stanchion.tasks.task import Task
+from stanchion.tasks.task import Task, work_of
 from stanchion.topics.directory import TopicDirectory, check_semaphores, subscribed
 from stanchion.topics.fan_out import Copy, FanOut, store_copies
 from stanchion.topics.filters import Filter, checked_filter
@@ -280,11 +281,12 @@ class Topic:
                 f"the task of a subscription is a function below @app.task, such as @topic.subscriber({name!r}) above "
                 f"it, not {shown(task)}"
             )
-        if task is not None and task.context is not self._context:
+        if task is not None and context_of(task) is not self._context:
             raise InvalidInput(f"task {task.name!r} belongs to another app; register it with this one")
         refuse_unknown(options, PushOptions.__optional_keys__ - _OF_EACH, "option of a subscription")
         if task is not None:
-            of_task = {one: its for one, its in task.options.items() if one in PushOptions.__optional_keys__ - _OF_EACH}
+            of_jobs = PushOptions.__optional_keys__ - _OF_EACH
+            of_task = {one: its for one, its in work_of(task).options.items() if one in of_jobs}
             options = {"max_attempts": task.retry.max_attempts, **of_task, **options}
         name_of_task = None if task is None else task.name
         fields = checked(

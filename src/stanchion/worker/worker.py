@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from stanchion.alerts.alerts import monitor
 from stanchion.alerts.collector import StoreMetrics
+from stanchion.context import HasContext, context_of
 from stanchion.context.context import Context
-from stanchion.context.owners import HasContext, context_of
 from stanchion.core.aio import off_loop_alone
 from stanchion.core.checks import checked_name, positive_seconds, seconds_of, whole
 from stanchion.core.ids import NAME_MAX, process_id

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stanchion import Job, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.stores.grpc.receiving import receiver, receivers
 from stanchion.stores.grpc.receiving.receiver import Feeding, Link, Receiver, _Waiting
 from stanchion.stores.grpc.receiving.receivers import Receivers, _Worker

@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 
 from stanchion import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.ops.web.api.routes import outcomes
 from stanchion.ops.web.asgi import site_app
 from stanchion.ops.web.site import Site

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stanchion import Push, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.ops.web.api import repeats
 from stanchion.stores.records.outcomes import Progress
 from tests.web.api.conftest import Client

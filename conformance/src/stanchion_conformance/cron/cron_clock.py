@@ -6,7 +6,7 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.app import tick
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.cron.plan import MOST
 from stanchion.cron.ticker import Ticker
 from stanchion_conformance.cron.schedules import QUEUE, Calendar, Death, declare, dying, ticks

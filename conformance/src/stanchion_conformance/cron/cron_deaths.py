@@ -12,7 +12,7 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.app import tick
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.cron.plan import KIND, Plan
 from stanchion.cron.ticker import Ticker
 from stanchion.stores.protocol import Store

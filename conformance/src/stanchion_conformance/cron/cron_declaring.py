@@ -9,7 +9,7 @@ import pytest
 
 from stanchion import Retry, Stanchion
 from stanchion.app import tick
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.ids import new_id
 from stanchion.cron.plan import KIND, Firing, Plan
 from stanchion.errors import InvalidInput

@@ -9,7 +9,7 @@ import pytest
 
 from stanchion import Schedule, Stanchion
 from stanchion.app import tick
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.cron.plan import KIND, Plan
 from stanchion.stores.protocol import Store
 from stanchion_conformance.harness import StoreClock

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from stanchion import Queue, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.stores.protocol import Store
 from stanchion_conformance.harness import QUEUE, in_threads
 from stanchion_conformance.operate.wakeup import LONG, SOON, Counting, soon

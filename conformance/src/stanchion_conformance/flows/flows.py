@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stanchion import FlowState, Job, JobState, Signature, Stanchion, Task, barrier, chain, group
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import (
     FlowFailed,
     ResultTimeout,

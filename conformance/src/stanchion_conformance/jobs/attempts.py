@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stanchion import JobState, Queue, Retry
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import POP, Claim

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from stanchion import JobState, LeaseLost, Queue, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.workers import HOLDER

@@ -6,7 +6,7 @@ import pytest
 
 from stanchion import Queue, Stanchion
 from stanchion.app import app_of
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import StanchionError
 from stanchion.stores.protocol import Store
 from stanchion_conformance.harness import QUEUE, row_of

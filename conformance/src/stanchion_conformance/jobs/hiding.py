@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from stanchion import Stanchion, Worker
+from stanchion.context import context_of
 from stanchion.context.hiding import KIND
-from stanchion.context.owners import context_of
 from stanchion.core.hiding import MASK
 from stanchion.jobs.job import Job
 from stanchion.ops.job_json import job_json

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from stanchion import JobState, Queue, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.ids import new_ids
 from stanchion.queues.purging import purge
 from stanchion.stores.protocol import Store

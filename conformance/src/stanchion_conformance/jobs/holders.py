@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stanchion import JobState, LeaseLost, Queue, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import InvalidInput
 from stanchion.jobs.reservation import Reservation
 from stanchion.stores.protocol import Store

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from stanchion import Job, JobState, Stanchion, chain, group
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import ArgumentMisfit, InvalidInput, ResultMisfit
 from stanchion_conformance.harness import QUEUE
 

@@ -8,7 +8,7 @@ import pytest
 
 from stanchion import Queue, Reservation
 from stanchion.app import app_of
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import LeaseLost
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim, Claimed

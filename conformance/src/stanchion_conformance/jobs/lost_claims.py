@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stanchion import Consumer, Queue, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim

@@ -27,7 +27,7 @@ from stanchion import (
     group,
 )
 from stanchion.app import app_of
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.jobs.options import ENQUEUE_OPTIONS
 from stanchion.jobs.search import Search

@@ -6,7 +6,7 @@ import pytest
 
 from stanchion import Bury as BuryJob
 from stanchion import Cancel, JobState, Queue, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.error_texts import MAX_ERROR, MAX_TRACEBACK
 from stanchion.core.ids import new_id
 from stanchion.jobs.lookup import push_copies

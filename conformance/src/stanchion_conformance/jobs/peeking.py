@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stanchion import Job, JobState, Push, Queue, Stanchion, chain
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import InvalidInput
 from stanchion.jobs.search import MAX_PAGE
 from stanchion.stores.records.jobs import JobRef

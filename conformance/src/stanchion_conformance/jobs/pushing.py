@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stanchion import JobState, Push, Queue, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import DuplicateKey
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from stanchion import Queue, Reservation, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import LeaseLost
 from stanchion.jobs.held import lease_of
 from stanchion.stores.protocol import Store

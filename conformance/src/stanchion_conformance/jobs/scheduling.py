@@ -11,7 +11,7 @@ import pytest
 
 from stanchion import JobState, Push, Queue
 from stanchion.app import app_of
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core import ids
 from stanchion.core.times import micros, moment
 from stanchion.errors import LeaseLost

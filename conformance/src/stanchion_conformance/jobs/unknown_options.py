@@ -12,7 +12,7 @@ import pytest
 
 from stanchion import Push, Queue, Retry, Stanchion, Worker, chain
 from stanchion.app import app_of
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import InvalidInput
 from stanchion_conformance.harness import QUEUE
 

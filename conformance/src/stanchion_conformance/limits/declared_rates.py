@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from stanchion import Push, Queue, Stanchion, group
-from stanchion.context import rates
+from stanchion.context import context_of, rates
 from stanchion.context.hiding import KIND as HIDDEN
-from stanchion.context.owners import context_of
 from stanchion.context.rates import DeclaredRates, delete_rate, reset_rate, set_rate
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store

@@ -7,9 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from stanchion import Push, Queue, Stanchion
-from stanchion.context import declared_texts
+from stanchion.context import context_of, declared_texts
 from stanchion.context.hiding import KIND as HIDDEN
-from stanchion.context.owners import context_of
 from stanchion.context.rates import set_rate, stored_rates
 from stanchion.copying.transfer import Transfer
 from stanchion.pipelines.record import KIND as PIPELINE

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stanchion import JobState, Push, Queue, Send, Stanchion, chain
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import InvalidInput
 from stanchion_conformance.harness import StoreClock, payloads
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stanchion import Queue, Stanchion, chain
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.context.pauses import PAUSES_MAX, past_pauses_of
 from stanchion.copying.transfer import Transfer
 from stanchion.core.ids import new_id

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stanchion import Push, Queue, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.ids import new_id
 from stanchion.errors import InvalidInput
 from stanchion.jobs.lookup import push_copies

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stanchion import Queue
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim

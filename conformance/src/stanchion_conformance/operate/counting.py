@@ -8,7 +8,7 @@ import pytest
 
 from stanchion import Job, JobState, Push, Queue, Stanchion
 from stanchion.app import app_of
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.times import moment
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from stanchion import Push, Queue, Stanchion
+from stanchion.context import context_of
 from stanchion.context.declared import AFFIRM_SECONDS, GONE_SECONDS, DeclaredQueues
-from stanchion.context.owners import context_of
 from stanchion.context.queue_options import QueueOptions
 from stanchion.errors import CannotJoin, InvalidInput
 from stanchion.stores.protocol import Store

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from stanchion import Queue
 from stanchion.app import app_of
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRef, JobRow, JobState, Redriven

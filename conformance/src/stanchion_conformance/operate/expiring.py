@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stanchion import Queue, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stanchion import JobState, Push, Queue, Stanchion, group
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.copying.transfer import Transfer
 from stanchion.errors import InvalidInput, PayloadMisfit, SchemaRefused
 from stanchion.schemas.stored import KIND

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from stanchion import Queue, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.queues import QueueSettings

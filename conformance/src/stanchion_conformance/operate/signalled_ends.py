@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stanchion import JobState, Queue, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.jobs.handle import JobHandle
 from stanchion.stores.protocol import Listener, Store
 from stanchion.stores.records.claims import Claim

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stanchion import JobState, Queue, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.stores.protocol import Store
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, row_of, state, worker
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stanchion import Queue, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import ResultTimeout, StoreUnavailable
 from stanchion.jobs.handle import JobHandle
 from stanchion.stores.protocol import Listener, Store

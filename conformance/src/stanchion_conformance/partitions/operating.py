@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from stanchion import InvalidInput, Push, Queue, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.copying.transfer import Transfer
 from stanchion.core.partition_names import partition_name
 from stanchion.core.times import moment

@@ -15,7 +15,7 @@ import stanchion.context.context
 import stanchion.partitions.layouts
 from stanchion import Push, Queue, Stanchion
 from stanchion.app import tick
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.hashing import bucket
 from stanchion.core.partition_names import partition_name
 from stanchion.cron.ticker import Ticker

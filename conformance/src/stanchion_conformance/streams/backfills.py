@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from stanchion import Bury, Pipeline, Send, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.ids import new_ids
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stanchion import Job, JobState, Pipeline, Retry, Stanchion, Worker
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.context.pauses import pauses_of
 from stanchion.ops.reads.expectations import Expected, read_expectations
 from stanchion.ops.reads.pipelines import Known

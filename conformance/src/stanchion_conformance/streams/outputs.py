@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from stanchion import Job, JobState, Pipeline, Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
 from stanchion.pipelines.outputs import Output, current, replace_older

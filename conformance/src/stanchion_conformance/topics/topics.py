@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stanchion import Job, JobState, Push, Stanchion, Topic
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import CannotJoin, DuplicateKey, InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.topics import directory

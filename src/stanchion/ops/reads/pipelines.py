@@ -15,7 +15,7 @@ from stanchion.alerts.records import Alert
 from stanchion.alerts.snapshot import LiveJob, QueueSample, Snapshot, StreamSample
 from stanchion.alerts.verdict import by_queue
 from stanchion.app import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.reads.lists import page_of
 from stanchion.ops.reads.track import Track

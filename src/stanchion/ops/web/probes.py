@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from stanchion.alerts.alerts import monitor
 from stanchion.alerts.collector import Keep, StoreMetrics
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import MissingExtra, SchemaMismatch, StanchionError
 from stanchion.ops.web.access.bearer import UnknownToken
 from stanchion.ops.web.door import Door

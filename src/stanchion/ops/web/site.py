@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from jinja2 import Environment
 
 from stanchion.app import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.hiding import Hidden
 from stanchion.core.redaction import REDACTION, Redaction
 from stanchion.errors import InvalidInput

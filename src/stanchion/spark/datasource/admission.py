@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from stanchion.app import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import InvalidInput
 from stanchion.pipelines.expectation import Expectation, Expectations, Unmet
 from stanchion.spark.datasource.lateness import Admitted, Lateness

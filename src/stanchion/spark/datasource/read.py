@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 
 from stanchion.app import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.times import micros
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.spark.datasource.errors import hide_traceback, without_traceback

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from stanchion.app import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import InvalidInput
 from stanchion.spark.datasource.admission import Admission, admission_of
 from stanchion.spark.datasource.backlog import Backlog

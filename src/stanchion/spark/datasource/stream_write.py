@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from stanchion.app import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.spark_errors import StreamTaken
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.spark.datasource import made_from

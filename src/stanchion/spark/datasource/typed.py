@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from stanchion.app import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.codec import is_sealed
 from stanchion.core.spark_errors import JobsMisfit
 from stanchion.errors import InvalidInput

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import InvalidInput
 from stanchion.spark.datasource import made_from
 from stanchion.spark.datasource.columns import plain_columns

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import StanchionError
 from stanchion.pipelines import Pipeline
 from stanchion.pipelines.station import Station

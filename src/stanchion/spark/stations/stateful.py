@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.context.settings import settings_of
 from stanchion.errors import InvalidInput
 from stanchion.pipelines import Pipeline

@@ -16,7 +16,7 @@ from stanchion.alerts.records import SHOWN, Alert, Monitor
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.watching.changes import Change, Changes
 from stanchion.alerts.watching.webhook import Webhook
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core import environment
 from stanchion.core.checks import whole
 from stanchion.core.durations import duration, spelled

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.checks import checked_name
 from stanchion.core.redaction import redacted
 from stanchion.core.times import iso, moment

@@ -11,7 +11,7 @@ from typing import Annotated, Any, cast
 import typer
 from rich.text import Text
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.printable import safe
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput, JobNotFound

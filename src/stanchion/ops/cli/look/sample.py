@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from stanchion.alerts.reading.parts import read_streams
 from stanchion.app import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.naming import job_names
 from stanchion.ops.reads.filters import JobFilter

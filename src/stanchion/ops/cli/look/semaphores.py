@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.context.semaphores import checked_capacity
 from stanchion.core.checks import whole
 from stanchion.core.times import moment

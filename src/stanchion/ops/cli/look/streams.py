@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from stanchion.alerts.alerts import reading
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.durations import spelled
 from stanchion.core.redaction import redacted
 from stanchion.core.times import iso, moment

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import IO, Any
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.codec import Codec
 from stanchion.errors import InvalidInput
 from stanchion.jobs.batches import BATCH

@@ -9,7 +9,7 @@ from typing import Annotated, Never
 
 import typer
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.context.steadiness import Steadiness
 from stanchion.context.upkeep import BEAT, Maintained
 from stanchion.core.durations import duration

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from stanchion.app import app_of
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.ids import new_ids
 from stanchion.errors import FlowNotFound, InvalidInput
 from stanchion.flows.handle import FlowState

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self, cast
 
 from stanchion.app import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import InvalidInput
 from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.job import Job
 from stanchion.jobs.options import EnqueueOptions, Push, PushOptions
 from stanchion.queues.queue import Queue
 from stanchion.tasks.enqueuer import Enqueuer
-from stanchion.tasks.task import Task
+from stanchion.tasks.work import TaskWork
 
 
 class Target(Protocol):
@@ -55,18 +55,18 @@ class Payloads:
 class Calls:
     """Calls of a task; checked against its function if the app is given."""
 
-    def __init__(self, enqueuer: Enqueuer[...], task: Task[..., Any] | None, place: str) -> None:
-        self._enqueuer, self._task = enqueuer, task
-        self.place, self.task = place, enqueuer.task_name
+    def __init__(self, enqueuer: Enqueuer[...], task: str, work: TaskWork | None, place: str) -> None:
+        self._enqueuer, self._work = enqueuer, work
+        self.place, self.task = place, task
 
     @classmethod
     def of(cls, app: Stanchion, name: str, queue: str | None, options: PushOptions) -> Self:
         """Return the target that the arguments name."""
-        task = cast("Task[..., Any]", context_of(app).registry.task_named(name)) if app.tasks else None
-        place = queue or (None if task is None else task.queue)
+        work = cast("TaskWork", context_of(app).registry.task_named(name)) if app.tasks else None
+        place = queue or (None if work is None else work.queue)
         if place is None:
             raise InvalidInput("which queue? name it, or give --app module:app, whose task has one")
-        return cls(app.using(name, **cast(EnqueueOptions, {**options, "queue": place})), task, place)
+        return cls(app.using(name, **cast(EnqueueOptions, {**options, "queue": place})), name, work, place)
 
     def item(self, value: Any) -> tuple[Any, ...] | dict[str, Any]:
         """Return an array as positional arguments, an object as keyword arguments."""
@@ -88,5 +88,5 @@ class Calls:
 
     def check(self, args: list[Any], kwargs: dict[str, Any]) -> None:
         """Raise InvalidInput for arguments that the function does not take."""
-        if self._task is not None:
-            self._task.shape.check(args, kwargs)
+        if self._work is not None:
+            self._work.shape.check(args, kwargs)

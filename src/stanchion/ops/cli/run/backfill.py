@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.durations import duration
 from stanchion.core.times import iso, moment
 from stanchion.errors import InvalidInput

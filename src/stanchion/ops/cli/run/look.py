@@ -10,7 +10,7 @@ from rich.text import Text
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.verdict import alerts_of
 from stanchion.app import app_of
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.times import moment
 from stanchion.jobs.job import JobState
 from stanchion.ops.cli.console.human import age, duration, one_line, rate

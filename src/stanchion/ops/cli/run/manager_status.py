@@ -9,7 +9,7 @@ from rich.text import Text
 from stanchion.alerts.alerts import stored_limits
 from stanchion.alerts.reading.reader import ask_managers
 from stanchion.alerts.thresholds import Thresholds
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.times import iso, moment
 from stanchion.ops.cli.console.human import age
 from stanchion.ops.cli.console.output import Cell, Column, count_cell

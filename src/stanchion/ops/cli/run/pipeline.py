@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core import environment
 from stanchion.core.durations import duration
 from stanchion.errors import InvalidInput, MissingExtra, StanchionError

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from stanchion.app import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core import environment
 from stanchion.core.durations import duration
 from stanchion.errors import InvalidInput, StanchionError

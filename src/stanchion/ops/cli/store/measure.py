@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import NamedTuple, Self
 
 from stanchion.app import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.errors import StanchionError
 from stanchion.jobs.batches import BATCH
 from stanchion.ops.cli.console.human import per_second

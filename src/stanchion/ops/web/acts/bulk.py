@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Final
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.checks import checked_id
 from stanchion.errors import InvalidInput
 from stanchion.ops.reads.errors import READ

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.partition_names import checked_queue
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import Job

@@ -5,7 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup
 from starlette.responses import Response
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.error_kinds import KEY, type_of
 from stanchion.ops.reads.errors import Errors, Group, hidden, read_errors, source_of
 from stanchion.ops.reads.filters import JobFilter

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.checks import checked_id
 from stanchion.core.durations import spelled
 from stanchion.core.hiding import Hidden

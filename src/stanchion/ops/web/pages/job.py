@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 from starlette.responses import Response
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.checks import checked_id
 from stanchion.core.durations import spelled
 from stanchion.core.redaction import JobRedaction

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.checks import checked_name
 from stanchion.core.service_levels import BANDS
 from stanchion.jobs.job import Job, JobState

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 
 from stanchion.alerts.verdict import by_queue
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.context.pauses import Pause
 from stanchion.core.checks import checked_name
 from stanchion.core.durations import spelled

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from stanchion.alerts.words import named
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.context.rates import stored_rates
 from stanchion.errors import InvalidInput
 from stanchion.jobs.options import spelled_rate

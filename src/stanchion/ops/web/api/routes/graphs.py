@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from stanchion import streams
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.checks import checked_id
 from stanchion.errors import FlowNotFound
 from stanchion.flows.tree import FlowPart

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.checks import checked_id
 from stanchion.errors import InvalidInput, JobNotFound
 from stanchion.jobs import lookup

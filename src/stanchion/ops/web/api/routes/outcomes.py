@@ -9,7 +9,7 @@ from typing import Any, Final
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.times import iso
 from stanchion.errors import JobNotFound, LeaseLost
 from stanchion.jobs import lookup

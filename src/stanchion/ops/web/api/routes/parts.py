@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.context.rates import stored_rates
 from stanchion.core.checks import checked_name
 from stanchion.core.partition_names import logical_name

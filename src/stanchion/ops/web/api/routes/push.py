@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from stanchion.context import context_of
 from stanchion.context.context import Context
-from stanchion.context.owners import context_of
 from stanchion.core.ids import new_ids
 from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable
 from stanchion.jobs.call import encoded_call
@@ -21,7 +21,7 @@ from stanchion.ops.web.api.repeats import Repeats
 from stanchion.ops.web.api.routes.queues import queue_name
 from stanchion.ops.web.api.schemas.kinds import text
 from stanchion.stores.records.jobs import NewJob
-from stanchion.tasks.task import Task
+from stanchion.tasks.work import TaskWork
 
 IDEMPOTENCY: Final = "Idempotency-Key"
 
@@ -94,7 +94,7 @@ def _new(
 def _call(context: Context, queue: str, task: str, given: Mapping[str, Any], options: Mapping[str, Any]) -> NewJob:
     args, kwargs = given.get("args", []), given.get("kwargs", {})
     known = context.registry.tasks.get(task)
-    if isinstance(known, Task):
+    if isinstance(known, TaskWork):
         known.shape.check(args, kwargs)
         usual = {name: value for name, value in known.options.items() if name not in ("queue", "tx")}
         options = {"max_attempts": known.retry.max_attempts, **usual, **options}

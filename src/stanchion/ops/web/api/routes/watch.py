@@ -6,7 +6,7 @@ import json
 from datetime import datetime
 from typing import Any
 
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.checks import aware
 from stanchion.core.times import iso, micros
 from stanchion.ops.audit import CHUNK, KEPT, WALKED, Entry
