@@ -294,7 +294,7 @@ DONT_WAIT: dict[str, Callable[[Any], Any]] = {
 """Calls of the methods that don't wait for the store, and so have no twin."""
 
 INTERNAL = {
-    *("Consumer.claiming", "Consumer.refused", "Pipeline.check_worked", "Pipeline.chosen"),
+    *("Pipeline.check_worked", "Pipeline.chosen"),
     *("Pipeline.chosen_ids", "Pipeline.prepare", "Pipeline.reruns", "Pipeline.store_record"),
 }
 """Methods for the other parts of Stanchion."""

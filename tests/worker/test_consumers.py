@@ -13,6 +13,7 @@ import pytest
 
 from stanchion import LeaseLost, Stanchion
 from stanchion.errors import InvalidInput
+from stanchion.queues.consumer import heart_of
 
 HOLDS = """
 import sys, time
@@ -123,4 +124,4 @@ def test_a_forked_process_may_leave_the_block(app: Stanchion) -> None:
             os._exit(0)
     os.waitpid(pid, 0)
     assert parent.poll(60)
-    assert (parent.recv(), consumer.ended) == ("left", True)
+    assert (parent.recv(), heart_of(consumer).ended) == ("left", True)

@@ -10,6 +10,7 @@ import pytest
 
 from stanchion import JobState, Stanchion, Worker
 from stanchion.worker.signals import Calls, stopping_signals
+from stanchion.worker.worker import oversight_of
 from tests.worker.conftest import Faulty, until
 
 
@@ -159,7 +160,7 @@ def test_the_second_signal_stops_at_once(app):
     @app.task
     def task() -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        until(lambda: worker.told_to_stop)
+        until(lambda: oversight_of(worker).told_to_stop)
         os.kill(os.getpid(), signal.SIGINT)
         release.wait(60)
 

@@ -12,6 +12,7 @@ from stanchion.context import context_of
 from stanchion.errors import InvalidInput, TaskInterrupted
 from stanchion.worker import timeouts
 from stanchion.worker.default_timeouts import DefaultTimeouts
+from stanchion.worker.worker import oversight_of
 from tests.worker.conftest import Faulty, ended, failed, until, working
 
 pytestmark = pytest.mark.parametrize("app", ["memory"], indirect=True)
@@ -246,7 +247,7 @@ def test_the_tasks_own_except_does_not_swallow_a_time_out(app):
             cleaned_up.set()
 
     with working(app, threads=1) as worker:
-        worker.on_stuck = lambda: swallowed.append("stuck")
+        oversight_of(worker).on_stuck = lambda: swallowed.append("stuck")
         job = ended(app, spin.enqueue().id)
     assert job.errors[-1]["error"] == "TaskTimeout: ran longer than 0.2 s"
     assert cleaned_up.is_set()
@@ -278,7 +279,7 @@ def test_a_time_out_that_is_swallowed_comes_again(app, kind):
         await asyncio.sleep(60)
 
     with working(app, threads=1) as worker:
-        worker.on_stuck = lambda: swallowed.append("stuck")
+        oversight_of(worker).on_stuck = lambda: swallowed.append("stuck")
         job = ended(app, app.enqueue(kind).id)
     assert job.errors[-1]["error"] == "TaskTimeout: ran longer than 0.2 s"
     assert swallowed == ["once more"] * 2
@@ -365,7 +366,7 @@ def test_a_task_that_does_not_stop_is_given_up(app, monkeypatch, kind):
         return 1
 
     with working(app, threads=1) as worker:
-        worker.on_stuck = lambda: stuck.append(True)
+        oversight_of(worker).on_stuck = lambda: stuck.append(True)
         job_id = (sync_hang if kind == "sync" else async_hang).enqueue().id
         job = failed(app, job_id)
         assert job.errors[-1]["error"] == "TaskTimeout: ran longer than 0.1 s"

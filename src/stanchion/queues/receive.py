@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stanchion.context.context import Context
 from stanchion.core.ids import new_token
 from stanchion.errors import NotPermitted, StoreUnavailable
-from stanchion.queues.consumer import Consumer, claim_of
+from stanchion.queues.consumer import Consumer, claim_of, heart_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow
@@ -36,7 +36,7 @@ class Receive:
         pops: bool = False,
     ) -> None:
         self._context, self._wait, self._pops = context, wait, pops
-        self._wanted, self._consumer = claim_of(holder, wanted), holder if isinstance(holder, Consumer) else None
+        self._wanted, self._heart = claim_of(holder, wanted), heart_of(holder) if isinstance(holder, Consumer) else None
         self._deadline = time.monotonic() + wait
         self._claim: Claim | None = None
 
@@ -88,8 +88,8 @@ class Receive:
                 raise
             return None
         except BaseException as error:
-            if self._consumer is not None and isinstance(error, NotPermitted):
-                self._consumer.refused(self._wanted.queue)
+            if self._heart is not None and isinstance(error, NotPermitted):
+                self._heart.refused(self._wanted.queue)
             self._lose()
             raise
         self._claim = None
@@ -113,7 +113,7 @@ class Receive:
 
     def _kept(self, rows: list[JobRow]) -> list[JobRow]:
         """Return the jobs. Give them back if the block of their consumer has ended, as no heartbeats hold them then."""
-        if self._pops or self._consumer is None or not self._consumer.ended:
+        if self._pops or self._heart is None or not self._heart.ended:
             return rows
         self._context.waits.put_back(rows, pops=False)
         return []

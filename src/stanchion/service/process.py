@@ -15,7 +15,7 @@ from stanchion.service.logs import flushed, log_to_stderr
 from stanchion.service.settings import EXIT_OK, EXIT_UNUSABLE, WorkerSettings
 from stanchion.service.stand_in import watched
 from stanchion.worker.status import checked_port
-from stanchion.worker.worker import Worker
+from stanchion.worker.worker import Worker, oversight_of
 
 log = logging.getLogger("stanchion.worker")
 
@@ -72,12 +72,13 @@ def work(settings: WorkerSettings, parent: int | None = None) -> int:
         worker.finish()
         log.warning("restarting this process, as one of its threads can't be stopped")
 
-    worker.on_stuck = replace_process
+    oversight = oversight_of(worker)
+    oversight.on_stuck = replace_process
     if parent is not None:
         threading.Thread(target=_watch_parent, args=(parent, worker), daemon=True).start()
     with watched(worker, settings):
         worker.run()
-    if stuck.is_set() and not worker.told_to_stop:
+    if stuck.is_set() and not oversight.told_to_stop:
         os.chdir(folder)
         flushed()
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - the very command that runs

@@ -32,7 +32,7 @@ from stanchion.service.settings import WorkerSettings
 from stanchion.stores.protocol import Store
 from stanchion.stores.registry import open_store
 from stanchion.worker.pulse import PulseWriter, pulse_in
-from stanchion.worker.worker import Worker
+from stanchion.worker.worker import Worker, oversight_of
 
 log = logging.getLogger("stanchion.worker")
 
@@ -149,7 +149,7 @@ def store_of(target: str) -> Store | None:
 def watched(worker: Worker, settings: WorkerSettings) -> Iterator[None]:
     """Let another process beat for this worker: the supervisor, or a separate one."""
     if settings.pulse_file is not None:
-        worker.pulse = PulseWriter(Path(settings.pulse_file), settings.stall)
+        oversight_of(worker).pulse = PulseWriter(Path(settings.pulse_file), settings.stall)
         yield
         return
     try:
@@ -161,7 +161,7 @@ def watched(worker: Worker, settings: WorkerSettings) -> Iterator[None]:
         return
     with tempfile.TemporaryDirectory(prefix="stanchion-", ignore_cleanup_errors=True) as folder:
         file = Path(folder, "pulse")
-        worker.pulse = PulseWriter(file, settings.stall)
+        oversight_of(worker).pulse = PulseWriter(file, settings.stall)
         command = [sys.executable, "-m", "stanchion.service.stand_in", str(os.getpid()), str(file)]
         own = [*command, str(settings.heartbeat), settings.log_level, settings.log_format]
         process = subprocess.Popen(own, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)  # noqa: S603

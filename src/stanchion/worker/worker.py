@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -40,7 +40,7 @@ from stanchion.worker.health import Health
 from stanchion.worker.heartbeat import Heartbeat
 from stanchion.worker.hooks import WorkerHooks
 from stanchion.worker.order import Order, checked_order
-from stanchion.worker.pulse import PulseWriter
+from stanchion.worker.oversight import Oversight
 from stanchion.worker.reaper import Reaper
 from stanchion.worker.remarks import Remarks
 from stanchion.worker.runner import Runners
@@ -113,10 +113,6 @@ class Worker:
             socket.gethostname() if name is None else checked_name(name, "the name of a worker", NAME_MAX)
         )
         """The id of this worker in the store and in its jobs."""
-        self.on_stuck: Callable[[], None] | None = None
-        """Called after an attempt was abandoned; its thread can't be stopped while this process lives."""
-        self.pulse: PulseWriter | None = None
-        """Reports life and jobs of this worker to another process; set it before the start."""
         self._named = None if queues is None else named_queues(queues)
         self._lanes, self._order = checked_lanes(lanes), checked_order(order)
         self._every = positive_seconds(heartbeat, "heartbeat")
@@ -137,6 +133,7 @@ class Worker:
         if store_metrics and not metrics:
             raise InvalidInput("store_metrics is served together with metrics: pass both")
         self._calls = Calls()
+        self._oversight = Oversight(self._calls)
         self._remarks = Remarks()
         self._started = False
         self._state = "running"
@@ -186,8 +183,8 @@ class Worker:
             self._state = "running"
             for role in (self._reporter, self._finisher, self._heartbeat, self._claimer, self._reaper):
                 role.start()
-            if self.pulse is not None:
-                self.pulse.start(self.id, self._runners.left)
+            if (pulse := self._oversight.pulse) is not None:
+                pulse.start(self.id, self._runners.left)
             if self._scheduler is not None:
                 self._scheduler.start()
 
@@ -199,11 +196,12 @@ class Worker:
             *(self._context, self._health, lambda queues: self._claimer.settled(queues), self._metrics),
             *(self._failures, self._unmet, self._lines),
         )
+        pulse = self._oversight.pulse
         self._runners: Runners = Runners(
-            *(self._context, self._threads, self._finisher.put, lambda: self._claimer.room(), self._stuck),
+            *(self._context, self._threads, self._finisher.put, lambda: self._claimer.room(), self._oversight.stuck),
             *(self._defaults, ends, self._times.ended),
             lambda row, claimed_at: self._heartbeat.holding.may_begin(row, claimed_at),
-            *(None if self.pulse is None else self.pulse.begins, self._hooks),
+            *(None if pulse is None else pulse.begins, self._hooks),
         )
 
     def run(self) -> None:
@@ -223,11 +221,6 @@ class Worker:
     def finish(self) -> None:
         """Make `run` stop the worker and return. Does not block; any thread may call it, even a task."""
         self._calls.wake()
-
-    @property
-    def told_to_stop(self) -> bool:
-        """True once a signal has asked `run` to stop."""
-        return self._calls.signals > 0
 
     def stop(self, grace: float | None = None) -> None:
         """Stop claiming, let jobs finish for `grace` seconds, return the rest without counting their attempt.
@@ -262,8 +255,8 @@ class Worker:
                 self._remarks.call(self._lines.sum_up)
             self._heartbeat.stop(STEP_SECONDS_MAX, leave=stored and not self._claimer.reserved)
             self._state = "stopped"
-            if self.pulse is not None:
-                self.pulse.stop()
+            if (pulse := self._oversight.pulse) is not None:
+                pulse.stop()
             self._health.stopped()
             self._reporter.stop()
             self._remarks.info("worker %s has stopped", self.id)
@@ -292,10 +285,6 @@ class Worker:
     def _each_second(self) -> None:
         self._runners.loops.check()
         self._times.fold()
-
-    def _stuck(self) -> None:
-        if self.on_stuck is not None:
-            self.on_stuck()
 
     def _answered(self, beat: Beat) -> None:
         self._claimer.live, self._claimer.due.sharing = beat.live, beat.sharing
@@ -392,6 +381,11 @@ class Worker:
             "reserved": self._claimer.reserved,
             "pickup_delay": self._claimer.delays.shown(),
         }
+
+
+def oversight_of(worker: Worker) -> Oversight:
+    """Return the ties of a worker to the process that runs it."""
+    return worker._oversight
 
 
 def run_worker(context: Context, queues: Collection[str] | None, threads: int, /, **options: Any) -> None:

@@ -12,6 +12,7 @@ import pytest
 from stanchion import Consumer, Queue, Stanchion
 from stanchion.context import context_of
 from stanchion.errors import StoreUnavailable
+from stanchion.queues.consumer import heart_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion_conformance.harness import QUEUE, StoreClock, row_of, sizes_of, worker
@@ -146,14 +147,14 @@ class TestAfterTheBlock:
 
         def ends_meanwhile(wanted: Claim) -> Any:
             claimed = claim(wanted)
-            consumer._stopping.set()
+            heart_of(consumer)._stopping.set()
             return claimed
 
         with app.consumer("c", heartbeat=RARE) as consumer, pytest.MonkeyPatch.context() as patch:
             patch.setattr(store, "claim", ends_meanwhile)
             assert q.reserve(holder=consumer) == []
             patch.undo()
-            consumer._stopping.clear()
+            heart_of(consumer)._stopping.clear()
             until(lambda: sizes_of(store, QUEUE).ready)
             assert row_of(store, job.id).attempts == 0
 
@@ -162,7 +163,7 @@ class TestSuspended:
     def test_a_late_one_beats_before_it_claims(self, app: Stanchion, q: Queue, store: Store, clock: StoreClock) -> None:
         q.push(1)
         with app.consumer("c", heartbeat=RARE) as consumer:
-            consumer._beaten -= 2.1 * RARE
+            heart_of(consumer)._beaten -= 2.1 * RARE
             clock.advance(3.1 * RARE)
             (job,) = q.reserve(holder=consumer)
             store.beat([worker("witness")])
