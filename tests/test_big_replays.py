@@ -9,6 +9,7 @@ import pytest
 from stanchion import Stanchion
 from stanchion.core.ids import new_ids
 from stanchion.jobs.batches import batches
+from stanchion.pipelines.pipeline import plan_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.rules.jobs import created
@@ -43,7 +44,7 @@ def test_goes_by_batches(url: str) -> None:
         etl = app.pipeline("lines")
         etl.station("raw", to="end")(lambda _item: "end")
         etl.station("end")(lambda item: item)
-        etl.prepare()
+        plan_of(etl).prepare()
         for batch in batches(ran(app.store, ITEMS), 500):
             assert all(app.store.adopt(batch))
         tracemalloc.start()

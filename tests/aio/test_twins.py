@@ -281,7 +281,6 @@ DONT_WAIT: dict[str, Callable[[Any], Any]] = {
     "Topic.new_id": lambda x: x.topic.new_id(),
     "Topic.subscriber": lambda x: x.topic.subscriber("audit")(x.task),
     "Schedule.next": lambda x: x.schedule.next(2),
-    "Pipeline.check": lambda x: x.etl.check(),
     "Pipeline.expect": lambda x: x.etl.expect,
     "Pipeline.graph": lambda x: x.etl.graph(),
     "Pipeline.queue": lambda x: x.etl.queue("raw"),
@@ -293,14 +292,7 @@ DONT_WAIT: dict[str, Callable[[Any], Any]] = {
 }
 """Calls of the methods that don't wait for the store, and so have no twin."""
 
-INTERNAL = {
-    *("Pipeline.check_worked", "Pipeline.chosen"),
-    *("Pipeline.chosen_ids", "Pipeline.prepare", "Pipeline.reruns", "Pipeline.store_record"),
-}
-"""Methods for the other parts of Stanchion."""
-
-
-KNOWN = {*TWINS, *DONT_WAIT, *INTERNAL, *RUN_JOBS, *FOR_TESTS}
+KNOWN = {*TWINS, *DONT_WAIT, *RUN_JOBS, *FOR_TESTS}
 
 
 def methods() -> Iterator[tuple[type, str, str]]:

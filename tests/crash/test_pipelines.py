@@ -13,6 +13,7 @@ import pytest
 
 from stanchion import JobState, Pipeline, Queue, Stanchion
 from stanchion.context import context_of
+from stanchion.pipelines.pipeline import plan_of
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.registry import open_store
 from stanchion_conformance.harness import counts_of, sizes_of
@@ -63,7 +64,7 @@ def broken_rules(etl: Pipeline, numbers: range) -> Iterator[str]:
     )
     if dropped != [number for number in numbers if not parts_of(number)]:
         yield f"dropped: {dropped}"
-    for station in etl.stations.values():
+    for station in plan_of(etl).stations.values():
         counts, live = counts_of(context_of(etl).store, station.queue), sizes_of(context_of(etl).store, station.queue)
         ends = counts.committed + counts.rolled_back + counts.moved + counts.buried + counts.cancelled + counts.expired
         if counts.reserved != ends + live.running:

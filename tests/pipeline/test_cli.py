@@ -14,6 +14,7 @@ from stanchion import Worker
 from stanchion.context import context_of
 from stanchion.ops.cli.run.look import Look
 from stanchion.pipelines import Pipeline
+from stanchion.pipelines.pipeline import plan_of
 from stanchion.service.loading import load_pipeline
 from tests.cli.conftest import Run, app, command, process, run, start, url  # noqa: F401
 from tests.docs.pages import ROOT, blocks
@@ -112,7 +113,7 @@ def test_graph_in_other_forms(etl: Pipeline, run: Run, form: str) -> None:  # no
 
 
 def test_pause_and_resume(etl: Pipeline, run: Run) -> None:  # noqa: F811
-    etl.prepare()
+    plan_of(etl).prepare()
     assert run("pipeline", "pause", "flow:etl", "odd").out == "paused: odd\n"
     assert [one.paused for one in etl.status().stations] == [False, False, True]
     assert run("pipeline", "pause", "flow:etl", "--json").json == [

@@ -6,6 +6,7 @@ from stanchion import JobHandle, Pipeline, Retry, Send, Stanchion, Worker
 from stanchion.app import app_of
 from stanchion.context import context_of
 from stanchion.errors import InvalidInput
+from stanchion.pipelines.pipeline import plan_of
 
 
 @pytest.fixture
@@ -20,7 +21,14 @@ def same(item):
 def refusal(etl: Pipeline) -> str:
     """What every first use says, before anything is stored."""
     told = set()
-    for use in (etl.check, etl.graph, etl.svg, etl.drain, lambda: etl.push(1), lambda: etl.run(until_empty=True)):
+    for use in (
+        plan_of(etl).check,
+        etl.graph,
+        etl.svg,
+        etl.drain,
+        lambda: etl.push(1),
+        lambda: etl.run(until_empty=True),
+    ):
         with pytest.raises(InvalidInput) as error:
             use()
         told.add(str(error.value))
@@ -57,8 +65,8 @@ def test_an_entry_needs_no_input(etl):
     etl.station("raw", to="end")(same)
     etl.station("end")(same)
     etl.station("other", to="end", entry=True)(same)
-    etl.check()
-    assert etl.entries == ["raw", "other"]
+    plan_of(etl).check()
+    assert plan_of(etl).entries == ["raw", "other"]
 
 
 def test_stations_that_nothing_reaches(etl):
@@ -78,15 +86,15 @@ def test_a_loop_without_an_end(etl):
     assert "can never finish" in refusal(etl)
     etl.station("pong", to=["ping", "end"])(same)
     etl.station("end")(same)
-    etl.check()
-    assert [name for name, station in etl.stations.items() if station.loops] == ["ping", "pong"]
+    plan_of(etl).check()
+    assert [name for name, station in plan_of(etl).stations.items() if station.loops] == ["ping", "pong"]
 
 
 def test_a_loop_is_known_without_a_check(etl):
     etl.station("raw", to="raw", max_rounds=1)(lambda _item: Send("raw"))
-    assert etl.stations["raw"].loops
+    assert plan_of(etl).stations["raw"].loops
     etl.station("end", to="gone")(same)
-    assert not etl.stations["end"].loops
+    assert not plan_of(etl).stations["end"].loops
 
 
 def test_a_station_of_which_a_worker_runs_the_queue_is_checked_too(etl):
@@ -117,7 +125,7 @@ def test_a_station_of_which_a_worker_runs_the_queue_is_checked_too(etl):
 def test_a_bad_declaration(etl, declared, told):
     with pytest.raises(InvalidInput, match=told):
         etl.station(declared.pop("name", "raw"), **declared)(same)
-    assert etl.stations == {}
+    assert plan_of(etl).stations == {}
 
 
 def test_a_function_that_takes_no_item(etl):
@@ -132,7 +140,7 @@ def test_two_functions_for_one_station(etl):
     with pytest.raises(InvalidInput, match="two functions"):
         etl.station("raw")(lambda item: item)
     etl.station("raw", retry=Retry(3))(same)
-    assert etl.stations["raw"].retry.max_attempts == 3
+    assert plan_of(etl).stations["raw"].retry.max_attempts == 3
 
 
 def test_unknown_stations_are_named(etl):

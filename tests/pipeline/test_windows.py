@@ -7,6 +7,7 @@ import pytest
 
 from stanchion import Pipeline
 from stanchion.errors import InvalidInput
+from stanchion.pipelines.pipeline import plan_of
 
 GIVEN: dict[str, Any] = {
     "schema": "n bigint, at timestamp",
@@ -19,7 +20,7 @@ GIVEN: dict[str, Any] = {
 def declared(etl: Pipeline, **options: Any) -> Any:
     """Declare a station with a watermark; return its options."""
     etl.spark_station("raw", **{**GIVEN, **options})(print)
-    frame = etl.stations["raw"].frame
+    frame = plan_of(etl).stations["raw"].frame
     assert frame is not None
     return frame.windows
 
@@ -36,10 +37,10 @@ def test_the_station_for_late_items_is_one_of_the_next(etl: Pipeline) -> None:
     declared(etl, late="late")
     for end in ("sums", "late"):
         etl.station(end)(print)
-    etl.check()
-    assert etl.stations["raw"].to == ("sums", "late")
+    plan_of(etl).check()
+    assert plan_of(etl).stations["raw"].to == ("sums", "late")
     with pytest.raises(InvalidInput, match="works on DataFrames"):
-        etl.check_worked(etl.queues)
+        plan_of(etl).check_worked(etl.queues)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,6 @@ class TestInclude:
             lambda app: app.drain(),
             lambda app: app.schedules(),
             lambda app: app.pipelines,
-            lambda app: app.stations,
             lambda app: context_of(app).registry.task_named("welcome"),
         ],
     )
@@ -334,7 +333,7 @@ def test_the_retry_policy_of_an_app_is_the_default_of_its_tasks() -> None:
     assert task.enqueue().job().max_attempts == 3
     assert (task.retry, own.retry.delay(1) != 7) == (policy, True)
     app.pipeline("etl").station("raw")(lambda item: item)
-    assert app.stations["etl.raw"].retry is policy
+    assert context_of(app).registry.stations["etl.raw"].retry is policy
     app.queue("q").push(1)
     (job,) = app.queue("q").reserve()
     outcome = job.rolled_back(error="no").outcome

@@ -10,6 +10,7 @@ from stanchion import Stanchion
 from stanchion.context import context_of
 from stanchion.core.ids import new_id
 from stanchion.pipelines import Pipeline
+from stanchion.pipelines.pipeline import plan_of
 from stanchion.spark.stations import items
 from stanchion.spark.stations.engine import _Engine
 from stanchion.spark.stations.queries import Queries
@@ -30,13 +31,13 @@ def etl(app: Stanchion) -> Pipeline:
     made = app.pipeline("etl")
     made.station("raw", to="clean")(lambda item: item)
     made.station("clean")(lambda item: item)
-    made.prepare()
+    plan_of(made).prepare()
     return made
 
 
 @pytest.fixture
 def engine(etl: Pipeline) -> _Engine:
-    return _Engine(etl, etl.chosen(()), cast("Queries", None), threading.Event(), until_empty=True)
+    return _Engine(etl, plan_of(etl).chosen(()), cast("Queries", None), threading.Event(), until_empty=True)
 
 
 def names(engine: _Engine) -> list[str]:
@@ -54,7 +55,7 @@ class TestWanted:
         assert names(engine) == ["raw", "clean"]
 
     def test_of_those_behind_only_the_ones_that_run_here(self, etl: Pipeline) -> None:
-        engine = _Engine(etl, etl.chosen(["raw"]), cast("Queries", None), threading.Event(), until_empty=True)
+        engine = _Engine(etl, plan_of(etl).chosen(["raw"]), cast("Queries", None), threading.Event(), until_empty=True)
         etl.push(1)
         assert names(engine) == ["raw"]
 
@@ -140,7 +141,7 @@ class TestPortions:
     def sizes(self, etl: Pipeline, count: int) -> list[int]:
         etl.push_many(range(count))
         rows = context_of(etl).store.claim(Claim("etl.raw", count, new_id(), lease=30.0)).rows
-        return [len(portion) for portion in items._portions(etl.stations["raw"], rows)]
+        return [len(portion) for portion in items._portions(plan_of(etl).stations["raw"], rows)]
 
     def test_have_at_most_so_many_items(self, etl: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(items, "AT_ONCE", 4)

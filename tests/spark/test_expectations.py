@@ -12,6 +12,7 @@ from stanchion.ops.reads.expectations import read_expectations
 from stanchion.ops.reads.pipelines import Known
 from stanchion.pipelines import Pipeline
 from stanchion.pipelines.condition import Condition
+from stanchion.pipelines.pipeline import plan_of
 from stanchion.spark.stations import engine as stations
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def declared(app: Stanchion) -> Pipeline:
 
 def left(app: Stanchion, etl: Pipeline) -> dict[str, Any]:
     """Return what a run has left."""
-    counted = read_expectations(context_of(app).store, Known(etl.record, "code"))
+    counted = read_expectations(context_of(app).store, Known(plan_of(etl).record, "code"))
     return {
         "done": sorted(job.payload["n"] for job in etl.queue("sums").find(state="done", limit=1000)),
         "dropped": sorted(job.payload["n"] for job in etl.find(state="cancelled", limit=1000)),
@@ -92,7 +93,7 @@ def test_a_station_stops_and_keeps_the_item(spark: "SparkSession", app: Stanchio
     )
     pause = pauses_of(context_of(app).store, ["etl.raw"])["etl.raw"]
     assert pause.note.endswith(" failed n <> 3 with n = 3")
-    (counted,) = read_expectations(context_of(app).store, Known(etl.record, "code"))
+    (counted,) = read_expectations(context_of(app).store, Known(plan_of(etl).record, "code"))
     assert counted.failed == 1
 
 

@@ -8,6 +8,7 @@ from cryptography.fernet import Fernet
 
 from stanchion import Pipeline, Stanchion
 from stanchion.errors import InvalidInput
+from stanchion.pipelines.pipeline import plan_of
 from stanchion.pipelines.station import Station
 from stanchion.spark.stations.stateful import begin_again, check
 from stanchion.streams import StreamSource
@@ -20,7 +21,7 @@ def declared(app: Stanchion, folder: Path, **options: Any) -> list[Station]:
     etl.spark_station("raw", **given)(print)
     etl.station("sums", entry=True)(print)
     etl.station("late", entry=True, limits=["geo"])(print)
-    return etl.chosen([])
+    return plan_of(etl).chosen([])
 
 
 def run(app: Stanchion, folder: Path) -> None:
@@ -57,7 +58,7 @@ def test_a_checkpoint_each(app: Stanchion, tmp_path: Path) -> None:
     )(repr)
     check(stations)
     with pytest.raises(InvalidInput, match="'raw' and 'more' have the same checkpoint="):
-        check(app.pipeline("rides").chosen([]))
+        check(plan_of(app.pipeline("rides")).chosen([]))
 
 
 def test_a_lost_checkpoint_and_a_new_beginning(app: Stanchion, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from stanchion import Retry, Send, Stanchion
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.pipelines import Pipeline
+from stanchion.pipelines.pipeline import plan_of
 from stanchion.spark.stations import engine as stations
 from stanchion.spark.stations import frames
 from stanchion.spark.stations.items import ReservedItems
@@ -221,7 +222,9 @@ def test_what_goes_on_keeps_its_digits(app: Stanchion) -> None:
         etl.push({"a": 1}, station=name)
         (row,) = app.store.claim(Claim(f"exact.{name}", 1, f"token of {name}", lease=30.0)).rows
         found.append(
-            frames._outcome(ReservedItems(etl.stations[name], str(row.token), ()), row, {"payload": exact, "to": to})
+            frames._outcome(
+                ReservedItems(plan_of(etl).stations[name], str(row.token), ()), row, {"payload": exact, "to": to}
+            )
         )
     assert [(type(one), getattr(one, name)) for one, name in zip(found, ("payload", "result"), strict=True)] == [
         (Move, exact),

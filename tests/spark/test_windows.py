@@ -13,6 +13,7 @@ from stanchion.context.pauses import pauses_of
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.ops.reads.expectations import read_expectations
 from stanchion.ops.reads.pipelines import Known
+from stanchion.pipelines.pipeline import plan_of
 from stanchion.spark.stations import engine, stateful
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def test_several_targets_and_expectations(spark: "SparkSession", app: Stanchion,
     assert [job.payload["n"] for job in etl.find(state="cancelled")] == [13, 13]
     assert [job.payload["n"] for job in etl.queue("raw").find(state="ready")] == [99]
     assert pauses_of(context_of(app).store, ["rides.raw"])["rides.raw"].note.endswith(" failed n <> 99 with n = 99")
-    counted = read_expectations(context_of(app).store, Known(etl.record, "code"))
+    counted = read_expectations(context_of(app).store, Known(plan_of(etl).record, "code"))
     assert [(one.on_fail, one.failed) for one in counted] == [("bury", 2), ("drop", 2), ("stop", 1)]
 
 

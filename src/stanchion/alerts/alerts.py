@@ -14,7 +14,7 @@ from stanchion.alerts.snapshot import Snapshot
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.context.context import Context
 from stanchion.partitions.opening import with_partitions
-from stanchion.pipelines import Pipeline
+from stanchion.pipelines.plan import PipelinePlan
 from stanchion.stores.protocol import Store
 
 
@@ -34,7 +34,7 @@ def monitor_of_store(store: Store) -> Monitor:
     return _monitor(lambda: with_partitions(store), (), {})
 
 
-def _monitor(store: Callable[[], Store], pipelines: Iterable[Pipeline], limits: Mapping[str, Any]) -> Monitor:
+def _monitor(store: Callable[[], Store], pipelines: Iterable[PipelinePlan], limits: Mapping[str, Any]) -> Monitor:
     Thresholds().changed(limits)  # refuse wrong ones before reading
     seen = snapshot_of(store, pipelines)
     return monitor_of(seen, Thresholds().changed({**seen.limits, **limits}))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # imported at first use, so that a program loads only what it
     from stanchion.cron.schedule import Schedule
     from stanchion.jobs.handle import JobHandle
     from stanchion.jobs.options import EnqueueOptions
-    from stanchion.pipelines import Pipeline, Station
+    from stanchion.pipelines import Pipeline
     from stanchion.tasks.work import TaskWork
 
 
@@ -53,23 +53,17 @@ class TaskCalls(Area, Decorators):
         `keep_entry`: an item keeps the payload with which it entered beside the one that stations have made of it, so
         that it can be replayed from its entry.
         """
-        from stanchion.pipelines import Pipeline
+        from stanchion.pipelines.pipeline import Pipeline, plan_of
         from stanchion.worker.worker import run_worker
 
-        pipelines: dict[str, Pipeline] = self._context.registry.pipelines
-        return pipelines.setdefault(name, Pipeline(self._context, name, run_worker, keep_entry=keep_entry))
+        made = Pipeline(self._context, name, run_worker, keep_entry=keep_entry)
+        return cast("Pipeline", self._context.registry.pipelines.setdefault(name, plan_of(made)).pipeline)
 
     @property
     def pipelines(self) -> dict[str, Pipeline]:
         """The pipelines, by name."""
         self._context.registry.includes.load()
-        return self._context.registry.pipelines
-
-    @property
-    def stations(self) -> dict[str, Station]:
-        """The stations of all pipelines, by the names of their queues."""
-        self._context.registry.includes.load()
-        return cast("dict[str, Station]", self._context.registry.stations)
+        return {name: one.pipeline for name, one in self._context.registry.pipelines.items()}
 
     def schedules(self) -> list[Schedule]:
         """Return all schedules, by name: those in the store, and those of this app that are not stored yet."""

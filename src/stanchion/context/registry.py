@@ -25,6 +25,7 @@ class Registry:
         self.stations: dict[str, QueueWork] = {}
         """The stations of all pipelines, by the names of their queues."""
         self.pipelines: dict[str, Any] = {}
+        """The pipelines, by name; each is a `pipelines.plan.PipelinePlan`."""
         self.topics: dict[str, Any] = {}
         """The topics that this process has used, each a `topics.topic.Topic`."""
         self.declared_topics: dict[str, DeclaredTopic] = {}

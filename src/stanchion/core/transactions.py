@@ -48,5 +48,3 @@ class MongoTransaction(Protocol):
 
 Transaction: TypeAlias = Commits | BeginsTransactions | Pooled | MongoTransaction
 """A transaction that `tx` takes."""
-
-Tx: TypeAlias = Transaction | None

@@ -11,6 +11,7 @@ from typing import Any
 from stanchion.app import Stanchion
 from stanchion.core.checks import aware, checked_name
 from stanchion.errors import InvalidInput
+from stanchion.pipelines.pipeline import plan_of
 from stanchion.reporting.figures import Figures
 from stanchion.reporting.finished import finished_jobs
 from stanchion.reporting.page import page_of
@@ -130,7 +131,7 @@ def now_of(app: Stanchion, queues: Sequence[str]) -> Figures | None:
 
 def order_of(app: Stanchion) -> list[str]:
     """Return the queues of all stations, in the order of their pipelines."""
-    return [f"{pipeline}.{station}" for pipeline, one in app.pipelines.items() for station in one.stations]
+    return [f"{pipeline}.{station}" for pipeline, one in app.pipelines.items() for station in plan_of(one).stations]
 
 
 def about(app: Stanchion | None, queues: Sequence[str]) -> list[str]:

@@ -11,6 +11,7 @@ from stanchion.context import context_of
 from stanchion.context.pauses import pauses_of
 from stanchion.ops.reads.expectations import Expected, read_expectations
 from stanchion.ops.reads.pipelines import Known
+from stanchion.pipelines.pipeline import plan_of
 from stanchion.pipelines.record import recorded
 from stanchion_conformance.jobs.encryption import new_key
 from stanchion_conformance.operate.claim_order import working
@@ -44,7 +45,9 @@ def flight(n: int, **fields: Any) -> dict[str, Any]:
 
 def expected(app: Stanchion, expecting: Pipeline) -> dict[str, Expected]:
     """Return the expectations as the page shows them."""
-    return {one.condition: one for one in read_expectations(context_of(app).store, Known(expecting.record, "code"))}
+    return {
+        one.condition: one for one in read_expectations(context_of(app).store, Known(plan_of(expecting).record, "code"))
+    }
 
 
 def now(app: Stanchion, job: Job) -> Job:
@@ -150,7 +153,7 @@ class TestCountsOfExpectations:
         (stored,) = recorded(context_of(app).store)
         first = (("miles > 0", "bury"), ("origin <> dest", "drop"), ("version = 1", "stop"))
         assert stored.stations[0].expectations == first
-        assert stored == expecting.record
+        assert stored == plan_of(expecting).record
 
 
 class TestExpectationsOfAsyncStations:

@@ -11,6 +11,7 @@ from stanchion.context import context_of
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
 from stanchion.pipelines.outputs import Output, current, replace_older
+from stanchion.pipelines.pipeline import plan_of
 from stanchion.pipelines.versions import Version
 from stanchion.stores.protocol import Store
 from stanchion_conformance.harness import LONG_LEASE, StoreClock, all_at_once
@@ -78,7 +79,7 @@ class TestOutputsByKey:
         bills.push({"order": 17, "n": 2})
         for raw in bills.queue("raw").reserve(2, lease=LONG_LEASE):
             raw.move("bills.sums")
-        station = bills.stations["sums"]
+        station = plan_of(bills).stations["sums"]
         early, late = (app.store.fetch([one.id])[one.id] for one in _reserved(bills))
         outcomes = [station.outcome(row, None, "done") for row in (late, early)]
         assert app.store.settle(outcomes) == [JobState.DONE, JobState.CANCELLED]

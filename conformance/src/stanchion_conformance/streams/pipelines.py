@@ -9,6 +9,7 @@ import pytest
 
 from stanchion import Bury, Cancel, Job, JobState, Pipeline, Retry, Send, Stanchion
 from stanchion.errors import InvalidInput
+from stanchion.pipelines.pipeline import plan_of
 from stanchion.stores.protocol import Store
 from stanchion_conformance.harness import StoreClock, payloads, row_of
 
@@ -373,7 +374,7 @@ class TestWhatGoesAlong:
         etl.push(1)
         (reserved,) = etl.queue("raw").reserve()
         row = row_of(store, reserved.id)
-        first, second = (etl.stations["raw"].step(row) for _ in range(2))
+        first, second = (plan_of(etl).stations["raw"].step(row) for _ in range(2))
         assert first == second
         assert row_of(store, reserved.id) == row
         assert first is not None

@@ -10,6 +10,7 @@ import pytest
 from stanchion import Pipeline, Stanchion
 from stanchion.core.ids import new_ids
 from stanchion.errors import InvalidInput
+from stanchion.pipelines.pipeline import plan_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.rules.jobs import created
@@ -49,7 +50,7 @@ def origins(lines: Pipeline) -> list[str | None]:
 class TestReplaysOnce:
     def test_one_that_died_has_enqueued_nothing(self, lines: Pipeline, store: Store) -> None:
         ids = ran(store, 5)
-        died = lines.reruns("raw", "fix")
+        died = plan_of(lines).reruns("raw", "fix")
         died.stage(died.plan(ids[:3]))
         assert origins(lines) == []
         assert lines.replay(state="done", from_="raw", write_id="fix") == 5

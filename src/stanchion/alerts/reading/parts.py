@@ -8,7 +8,7 @@ from stanchion.alerts.snapshot import Holder, ScheduleSample, SemaphoreSample, S
 from stanchion.cron.plan import KIND as SCHEDULE
 from stanchion.cron.plan import Plan
 from stanchion.cron.schedule import UNDECLARED
-from stanchion.pipelines import Pipeline
+from stanchion.pipelines.plan import PipelinePlan
 from stanchion.pipelines.record import PipelineRecord, recorded
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.query import Condition, Query
@@ -71,7 +71,7 @@ def read_schedules(store: Store, now: int) -> tuple[ScheduleSample, ...]:
     )
 
 
-def read_stations(store: Store, pipelines: Iterable[Pipeline]) -> tuple[Station, ...]:
+def read_stations(store: Store, pipelines: Iterable[PipelinePlan]) -> tuple[Station, ...]:
     """Return the stations declared by this process, and stored stations of other pipelines."""
     declared = {one.name: one.record for one in pipelines}
     records = {one.name: one for one in recorded(store)} | declared

@@ -16,13 +16,13 @@ from stanchion.alerts.snapshot import QueueSample, Snapshot
 from stanchion.context.pauses import pauses_of
 from stanchion.errors import SchemaMismatch, StoreUnavailable
 from stanchion.partitions.store import PartitionedStore
-from stanchion.pipelines import Pipeline
+from stanchion.pipelines.plan import PipelinePlan
 from stanchion.stores.letters import read_letters
 from stanchion.stores.protocol import BehindManagers, Store
 from stanchion.stores.records.managers import ManagerStatus
 
 
-def snapshot_of(store: Callable[[], Store], pipelines: Iterable[Pipeline]) -> Snapshot:
+def snapshot_of(store: Callable[[], Store], pipelines: Iterable[PipelinePlan]) -> Snapshot:
     """Read a snapshot of a store, which is opened for it. A store that can't be used is a snapshot, too.
 
     `pipelines`: declared by the code of this process.
@@ -33,7 +33,7 @@ def snapshot_of(store: Callable[[], Store], pipelines: Iterable[Pipeline]) -> Sn
         return Snapshot(trouble=str(error))
 
 
-def _read(store: Store, pipelines: Iterable[Pipeline]) -> Snapshot:
+def _read(store: Store, pipelines: Iterable[PipelinePlan]) -> Snapshot:
     store.check()
     asked = time.monotonic()
     now = store.now()

@@ -20,6 +20,7 @@ from stanchion.jobs.job import Job, JobState
 from stanchion.ops.reads.lists import page_of
 from stanchion.ops.reads.track import Track
 from stanchion.ops.reads.workers import live_workers
+from stanchion.pipelines.pipeline import plan_of
 from stanchion.pipelines.record import PipelineRecord, StationRecord, recorded
 from stanchion.pipelines.status import Passed, passed
 from stanchion.pipelines.topology import DEAD
@@ -142,7 +143,7 @@ def known_pipelines(app: Stanchion, store: Store, settings: Iterable[QueueSettin
     """Return all pipelines by name: declared in code, stored by a process, or inferred from queue names."""
     queues = {one.name: one for one in settings}
     found = {one.name: Known(one, "store") for one in recorded(store) if _exists(one, queues)}
-    found |= {name: Known(one.record, "code") for name, one in app.pipelines.items() if one.stations}
+    found |= {name: Known(plan_of(one).record, "code") for name, one in app.pipelines.items() if plan_of(one).stations}
     guessed: dict[str, list[str]] = {}
     for one in queues.values():
         name, dot, station = one.name.rpartition(".")

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stanchion.context import context_of
 from stanchion.errors import StanchionError
 from stanchion.pipelines import Pipeline
+from stanchion.pipelines.pipeline import plan_of
 from stanchion.pipelines.station import Station
 from stanchion.spark.session import session
 from stanchion.spark.stations.queries import Queries
@@ -62,8 +63,8 @@ def run(
     StanchionError if another process starts to run the same stations on Spark, and with `available_now` if a station
     keeps failing.
     """
-    pipeline.prepare()
-    chosen = pipeline.chosen(stations)
+    plan_of(pipeline).prepare()
+    chosen = plan_of(pipeline).chosen(stations)
     check(chosen)
     spark = spark or session()
     with _folder() as folder:

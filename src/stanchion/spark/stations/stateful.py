@@ -20,6 +20,7 @@ from stanchion.context.settings import settings_of
 from stanchion.errors import InvalidInput
 from stanchion.pipelines import Pipeline
 from stanchion.pipelines.options import Frame
+from stanchion.pipelines.pipeline import plan_of
 from stanchion.pipelines.station import Station
 from stanchion.pipelines.windows import Windows
 from stanchion.schemas.ddl import struct_of
@@ -95,7 +96,7 @@ def begin_again(pipeline: Pipeline, name: str) -> None:
     For a checkpoint that is lost, or to run the station again over older items; delete the folder of the checkpoint.
     A running query of the station must be stopped before. Raises InvalidInput for other stations.
     """
-    (station,) = pipeline.chosen([name])
+    (station,) = plan_of(pipeline).chosen([name])
     windows, store = windows_of(station), context_of(pipeline).store
     if windows is None:
         raise InvalidInput(f"station {name!r} has no watermark")

@@ -35,6 +35,7 @@ from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.cli.run.archive import replay_archived
 from stanchion.ops.cli.run.pipeline import named_pipeline
 from stanchion.ops.redriving import GONE, Refusal, Verdict, cancelled, copied, retried
+from stanchion.pipelines.pipeline import plan_of
 from stanchion.stores.rules.dead_letters import letter_queues
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Ids of jobs; or select them by options.")]
@@ -198,9 +199,9 @@ def _replay_items(
 ) -> Exit:
     """Run items of a pipeline again from a station. After the last batch, one step enqueues all copies."""
     etl = named_pipeline(session, target)
-    etl.check()
+    plan_of(etl).check()
     session.app = app_of(context_of(etl))
-    reruns = etl.reruns(station, write_id)
+    reruns = plan_of(etl).reruns(station, write_id)
     if reruns.was_published():
         session.out.done("nothing to do: this write was done before", [])
         return Exit.OK
@@ -225,7 +226,7 @@ def _replay_items(
 
     def found() -> Iterator[str]:
         wanted = {**search(session, *filters), "limit": limit}
-        return etl.chosen_ids(station, **{name: value for name, value in wanted.items() if value is not None})
+        return plan_of(etl).chosen_ids(station, **{name: value for name, value in wanted.items() if value is not None})
 
     subject = None if dry_run else f"items of {etl.name}: {_words(ids, filters)}"
     return _each("would replay" if dry_run else "replayed", session, published(), act, "replay", subject)

@@ -21,6 +21,7 @@ from stanchion.ops.reads.pipelines import Known, Station, read_dead, read_pipeli
 from stanchion.ops.reads.track import Track
 from stanchion.ops.words import plural
 from stanchion.pipelines import Pipeline
+from stanchion.pipelines.pipeline import plan_of
 from stanchion.stores.records.jobs import SECOND
 from stanchion.telemetry.rollups import point_of
 
@@ -48,7 +49,7 @@ class Look:
     """The figures of a pipeline at the last reading, with rates since the previous one."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        self._app, self._known = app_of(context_of(pipeline)), Known(pipeline.record, "code")
+        self._app, self._known = app_of(context_of(pipeline)), Known(plan_of(pipeline).record, "code")
         self._tracks: dict[str, Track] = {}
         self.at, self.dead_letters = 0, 0
         self.found: list[Station] = []

@@ -21,6 +21,7 @@ from stanchion.ops.cli.look.top import keys
 from stanchion.ops.cli.run.look import COLUMNS, Look
 from stanchion.ops.cli.run.options import LogFormat, LogLevel, refuse_level
 from stanchion.pipelines import Pipeline
+from stanchion.pipelines.pipeline import plan_of
 
 pipeline_cli = typer.Typer(help="Run a pipeline of stations; watch, draw, pause and resume it.")
 cli.add_typer(pipeline_cli, name="pipeline", rich_help_panel=RUN, no_args_is_help=True)
@@ -68,7 +69,7 @@ def run(
         raise InvalidInput("give --until-empty or --available-now, not both")
     if engine == "spark":
         return _run_on_spark(pipeline, until_empty=until_empty, available_now=available_now)
-    pipeline.check_worked(pipeline.queues)
+    plan_of(pipeline).check_worked(pipeline.queues)
     from stanchion.service.process import run_worker_process
     from stanchion.service.settings import WorkerSettings
 
@@ -100,7 +101,7 @@ def status(
     """
     seconds = spacing(interval, "--interval", _SHORTEST)
     pipeline, out = named_pipeline(session, target), session.out
-    pipeline.check()
+    plan_of(pipeline).check()
     if out.console.is_terminal and not once and not out.as_json:
         _live(session, pipeline, seconds)
         return
@@ -132,13 +133,13 @@ def graph(
     if svg is not None and asked not in ("text", "svg"):
         raise InvalidInput("give --svg or --format, not both")
     pipeline = named_pipeline(session, target)
-    pipeline.check()
+    plan_of(pipeline).check()
     if svg and svg != "-":
         Path(svg).write_text(pipeline.svg())
-        session.out.say(f"drew {len(pipeline.stations)} stations in {svg}")
+        session.out.say(f"drew {len(plan_of(pipeline).stations)} stations in {svg}")
     elif session.out.as_json:
-        links = [{"station": name, "to": one.to} for name, one in pipeline.stations.items()]
-        session.out.json({"pipeline": pipeline.name, "entries": pipeline.entries, "stations": links})
+        links = [{"station": name, "to": one.to} for name, one in plan_of(pipeline).stations.items()]
+        session.out.json({"pipeline": pipeline.name, "entries": plan_of(pipeline).entries, "stations": links})
     else:
         print_graph(pipeline.graph("svg" if svg else asked))
 
@@ -184,7 +185,7 @@ def _run_on_spark(pipeline: Pipeline, *, until_empty: bool, available_now: bool)
 def _set_paused(session: Session, target: str, names: list[str], *, paused: bool) -> None:
     pipeline = named_pipeline(session, target)
     change = pipeline.pause if paused else pipeline.resume
-    stations = names or list(pipeline.stations)
+    stations = names or list(plan_of(pipeline).stations)
     for name in stations:
         session.audit("pause" if paused else "resume", f"{pipeline.name}.{name}", store=context_of(pipeline).store)
     change(*names)

@@ -165,7 +165,7 @@ def _check_app(path: str, url: str | None, imports: Sequence[str]) -> Stanchion:
     named = app.url
     if url is not None and named != url:
         raise InvalidInput(f"{path} names its own store; leave --url out")
-    if not app.tasks and not app.stations:
+    if not app.tasks and not context_of(app).registry.stations:
         raise InvalidInput(
             f"{path} has no tasks and no stations, so a worker could run nothing; register functions with @app.task, "
             f"and name the modules that define them: app.include('shop.tasks'), or --import shop.tasks"

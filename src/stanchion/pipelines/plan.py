@@ -1,0 +1,147 @@
+"""The plan of a pipeline: its stations and links, checked, stored and worked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Unpack
+
+from stanchion.context.context import Context
+from stanchion.context.queue_options import StationQueueOptions
+from stanchion.core.callables import redefines
+from stanchion.core.checks import checked_name
+from stanchion.errors import InvalidInput
+from stanchion.jobs.search import PageOptions
+from stanchion.pipelines.declared_record import DeclaredRecord
+from stanchion.pipelines.expectation import DeclaredExpectations, Expectation
+from stanchion.pipelines.finding import checked_query, found_ids
+from stanchion.pipelines.options import Frame, StationOptions
+from stanchion.pipelines.record import PipelineRecord
+from stanchion.pipelines.replay import FINAL, Reruns
+from stanchion.pipelines.station import Station
+from stanchion.pipelines.topology import DEAD, Topology
+from stanchion.queues.queue import declared_queue
+from stanchion.stores.protocol import Store
+
+
+class PipelinePlan:
+    """The stations of a pipeline and the links between them.
+
+    `pipeline`: the `pipelines.pipeline.Pipeline` that programs have.
+    """
+
+    pipeline: Any
+
+    def __init__(self, context: Context, name: str, *, keep_entry: bool = True) -> None:
+        self.context, self.name = context, checked_name(name, "the name of a pipeline")
+        self.stations: dict[str, Station] = {}
+        self.topology = Topology(name, keep_entry=keep_entry)
+        self._expected = DeclaredExpectations()
+        self._record = DeclaredRecord(name, self.stations)
+
+    def declare(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        options: StationOptions,
+        settings: StationQueueOptions,
+        frame: Frame | None = None,
+        worker: Callable[..., Any] | None = None,
+    ) -> None:
+        """Add a station. `frame`: its batches on Spark; `worker` then processes single items, if anything does."""
+        tells = not self.context.codec.has_keys
+        of_items = function if frame is None else worker
+        expected = self._expected.of(*((function,) if frame is None else (function, worker)), tells=tells)
+        self._add(Station(self.context, self.topology, name, of_items, options, frame, expected), settings)
+
+    def expect(self, function: Callable[..., Any], expected: Expectation) -> None:
+        """Require a condition of each item of the station that this function will process."""
+        if any(function in one.functions for one in self.stations.values()):
+            raise InvalidInput(
+                f"put @{self.name}.expect({expected.condition.text!r}) below the decorator that declares its station"
+            )
+        self._expected.add(function, expected)
+
+    def _add(self, station: Station, given: StationQueueOptions) -> None:
+        other = self.stations.get(station.station)
+        if other is not None and not _same_code(other, station) and not redefines(station.function, other.function):
+            raise InvalidInput(
+                f"two functions are registered for station {station.station!r} of pipeline {self.name!r}; rename one"
+            )
+        settings: dict[str, Any] = {"dead_letter": self.dead_letters, **given}
+        declared_queue(self.context, station.queue, settings)
+        self.topology.dead_letters[station.queue] = settings["dead_letter"]
+        self.stations[station.station] = self.context.registry.stations[station.queue] = station
+        self.topology.add(station.station, station.options)
+        self._record.changed()
+
+    @property
+    def entries(self) -> list[str]:
+        """The stations where items enter: the first, those declared as entries, and those pushed to."""
+        return self.topology.entries
+
+    def check(self) -> None:
+        """Raise InvalidInput for links to unknown stations, and for stations that can't be reached or left.
+
+        Called before the first item.
+        """
+        self.topology.check()
+
+    def check_worked(self, queues: Collection[str]) -> None:
+        """Raise InvalidInput unless workers can serve the stations among these queues."""
+        for station in self.stations.values():
+            if station.queue in queues:
+                station.check_worked()
+
+    def prepare(self) -> None:
+        """Check the links, and store the declared settings of the queues."""
+        self.check()
+        self.context.declare(self.queues[0])
+
+    @property
+    def record(self) -> PipelineRecord:
+        """The stations and links as they are stored."""
+        return self._record.value
+
+    def store_record(self, store: Store) -> None:
+        """Store the stations and links, once for each store, for processes without this code."""
+        self._record.store(store)
+
+    @property
+    def queues(self) -> list[str]:
+        """The names of the stations' queues."""
+        return self.topology.queues
+
+    @property
+    def dead_letters(self) -> str:
+        """The name of the queue of dead items."""
+        return f"{self.name}.{DEAD}"
+
+    def station(self, name: str) -> Station:
+        """Return a station. Raises InvalidInput if it is not declared."""
+        return self.stations[self.topology.named(name)]
+
+    def queue_of(self, station: str | None) -> str | None:
+        """Return the name of a station's queue; None for all stations."""
+        return None if station is None else self.station(station).queue
+
+    def chosen(self, names: Collection[str]) -> list[Station]:
+        """Return the stations of these names, or all. Raises InvalidInput if one is not declared."""
+        return [self.station(name) for name in names] if names else list(self.stations.values())
+
+    def chosen_ids(self, station: str | None = None, **search: Unpack[PageOptions]) -> Iterator[str]:
+        """Yield the ids of the finished items that a search finds, oldest first; `limit`: of the newest only."""
+        if not any(value is not None for value in search.values()):
+            raise InvalidInput("which items? give ids, or options that select them, such as state='dead'")
+        search.setdefault("state", FINAL)
+        limit, query = search.get("limit"), checked_query(search)
+        return found_ids(self.context.store, self.topology, self.queue_of(station), query, limit)
+
+    def reruns(self, station: str | None = None, write_id: str | None = None) -> Reruns:
+        """Return the replay of items from a station, to be planned, staged batch by batch, and published."""
+        return Reruns(self.context, self.topology, station, write_id)
+
+
+def _same_code(one: Station, other: Station) -> bool:
+    """Return whether two declarations come from the same source, as when a module is loaded twice."""
+    first, second = (station.functions[0] for station in (one, other))
+    return getattr(first, "__code__", first) == getattr(second, "__code__", second)
