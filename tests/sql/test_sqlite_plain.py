@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from stanchion import Stanchion
-from stanchion.context.owners import context_of
+from stanchion.context import context_of
 from stanchion.core.ids import new_id, new_ids
 from stanchion.errors import CannotJoin
 from stanchion.stores.records.claims import Claim

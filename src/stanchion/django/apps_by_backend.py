@@ -17,11 +17,11 @@ def __getattr__(name: str) -> Any:
     from django.utils.module_loading import autodiscover_modules
 
     from stanchion.django import app_of, known
-    from stanchion.django.running import task_of
+    from stanchion.django.running import work_for
 
     app = app_of(name)
     autodiscover_modules("tasks")
     for path in known.names():
         if (task := known.found(path)) is not None and task.backend == name:
-            task_of(app, name, path)
+            work_for(app, name, path)
     return app
