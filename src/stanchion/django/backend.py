@@ -41,7 +41,7 @@ from stanchion.jobs.job import FreshJob
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from django.core.checks import Error
+    from django.core.checks import CheckMessage
 
     from stanchion import Stanchion
     from stanchion.stores.records.jobs import NewJob, Pushed
@@ -131,7 +131,7 @@ class StanchionBackend(BaseTaskBackend):
             raise TaskResultDoesNotExist(result_id)
         return result_of(task, job, self.alias)
 
-    def check(self, **_options: Any) -> Iterable[Error]:
+    def check(self, **_options: Any) -> Iterable[CheckMessage]:
         """Return the errors in its settings."""
         return problems(self.alias, self.options, self.queues)
 

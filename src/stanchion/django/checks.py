@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.core.checks import CheckMessage, Warning
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, router
 from django.db.migrations.recorder import MigrationRecorder
 from django.db.utils import Error as DatabaseError
 
+from stanchion import Stanchion
 from stanchion.django.stores import backends, backends_on, in_memory
 from stanchion.errors import SchemaMismatch, StanchionError
 from stanchion.stores.registry import open_store
@@ -37,7 +39,7 @@ def _of_database(alias: str) -> Iterator[CheckMessage]:
     if in_memory(alias):
         return
     for name, backend in backends_on(alias).items():
-        trouble = _trouble(backend.app.url)
+        trouble = _trouble(backend.app)
         if trouble is None:
             continue
         allowed = router.allow_migrate(alias, "stanchion")
@@ -56,9 +58,12 @@ def _migrated(alias: str) -> bool:
     return ("stanchion", "0001_initial") in MigrationRecorder(connections[alias]).applied_migrations()
 
 
-def _trouble(url: str) -> str | None:
-    """Return what is wrong with the tables of a store; None if nothing is, or the database does not answer."""
-    store = open_store(url)
+def _trouble(app: Stanchion) -> str | None:
+    """Return what is wrong with the tables of a store; None if nothing is, or another check reports the database."""
+    try:
+        store = open_store(app.url)
+    except (StanchionError, ImproperlyConfigured):
+        return None
     try:
         steps = store.setup(dry_run=True)
     except SchemaMismatch as error:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from django.core.checks import Error
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, connections
 
@@ -43,9 +44,9 @@ def made_with(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: options[name] for name in OF_THE_APP if name in options}
 
 
-def problems(alias: str, options: Mapping[str, Any], queues: Iterable[str]) -> list[Error]:
+def problems(alias: str, options: Mapping[str, Any], queues: Iterable[str]) -> list[CheckMessage]:
     """Return the errors in the settings of a backend."""
-    found = list[Error]()
+    found = list[CheckMessage]()
 
     def add(number: int, message: str, hint: str) -> None:
         found.append(Error(f"TASKS[{alias!r}]: {message}", hint=hint, id=f"stanchion.E{number:03}"))
@@ -64,6 +65,14 @@ def problems(alias: str, options: Mapping[str, Any], queues: Iterable[str]) -> l
             checked_queue(queue)
         except StanchionError as error:
             add(4, str(error), "Rename the queue in QUEUES, and in the tasks that name it.")
+    if not any(name.startswith("stanchion.django") for name in settings.INSTALLED_APPS):
+        found.append(
+            Warning(
+                f"TASKS[{alias!r}]: INSTALLED_APPS lacks 'stanchion.django', which has the migrations and commands.",
+                hint="Add 'stanchion.django' to INSTALLED_APPS.",
+                id="stanchion.W003",
+            )
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""The page in a project of Django: its users are those of Django, with their permissions."""
+"""The page in a project of Django: Django's users read it or act, by their permissions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _pages: dict[str, tuple[Site, Any]] = {}
 async def page(request: HttpRequest, path: str = "", backend: str = "default") -> HttpResponseBase:
     """Answer for the page of a backend's store. `path`: below the place where the page is mounted.
 
-    Staff who may view jobs read it, those who may operate jobs act on it; others are sent to the login. Under WSGI,
+    Staff with the permission VIEW read it, with OPERATE they act; all others are sent to the login. Under WSGI,
     open tabs poll: a stream of events would occupy a thread for each of them.
     """
     session = await _session(request)

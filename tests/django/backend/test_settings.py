@@ -152,16 +152,36 @@ def test_another_backend_has_no_app(configured: Settings, tmp_path: Path) -> Non
     ],
 )
 def test_the_system_check_names_what_is_wrong(
-    configured: Settings, tmp_path: Path, options: Any, queues: list[str], expected: list[tuple[str, str]]
+    configured: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    options: Any,
+    queues: list[str],
+    expected: list[tuple[str, str]],
 ) -> None:
+    from django.conf import settings
+
     from stanchion.django.compat import task_backends
 
     configured({"default": settings_of(f"sqlite:///{tmp_path / 'shop.db'}")}, options, queues)
+    monkeypatch.setattr(settings, "INSTALLED_APPS", ["stanchion.django"])
     found = list(task_backends["default"].check())
     assert [(one.id, word in one.msg) for one, (_, word) in zip(found, expected, strict=True)] == [
         (number, True) for number, _ in expected
     ]
     assert all(one.msg.startswith("TASKS['default']") and one.hint for one in found)
+
+
+def test_the_system_check_asks_for_the_application(
+    configured: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from django.conf import settings
+
+    from stanchion.django.compat import task_backends
+
+    configured({"default": settings_of(f"sqlite:///{tmp_path / 'shop.db'}")})
+    monkeypatch.setattr(settings, "INSTALLED_APPS", [])
+    assert [one.id for one in task_backends["default"].check()] == ["stanchion.W003"]
 
 
 def test_an_unknown_option_is_refused_at_the_first_use(configured: Settings, tmp_path: Path) -> None:

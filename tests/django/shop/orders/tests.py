@@ -281,8 +281,8 @@ class Page(TransactionTestCase):
     def test_readers_may_not_act(self) -> None:
         remind.enqueue("read")
         self.client.force_login(staff("view_job"))
-        form = {"csrf": csrf_of(self.client.get("/queues/more").content.decode())}
-        refused = self.client.post("/queues/pause/mail", form, headers={"sec-fetch-site": "same-origin"}, **FORM)
+        form = {"csrf": csrf_of(self.client.get("/queues/more").content.decode()), "note": "not allowed"}
+        refused = self.client.post("/queues/pause/mail", _encoded(form), **FORM)
         assert refused.status_code == 403
         assert not app_of().queue("mail").settings.paused
 
