@@ -61,7 +61,7 @@ def reader(tmp_path: Path, replaced: dict[str, str], monkeypatch: pytest.MonkeyP
 WITH_MANY_PROCESSES = (
     *("api", "flows", "security", "archive", "report", "operations", "copying", "shards", "manager", "proto", "own"),
     *("cron", "feed", "topics", "pipelines", "mariadb", "redis", "mongodb", "workers", "metrics", "alerts", "web"),
-    *("flask", "fastapi", "sqlalchemy", "servers", "replay"),
+    *("django", "flask", "fastapi", "sqlalchemy", "servers", "replay"),
 )
 """Pages whose commands start dozens of processes, or Spark again and again. Their commands have tests of their own."""
 
