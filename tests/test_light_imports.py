@@ -32,6 +32,26 @@ orders = Stanchion("sqlite:///jobs.db").queue("orders")
 orders.push(1)
 """
 
+DECLARES_MORE = """
+from stanchion import Stanchion
+
+app = Stanchion("sqlite:///jobs.db")
+orders = app.queue("orders", max_rate=5, dead_letter="dead")
+
+
+@app.task(queue="mail", rate=3)
+def mail(to: str) -> None: ...
+
+
+@app.task
+def add(one: int, two: int) -> int:
+    return one + two
+
+
+orders.push(1)
+add.enqueue(1, 2)
+"""
+
 HEAVY = {
     *("asyncio", "ssl", "email", "http", "concurrent.futures", "difflib", "html", "importlib.metadata", "subprocess"),
     *("sqlalchemy", "typer", "rich", "jinja2", "pydantic"),
@@ -76,6 +96,11 @@ def test_a_first_push_to_sqlite_loads_what_it_needs(tmp_path: Path, program: str
     with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
         ((stored,),) = connection.execute("SELECT count(*) FROM stanchion_jobs")
     assert stored == 2 * (3 if "many" in program else 1)
+
+
+def test_declarations_that_are_stored_already_load_no_more(tmp_path: Path) -> None:
+    assert "sqlalchemy" in loaded(DECLARES_MORE, tmp_path)
+    assert not loaded(DECLARES_MORE, tmp_path) & HEAVY
 
 
 def test_sqlalchemy_is_imported_as_a_whole_first() -> None:

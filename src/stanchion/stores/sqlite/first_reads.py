@@ -14,20 +14,21 @@ from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.sql.engine.version import VERSION
 from stanchion.stores.sql.rows.queue_row import QueueRow
+from stanchion.stores.sqlite.connections import NOW
 from stanchion.stores.sqlite.own_connection import OwnConnection
 
 _TABLES: Final = r"SELECT count(*) FROM sqlite_master WHERE name LIKE 'stanchion\_%' ESCAPE '\'"
 _VERSION: Final = "SELECT version FROM stanchion_meta"
-_QUEUES: Final = (
-    f"SELECT {', '.join(QueueRow._fields)} FROM stanchion_queues WHERE name IN (SELECT value FROM json_each(?))"
-)
+_NAMED: Final = "name IN (SELECT value FROM json_each(?))"
+_QUEUES: Final = f"SELECT {', '.join(QueueRow._fields)} FROM stanchion_queues WHERE {_NAMED}"
 _VALUES: Final = "SELECT name, text, version FROM stanchion_values WHERE kind = ?"
+_CLOCK: Final = f"SELECT {NOW}"
 
 Row = tuple[Any, ...]
 
 
 class FirstReads:
-    """Reads of the schema's version, of queues and of values."""
+    """Reads of the schema's version, of queues, of values and of the clock."""
 
     def __init__(self, own: OwnConnection) -> None:
         self._own = own
@@ -38,16 +39,23 @@ class FirstReads:
 
     def queues(self, names: Collection[str]) -> list[QueueSettings] | None:
         """Return the settings of the existing ones of these queues, by name; None where the general way must."""
-        found = self._rows(_QUEUES, json.dumps(sorted(names), ensure_ascii=False))
+        found = self._rows(_QUEUES, _listed(names))
         return None if found is None else [row.settings for row in sorted(map(QueueRow._make, found))]
 
-    def values(self, kind: str) -> list[VersionedValue] | None:
-        """Return the values of a kind, by name; None where the general way must."""
-        found = self._rows(_VALUES, kind)
+    def values(self, kind: str, names: Collection[str] | None) -> list[VersionedValue] | None:
+        """Return the values of a kind, or the existing ones of these, by name; None where the general way must."""
+        found = (
+            self._rows(_VALUES, kind) if names is None else self._rows(f"{_VALUES} AND {_NAMED}", kind, _listed(names))
+        )
         return None if found is None else sorted(map(VersionedValue._make, found))
 
-    def _rows(self, query: str, given: str) -> list[Row] | None:
-        found = self._tried(lambda connection: connection.execute(query, (given,)).fetchall())
+    def now(self) -> int | None:
+        """Return the clock, in microseconds; None where the general way must."""
+        found = self._rows(_CLOCK)
+        return None if found is None else int(found[0][0])
+
+    def _rows(self, query: str, *given: str) -> list[Row] | None:
+        found = self._tried(lambda connection: connection.execute(query, given).fetchall())
         # Other programs may have stored bytes in the place of texts.
         return None if found is None or bytes in map(type, chain.from_iterable(found)) else found
 
@@ -61,6 +69,10 @@ class FirstReads:
                 if not isinstance(error, (sqlite3.Error, StoreUnavailable)):
                     raise
                 return None
+
+
+def _listed(names: Collection[str]) -> str:
+    return json.dumps(sorted(names), ensure_ascii=False)
 
 
 def _version(connection: sqlite3.Connection) -> list[Row]:

@@ -5,7 +5,7 @@ that needs them.
 
     push of plain jobs ──► `PlainPushes` ──── busy, or an error ────► general way
     any other push ─────────────────────────────────────────────────► general way
-    check, queues, values, until it is loaded ──► `FirstReads` ─────► general way
+    check, queues, values, now, until it is loaded ──► `FirstReads` ► general way
     any other verb ─────────────────────────────────────────────────► general way
 """
 
@@ -60,7 +60,7 @@ class SqliteStore(SqlStore):
         self._loaded = False
         self.capabilities = CAPABILITIES
         self.push = self._push
-        self.check, self.queues, self.values = self._check, self._queues, self._values
+        self.check, self.queues, self.values, self.now = self._check, self._queues, self._values, self._now
         reset_after_fork(self)
 
     def begin(self) -> None:
@@ -97,10 +97,17 @@ class SqliteStore(SqlStore):
         return self.queues(wanted)
 
     def _values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
-        if names is None and not self._loaded and (found := self._reads.values(kind)) is not None:
+        wanted = None if names is None else set(names)
+        if not self._loaded and (found := self._reads.values(kind, wanted)) is not None:
             return found
         self._load()
-        return self.values(kind, names)
+        return self.values(kind, wanted)
+
+    def _now(self) -> int:
+        if not self._loaded and (found := self._reads.now()) is not None:
+            return found
+        self._load()
+        return self.now()
 
     # -- the general way
 
