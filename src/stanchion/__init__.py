@@ -211,4 +211,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    of_module = (name for name in globals() if name.startswith("__"))
+    return sorted({*of_module, *__all__, "alembic", "django", "middleware", "spark"})

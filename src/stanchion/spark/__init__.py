@@ -73,6 +73,10 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
 
 
+def __dir__() -> list[str]:
+    return sorted({*(name for name in globals() if name.startswith("__")), *__all__})
+
+
 def register(spark: SparkSession) -> None:
     """Register `format("stanchion")` with a session.
 
