@@ -15,16 +15,13 @@ if TYPE_CHECKING:
 
 
 class _Pending:
-    """A callback for the commit, which only names the job until then.
-
-    A test may run the callbacks without a commit, and Django keeps those.
-    """
+    """A callback for the commit, which does nothing but name the job."""
 
     def __init__(self, job: Job) -> None:
-        self.job: Job | None = job
+        self.job = job
 
     def __call__(self) -> None:
-        self.job = None
+        pass
 
 
 def remember(alias: str, job: Job) -> None:
@@ -36,5 +33,4 @@ def remember(alias: str, job: Job) -> None:
 def pending(alias: str, job_id: str) -> Job | None:
     """Return the job with this id that this thread's transaction has stored, or None."""
     waiting = (callback for _, callback, *_ in connections[alias].run_on_commit)
-    jobs = (one.job for one in waiting if isinstance(one, _Pending))
-    return next((job for job in jobs if job is not None and job.id == job_id), None)
+    return next((one.job for one in waiting if isinstance(one, _Pending) and one.job.id == job_id), None)

@@ -5,6 +5,8 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
+from stanchion import Retry
+
 HERE = Path(os.environ.get("SHOP_FOLDER", "."))
 
 SECRET_KEY = "of a shop that is only a test"
@@ -68,6 +70,7 @@ TASKS = {
     "default": {
         "BACKEND": "stanchion.django.StanchionBackend",
         "QUEUES": ["default", "mail"],
+        "OPTIONS": {"retry": Retry.constant(3600)},
     },
     "reports": {
         "BACKEND": "stanchion.django.StanchionBackend",
