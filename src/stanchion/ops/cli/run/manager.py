@@ -65,8 +65,8 @@ def manager(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="TOML file with a [[token]] for each caller: name, token, roles, queues, semaphores, rates. A single "
-            "token with all rights: set STANCHION_MANAGER_TOKEN.",
+            help="TOML file with a table `token` for each caller: name, token, roles, queues, semaphores, rates. A "
+            "single token with all rights: set STANCHION_MANAGER_TOKEN.",
         ),
     ] = None,
     tls_cert: Certificate = None,

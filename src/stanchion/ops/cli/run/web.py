@@ -23,7 +23,7 @@ def web(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="TOML file with a [[token]] for each person: name, token, role (read or operate). A single token "
+            help="TOML file with a table `token` for each person: name, token, role (read or operate). A single token "
             "that may operate: set STANCHION_WEB_TOKEN.",
         ),
     ] = None,
