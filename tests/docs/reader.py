@@ -15,6 +15,7 @@ from typing import Any
 from tests.docs.pages import ROOT, Block, Command, blocks, commands, value_of
 
 _SETS = re.compile(r"(?:export )?(?P<name>[A-Za-z_]+)=(?P<value>\S+|\$\((?P<command>.*)\))", re.DOTALL)
+_EXAMPLE = re.compile(r"\]\((?:\.\./)+(examples/[\w/]+\.\w+)\)")
 _PROCESSES = re.compile(r"--processes (\d+)")
 _EXIT = re.compile(r"\s+# exit code (?P<code>\d+).*$")
 _CHANGING = [
@@ -45,7 +46,9 @@ class Reader:
         self._running: list[tuple[subprocess.Popen[bytes], Path]] = []
 
     def read(self, page: Path) -> None:
-        """Run all blocks of the page; raise where one fails."""
+        """Run all blocks of the page, beside the examples that it links; raise where one fails."""
+        for example in _EXAMPLE.findall(page.read_text()):
+            shutil.copy(ROOT / example, self.folder)
         for block in blocks(page):
             if block.reason is not None:
                 continue

@@ -1,4 +1,4 @@
-"""The store that docs/stores/own.md shows: short, complete, and not harmed by a death."""
+"""The store of examples/logged.py: short, complete, not harmed by a death; and its tests in docs/stores/own.md."""
 
 import importlib.util
 import signal
@@ -16,14 +16,15 @@ from stanchion.stores.records.outcomes import Commit
 from stanchion_conformance.harness import claim, new_job
 from tests.docs.pages import ROOT, blocks
 
-FILES = {block.file: block.text for block in blocks(ROOT / "docs" / "stores" / "own.md") if block.file}
+EXAMPLE = ROOT / "examples" / "logged.py"
+SHOWN = {block.file: block.text for block in blocks(ROOT / "docs" / "stores" / "own.md") if block.file}
 
 
 @pytest.fixture
 def logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module of the page."""
     path = tmp_path / "logged.py"
-    path.write_text(FILES["logged.py"])
+    path.write_text(EXAMPLE.read_text())
     spec = importlib.util.spec_from_file_location("logged", path)
     assert spec is not None
     assert spec.loader is not None
@@ -45,7 +46,7 @@ def opened(logged: ModuleType, log: Path) -> Any:
 
 
 def test_it_is_short_and_has_every_verb(logged: ModuleType) -> None:
-    assert len(FILES["logged.py"].splitlines()) < 400
+    assert len(EXAMPLE.read_text().splitlines()) < 400
     verbs = {name for name in vars(Store) if not name.startswith("_")}
     assert {verb for verb in verbs if not hasattr(logged.LoggedStore, verb)} == set()
 
@@ -107,8 +108,9 @@ def test_no_answered_push_is_lost_to_a_kill(logged: ModuleType, log: Path) -> No
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 def test_it_passes_the_suite(tmp_path: Path) -> None:
-    for name in ("logged.py", "conftest.py", "test_logged.py"):
-        (tmp_path / name).write_text(FILES[name])
+    (tmp_path / "logged.py").write_text(EXAMPLE.read_text())
+    for name in ("conftest.py", "test_logged.py"):
+        (tmp_path / name).write_text(SHOWN[name])
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "300", "test_logged.py"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout[-5000:]

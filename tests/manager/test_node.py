@@ -1,8 +1,8 @@
-"""A receiver in another language, as docs/proto.md shows it, with the protocol loaded at run time."""
+"""A receiver in another language, examples/receiver.mjs, with the protocol loaded at run time."""
 
 from __future__ import annotations
 
-import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,8 +19,6 @@ from tests.servers.node import GRPC, node_modules
 
 pytestmark = pytest.mark.slow
 
-_SHOWN = re.compile(r"^```js\n// receiver\.mjs\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
 
 @pytest.fixture
 def manager() -> Iterator[ManagerThread]:
@@ -30,9 +28,8 @@ def manager() -> Iterator[ManagerThread]:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """The program of the page, beside the protocol and what it imports."""
-    (shown,) = _SHOWN.findall((ROOT / "docs" / "proto.md").read_text())
-    (tmp_path / "receiver.mjs").write_text(shown)
+    """The program, beside the protocol and its imports."""
+    shutil.copy(ROOT / "examples" / "receiver.mjs", tmp_path)
     proto = files("stanchion.stores.wire") / "proto" / "stanchion" / "v1" / "stanchion.proto"
     (tmp_path / "stanchion.proto").write_text(proto.read_text())
     (tmp_path / "node_modules").symlink_to(node_modules(GRPC))
