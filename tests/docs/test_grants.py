@@ -1,4 +1,4 @@
-"""A role with no more rights than the page on operations gives can do all that programs and workers do."""
+"""A role with no more rights than the page on upgrades gives can do all that programs and workers do."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -12,7 +12,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.staging import Finish, Publication
 
-PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+PAGE = Path(__file__).parents[2] / "docs" / "upgrades.md"
 
 
 @pytest.mark.parametrize("schema", [None, "queues"])

@@ -59,7 +59,20 @@ def reader(tmp_path: Path, replaced: dict[str, str], monkeypatch: pytest.MonkeyP
 
 
 WITH_MANY_PROCESSES = (
-    *("api", "flows", "security", "archive", "report", "operations", "copying", "shards", "manager", "proto", "own"),
+    *(
+        "api",
+        "flows",
+        "security",
+        "upgrades",
+        "archive",
+        "report",
+        "operations",
+        "copying",
+        "shards",
+        "manager",
+        "proto",
+        "own",
+    ),
     *("cron", "feed", "topics", "pipelines", "mariadb", "redis", "mongodb", "workers", "metrics", "alerts", "web"),
     *("django", "flask", "fastapi", "sqlalchemy", "servers", "replay"),
 )

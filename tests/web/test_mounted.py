@@ -87,7 +87,7 @@ class Proxied(NamedTuple):
 
 @contextmanager
 def behind_nginx(folder: Path, *, strips: bool, tls: bool) -> Iterator[Proxied]:
-    """Serve a page with tokens behind nginx, with the location that docs/web.md shows."""
+    """Serve a page with tokens behind nginx, with the location that docs/web-setup.md shows."""
     store = f"sqlite:///{folder}/jobs.db"
     app = Stanchion(store)
     app.queue("mail").push({"n": 1})
@@ -95,7 +95,7 @@ def behind_nginx(folder: Path, *, strips: bool, tls: bool) -> Iterator[Proxied]:
     app.close()
     tokens = folder / "tokens.toml"
     tokens.write_text(f'[[token]]\nname = "ana"\ntoken = "{OPERATE}"\nrole = "operate"\n')
-    shown = re.search(r"```nginx\n(.+?)```", Path("docs/web.md").read_text(), re.DOTALL)
+    shown = re.search(r"```nginx\n(.+?)```", Path("docs/web-setup.md").read_text(), re.DOTALL)
     assert shown is not None
     options = ("--tokens", str(tokens), "--root-path", "/jobs", "--proxy", "127.0.0.1", "--json")
     with running("--url", store, "--listen", "127.0.0.1:0", *options) as process:

@@ -20,13 +20,13 @@ KEPT_SECONDS: Final = 300.0
 
 STATES: Final = ("ready", "scheduled", "waiting", "running")
 _BANDS: Final = {
-    "stanchion_oldest_job_age_seconds": ("max_age", "Time for which the oldest claimable job could have run.", 1),
-    "stanchion_longest_attempt_seconds": ("max_lease_age", "Time for which the longest attempt has run.", 1),
-    "stanchion_erroring_jobs": ("erroring", "Live jobs that wait after a failed attempt.", 1),
-    "stanchion_most_attempts": ("max_attempts", "Attempts of the live job with most of them.", 1),
+    "stanchion_oldest_job_age_seconds": ("max_age", "Waiting time of the oldest claimable job.", 1),
+    "stanchion_longest_attempt_seconds": ("max_lease_age", "Duration of the longest attempt.", 1),
+    "stanchion_erroring_jobs": ("erroring", "Jobs waiting after a failed attempt.", 1),
+    "stanchion_most_attempts": ("max_attempts", "Highest number of attempts of a live job.", 1),
     "stanchion_service_level_ratio": (
         "alert_percent",
-        "Largest of age, run time and attempts, as a ratio of its limit.",
+        "Highest of age, run time and attempts, as a ratio of its limit.",
         100,
     ),
 }
@@ -101,7 +101,7 @@ class _Kept(NamedTuple):
 def _families(seen: Monitor) -> Iterator[Family]:
     yield Family("stanchion_store_up", "1 while the store answers.", [("", seen.at is not None)])
     if seen.at is not None:
-        said = "Time of the reading that the metrics of the store are from, by its clock, in seconds since the epoch."
+        said = "Time of the reading by the store's clock, in seconds since the epoch; absent while it does not answer."
         yield Family("stanchion_store_read_timestamp_seconds", said, [("", seen.at.timestamp())])
     queues = [(labels(queue=one.queue), one) for one in seen.queues]
     states = [(state, labels(state=state)) for state in STATES]
@@ -113,7 +113,7 @@ def _families(seen: Monitor) -> Iterator[Family]:
     happened = (
         (f"{name},{label}", number) for name, one in queues for label, number in zip(events, one.totals, strict=True)
     )
-    said = "What has happened to jobs, since the queue was made."
+    said = "Events since the queue was made: pushed, committed, rolled_back, buried and others."
     yield Family("stanchion_queue_events", said, happened, counter=True)
     bands = [(f"{name},{labels(band=figures.band)}", figures) for name, one in queues for figures in one.bands]
     for family, (field, said, of) in _BANDS.items():

@@ -14,26 +14,26 @@ if TYPE_CHECKING:
 _COUNTERS: Final = {
     "attempts": (
         "stanchion_job_attempts",
-        "Attempts that have ended, by outcome: done, failed, buried, moved and others.",
+        "Finished attempts: done, failed, dead, moved, released, cancelled, continued as a flow, settled by the task.",
         ["queue", "task", "outcome"],
     ),
-    "dead": ("stanchion_jobs_died", "Jobs that are dead by the end of an attempt.", ["queue"]),
-    "lost": ("stanchion_job_leases_lost", "Ends of attempts that came too late to count.", []),
+    "dead": ("stanchion_jobs_died", "Jobs that died at the end of an attempt.", ["queue"]),
+    "lost": ("stanchion_job_leases_lost", "Outcomes that came too late: the job runs elsewhere.", []),
 }
 _HISTOGRAMS: Final = {
     "run": ("stanchion_job_run_seconds", "Run time of attempts.", ["queue", "task"], RUN_BUCKETS),
     "delay": (
         "stanchion_job_pickup_delay_seconds",
-        "Time from due to start of jobs, by the clock of the store.",
+        "Time from due to start of jobs, by the store's clock.",
         ["queue"],
         DELAY_BUCKETS,
     ),
 }
 GAUGES: Final = {
-    "slots": "Maximum jobs that the worker runs concurrently.",
-    "running_jobs": "Jobs that run.",
-    "reserved_jobs": "Jobs that the worker holds, running or about to run.",
-    "unstored_outcomes": "Ends of attempts that are not stored yet.",
+    "slots": "Maximum number of concurrent jobs.",
+    "running_jobs": "Running jobs.",
+    "reserved_jobs": "Reserved jobs, running or about to run.",
+    "unstored_outcomes": "Outcomes not yet stored.",
     "healthy": "1 while the worker reaches its store and no event loop is blocked.",
 }
 

@@ -26,10 +26,10 @@ _NAMES: Final = {
 }
 _COUNTERS: Final = {
     "sent": "Jobs sent to receivers.",
-    "acknowledged": "Jobs that have ended.",
-    "postponed": "Jobs that receivers gave back.",
-    "expired": "Jobs taken back from receivers that were gone.",
-    "statements": "Calls of the store that had jobs of the queue.",
+    "acknowledged": "Finished jobs.",
+    "postponed": "Jobs returned by receivers.",
+    "expired": "Jobs taken back from dead receivers.",
+    "statements": "Calls of the store with jobs of the queue.",
 }
 
 
@@ -51,10 +51,12 @@ class ManagerCollector:
         """Yield the metrics."""
         core, status = metric_families(), self._figures()
         yield _single(
-            core, "stanchion_manager_serving", "1 while it takes calls and its store answers.", self._serving()
+            core, "stanchion_manager_serving", "1 while it accepts calls and its store answers.", self._serving()
         )
-        yield _single(core, "stanchion_manager_receivers", "Receivers connected.", len(status.receivers))
-        writes = core.GaugeMetricFamily("stanchion_manager_waiting_writes", "Writes that wait.", labels=["kind"])
+        yield _single(core, "stanchion_manager_receivers", "Connected receivers.", len(status.receivers))
+        writes = core.GaugeMetricFamily(
+            "stanchion_manager_waiting_writes", "Pushes and outcomes waiting to be stored.", labels=["kind"]
+        )
         writes.add_metric(["pushes"], status.pushes)
         writes.add_metric(["outcomes"], status.outcomes)
         yield writes

@@ -140,13 +140,13 @@ class WebCollector:
     def _families(self) -> Iterator[Any]:
         core = metric_families()
         for name, said, value in (
-            ("stanchion_web_streams", "Tabs that listen for news.", self._streams()),
+            ("stanchion_web_streams", "Tabs with an event stream.", self._streams()),
             ("stanchion_web_late_reads", "Reads of the store that are late now.", self._site.deadlines.late),
         ):
             gauge = core.GaugeMetricFamily(name, said)
             gauge.add_metric([], value)
             yield gauge
-        renders = core.CounterMetricFamily("stanchion_web_renders", "Pages rendered for tabs that had them already.")
+        renders = core.CounterMetricFamily("stanchion_web_renders", "Pages rendered again for open tabs.")
         renders.add_metric([], self._site.fragments.renders)
         yield renders
 
