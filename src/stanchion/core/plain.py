@@ -13,6 +13,9 @@ from typing import Any
 from stanchion.core.classes import attributes, is_attrs, is_path, is_uuid
 from stanchion.errors import InvalidInput
 
+PLAIN = (str, int, float, dict, list, type(None))
+"""Classes whose instances JSON has."""
+
 ToPlain = Callable[[Any], Any]
 """Returns an instance of a model as a plain value. Raises TypeError for anything else, as JSON encoders ask."""
 

@@ -32,7 +32,7 @@ from stanchion.stores.rules.flows import position_of
 from stanchion.stores.rules.outcomes import commit_of
 from stanchion.stores.rules.trail import split_trail
 from stanchion.tasks.execution import Attempted, Superseded, attempted
-from stanchion.tasks.parameters import parameter_of, signature_of
+from stanchion.tasks.parameters import hints_of, parameter_of, signature_of
 
 
 class Station:
@@ -63,7 +63,7 @@ class Station:
         self.function: Callable[..., Any] = function or _on_spark_only
         self.is_async = is_async(function)
         self.signature = signature_of(self.function)
-        self.job_parameter = None if function is None else parameter_of(function, Job)
+        self.job_parameter = None if function is None else parameter_of(hints_of(function), Job)
         self.models, self.failure_parameter, self.expectations = None, None, expectations
         refuse_generator(self.function, f"station {name!r}")
         self._check_function()

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from stanchion.core.checks import shown
 from stanchion.core.classes import attributes, is_attrs, is_path
-from stanchion.core.plain import is_model, is_pydantic
+from stanchion.core.plain import PLAIN, is_model, is_pydantic
 from stanchion.errors import InvalidInput
 from stanchion.schemas.kinds import quoted
 from stanchion.schemas.leaves import CONVERTED, leaf_maker
@@ -351,15 +351,8 @@ def is_unknown(kind: Any) -> bool:
     kind = get_origin(kind) or kind
     if not isinstance(kind, type) or isinstance(kind, ABCMeta) or getattr(kind, "_is_protocol", False):
         return False
-    return (
-        kind not in (object, Any, types.UnionType, Annotated)
-        and not issubclass(kind, _PLAIN)
-        and not _is_converted(kind)
-    )
+    return kind not in _ANY and not issubclass(kind, PLAIN) and not _is_converted(kind)
 
-
-_PLAIN = (str, int, float, dict, list, type(None))
-"""Classes whose instances JSON has."""
 
 _ANY = (object, Any, types.UnionType, Annotated)
 """Classes of annotations that say nothing by themselves."""

@@ -14,19 +14,15 @@ from types import UnionType
 from typing import Any, NamedTuple, NoReturn, Union, get_args, get_origin
 
 from stanchion.core.checks import shown
-from stanchion.core.plain import ToPlain, is_model
+from stanchion.core.plain import PLAIN, ToPlain, is_model
 from stanchion.errors import ArgumentMisfit, InvalidInput, ResultMisfit
 from stanchion.jobs.options import FlowElement
 from stanchion.jobs.outcome import Outcome
 from stanchion.schemas.building import Build, Decode, MisfitError, admits_none, builder, is_converted, names_unknown
 from stanchion.schemas.misfits import Misfit
 from stanchion.schemas.round_trips import ChangedError, kept_as, kept_model
-from stanchion.tasks.parameters import hints_of
 
 _BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-
-_PLAIN = (str, int, float, dict, list, tuple, type(None))
-"""Annotations that the plain value of a model may meet."""
 
 
 class _Typed(NamedTuple):
@@ -163,13 +159,12 @@ class Places:
     def __init__(self, task: str, to_plain: ToPlain, decode: Decode | None) -> None:
         self._task, self._to_plain, self._decode = task, to_plain, decode
 
-    def models(self, function: Callable[..., Any], signature: Signature, given: Collection[str]) -> TaskModels | None:
+    def models(self, hints: Mapping[str, Any], signature: Signature, given: Collection[str]) -> TaskModels | None:
         """Return what a task's models are; None if neither its parameters nor its result are annotated with any.
 
-        `given`: the parameters that no call gives, as each attempt fills them. Raises InvalidInput for a type that
-        can't be carried, of a result or of a parameter that each call needs.
+        `hints`: the annotations of its function. `given`: the parameters that no call gives, as each attempt fills
+        them. Raises InvalidInput for a type that can't be carried, of a result or of a parameter that each call needs.
         """
-        hints = hints_of(function)
         taken = [one for one in signature.parameters.values() if one.name not in given]
         typed = {
             one.name: found
@@ -196,7 +191,7 @@ class Places:
         if not self._is_converted(hint):
             if needed and names_unknown(hint):
                 self._refuse(place, f"it is of type {called}, which can't be made of JSON")
-            if isinstance(hint, type) and hint is not object and not issubclass(hint, _PLAIN):
+            if isinstance(hint, type) and hint is not object and not issubclass(hint, PLAIN):
                 return _Typed(called, True, None, f"would arrive as plain values, as {shown(hint)} is no model")
             return None
         try:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from stanchion.core.checks import shown
+from stanchion.core.plain import PLAIN
 from stanchion.errors import InvalidInput
 
-_PLAIN = (str, int, float, bool, NoneType, list, dict, object, Any)
+_PLAIN = (*PLAIN, bool, object, Any)
 """Annotations of values that JSON holds as they are."""
 
 
@@ -24,20 +25,20 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
         ) from None
 
 
-def injected_parameters(function: Callable[..., Any]) -> tuple[str | None, str | None]:
+def injected_parameters(hints: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """Return the names of the parameters that get the job, and the failure of a part of a flow."""
     from stanchion.flows.flow_failure import FlowFailure
     from stanchion.jobs.job import Job
 
-    return parameter_of(function, Job), parameter_of(function, FlowFailure)
+    return parameter_of(hints, Job), parameter_of(hints, FlowFailure)
 
 
-def parameter_of(function: Callable[..., Any], kind: type) -> str | None:
+def parameter_of(hints: Mapping[str, Any], kind: type) -> str | None:
     """Return the name of the parameter annotated with a class, a kind of it, or it and None."""
-    for name, hint in hints_of(function).items():
+    for name, hint in hints.items():
         optional = get_origin(hint) in (Union, UnionType)
-        hints = [one for one in get_args(hint) if one is not NoneType] if optional else [hint]
-        if name != "return" and len(hints) == 1 and isinstance(hints[0], type) and issubclass(hints[0], kind):
+        kinds = [one for one in get_args(hint) if one is not NoneType] if optional else [hint]
+        if name != "return" and len(kinds) == 1 and isinstance(kinds[0], type) and issubclass(kinds[0], kind):
             return name
     return None
 
@@ -50,9 +51,9 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
         return {name: _hint(function, name, one) for name, one in _annotations(function).items()}
 
 
-def takes_plain_values(function: Callable[..., Any]) -> bool:
-    """Return whether JSON holds all arguments and the result as they are, by the annotations."""
-    return all(hint in _PLAIN for hint in hints_of(function).values())
+def are_plain(hints: Mapping[str, Any]) -> bool:
+    """Return whether JSON holds all arguments and the result as they are, by the annotations of a function."""
+    return all(hint in _PLAIN for hint in hints.values())
 
 
 def _injected() -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,7 +17,7 @@ from stanchion.jobs.options import EnqueueOptions, FlowElement
 from stanchion.stores.records.jobs import JobRow
 from stanchion.tasks.binding import CallShape
 from stanchion.tasks.calls import CallMaker
-from stanchion.tasks.parameters import injected_parameters, signature_of, takes_plain_values
+from stanchion.tasks.parameters import are_plain, hints_of, injected_parameters, signature_of
 
 if TYPE_CHECKING:
     from stanchion.stores.records.outcomes import Commit, Continue
@@ -42,24 +42,25 @@ class TaskWork:
         self.timeout = None if timeout is None else seconds_of(timeout, "timeout")
         self.is_async = is_async(function)
         self.signature = signature_of(function)
-        plain = takes_plain_values(function)
-        self.job_parameter, self.failure_parameter = (None, None) if plain else injected_parameters(function)
+        hints = hints_of(function)
+        plain = are_plain(hints)
+        self.job_parameter, self.failure_parameter = (None, None) if plain else injected_parameters(hints)
         self.injected = {name for name in (self.job_parameter, self.failure_parameter) if name is not None}
         self.expectations = None
         self.shape = CallShape(self.name, self.signature, self.injected)
-        self.models = None if plain else self._models()
+        self.models = None if plain else self._models(hints)
 
     def calls(self, **options: Any) -> CallMaker:
         """Return what makes jobs of its calls, with options that override the task's own."""
         merged = cast(EnqueueOptions, {"max_attempts": self.retry.max_attempts, **self.options, **options})
         return CallMaker(self.context, self.name, merged, self.models, self.shape)
 
-    def _models(self) -> TaskModels | None:
+    def _models(self, hints: Mapping[str, Any]) -> TaskModels | None:
         from stanchion.schemas.round_trips import kept_model
         from stanchion.tasks.arguments import Places
 
         places = Places(self.name, self.context.codec.to_plain(kept_model), self.context.decode)
-        return places.models(self.function, self.signature, self.injected)
+        return places.models(hints, self.signature, self.injected)
 
     attempts_max = None
     """Each job has its own."""
