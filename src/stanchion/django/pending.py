@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class _Pending:
-    """A callback for the commit, which does nothing but name the job."""
+    """A callback for the commit, which does nothing but name the job.
+
+    A test may run callbacks without a commit. The job is in the open transaction still.
+    """
 
     def __init__(self, job: Job) -> None:
         self.job = job

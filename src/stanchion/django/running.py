@@ -1,6 +1,8 @@
 """Tasks of Django as tasks of an app: how a worker runs them, and the signals that it sends.
 
 claimed ──► task_started ──► the function ──► stored ──► task_finished, once it is final
+
+Django logs the error of a receiver; no task fails because of it.
 """
 
 from __future__ import annotations
@@ -54,12 +56,12 @@ def _function(task: Any, alias: str) -> Callable[..., Any]:
 
     def run(*args: Any, **kwargs: Any) -> Any:
         call = _Call(path, alias, expected, args, kwargs)
-        task_started.send(sender=call.sender, task_result=call.result)
+        task_started.send_robust(sender=call.sender, task_result=call.result)
         return _stored(call.function(*call.args, **kwargs))
 
     async def arun(*args: Any, **kwargs: Any) -> Any:
         call = _Call(path, alias, expected, args, kwargs)
-        await task_started.asend(sender=call.sender, task_result=call.result)
+        await task_started.asend_robust(sender=call.sender, task_result=call.result)
         return _stored(await call.function(*call.args, **kwargs))
 
     function: Any = arun if is_async(task.func) else run
@@ -110,7 +112,9 @@ def _finished(app: Stanchion, alias: str, job: Job, error: BaseException | None 
     job = app.get(job.id) or job
     if not job.state.final:
         return  # its flow continues
-    send = partial(task_finished.send, sender=type(task_backends[alias]), task_result=result_of(task, job, alias))
+    send = partial(
+        task_finished.send_robust, sender=type(task_backends[alias]), task_result=result_of(task, job, alias)
+    )
     with DjangoConnections().around():
         if error is None:
             send()

@@ -73,6 +73,10 @@ async def attempt_later(context: Any) -> list[Any]:
 
 
 @task()
+def pay(user: str, password: str) -> None: ...
+
+
+@task()
 def fail() -> None:
     raise CardRefused("no money")
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from stanchion import Retry, Stanchion, Worker
-from stanchion.django.compat import InvalidTask, TaskResultStatus, task_finished, task_started
+from stanchion.context import context_of
+from stanchion.django.compat import InvalidTask, TaskResultDoesNotExist, TaskResultStatus, task_finished, task_started
 from tests.django.backend.conftest import Settings, imported, settings_of
 
 NAME = "tests.django.backend.tasks"
@@ -107,6 +108,47 @@ def test_each_attempt_names_its_worker_and_the_first_its_start(configured: Setti
         "the last"
     ]
     assert result.attempts == 131
+
+
+def test_a_faulty_receiver_harms_no_task(shop: Any, app: Stanchion) -> None:
+    def refuse(**_: Any) -> None:
+        raise ZeroDivisionError
+
+    for signal in (task_started, task_finished):
+        signal.connect(refuse)
+    try:
+        results = [shop.add.enqueue(1), shop.add_later.enqueue(1, 2)]
+        app.drain()
+    finally:
+        for signal in (task_started, task_finished):
+            signal.disconnect(refuse)
+    for result in results:
+        result.refresh()
+        assert (result.return_value, result.attempts) == (3, 1)
+
+
+def test_tasks_of_stanchion_itself_share_the_app(shop: Any, app: Stanchion, heard: Any) -> None:
+    @app.task(name=f"{NAME}.double")
+    def double(number: int) -> int:
+        return 2 * number
+
+    handle, result = double.enqueue(4), shop.add.enqueue(1)
+    app.drain()
+    assert handle.result(60) == 8
+    assert heard == [("started", "RUNNING", 1), ("finished", "SUCCESSFUL", 1)]
+    with pytest.raises(TaskResultDoesNotExist):
+        shop.add.get_result(handle.id)
+    assert result.id != handle.id
+
+
+def test_secrets_among_positional_arguments_are_hidden(shop: Any, app: Stanchion) -> None:
+    result = shop.pay.enqueue("ada", "geheim")
+    job = app.get(result.id)
+    assert job is not None
+    assert job.payload == {"args": ["ada", "geheim"]}
+    mask = context_of(app).hidden.masking(job.task, lambda: job.payload)
+    assert mask is not None
+    assert "geheim" not in mask("ada has the password geheim")
 
 
 def test_a_retry_by_hand_counts_attempts_anew(shop: Any, app: Stanchion) -> None:

@@ -40,7 +40,7 @@ def url_with(configured: Settings, **database: Any) -> str:
                 "NAME": "shop",
                 "HOST": "/run/postgresql",
                 "PORT": "5433",
-                "OPTIONS": {"sslmode": "require", "pool": True, "isolation_level": 1},
+                "OPTIONS": {"sslmode": "require", "isolation_level": 1},
             },
             "postgresql+psycopg://:5433/shop?host=%2Frun%2Fpostgresql&sslmode=require",
         ),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from django.test import TestCase
 
 from stanchion import Stanchion
 from stanchion.django.compat import TaskResultDoesNotExist, TaskResultStatus, task_enqueued
@@ -31,6 +32,9 @@ def test_a_task_is_stored_with_the_block_and_gone_with_it(shop: Any, app: Stanch
             also_gone = shop.add.enqueue(2)
         kept = shop.add.enqueue(3)
         assert app.get(kept.id) is None
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM stanchion_jobs")
+            assert cursor.fetchone() == (1,)  # this transaction has stored it
     assert shop.add.get_result(kept.id) == kept
     for result in (gone, also_gone):
         with pytest.raises(TaskResultDoesNotExist):
@@ -94,6 +98,19 @@ def test_a_store_elsewhere_gets_the_task_after_the_commit(remote: Any) -> None:
             remote.add.get_result(gone.id)
     finally:
         task_enqueued.disconnect(receive)
+
+
+def test_a_result_outlives_the_callbacks_that_a_test_runs(shop: Any, app: Stanchion) -> None:
+    with lost():
+        with TestCase.captureOnCommitCallbacks(execute=True):
+            result = shop.add.enqueue(1)
+        assert shop.add.get_result(result.id) == result
+        with app.testing():
+            with TestCase.captureOnCommitCallbacks(execute=True):
+                tested = shop.add.enqueue(1)
+            app.drain()
+            tested.refresh()
+            assert tested.return_value == 3
 
 
 def test_transactions_of_other_databases_are_waited_for(configured: Settings, url: str, tmp_path: Path) -> None:
