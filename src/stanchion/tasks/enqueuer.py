@@ -82,8 +82,3 @@ class Enqueuer(Generic[P, R_co]):
         from stanchion.flows.parts import Signature
 
         return Signature(CallPart(self._calls, args, kwargs, immutable=immutable))
-
-
-def calls_of(enqueuer: Enqueuer[..., Any]) -> CallMaker:
-    """Return what makes the jobs of an enqueuer."""
-    return enqueuer._calls
