@@ -54,6 +54,8 @@ class StanchionBackend(BaseTaskBackend):
     elsewhere; and arguments of `Stanchion`: `retry`, `timeout`, `keys`, `max_payload`, `poll`, `bury_unknown_after`,
     `traces`, `warn_blocking`.
 
+    A failed task is retried by `retry`, by default up to 25 attempts; `@task(max_attempts=1)` allows one.
+
     Within `transaction.atomic` of that database, a task is stored in the transaction. Within blocks of other databases
     only, it is stored once all of them are committed, and its result can be read from then on.
     """

@@ -56,7 +56,7 @@ def url_of(alias: str) -> str:
 def _file(alias: str, name: str) -> str:
     if not name or ":memory:" in name or "mode=memory" in name:
         raise InvalidInput(
-            f"the database {alias!r} is in memory, where only its own connection sees it: give it a file, in tests by "
+            f"the database {alias!r} is in memory, which only one connection sees: give it a file, in tests by "
             f"DATABASES[{alias!r}]['TEST']['NAME'], or test within stanchion.django.app_of().testing()"
         )
     from sqlalchemy import URL
