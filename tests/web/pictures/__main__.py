@@ -32,9 +32,9 @@ def main() -> None:
             said = "it is new" if before is None else judged(before, picture, same_browser=True).reason
             if said:
                 print(f"{name}: {said}", flush=True)
-            if given.keep and said:
+            if given.keep and (said or given.word):  # a changed word is less than the tolerance
                 cameras.keep(name, picture)
-            if given.keep and said and name == "overview-1280-light":
+            if given.keep and name == "overview-1280-light":
                 few = picture.crop((0, 0, 1280, README_HEIGHT)).quantize(128, kmeans=1, dither=Image.Dither.NONE)
                 few.save(README, optimize=True)
         if given.keep and not given.word:

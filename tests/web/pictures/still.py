@@ -36,9 +36,8 @@ def standing_still() -> Iterator[Time]:
     random_bytes = random.Random(7).randbytes
     clock = SimpleNamespace(time_ns=lambda: time.now() * 1000)
     system = SimpleNamespace(urandom=random_bytes, getpid=lambda: 4711)
-    names = SimpleNamespace(token_hex=lambda count: random_bytes(count).hex())
     with (
-        patch.multiple(ids, time=clock, os=system, secrets=names, _last=0, _random=b""),
+        patch.multiple(ids, time=clock, os=system, _last=0, _random=b""),
         patch("socket.gethostname", lambda: "etl-2"),
         patch("stanchion.ops.web.live.figures.QUICK", 3600.0),  # a slow reading would be told with its time
         patch("stanchion.telemetry.failures.time", SimpleNamespace(monotonic=lambda: time.now() / SECOND)),
