@@ -44,8 +44,8 @@ def settings_of(url: str, folder: Path) -> dict[str, Any]:
 class Project:
     """The shop on two databases."""
 
-    def __init__(self, folder: Path, default: str, reports: str, **environment: str) -> None:
-        self.folder, self.url, self.reports_url = folder, default, reports
+    def __init__(self, folder: Path, default: str, reports: str, python: Path = Path(sys.executable)) -> None:
+        self.folder, self.url, self._python = folder, default, str(python)
         databases = {"default": settings_of(default, folder), "reports": settings_of(reports, folder)}
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("DJANGO")},
@@ -53,13 +53,12 @@ class Project:
             "SHOP_DATABASES": json.dumps(databases),
             "DJANGO_SETTINGS_MODULE": "shop.settings",
             "PYTHONPATH": f"{SHOP}:{ROOT / 'src'}",
-            **environment,
         }
 
     def manage(self, *arguments: str, code: int = 0) -> str:
         """Run a command of `manage.py` to its end; return what it prints."""
         run = subprocess.run(
-            [sys.executable, str(SHOP / "manage.py"), *arguments],
+            [self._python, str(SHOP / "manage.py"), *arguments],
             cwd=self.folder,
             env=self.environment,
             capture_output=True,
@@ -80,7 +79,7 @@ class Project:
         """Run a program of this interpreter within the block."""
         with (self.folder / "log").open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, *command], cwd=self.folder, env=self.environment, stdout=log, stderr=log
+                [self._python, *command], cwd=self.folder, env=self.environment, stdout=log, stderr=log
             )
         try:
             yield process

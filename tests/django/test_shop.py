@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -18,6 +19,7 @@ from stanchion import Stanchion
 from stanchion.jobs.job import Job
 from tests.conftest import NewDatabase
 from tests.django.projects import PATIENCE, SHOP, Project
+from tests.django.suite import environment
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import free_port
@@ -63,9 +65,9 @@ def shop(migrated: Path, tmp_path: Path) -> Project:
     return on_sqlite(tmp_path)
 
 
-def on_sqlite(folder: Path) -> Project:
+def on_sqlite(folder: Path, python: Path = Path(sys.executable)) -> Project:
     """Return the shop with its databases in a folder."""
-    return Project(folder, f"sqlite:///{folder}/shop.db", f"sqlite:///{folder}/reports.db")
+    return Project(folder, f"sqlite:///{folder}/shop.db", f"sqlite:///{folder}/reports.db", python)
 
 
 def until(found: Callable[[], bool], project: Project) -> None:
@@ -99,6 +101,17 @@ def test_migrations_workers_and_results(project: Project) -> None:
 
 
 def test_the_tests_of_the_shop_pass(project: Project) -> None:
+    passes(project)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("version", ["3.12", "3.13"])
+def test_the_tests_of_the_shop_pass_with_django_6(version: str, tmp_path: Path) -> None:
+    passes(on_sqlite(tmp_path, environment.environment(version)))
+
+
+def passes(project: Project) -> None:
+    """Run the tests of the shop."""
     printed = project.manage("test", "--noinput", "orders")
     ran = re.search(r"^Ran (\d+) tests in .*\n\nOK$", printed, re.MULTILINE)
     assert ran is not None, printed
@@ -131,7 +144,7 @@ def test_with_debug_a_worker_restarts_with_the_code(shop: Project) -> None:
 
 def test_a_worker_recovers_from_a_restart_of_the_database(own_postgres_server: PostgresServer, tmp_path: Path) -> None:
     urls = [own_postgres_server.create_database(name) for name in ("shop", "reports")]
-    project = Project(tmp_path, *urls)
+    project = Project(tmp_path, urls[0], urls[1])
     project.manage("migrate")
     with project.running(MANAGE, "stanchion_worker", "--threads", "1") as worker, closing(Stanchion(urls[0])) as app:
         [before] = project.place("tea")
@@ -141,6 +154,20 @@ def test_a_worker_recovers_from_a_restart_of_the_database(own_postgres_server: P
         until(lambda: all(job_of(app, one["result"]).state == "done" for one in after), project)
         assert [job_of(app, one["result"]).attempts for one in after] == [1, 1]  # none met the old connection
         assert worker.poll() is None
+
+
+@pytest.mark.nightly
+def test_the_page_as_a_server_of_its_own(shop: Project) -> None:
+    with shop.running(MANAGE, "stanchion_web", "--listen", "127.0.0.1:0") as process:
+        until(lambda: "the page is at http" in shop.log, shop)
+        found = re.search(r"127\.0\.0\.1:(\d+)", shop.log)
+        assert found is not None
+        with closing(HTTPConnection("127.0.0.1", int(found[1]), timeout=PATIENCE)) as browser:
+            browser.request("GET", "/queues")
+            answer = browser.getresponse()
+            assert (answer.status, b"mail" in answer.read()) == (200, True)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0, shop.log
 
 
 @pytest.mark.nightly

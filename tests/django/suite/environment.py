@@ -21,8 +21,11 @@ import pytest
 SERIES = "6.1"
 """The series of Django whose tests are run."""
 
-PACKAGES = (f"django~={SERIES}.0", "sqlalchemy>=2.0.36,<3", "typer>=0.20", "rich>=13.9", "cronsim>=2.8", "jinja2>=3.1")
-"""Django and the dependencies of this package, which is run from its folder."""
+PACKAGES = (
+    *(f"django~={SERIES}.0", "sqlalchemy>=2.0.36,<3", "typer>=0.20", "rich>=13.9", "cronsim>=2.8", "jinja2>=3.1"),
+    *("starlette>=0.46,<2", "jsonschema>=4.23"),
+)
+"""Django and the dependencies of this package, which is run from its folder; the last two are for the page."""
 
 
 def folder() -> Path:
@@ -71,10 +74,11 @@ def environment(version: str) -> Path:
     python = _python(version)
     with alone() as place:
         found = place / f"python-{version}-django-{SERIES}"
-        if not (found / "complete").exists():
+        complete, packages = found / "complete", "\n".join(PACKAGES)
+        if not complete.exists() or complete.read_text() != packages:
             run("-m", "venv", "--clear", str(found), python=python)
             run("-m", "pip", "install", "-q", *PACKAGES, python=found / "bin" / "python")
-            (found / "complete").touch()
+            complete.write_text(packages)
         return found / "bin" / "python"
 
 
