@@ -43,8 +43,9 @@ test: $(DEV) servers mysqlclient ## Run the tests, also those that kill workers 
 	@$(COMPILED)
 	@$(PARALLEL) $(BIN)/pytest -q -n auto --dist loadfile -m 'not nightly'
 
-nightly: $(DEV) servers mysqlclient ## Run what takes longer: more deaths, all variants of the servers, the mutants
+nightly: $(DEV) servers mysqlclient ## Run what takes longer: more deaths, all variants of the servers, other Pythons, the mutants
 	@$(PARALLEL) $(BIN)/pytest -q -n auto --dist loadfile -m nightly
+	@$(PARALLEL) $(BIN)/python -m tests.pythons
 	@$(BIN)/python -m tests.mutants
 
 check: lint types quick ## Lint, check types and run the quick tests
