@@ -1,4 +1,4 @@
-"""What the SQLite store can do."""
+"""Capabilities of the SQLite store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections to a SQLite file, as every part of the store uses them."""
+"""Set up connections to a SQLite file: the same for every part of the store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BUSY_SECONDS: Final = 5.0
 
 # SQLite's own clock has milliseconds; julianday() carries them through a double without loss.
 NOW: Final = "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000"
-"""The clock, in microseconds, as SQL."""
+"""SQL for the clock, in microseconds."""
 
 ARE_UTF8: Final = "stanchion_are_utf8"
 """The name of a function that each connection of this store has."""

@@ -60,7 +60,7 @@ class FirstReads:
         return None if found is None or bytes in map(type, chain.from_iterable(found)) else found
 
     def _tried(self, read: Callable[[sqlite3.Connection], list[Row]]) -> list[Row] | None:
-        """Return what is read; None after an error, such as a lock of another process."""
+        """Return the rows; None after an error, such as a lock of another process."""
         with self._own.lock:
             try:
                 return read(self._own.opened())

@@ -29,7 +29,7 @@ _PLAIN: Final = frozenset(
         *("on_duplicate", "max_attempts", "timeout"),
     )
 )
-"""The fields that a plain job may have. Others concern more rows than its own."""
+"""The fields that a plain job may have. Other fields change further rows."""
 
 _OTHERS: Final = {name: default for name, default in NewJob._field_defaults.items() if name not in _PLAIN}
 _others = itemgetter(*map(NewJob._fields.index, _OTHERS))
