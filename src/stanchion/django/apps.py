@@ -16,7 +16,7 @@ class StanchionConfig(AppConfig):
     verbose_name = "Stanchion"
 
     def ready(self) -> None:
-        """Let `migrate` set up the stores, `check` find those that are not, and tests end without connections."""
+        """Connect `migrate` and `check` to the stores' tables, and let tests end without connections."""
         from stanchion.django.checks import check_project, check_tables
         from stanchion.django.schema import after_migrate
         from stanchion.django.testing import watch

@@ -59,7 +59,7 @@ def _migrated(alias: str) -> bool:
 
 
 def _trouble(app: Stanchion) -> str | None:
-    """Return what is wrong with the tables of a store; None if nothing is, or another check reports the database."""
+    """Return the fault of a store's tables; None without one, or if another check reports the database."""
     try:
         store = open_store(app.url)
     except (StanchionError, ImproperlyConfigured):

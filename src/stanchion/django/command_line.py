@@ -16,7 +16,7 @@ APPS: Final = "stanchion.django.apps_by_backend"
 """The module whose attributes are the apps of the backends, for processes that load an app by its path."""
 
 _OF_THE_APP: Final = frozenset({"url", "app", "target", "reload", "debug"})
-"""Options that name the app, and those that Django's own options replace."""
+"""Options that name the app, and options that Django's own ones replace."""
 
 
 def app_path(backend: str) -> str:

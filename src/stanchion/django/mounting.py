@@ -76,7 +76,7 @@ class Exchange:
 
 
 class Loop:
-    """An event loop in a thread of its own, for servers without one. Each process makes one at its first request."""
+    """An event loop in a separate thread, for servers without one. Each process makes one at its first request."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -36,7 +36,7 @@ _lock = threading.Lock()
 _pages: dict[str, tuple[Site, Any]] = {}
 
 
-@csrf_exempt  # the page has CSRF tokens of its own, and checks where a form comes from
+@csrf_exempt  # the page checks CSRF tokens and the origin of its forms
 async def page(request: HttpRequest, path: str = "", backend: str = "default") -> HttpResponseBase:
     """Answer for the page of a backend's store. `path`: below the place where the page is mounted.
 

@@ -249,6 +249,16 @@ class Admin(TransactionTestCase):
         gone = self.client.get(f"/admin/stanchion/job/{job}/change/", follow=True).content.decode()
         assert "may have been purged" in gone
 
+    def test_a_store_elsewhere_is_listed_and_one_without_an_answer_is_named(self) -> None:
+        job = remind.using(backend="elsewhere", queue_name="default").enqueue("elsewhere").id
+        self.client.force_login(staff("view_job"))
+        assert job in self.client.get("/admin/stanchion/job/", {"backend": "elsewhere"}).content.decode()
+        story = self.client.get(f"/admin/stanchion/job/{job}/change/", {"backend": "elsewhere"}).content.decode()
+        assert "Enqueued in default" in story
+        for path in ("/admin/stanchion/job/", f"/admin/stanchion/job/{job}/change/"):
+            answer = self.client.get(path, {"backend": "gone"})
+            assert (answer.status_code, "errornote" in answer.content.decode()) == (200, True)
+
 
 class Page(TransactionTestCase):
     """The page below a path of the shop."""

@@ -77,5 +77,13 @@ TASKS = {
         "QUEUES": ["reports"],
         "OPTIONS": {"database": "reports"},
     },
+    "elsewhere": {
+        "BACKEND": "stanchion.django.StanchionBackend",
+        "OPTIONS": {"url": os.environ.get("SHOP_ELSEWHERE", f"sqlite:///{HERE}/elsewhere.db")},
+    },
+    "gone": {
+        "BACKEND": "stanchion.django.StanchionBackend",
+        "OPTIONS": {"url": f"sqlite:///{HERE}/no-such-folder/gone.db"},
+    },
 }
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
