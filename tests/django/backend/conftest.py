@@ -13,8 +13,6 @@ from sqlalchemy.engine import make_url
 from stanchion import Retry, Stanchion
 from stanchion.stores.registry import open_store
 
-pytest.importorskip("django")
-
 Settings = Callable[..., Any]
 
 ENGINES = {"sqlite": "sqlite3", "postgresql": "postgresql", "mysql": "mysql"}

@@ -52,7 +52,8 @@ def configure(workdir: Path) -> None:
         place = str(workdir / f"{name}.db")
         return {"ENGINE": "django.db.backends.sqlite3", "NAME": place, "TEST": {"NAME": place}}
 
-    settings.configure(DATABASES={"default": database("default"), "other": database("other")}, USE_TZ=False)
+    databases = {"default": database("default"), "other": database("other")}
+    settings.configure(DATABASES=databases, INSTALLED_APPS=["stanchion.django"], USE_TZ=False)
     django.setup()
 
 
