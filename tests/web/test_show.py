@@ -154,5 +154,5 @@ class TestRunbook:
         (age,) = (section for section in runbook.sections() if section.name == "age")
         text = str(age.parts)
         assert "<code>stanchion top</code>" in text
-        assert '<a href="#run-time">run-time</a>' in text
+        assert '<a href="#run-time">jobs take longer</a>' in text
         assert len(age.parts[0][1]) == 4
