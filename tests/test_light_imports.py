@@ -62,6 +62,10 @@ LATER = {"alerts", "copying", "feed", "manager", "ops", "pipelines", "reporting"
 """Packages of Stanchion that a program does not load to push a job."""
 
 
+SPLIT = 3 if sys.version_info >= (3, 13) else 0
+"""Modules of the standard library that are two or more from Python 3.13 on, such as pathlib's."""
+
+
 def loaded(program: str, folder: Path) -> set[str]:
     """Return the names of the modules that a program has loaded at its end."""
     ran = subprocess.run(
@@ -75,7 +79,7 @@ def loaded(program: str, folder: Path) -> set[str]:
 def test_a_declaration_loads_few_modules(tmp_path: Path, program: str, most: int) -> None:
     found = loaded(program, tmp_path)
     assert not found & HEAVY
-    assert len(found) <= most
+    assert len(found) <= most + SPLIT
 
 
 @pytest.mark.parametrize(
@@ -92,7 +96,7 @@ def test_a_first_push_to_sqlite_loads_what_it_needs(tmp_path: Path, program: str
         parts = {name.split(".")[1] for name in found if name.startswith("stanchion.")}
         assert not parts & (LATER - used)
         assert not found & {*HEAVY, "socket", "greenlet", "logging.handlers"}
-        assert len(found) <= most
+        assert len(found) <= most + SPLIT
     with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
         ((stored,),) = connection.execute("SELECT count(*) FROM stanchion_jobs")
     assert stored == 2 * (3 if "many" in program else 1)
