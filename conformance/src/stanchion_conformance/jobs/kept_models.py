@@ -262,6 +262,8 @@ class TestKeptModels:
                 call()
             assert "geheim" not in str(error.value)
         assert app.queue(QUEUE).size().total == 0
+        chain(task.s(1, p.Login(user="a")), task.s(p.Login(user="b"))).enqueue()
+        assert app.queue(QUEUE).size().total == 2
 
     def test_a_pushed_payload_is_as_its_serializers_say(self, app: Stanchion, p: Any) -> None:
         queue = app.queue(QUEUE)
