@@ -62,10 +62,11 @@ def check_dead(app: Stanchion, job: str, column: str) -> None:
 
 
 def spoilt(app: Stanchion, path: Path, column: str, value: object) -> tuple[Queue, list[JobHandle], JobHandle]:
-    """Return the queue of a column, with three jobs of which the second is spoilt."""
+    """Return the queue of a column, with three jobs; the second is spoilt, and the first one due."""
     task = app.task(name="note")(print) if "note" not in app.tasks else app.tasks["note"]
     q = app.queue(column)
     first, odd, last = (task.using(queue=column).enqueue(n) for n in range(3))
+    spoil(path, odd.id, "run_at", 1)  # first in its queue, also where all are stored in one millisecond
     spoil(path, odd.id, column, value)
     return q, [first, last], odd
 
