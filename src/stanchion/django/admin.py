@@ -15,6 +15,7 @@ from django.views.decorators.csrf import csrf_protect
 
 from stanchion import Stanchion
 from stanchion.core.checks import checked_id
+from stanchion.django.commits import outside_transactions
 from stanchion.django.models import Job
 from stanchion.django.stores import apps_by_backend
 from stanchion.errors import InvalidInput, StanchionError
@@ -45,10 +46,10 @@ class JobAdmin(admin.ModelAdmin):
 
     def get_urls(self) -> list[Any]:
         """Return the addresses of the list and of one job."""
-        wrap = self.admin_site.admin_view
+        listed, shown = (self.admin_site.admin_view(view) for view in (self.changelist_view, self.change_view))
         return [
-            path("", wrap(self.changelist_view), name="stanchion_job_changelist"),
-            path("<path:object_id>/change/", wrap(self.change_view), name="stanchion_job_change"),
+            path("", outside_transactions(listed), name="stanchion_job_changelist"),
+            path("<path:object_id>/change/", outside_transactions(shown), name="stanchion_job_change"),
         ]
 
     @method_decorator(csrf_protect)

@@ -1,11 +1,24 @@
-"""Calls that wait for the transactions of this thread: jobs of a store that can't join them."""
+"""Calls and views that can't join the transactions of this thread: the store has connections of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from django.db import connections, transaction
+
+View = TypeVar("View", bound=Callable[..., object])
+
+
+def outside_transactions(view: View) -> View:
+    """Exempt a view from ATOMIC_REQUESTS on all databases.
+
+    On SQLite the request's transaction would keep the store from writing. Django refuses async views within one.
+    """
+    for alias in connections:
+        view = transaction.non_atomic_requests(alias)(view)
+    return view
 
 
 def after_commits(call: Callable[[], object]) -> None:

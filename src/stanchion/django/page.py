@@ -16,6 +16,7 @@ from django.utils.crypto import salted_hmac
 from django.views.decorators.csrf import csrf_exempt
 
 from stanchion.django import app_of
+from stanchion.django.commits import outside_transactions
 from stanchion.django.mounting import Exchange, Loop
 from stanchion.django.testing import before_drop
 from stanchion.ops.web.access.callers import Caller, Role, Tokens
@@ -36,6 +37,7 @@ _lock = threading.Lock()
 _pages: dict[str, tuple[Site, Any]] = {}
 
 
+@outside_transactions
 @csrf_exempt  # the page checks CSRF tokens and the origin of its forms
 async def page(request: HttpRequest, path: str = "", backend: str = "default") -> HttpResponseBase:
     """Answer for the page of a backend's store. `path`: below the place where the page is mounted.

@@ -8,6 +8,7 @@ import re
 from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import urlencode
 
 from django.contrib.auth.models import Permission, User
@@ -327,6 +328,31 @@ class Page(TransactionTestCase):
             self.client.post("/queues/api/v1/queues/mail/pause", "{}", content_type="application/json").status_code
             == 403
         )
+
+
+class AtomicRequests(TransactionTestCase):
+    """The admin and the page where each request has a transaction."""
+
+    databases = BOTH
+
+    def setUp(self) -> None:
+        """Turn it on for all databases."""
+        for alias in BOTH:
+            self.enterContext(patch.dict(connections.settings[alias], ATOMIC_REQUESTS=True))
+
+    def test_the_admin_acts(self) -> None:
+        job = remind.enqueue("later").id
+        self.client.force_login(staff("view_job", "operate_job"))
+        path = f"/admin/stanchion/job/{job}/change/"
+        assert "1 job cancelled." in self.client.post(path, {"act": "cancel"}, follow=True).content.decode()
+        listed = {"act": "retry", "_selected_action": [job]}
+        assert "1 job retried." in self.client.post("/admin/stanchion/job/", listed, follow=True).content.decode()
+        app_of().cancel(job)
+
+    def test_the_page_answers(self) -> None:
+        self.client.force_login(staff("view_job"))
+        for path in ("/queues/", "/queues/jobs", "/ops/reports/", "/queues/static/stanchion.css"):
+            assert self.client.get(path).status_code == 200
 
 
 class PageUnderAsgi(TransactionTestCase):
