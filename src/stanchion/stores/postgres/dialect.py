@@ -303,7 +303,9 @@ def _connect(url: URL) -> psycopg.Connection[Any]:
 
 
 def _conninfo(url: URL) -> str:
-    return url.set(drivername="postgresql").render_as_string(hide_password=False)
+    """Return a URL as libpq reads it: SQLAlchemy leaves spaces in names, and writes them as + in options."""
+    names, mark, options = url.set(drivername="postgresql").render_as_string(hide_password=False).partition("?")
+    return f"{names.replace(' ', '%20')}{mark}{options.replace('+', '%20')}"
 
 
 def open_store(url: str) -> PostgresStore:
