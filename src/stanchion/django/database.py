@@ -78,3 +78,9 @@ def in_transaction(alias: str) -> bool:
         return True
     autocommit = connection.autocommit if connection.connection is not None else connection.settings_dict["AUTOCOMMIT"]
     return not autocommit
+
+
+def in_memory(alias: str) -> bool:
+    """Return whether a database is one of SQLite in memory, as tests have it."""
+    connection = connections[alias]
+    return bool(connection.vendor == "sqlite" and connection.is_in_memory_db())

@@ -7,7 +7,8 @@ from typing import Any
 from django.db import router
 from django.db.migrations.operations.base import Operation
 
-from stanchion.django.stores import backends_on, in_memory
+from stanchion.django.database import in_memory
+from stanchion.django.stores import backends_on
 
 
 def set_up(alias: str) -> None:

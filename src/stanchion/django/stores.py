@@ -1,9 +1,8 @@
-"""The backends of a project that are Stanchion's, and the databases of their stores."""
+"""The backends of a project that are Stanchion's."""
 
 from __future__ import annotations
 
 from django.conf import settings
-from django.db import connections
 
 from stanchion import Stanchion
 from stanchion.django.backend import StanchionBackend
@@ -29,9 +28,3 @@ def backends_on(alias: str) -> dict[str, StanchionBackend]:
         for name, backend in backends().items()
         if joins(backend.options) and alias_of(backend.options) == alias
     }
-
-
-def in_memory(alias: str) -> bool:
-    """Return whether a database is one of SQLite in memory, as tests have it."""
-    connection = connections[alias]
-    return bool(connection.vendor == "sqlite" and connection.is_in_memory_db())

@@ -17,10 +17,15 @@ def before_drop(close: Callable[[], None]) -> None:
     _closers.append(close)
 
 
+def in_test_run() -> bool:
+    """Return whether Django's test runner, or that of pytest-django, has set up this process."""
+    return hasattr(mail, "outbox")
+
+
 def watch(connection: Any, **_: Any) -> None:
     """Let a new connection of a test run close ours before it drops its database; other processes are left alone."""
     creation = connection.creation
-    if hasattr(mail, "outbox") and _FIELD not in vars(creation):
+    if in_test_run() and _FIELD not in vars(creation):
         setattr(creation, _FIELD, _closing(getattr(creation, _FIELD)))
 
 

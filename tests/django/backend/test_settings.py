@@ -172,6 +172,21 @@ def test_the_system_check_names_what_is_wrong(
     assert all(one.msg.startswith("TASKS['default']") and one.hint for one in found)
 
 
+def test_a_database_in_memory_passes_the_system_check_in_a_test_run(
+    configured: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from django.conf import settings
+    from django.core import mail
+
+    from stanchion.django.compat import task_backends
+
+    configured({"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}})
+    monkeypatch.setattr(settings, "INSTALLED_APPS", ["stanchion.django"])
+    assert [one.id for one in task_backends["default"].check()] == ["stanchion.E003"]
+    monkeypatch.setattr(mail, "outbox", [], raising=False)
+    assert not list(task_backends["default"].check())
+
+
 def test_the_system_check_asks_for_the_application(
     configured: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
