@@ -1,15 +1,17 @@
-"""Count the Python calls, and the files of the package, of a push, a claim and a commit of a store and of an app.
+"""Count the Python calls, files of the package and statements of a push, a claim and a commit of a store and of an app.
 
     python -m benchmarks.calls sqlite:///calls.db [--rounds 20]
 
 Counted by `sys.setprofile` in the calling thread; each figure is the median of the rounds, after some that don't count.
 `files`: distinct modules of `stanchion`. `others`: calls of Python functions elsewhere, in SQLAlchemy or a driver say.
-A resumed generator counts as a call. The database must be empty.
+`statements`: statements or messages that the driver sends, COMMIT included where it is one; a batch counts once. A
+resumed generator counts as a call. The database must be empty.
 """
 
 from __future__ import annotations
 
 import argparse
+import sqlite3
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -32,34 +34,51 @@ PLAIN, LIMITED = "plain", "limited"
 BATCH = 100
 WARM_UP = 5
 
+SENDING = {
+    ("psycopg/_cursor_base.py", "_convert_query"),
+    ("psycopg/_connection_base.py", "_exec_command"),
+    ("pymysql/connections.py", "_execute_command"),
+    ("redis/connection.py", "send_packed_command"),
+    ("pymongo/network_layer.py", "sendall"),
+}
+"""The functions of drivers that each send a statement or a message, by the ends of their files' names."""
+EXECUTING = frozenset({"execute", "executemany", "executescript", "commit"})
+"""The methods of `sqlite3` that run statements."""
+
 
 class Calls(NamedTuple):
-    """Calls of functions of the package, its files that they are in, and calls of other Python functions."""
+    """Calls of functions of the package, its files that they are in, calls of other Python functions, statements."""
 
     own: int
     files: int
     others: int
+    statements: int
 
 
 def counted(work: Callable[[], Any]) -> tuple[Calls, Any]:
     """Return what it took to do this work, and its result."""
     own: list[str] = []
-    others = 0
+    others = statements = 0
 
-    def note(frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal others
+    def note(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal others, statements
         if event == "call":
-            if frame.f_code.co_filename.startswith(PACKAGE):
-                own.append(frame.f_code.co_filename)
+            file = frame.f_code.co_filename
+            if file.startswith(PACKAGE):
+                own.append(file)
             else:
                 others += 1
+                statements += ("/".join(Path(file).parts[-2:]), frame.f_code.co_name) in SENDING
+        elif event == "c_call":
+            owner = getattr(argument, "__self__", None)
+            statements += isinstance(owner, sqlite3.Cursor | sqlite3.Connection) and argument.__name__ in EXECUTING
 
     sys.setprofile(note)
     try:
         result = work()
     finally:
         sys.setprofile(None)
-    return Calls(len(own), len(set(own)), others), result
+    return Calls(len(own), len(set(own)), others, statements), result
 
 
 def one_round(store: Store, queue: str, size: int) -> dict[str, Calls]:
@@ -87,11 +106,16 @@ def one_round_of_app(app: Stanchion) -> dict[str, Calls]:
     return {"Queue.push": pushed, "Queue.reserve": reserved, "Reservation.commit": committed, "Task.enqueue": enqueued}
 
 
+def medians(rounds: list[Calls]) -> Calls:
+    """Return the median of each figure."""
+    return Calls(*(round(median(values)) for values in zip(*rounds, strict=True)))
+
+
 def print_medians(rounds: list[dict[str, Calls]], what: str) -> None:
     """Print a line for each operation."""
     for step in rounds[0]:
-        own, files, others = (round(median(values)) for values in zip(*(each[step] for each in rounds), strict=True))
-        print(f"{f'{step}{what}':22} {own:5} {files:6} {others:7}")
+        found = medians([each[step] for each in rounds])
+        print(f"{f'{step}{what}':22} {found.own:5} {found.files:6} {found.others:7} {found.statements:11}")
 
 
 def measure(store: Store, rounds: int) -> None:
@@ -99,7 +123,7 @@ def measure(store: Store, rounds: int) -> None:
     store.setup()
     store.configure(PLAIN, {})
     store.configure(LIMITED, {"max_running": 10 * BATCH})
-    print(f"{'':22} calls  files  others")
+    print(f"{'':22} calls  files  others  statements")
     for queue, size in ((PLAIN, 1), (PLAIN, BATCH), (LIMITED, 1)):
         found = [one_round(store, queue, size) for _ in range(WARM_UP + rounds)][WARM_UP:]
         print_medians(found, f" of {size}, {queue}")
