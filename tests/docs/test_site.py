@@ -48,6 +48,7 @@ SEARCHES = {
     "pgbouncer": "postgresql",
     "redis cluster": "scaling",
     "delta table archive": "archive",
+    "cancel running job": "jobs",
     "STANCHION_CALL_SECONDS": "environment",
 }
 """Searches of a reader, and the page that must be among the first results."""
@@ -60,6 +61,12 @@ def test_each_page_is_once_in_the_navigation() -> None:
     pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} - {"index.md"}
     assert set(listed) == pages, "list each page of docs/ in a section of docs/index.md"
     assert [page for page, times in listed.items() if times > 1] == []
+
+
+def test_no_page_has_the_file_of_a_page_of_sphinx() -> None:
+    pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+    made = {f"{section.name}.md" for section in sections(DOCS / "index.md")} | set(build.reference())
+    assert pages & {"search.md", "genindex.md", "py-modindex.md", *made} == set(), "the site has one file for both"
 
 
 def test_the_navigation_has_all_sections_in_order() -> None:
