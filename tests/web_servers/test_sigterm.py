@@ -24,6 +24,16 @@ pytestmark = pytest.mark.nightly
 
 PATIENCE = 60.0
 
+SLOW = """
+
+@app.task(name="pack", queue="mail")
+def pack(order: int) -> None:
+    import time
+
+    time.sleep(2)
+"""
+"""A task that is still running when the signal comes, appended to the page's jobs."""
+
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
@@ -33,6 +43,8 @@ def shop(tmp_path: Path) -> Path:
             path = tmp_path / block.file
             path.parent.mkdir(exist_ok=True)
             path.write_text(block.text)
+    jobs = tmp_path / "shop" / "jobs.py"
+    jobs.write_text(jobs.read_text() + SLOW)
     return tmp_path
 
 
@@ -48,7 +60,7 @@ def app(shop: Path) -> Iterator[Stanchion]:
 def serving(shop: Path, *command: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """Run a server in the folder of the shop, until it answers."""
     port = free_port()
-    environment = {**os.environ, "PYTHONPATH": f"{shop}:{ROOT / 'src'}", "SHOP_DATABASE": f"sqlite:///{shop}/shop.db"}
+    environment = {**os.environ, "PYTHONPATH": f"{shop}:{ROOT / 'src'}"}
     command = (sys.executable, "-m", *(part.replace("PORT", str(port)) for part in command))
     with (shop / "log").open("wb") as log:
         server = subprocess.Popen(command, cwd=shop, env=environment, stdout=log, stderr=log)
@@ -98,7 +110,7 @@ def test_a_server_that_only_enqueues(command: tuple[str, ...], shop: Path, app: 
     with serving(shop, *command) as (server, port):
         placed = [ordered(port, order) for order in range(5)]
         ended(server, shop)
-    jobs = app.queue("parcels").find(state="ready")
+    jobs = app.queue("mail").find(state="ready")
     assert sorted(job.id for job in jobs) == sorted(placed)
 
 
@@ -109,11 +121,11 @@ def test_a_worker_inside_ends_its_job_and_leaves_the_others(shop: Path, app: Sta
         while (done := app.get(first)) is None or done.state is not JobState.DONE:
             assert time.monotonic() < deadline, done
             time.sleep(0.05)
-        slow = [app.enqueue("pack", order, 2.0, queue="parcels") for order in (2, 3)]
-        while len(app.queue("parcels").find(state="running")) < 2:
+        slow = [app.enqueue("pack", order, queue="mail") for order in (2, 3)]
+        while len(app.queue("mail").find(state="running")) < 2:
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        waiting = app.enqueue("pack", 4, 2.0, queue="parcels")
+        waiting = app.enqueue("pack", 4, queue="mail")
         ended(server, shop)
     assert [handle.state for handle in slow] == [JobState.DONE] * 2
     left = waiting.job()
