@@ -49,6 +49,17 @@ SEARCHES = {
     "redis cluster": "scaling",
     "delta table archive": "archive",
     "cancel running job": "jobs",
+    "job priority": "queues",
+    "debounce": "which-limit",
+    "ack late": "glossary",
+    "exactly once": "glossary",
+    "outbox pattern": "glossary",
+    "test without worker": "testing",
+    "retry with exponential backoff": "retries",
+    "spark checkpoint": "streams",
+    "upgrade schema": "upgrades",
+    "how long are jobs kept": "faq",
+    "progress bar": "faq",
     "STANCHION_CALL_SECONDS": "environment",
 }
 """Searches of a reader, and the page that must be among the first results."""
