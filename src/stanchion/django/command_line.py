@@ -8,8 +8,9 @@ from functools import cache
 from typing import Any, ClassVar, Final
 
 import typer.main
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from stanchion.django.stores import backends
 from stanchion.ops.cli import cli
 
 APPS: Final = "stanchion.django.apps_by_backend"
@@ -20,7 +21,10 @@ _OF_THE_APP: Final = frozenset({"url", "app", "target", "reload", "debug"})
 
 
 def app_path(backend: str) -> str:
-    """Return the app of a backend as `module:attribute`."""
+    """Return the app of a backend as `module:attribute`. Raises CommandError for an unknown backend."""
+    known = backends()
+    if backend not in known:
+        raise CommandError(f"TASKS has no Stanchion backend {backend!r}; it has {', '.join(known) or 'none'}")
     return f"{APPS}:{backend}"
 
 

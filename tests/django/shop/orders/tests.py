@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from typing import Any
 from unittest.mock import patch
 from urllib.parse import urlencode
 
 from django.contrib.auth.models import Permission, User
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connections, transaction
 from django.test import AsyncClient, Client, TestCase, TransactionTestCase, override_settings
 
 from stanchion.django import app_of
+from stanchion.django.management.commands.stanchion import Command as Stanchion
 
 from .models import Order
 from .tasks import charge, remind, report
@@ -394,6 +395,14 @@ class Line(TransactionTestCase):
         assert found.id in [one["id"] for one in out]
         assert found.id not in [one["id"] for one in json_of("jobs", backend="reports")]
         app_of().cancel(found.id)
+
+    def test_an_unknown_backend_is_named(self) -> None:
+        for command in ("stanchion_worker", "stanchion_web"):
+            with self.assertRaisesMessage(CommandError, "no Stanchion backend 'none'; it has default, reports"):
+                call_command(command, backend="none")
+        with redirect_stderr(StringIO()) as errors, self.assertRaisesMessage(SystemExit, "1"):
+            Stanchion().run_from_argv(["manage.py", "stanchion", "--backend", "none", "jobs"])
+        assert "no Stanchion backend 'none'" in errors.getvalue()
 
 
 def json_of(*arguments: str, backend: str = "default") -> Any:

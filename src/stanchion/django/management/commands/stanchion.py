@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from stanchion.django.command_line import CliCommand, app_path, run
 
@@ -22,7 +23,11 @@ class Command(BaseCommand):
         own.add_argument("--settings")
         own.add_argument("--pythonpath")
         given, rest = own.parse_known_args(argv[2:])
-        self._run(given.backend, rest)
+        try:
+            self._run(given.backend, rest)
+        except CommandError as error:
+            self.stderr.write(f"CommandError: {error}")
+            sys.exit(error.returncode)
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the arguments of `call_command`."""
