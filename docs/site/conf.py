@@ -22,7 +22,8 @@ smartquotes = False  # searches have straight ones
 
 html_theme = "pydata_sphinx_theme"
 html_title = "Stanchion"
-html_static_path: list[str] = []
+html_static_path = [str(Path(__file__).parent / "static")]
+html_css_files = ["stanchion.css"]
 html_search_scorer = str(Path(__file__).parent / "scorer.js")
 html_show_sourcelink = False
 html_copy_source = False
