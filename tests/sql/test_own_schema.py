@@ -10,12 +10,13 @@ from typing import Any
 import psycopg
 import pytest
 from sqlalchemy.engine import URL, make_url
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 from tests.sql.callers import ASYNC_FORMS, SYNC_FORMS, Async, Sync
 
 from stanchion import JobState, Push, Stanchion, chain
-from stanchion.errors import CannotJoin, InvalidInput, SchemaMismatch
+from stanchion.errors import CannotJoin, InvalidInput, SchemaMismatch, StoreUnavailable
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.registry import open_store, sql_tables
 from stanchion.stores.sql.engine.qualified import Qualified
@@ -61,10 +62,18 @@ def at(pg_store_url: str) -> URL:
     return make_url(pg_store_url)
 
 
-@pytest.mark.parametrize("schema", ["Shop", "pg_shop", "shop-1", "1shop", "s" * 41, 'a"b', "a&schema=b"])
+@pytest.mark.parametrize(
+    "schema", ["Shop", "pg_shop", "information_schema", "shop-1", "1shop", "s" * 41, 'a"b', "a&schema=b"]
+)
 def test_other_names_are_refused(schema: str) -> None:
     with pytest.raises(InvalidInput, match="schema must be up to 40 lower-case letters"):
         open_store(f"postgresql://app@db/shop?schema={schema}")
+
+
+@pytest.mark.parametrize("option", ["schema=", "schema", "sslmode=require&schema=", "pool_size="])
+def test_an_option_without_a_value_is_refused(option: str) -> None:
+    with pytest.raises(InvalidInput, match=f"option '{option.strip('=').rpartition('&')[2]}' in the URL has no value"):
+        open_store(f"postgresql://app:se?cret@db/shop?{option}")
 
 
 def test_names_are_qualified_outside_of_texts_only() -> None:
@@ -136,6 +145,64 @@ def test_tables_can_be_moved_into_a_schema(other: Stanchion, pg_store_url: str) 
         with psycopg.connect(pg_store_url) as connection:
             connection.execute("SELECT shop.stanchion_push('orders', '2')")
         assert [job.payload for job in app.queue("orders").reserve(5)] == ["moved", 2]
+
+
+@pytest.mark.usefixtures("own_url")
+@pytest.mark.parametrize("schema", ["stock", "order"])
+def test_setup_mends_the_function_of_a_renamed_schema(pg_store_url: str, schema: str) -> None:
+    with psycopg.connect(pg_store_url, autocommit=True) as connection:
+        connection.execute(f'ALTER SCHEMA shop RENAME TO "{schema}"'.encode())
+    with closing(Stanchion(f"{pg_store_url}?schema={schema}")) as app:
+        app.setup()
+        hears_of_plain_sql(app, pg_store_url, schema)
+
+
+def test_setup_mends_the_function_of_a_schema_found_by_search_path(pg_url: str) -> None:
+    with psycopg.connect(pg_url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA shop")
+    with closing(open_store(f"{pg_url}?options=-csearch_path%3Dshop")) as found:
+        found.setup()
+    with closing(Stanchion(f"{pg_url}?schema=shop")) as app:
+        app.setup()
+        hears_of_plain_sql(app, pg_url, "shop")
+
+
+def hears_of_plain_sql(app: Stanchion, url: str, schema: str) -> None:
+    listener = app.store.listen(["orders"])
+    with closing(listener):
+        while listener.wait(0.5):
+            pass
+        with psycopg.connect(url) as connection:
+            connection.execute(f"""SELECT "{schema}".stanchion_push('orders', '1')""".encode())
+        assert listener.wait(60)
+    assert [job.payload for job in app.queue("orders").reserve(5)] == [1]
+    assert app.store.setup() == app.store.setup(dry_run=True) == []
+
+
+def test_a_default_schema_whose_name_needs_quotes(pg_url: str) -> None:
+    with psycopg.connect(pg_url, autocommit=True) as connection:
+        for change, name in (('CREATE SCHEMA "Shop"', "Shop"), ('ALTER SCHEMA "Shop" RENAME TO "Stock"', "Stock")):
+            connection.execute(change)
+            with closing(Stanchion(f"{pg_url}?options=-csearch_path%3D%22{name}%22")) as app:
+                app.setup()
+                hears_of_plain_sql(app, pg_url, name)
+
+
+def test_a_role_without_rights_on_the_schema_is_told_so(pg_url: str) -> None:
+    role = pg_url.rpartition("/")[2].replace("test_", "app_")
+    with psycopg.connect(pg_url, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {role} LOGIN; CREATE SCHEMA shop".encode())
+        url = pg_url.replace("stanchion@", f"{role}@") + "?schema=shop"
+        try:
+            for grant in ("SELECT 1", f"GRANT USAGE ON SCHEMA shop TO {role}"):
+                connection.execute(grant.encode())
+                with (
+                    closing(open_store(url)) as store,
+                    pytest.raises(StoreUnavailable, match="schema=shop refuses this"),
+                ):
+                    store.setup()
+        finally:
+            connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
 
 
 def test_a_role_needs_no_right_to_make_schemas(own_url: str, pg_store_url: str) -> None:
@@ -217,10 +284,33 @@ def test_asynchronous_forms_join_whatever_their_search_path(
     assert other.queues() == []
 
 
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+def test_a_translation_of_schemas_by_the_caller_does_not_matter(
+    app: Stanchion, other: Stanchion, at: URL, driver: str
+) -> None:
+    async def work() -> None:
+        engine = create_async_engine(at.set(drivername=f"postgresql+{driver}"))
+        tenant = engine.execution_options(schema_translate_map={None: "tenant"})
+        try:
+            async with AsyncSession(tenant) as session, session.begin():
+                await app.queue("orders").apush(1, key="k", tx=session)
+                await app.queue("orders").apush_many([2, 3], tx=session)
+                await other.queue("orders").apush(4, tx=session)
+        finally:
+            await engine.dispose()
+
+    asyncio.run(work())
+    assert sorted(job.payload for job in app.queue("orders").reserve(5)) == [1, 2, 3]
+    assert [job.payload for job in other.queue("orders").reserve(5)] == [4]
+
+
 def test_a_transaction_of_another_database_is_refused(app: Stanchion, pg_url: str) -> None:
     with closing(open_store(f"{pg_url}?schema=shop")) as elsewhere:
         elsewhere.setup()
-    with psycopg.connect(pg_url) as tx, pytest.raises(CannotJoin, match="than the queue, which is in schema shop of"):
+    with (
+        psycopg.connect(pg_url) as tx,
+        pytest.raises(CannotJoin, match=r"than the queue, which is in \S+\?schema=shop;"),
+    ):
         app.queue("orders").push(1, tx=tx)
 
 
@@ -243,6 +333,23 @@ def test_signals_stay_in_their_schema(app: Stanchion, other: Stanchion, pg_store
         others.close()
     assert sorted(job.payload for job in app.queue("orders").reserve(5)) == [1, 2]
     assert [job.payload for job in other.queue("orders").reserve(5)] == [3]
+
+
+def test_the_schema_public_is_the_default_one(other: Stanchion, pg_store_url: str) -> None:
+    with closing(Stanchion(f"{pg_store_url}?schema=public")) as named:
+        listeners = [app.store.listen(["orders"]) for app in (other, named)]
+        try:
+            for each in listeners:
+                while each.wait(0.5):
+                    pass
+            for app in (other, named):
+                app.queue("orders").push(1)
+                assert all(each.wait(60) for each in listeners)
+        finally:
+            for each in listeners:
+                each.close()
+        assert named.queue("orders").size().ready == 2
+        assert named.store.setup() == other.store.setup() == []
 
 
 def test_behind_a_pooler_in_transaction_mode(
@@ -282,5 +389,8 @@ def test_a_sample_is_of_its_tables(pg_url: str) -> None:
 
 
 def test_a_schema_that_is_not_there_is_named(pg_store_url: str) -> None:
-    with closing(Stanchion(f"{pg_store_url}?schema=missing")) as app, pytest.raises(SchemaMismatch, match="setup"):
+    with (
+        closing(Stanchion(f"{pg_store_url}?schema=missing")) as app,
+        pytest.raises(SchemaMismatch, match=r"the schema missing has no Stanchion tables.*setup"),
+    ):
         app.queue("orders").push(1)

@@ -263,7 +263,7 @@ class PostgresDialect(Dialect):
         return insert(table).from_select(columns, rows).on_conflict_do_nothing()
 
     def has_push_routine(self, connection: Connection) -> bool:
-        return plain_push.is_made(connection)
+        return plain_push.is_made(connection, self.signals.channels[Kind.WORK])
 
     def push_routine(self, connection: Connection | None) -> list[str]:
         return plain_push.push_routine(connection, self.signals.channels[Kind.WORK])

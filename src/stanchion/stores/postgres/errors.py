@@ -39,12 +39,15 @@ _DATA_CLASSES = {
     "22": "a value that does not fit, or that the encoding lacks",
     "54": "larger than a limit of the server",
 }
-_FORBIDDEN = "42501"
+_FORBIDDEN = {
+    "42501": "no right to do this",
+    "3F000": "no schema to make tables in: none exists, or the user has no right to use it",
+}
 _HOPELESS = {
     "28000": "no such user, or not from this host",
     "28P01": "wrong password",
     "3D000": "no such database",
-    _FORBIDDEN: "no right to do this",
+    **_FORBIDDEN,
 }
 _UNTRANSLATABLE = "22P05"
 
@@ -72,7 +75,7 @@ def is_pooled_away(error: BaseException) -> bool:
 
 def is_forbidden(error: BaseException) -> bool:
     """Return whether a right is missing."""
-    return getattr(error, "sqlstate", None) == _FORBIDDEN
+    return getattr(error, "sqlstate", None) in _FORBIDDEN
 
 
 def worth_retrying(error: BaseException) -> bool:

@@ -12,7 +12,7 @@ from stanchion.errors import InvalidInput
 from stanchion.stores.sql.engine.qualified import Qualified
 
 # Names that need no quotes, in plain SQL too; at most 40 bytes, as the name of a channel, which has it, has at most 63.
-_NAME: Final = re.compile(r"(?!pg_)[a-z][a-z0-9_]{0,39}")
+_NAME: Final = re.compile(r"(?!pg_|information_schema$)[a-z][a-z0-9_]{0,39}")
 
 
 def with_schema(url: URL) -> tuple[URL, str | None]:
@@ -22,8 +22,8 @@ def with_schema(url: URL) -> tuple[URL, str | None]:
         return url, None
     if not isinstance(schema, str) or not _NAME.fullmatch(schema):
         raise InvalidInput(
-            f"schema must be up to 40 lower-case letters, digits and underscores, begin with a letter, and not with "
-            f"pg_: it is {schema!r}"
+            f"schema must be up to 40 lower-case letters, digits and underscores, begin with a letter, and not be one "
+            f"of the server's, such as pg_catalog: it is {schema!r}"
         )
     return url.difference_update_query(["schema"]), schema
 

@@ -14,6 +14,7 @@ _PARAMETERS = (
     *(("timeout", "double precision"), ("notify", "boolean")),
 )
 """The parameters of the function, as the server spells them."""
+_SIGNATURE = ", ".join(f"{name} {kind}" for name, kind in _PARAMETERS)
 _TYPES = ", ".join(kind for _, kind in _PARAMETERS)
 _FUNCTION = f"{NAME}({_TYPES})"
 
@@ -21,21 +22,29 @@ _UNPRINTABLE = "".join(f"\\u{first:04x}-\\u{last:04x}" for first, last in UNPRIN
 # With its owner's rights, the function is for users with a grant.
 _RESERVE = f"REVOKE ALL ON FUNCTION {_FUNCTION} FROM PUBLIC"
 
+_HERE = f"proname = '{NAME}' AND pronamespace = to_regnamespace(quote_ident(current_schema()))"
 _FOUND = text(f"""
     SELECT CAST(CAST(oid AS regprocedure) AS text), pg_get_function_identity_arguments(oid) = :parameters
-    FROM pg_proc WHERE proname = '{NAME}' AND pronamespace = to_regnamespace(current_schema())
+    FROM pg_proc WHERE {_HERE}
+""")
+# The function keeps the names of its schema and channel, also where the schema is renamed.
+_WORKS = text(f"""
+    SELECT 1 FROM pg_proc
+    WHERE {_HERE} AND pg_get_function_identity_arguments(oid) = :parameters
+        AND 'search_path=' || quote_ident(current_schema()) || ', pg_temp' = ANY (proconfig)
+        AND strpos(prosrc, quote_literal(CAST(:channel AS text))) > 0
 """)
 _GRANTS = text(f"""
     SELECT DISTINCT 'GRANT EXECUTE ON FUNCTION {_FUNCTION} TO '
         || CASE WHEN allowed.grantee = 0 THEN 'PUBLIC' ELSE CAST(CAST(allowed.grantee AS regrole) AS text) END
     FROM pg_proc CROSS JOIN LATERAL aclexplode(proacl) AS allowed
-    WHERE proname = '{NAME}' AND pronamespace = to_regnamespace(current_schema()) AND allowed.grantee <> proowner
+    WHERE {_HERE} AND allowed.grantee <> proowner
 """)
 
 
-def is_made(connection: Connection) -> bool:
-    """Return True if the function with these parameters is there."""
-    return any(same for _, same in _found(connection))
+def is_made(connection: Connection, channel: str) -> bool:
+    """Return True if the function is there, with these parameters, for these tables, and signals on this channel."""
+    return bool(connection.execute(_WORKS, {"parameters": _SIGNATURE, "channel": channel}).all())
 
 
 def push_routine(connection: Connection | None, channel: str) -> list[str]:
@@ -52,5 +61,4 @@ def push_routine(connection: Connection | None, channel: str) -> list[str]:
 
 
 def _found(connection: Connection) -> list[tuple[str, bool]]:
-    parameters = ", ".join(f"{name} {kind}" for name, kind in _PARAMETERS)
-    return [(other, same) for other, same in connection.execute(_FOUND, {"parameters": parameters})]
+    return [(other, same) for other, same in connection.execute(_FOUND, {"parameters": _SIGNATURE})]

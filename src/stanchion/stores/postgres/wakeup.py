@@ -37,7 +37,8 @@ class Notifications(Broadcast):
 
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]], schema: str | None = None) -> None:
         self._connect = connect
-        behind = "" if schema is None else f":{schema}"
+        # Programs name the schema public or leave it out, and reach the same tables.
+        behind = "" if schema in (None, "public") else f":{schema}"
         self.channels = {kind: name + behind for kind, name in _CHANNELS.items()}
         """The channels of the store: PostgreSQL has one set of names for a whole database."""
         super().__init__()

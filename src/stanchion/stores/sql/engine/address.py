@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import parse_qsl
+
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -23,6 +25,10 @@ def parsed(url: str) -> URL:
         ) from None
     if found.port is not None and not 0 < found.port <= _LAST_PORT:
         raise InvalidInput(f"there is no port {found.port}; a port is from 1 to {_LAST_PORT}")
+    # SQLAlchemy drops options without a value, such as those of an unset variable: the default would take their place.
+    for name, value in parse_qsl(url.rpartition("@")[2].partition("?")[2], keep_blank_values=True):
+        if not value:
+            raise InvalidInput(f"the option {name!r} in the URL has no value: give it one, or leave the option out")
     return found
 
 

@@ -47,6 +47,8 @@ class Database:
     def __init__(self, url: URL, dialect: Dialect, pool_size: int | None = None) -> None:
         """`pool_size`: maximum number of connections; None: the dialect's."""
         self.url, self.dialect = url, dialect
+        self.shown = dialect.qualified.shown(url)
+        """The URL for messages, with the schema of the tables."""
         self._options = dialect.engine_options()
         if pool_size is not None:
             self._options.update(pool_size=pool_size, max_overflow=0)
@@ -67,7 +69,7 @@ class Database:
         self._compiler: Compiler | None = None
         self._opening = threading.Lock()
         most = self._options["pool_size"] + self._options["max_overflow"]
-        self._turns = Turns(most, self.url.render_as_string(hide_password=True))
+        self._turns = Turns(most, self.shown.render_as_string(hide_password=True))
         self._transactions = AllButOne(self._turns)
 
     @property
@@ -327,7 +329,7 @@ class Database:
                     cause = cause_of(error)
                     if self.dialect.fault(cause) is not Fault.LOST or not self.dialect.worth_retrying(cause):
                         raise
-                    held = not self._turns.refused(told(self.dialect, self.url, cause))
+                    held = not self._turns.refused(told(self.dialect, self.shown, cause))
                     if held:
                         raise
                 self._turns.take(deadline - time.monotonic())
@@ -356,11 +358,11 @@ class Database:
             case Fault.OTHER:
                 return None
             case Fault.DATA:
-                return InvalidInput(told(self.dialect, self.url, cause))
+                return InvalidInput(told(self.dialect, self.shown, cause))
         return self._unavailable(cause, lasting=not self.dialect.worth_retrying(cause), overdue=overdue)
 
     def _unavailable(self, cause: BaseException, *, lasting: bool = False, overdue: bool = False) -> StoreUnavailable:
-        return StoreUnavailable(told(self.dialect, self.url, cause, overdue=overdue), lasting=lasting)
+        return StoreUnavailable(told(self.dialect, self.shown, cause, overdue=overdue), lasting=lasting)
 
 
 def _now(dialect: Dialect) -> Executable:

@@ -109,9 +109,7 @@ def _clock_and_identity(dialect: Dialect) -> Executable:
 
 
 def _elsewhere(database: Database) -> CannotJoin:
-    shown = database.url.render_as_string(hide_password=True)
-    if schema := database.dialect.qualified.schema:
-        shown = f"schema {schema} of {shown}"
+    shown = database.shown.render_as_string(hide_password=True)
     return CannotJoin(
         f"tx is in another database, or another schema, than the queue, which is in {shown}; both must be in one to "
         f"commit as one"

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from sqlalchemy import URL
+
 from stanchion.stores.sql.engine.schema import metadata
 
 _TABLE: Final = re.compile(rf"--.*|'(?:[^']|'')*'|(?<![\w.\"])(?:{'|'.join(sorted(metadata.tables))})\b")
@@ -33,3 +35,7 @@ class Qualified(NamedTuple):
             return found[0] if left else f'"{self.schema}".{found[0]}'
 
         return _TABLE.sub(qualify, sql)
+
+    def shown(self, url: URL) -> URL:
+        """Return the URL of the tables for messages: that of their database, with the schema."""
+        return url if self.schema is None else url.update_query_dict({"schema": self.schema})

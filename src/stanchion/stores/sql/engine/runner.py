@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import CursorResult, Executable, TextClause, bindparam, event, text
@@ -25,6 +25,9 @@ from stanchion.stores.sql.engine.qualified import Qualified
 
 SAVEPOINT, TO_SAVEPOINT = text("SAVEPOINT stanchion"), text("ROLLBACK TO SAVEPOINT stanchion")
 """Set a savepoint, and roll back to it."""
+
+# The caller may translate schemas of its own tables, and ours have the same names for all tenants.
+_OPTIONS: Final = {"preserve_rowcount": True, "schema_translate_map": None}
 
 Row = tuple[Any, ...]
 Params = Mapping[str, Any]
@@ -269,7 +272,7 @@ class AlchemyRunner:
         if lists and isinstance(statement, TextClause):
             statement = statement.bindparams(*(bindparam(name, expanding=True) for name in lists))
         with self._qualifying():
-            return self._connection.execute(statement, fitting, execution_options={"preserve_rowcount": True})
+            return self._connection.execute(statement, fitting, execution_options=_OPTIONS)
 
     @contextmanager
     def _qualifying(self) -> Iterator[None]:

@@ -123,7 +123,9 @@ class Setup:
         if self._db.dialect.makes_schema:
             self._migrated()
         elif found is None:
-            raise SchemaMismatch("the database has no Stanchion tables; make them with: stanchion setup --url ...")
+            schema = self._db.dialect.qualified.schema
+            place = "the database" if schema is None else f"the schema {schema}"
+            raise SchemaMismatch(f"{place} has no Stanchion tables; make them with: stanchion setup --url ...")
         else:
             raise SchemaMismatch(
                 f"the tables are of version {found}, older than this release's {VERSION}; "
