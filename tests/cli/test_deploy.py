@@ -95,6 +95,8 @@ def test_an_unwritable_folder_is_named(run: Run, tmp_path: Path) -> None:
     ("kubernetes", "--replicas", "-1"),
     ("kubernetes", "--replicas", "5", "--max-replicas", "4"),
     ("kubernetes", "--scale-by", "cron"),
+    ("kubernetes", "--scale-by", "postgresql", "--url", "postgresql://app@db/shop?sslmode=require&schema=queues"),
+    ("kubernetes", "--scale-by", "postgresql", "--url", "postgresql://app@db/shop?pool_size=5"),
     ("kubernetes", "--url", "sqlite:///jobs.db"),
     ("kubernetes", "pods"),
     ("compose", "scaler"),

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
+from urllib.parse import parse_qs, urlsplit
 
 from stanchion.core.checks import whole
 from stanchion.errors import InvalidInput
@@ -18,6 +19,8 @@ SCALERS: Final = ("prometheus", "postgresql")
 """Sources of the backlog figure for KEDA."""
 
 _FOLDER: Final = re.compile(r"(/[\w.+@-]+)+/?", re.ASCII)
+_OURS: Final = {"schema", "pool_size"}
+"""The options of PostgreSQL's URLs that other clients refuse."""
 _LABEL: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
@@ -61,6 +64,11 @@ class Deployment:
                 raise InvalidInput(f"{option} must be printable text on one line, not {text!r}")
         if self.url is not None and "'" in self.url:
             raise InvalidInput("--url has a quotation mark, which environment files do not allow: write it as %27")
+        if self.scale_by == "postgresql" and (options := parse_qs(urlsplit(self.url or "").query).keys() & _OURS):
+            raise InvalidInput(
+                f"KEDA opens the database with the same URL, and does not know its option {min(options)}: scale by "
+                f"prometheus, or write a ScaledObject with a URL of its own"
+            )
         if not _FOLDER.fullmatch(self.directory):
             raise InvalidInput(
                 "--directory must be an absolute path of letters, digits and the characters ._+@-, "

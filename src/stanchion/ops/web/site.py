@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from urllib.parse import parse_qs
 
 from jinja2 import Environment
 
@@ -73,10 +74,11 @@ class Site:
 
     @property
     def label(self) -> str:
-        """The store in a few words, without credentials: its kind, and the name of its database."""
+        """The store in a few words, without credentials: the names of its database and schema, and its kind."""
         if self._label is None:
             try:
-                place = shown_url(self.app.url).partition("?")[0].rstrip("/").rpartition("/")[2]
+                address, _, options = shown_url(self.app.url).partition("?")
+                place = ".".join([address.rstrip("/").rpartition("/")[2], *parse_qs(options).get("schema", [])])
             except InvalidInput:  # a store that was given as an object
                 place = ""
             self._label = f"{place.rpartition('@')[2]} · {self.store.capabilities.name}".removeprefix(" · ")
