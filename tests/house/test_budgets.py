@@ -69,3 +69,12 @@ def test_calls_and_statements(url: str, store_name: str) -> None:
     budget = BUDGETS["calls"][store_name]
     compare({verb: calls.own for verb, calls in found.items()}, {verb: each[0] for verb, each in budget.items()})
     compare({verb: calls.statements for verb, calls in found.items()}, {verb: each[1] for verb, each in budget.items()})
+
+
+def test_a_queue_without_limits_anymore_is_claimed_by_one_statement(pg_store_url: str) -> None:
+    with closing(open_store(pg_store_url)) as store:
+        store.configure(LIMITED, {"max_running": BATCH})
+        one_round(store, LIMITED, 1)
+        store.configure(LIMITED, {"max_running": None})
+        rounds = [one_round(store, LIMITED, 1) for _ in range(3)]
+        assert [each["claim"].statements for each in rounds[1:]] == [1, 1]

@@ -206,9 +206,11 @@ class PostgresClaims:
         return Claimed(list(rows.values()))
 
     def _claim_limited(self, claim: Claim) -> Claimed:
-        """Claim in a transaction, and read which shape the next claim should assume."""
-        found = self._general.claim(claim)
-        self.shapes[claim.queue] = self._db.read(lambda run: self._queues.settings(run, claim.queue)).shape
+        """Claim in a transaction, which also reads the shape that the next claim should assume."""
+        search = Search(claim.min_rank, locks_queue=True)
+        found = self._general.claim(claim, search)
+        if search.settings is not None:
+            self.shapes[claim.queue] = search.settings.shape
         return found
 
     def _wanted(self, run: Runner, claim: Claim) -> Params:

@@ -106,10 +106,10 @@ class TransactionClaims:
         self._recovery, self._reservations, self._rounds = recovery, reservations, rounds
         self._next_jobs, self._lanes, self._in_order, self._by_ids = next_jobs, lanes, in_order, by_ids
 
-    def claim(self, claim: Claim) -> Claimed:
+    def claim(self, claim: Claim, search: Search | None = None) -> Claimed:
         """Reserve jobs, in as many transactions as needed; jobs that a claim names in one."""
         if not claim.ids:
-            return self._rounds.claim(claim, self.claim_some, Search(claim.min_rank))
+            return self._rounds.claim(claim, self.claim_some, search or Search(claim.min_rank))
         found = self._transactions.write(
             lambda run, again: self.claim_ids(run, claim, again=again), durable=False, together=True
         )
@@ -137,21 +137,28 @@ class TransactionClaims:
         )
 
     def _claim_in(self, run: Runner, claim: Claim, search: Search, *, again: bool = False) -> Admission | None:
-        expired, queue = run.all_rows([self._recovery.asks_expired, self._queues.asks(claim.queue)])
+        expired, queue = run.all_rows(
+            [self._recovery.asks_expired, self._queues.asks(claim.queue, lock=search.locks_queue)]
+        )
+        if expired and search.locks_queue:
+            search.locks_queue = False
+            return None  # freeing locks jobs first, then queues: it needs a transaction without the queue's lock
         if expired:
             self._recovery.free_lost(run, expired)
             return None  # settling these locks rows in another order than this claim would
         self._db.locked_leases.confirm()
         if (again or claim.repeat) and (held := self._reservations.held(run, claim)):
             return Admission(held)
-        settings = QueueRow(*queue[0]).settings if queue else QueueSettings(claim.queue)
+        row = QueueRow(*queue[0]) if queue else None
+        settings = QueueSettings(claim.queue) if row is None else row.settings
+        search.settings = settings
         if settings.limited:
-            return self._limited(run, claim, search)
+            return self._limited(run, claim, search, row if search.locks_queue else None)
         return self._reserve(run, claim, search, settings, claim.limit)
 
-    def _limited(self, run: Runner, claim: Claim, search: Search) -> Admission:
+    def _limited(self, run: Runner, claim: Claim, search: Search, locked: QueueRow | None = None) -> Admission:
         """Claim under the queue's limits; the row of the queue is locked, so that all claimers share one count."""
-        row = self._queues.find(run, claim.queue, lock=True)
+        row = locked or self._queues.find(run, claim.queue, lock=True)
         if row is None or row.paused:
             return Admission([])
         settings = row.settings

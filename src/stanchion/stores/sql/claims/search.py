@@ -75,6 +75,10 @@ class Search:
     """Rates that had no start left for some jobs."""
     met_slots: bool = False
     """Some jobs use slots, whatever the row of the queue says."""
+    settings: QueueSettings | None = None
+    """The settings of the queue, as the last transaction read them."""
+    locks_queue: bool = False
+    """The queue was limited at the last claim, so its row is locked at the first read."""
     deferring: bool = False
     """Jobs of spent rates are deferred, not skipped; constant during a transaction."""
 

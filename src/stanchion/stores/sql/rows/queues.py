@@ -63,9 +63,9 @@ class QueueRows:
         rows = run.rows(_LOCK if lock else _READ, {"queue": queue})
         return QueueRow(*rows[0]) if rows else None
 
-    def asks(self, queue: str) -> Asked:
+    def asks(self, queue: str, *, lock: bool = False) -> Asked:
         """Return the query for the row of a queue, to be sent together with others."""
-        return _READ, {"queue": queue}
+        return _LOCK if lock else _READ, {"queue": queue}
 
     def settings(self, run: Runner, queue: str) -> QueueSettings:
         """Return the settings of a queue; the defaults if it has no row yet."""
