@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -327,6 +328,13 @@ def test_tracebacks_begin_in_the_code_of_the_task(app: Stanchion, route: str) ->
     assert place.endswith(f", in {of_route(route, deeper).__name__}")
     assert place.strip().startswith(f'File "{__file__}"')
     assert last.startswith("AttributeError")
+
+
+def test_tracebacks_of_async_tasks_begin_there_where_django_is_loaded(app: Stanchion) -> None:
+    importlib.import_module("django.db")
+    job = run(app, "drain async", missing_async, replace(NOW(), max_attempts=1))
+    _, place, *_ = job.errors[-1]["traceback"].splitlines()
+    assert place.endswith(", in missing_async")
 
 
 def test_tracebacks_of_causes_begin_there_too(app: Stanchion) -> None:

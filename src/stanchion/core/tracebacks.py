@@ -29,8 +29,8 @@ _LOOKING: Final = (NameError, AttributeError, ImportError, SyntaxError, BaseExce
 """Errors whose last lines say more than their message, from their frames or their inner errors."""
 
 
-_OURS: Final = ("stanchion", "asyncio", "concurrent")
-"""The packages whose frames precede a task's frames."""
+_OURS: Final = ("stanchion", "asyncio", "concurrent", "asgiref")
+"""The packages whose frames precede a task's frames; asgiref runs async tasks of a drain where Django is loaded."""
 
 _begins: set[CodeType] = set()
 

@@ -14,10 +14,10 @@ from typing import Final
 
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records import calls
-from stanchion.stores.records.jobs import SECOND, NewJob, Pushed
+from stanchion.stores.records.jobs import SECOND, JobRow, NewJob, Pushed
 from stanchion.stores.rules.jobs import created
 from stanchion.stores.sql.engine.write_lock import WriteLock
-from stanchion.stores.sql.rows.new_jobs import OF_NEW_JOBS, new_values
+from stanchion.stores.sql.rows.new_jobs import OF_NEW_JOBS
 from stanchion.stores.sql.rows.queue_row import QueueRow, new_queue
 from stanchion.stores.sqlite.connections import NOW
 from stanchion.stores.sqlite.own_connection import OwnConnection
@@ -44,9 +44,11 @@ _MAKE: Final = (
 # A job that has finished is in history: a repeated push must not store it again.
 _INSERT: Final = (
     f"INSERT INTO stanchion_jobs ({', '.join(OF_NEW_JOBS)}) "
-    f"SELECT {', '.join(f'?{n + 1}' for n in range(len(OF_NEW_JOBS)))} "
-    "WHERE NOT EXISTS (SELECT 1 FROM stanchion_history WHERE id = ?1) ON CONFLICT DO NOTHING"
+    f"SELECT {', '.join('?' * len(OF_NEW_JOBS))} "
+    "WHERE NOT EXISTS (SELECT 1 FROM stanchion_history WHERE id = ?) ON CONFLICT DO NOTHING"
 )
+_given = itemgetter(*map(JobRow._fields.index, (*OF_NEW_JOBS, "id")))
+"""The values of `_INSERT`; Python 3.14 refuses numbered placeholders for the second use of the id."""
 _COUNT: Final = "INSERT INTO stanchion_counter_events (queue, what, n) VALUES (?, 'pushed', ?)"
 
 
@@ -90,7 +92,7 @@ def _stored(connection: sqlite3.Connection, jobs: Sequence[NewJob], offset: int)
         now, known = run(_LOOK, (queue,)).fetchone()
         if not known:
             run(_MAKE, tuple(new_queue(queue).values()))
-    rows = [new_values(created(job, now + offset)) for job in jobs]
+    rows = [_given(created(job, now + offset)) for job in jobs]
     stored = connection.executemany(_INSERT, rows).rowcount
     if stored != len(rows):
         return None
