@@ -57,8 +57,10 @@ def run(code: str, url: str) -> list[str]:
     return sorted(done.stdout.split())
 
 
-def test_threads_that_outlive_the_main_thread_wait_on(tmp_path):
-    assert run(OUTLIVES, f"sqlite:///{tmp_path}/jobs.db") == ["2", "done"]
+if sys.version_info < (3, 12):  # which starts no thread after the main thread has ended
+
+    def test_threads_that_outlive_the_main_thread_wait_on(tmp_path):
+        assert run(OUTLIVES, f"sqlite:///{tmp_path}/jobs.db") == ["2", "done"]
 
 
 def test_pending_waits_keep_no_process_from_its_end(tmp_path):

@@ -40,7 +40,7 @@ class DaemonPool:
     """Up to `most` threads, created when needed, that end after ten idle seconds.
 
     They are daemons: threads that outlive the main thread can still use them, and they do not delay exit. The thread
-    that became idle last gets the next call, so that those too many end.
+    that became idle last gets the next call, so that surplus threads end.
     """
 
     def __init__(self, name: str, most: int) -> None:
@@ -71,7 +71,10 @@ class DaemonPool:
         return future
 
     def put(self, work: Callable[[], None]) -> None:
-        """Run in one of the threads what raises no error."""
+        """Run in one of the threads what raises no error.
+
+        Raises RuntimeError if it needs the first thread after the main thread has ended: Python 3.12 starts none then.
+        """
         with self._lock:
             group = self._group
             if group.idle:
@@ -79,8 +82,17 @@ class DaemonPool:
             else:
                 group.waiting.append(work)
                 if group.threads < self._most:
-                    group.threads += 1
-                    threading.Thread(target=self._serve, args=(group,), name=self._name, daemon=True).start()
+                    self._start(group)
+
+    def _start(self, group: _Group) -> None:
+        group.threads += 1
+        try:
+            threading.Thread(target=self._serve, args=(group,), name=self._name, daemon=True).start()
+        except RuntimeError:
+            group.threads -= 1
+            if not group.threads:
+                group.waiting.pop()
+                raise
 
     def close(self) -> None:
         """Stop the threads once the pending calls are done; a later call starts new ones."""
