@@ -11,7 +11,7 @@ var Scorer = {
     score +
     (kind === "title" ? 30 : 0) +
     (kind === "text" ? 8 * headingWords(page) : 0) -
-    (/^(reference|inside|section-)|^internals|own$/.test(page) ? 12 : 0),
+    (/^(reference|inside|section-)|^internals|own$/.test(page) ? 12 : /^coming-from/.test(page) ? 3 : 0),
   objNameMatch: 11,
   objPartialMatch: 6,
   objPrio: { 0: 15, 1: 5, 2: -5 },

@@ -60,6 +60,11 @@ SEARCHES = {
     "upgrade schema": "upgrades",
     "how long are jobs kept": "faq",
     "progress bar": "faq",
+    "at most once": "glossary",
+    "web dashboard": "web",
+    "periodic task": "cron",
+    "result backend": "glossary",
+    "move to another database": "copying",
     "STANCHION_CALL_SECONDS": "environment",
 }
 """Searches of a reader, and the page that must be among the first results."""
