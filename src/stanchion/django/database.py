@@ -13,8 +13,11 @@ _SCHEMES = {"postgresql": "postgresql+psycopg", "mysql": "mysql", "sqlite": "sql
 """The scheme of URLs, by the vendor of a connection."""
 
 _CLIENT = {
-    "postgresql": ("service", "passfile", "sslmode", "sslrootcert", "sslcert", "sslkey", "options"),
-    "mysql": ("unix_socket", "ssl_ca", "ssl_cert", "ssl_key", "read_default_file"),
+    "postgresql": (
+        *("service", "passfile", "sslmode", "sslrootcert", "sslcert", "sslkey", "options"),
+        *("target_session_attrs", "channel_binding", "gssencmode", "hostaddr"),
+    ),
+    "mysql": ("unix_socket", "ssl_ca", "ssl_cert", "ssl_key", "read_default_file", "read_default_group"),
     "sqlite": (),
 }
 """The options of Django's connections that the store's connections take as well, by vendor."""
@@ -37,16 +40,18 @@ def url_of(alias: str) -> str:
     name = str(settings["NAME"] or "")
     if vendor == "sqlite":
         return _file(alias, name)
-    host = settings.get("HOST") or None
-    port = settings.get("PORT")
+    host, port = settings.get("HOST") or None, str(settings.get("PORT") or "")
     query = _options(vendor, settings.get("OPTIONS") or {})
+    if "," in f"{host}{port}":  # several servers: of a URL, only libpq's options hold them
+        query |= {name: value for name, value in (("host", host), ("port", port)) if value}
+        host, port = None, ""
     if host and host.startswith("/"):
         query["host" if vendor == "postgresql" else "unix_socket"], host = host, None
     return URL.create(
         scheme,
         username=settings.get("USER") or None,
         password=settings.get("PASSWORD") or None,
-        host=host if host or vendor == "postgresql" else "localhost",
+        host=host if host or vendor == "postgresql" or "read_default_file" in query else "localhost",
         port=int(port) if port else None,
         database=name or None,
         query=query,
@@ -68,6 +73,9 @@ def _options(vendor: str, given: Mapping[str, Any]) -> dict[str, str]:
     taken = {name: str(given[name]) for name in _CLIENT[vendor] if given.get(name) is not None}
     if vendor == "mysql" and isinstance(given.get("ssl"), Mapping):
         taken |= {f"ssl_{name}": str(value) for name, value in given["ssl"].items() if name in ("ca", "cert", "key")}
+    if vendor == "postgresql" and given.get("assume_role"):  # Django sets it after it has connected
+        role = str(given["assume_role"]).replace("\\", "\\\\").replace(" ", "\\ ")
+        taken["options"] = f"{taken.get('options', '')} -c role={role}".lstrip()
     return taken
 
 

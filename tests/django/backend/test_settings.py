@@ -58,6 +58,32 @@ def url_with(configured: Settings, **database: Any) -> str:
             {"ENGINE": f"{ENGINE}.mysql", "NAME": "shop", "HOST": "/run/mysqld.sock"},
             "mysql://localhost/shop?unix_socket=%2Frun%2Fmysqld.sock",
         ),
+        (
+            {"ENGINE": f"{ENGINE}.mysql", "NAME": "", "OPTIONS": {"read_default_file": "/etc/shop.cnf"}},
+            "mysql://?read_default_file=%2Fetc%2Fshop.cnf",
+        ),
+        (
+            {"ENGINE": f"{ENGINE}.postgresql", "NAME": "", "OPTIONS": {"service": "shop"}},
+            "postgresql+psycopg://?service=shop",
+        ),
+        (
+            {
+                "ENGINE": f"{ENGINE}.postgresql",
+                "NAME": "shop",
+                "HOST": "a,b",
+                "PORT": "5432,5433",
+                "OPTIONS": {"target_session_attrs": "read-write"},
+            },
+            "postgresql+psycopg:///shop?host=a%2Cb&port=5432%2C5433&target_session_attrs=read-write",
+        ),
+        (
+            {
+                "ENGINE": f"{ENGINE}.postgresql",
+                "NAME": "shop",
+                "OPTIONS": {"assume_role": "The Shop", "options": "-c search_path=shop"},
+            },
+            "postgresql+psycopg:///shop?options=-c+search_path%3Dshop+-c+role%3DThe%5C+Shop",
+        ),
     ],
 )
 def test_a_database_is_a_store(configured: Settings, database: dict[str, Any], expected: str) -> None:

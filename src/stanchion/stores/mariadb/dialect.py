@@ -313,7 +313,7 @@ def open_store(url: str) -> MariaDBStore:
         raise InvalidInput(
             f"use {parsed.get_backend_name()}://..., not {parsed.drivername}://...; PyMySQL is the driver"
         )
-    if not parsed.database:
+    if not parsed.database and "read_default_file" not in parsed.query:  # the file may name it
         raise InvalidInput(
             f"the URL names no database; write {parsed.get_backend_name()}://user:password@host:port/database"
         )

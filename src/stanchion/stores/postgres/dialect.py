@@ -316,7 +316,7 @@ def open_store(url: str) -> PostgresStore:
     parsed, schema = own_schema.with_schema(parsed)
     if parsed.drivername not in ("postgresql", "postgres", "postgresql+psycopg"):
         raise InvalidInput(f"use postgresql://..., not {parsed.drivername}://...; psycopg 3 is the driver")
-    if not parsed.database:
+    if not parsed.database and "service" not in parsed.query:  # the service names it
         raise InvalidInput("the URL names no database; write postgresql://user:password@host:port/database")
     address.refuse_unknown(parsed, frozenset(one.keyword.decode() for one in Conninfo.get_defaults()))
     try:
