@@ -15,7 +15,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
 from itertools import islice
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from stanchion.core.caller import CALLER, Caller
@@ -23,6 +22,7 @@ from stanchion.core.threads import DaemonPool
 
 if TYPE_CHECKING:
     import asyncio
+    from queue import SimpleQueue
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -208,6 +208,8 @@ class _Thread:
     """A thread that makes the calls of one block, one after the other."""
 
     def __init__(self) -> None:
+        from queue import SimpleQueue
+
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._ended = False
