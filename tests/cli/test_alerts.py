@@ -16,7 +16,7 @@ LATE = "--limit", "no_worker=0.000001"
 def test_nothing(run: Run, app: Stanchion) -> None:
     app.queue("mail").push(1)
     answer = run("alerts")
-    assert (answer.code, answer.out) == (0, "nothing needs a person: 1 live jobs in 1 queues\n")
+    assert (answer.code, answer.out) == (0, "nothing needs a person: 1 live job in 1 queue\n")
     assert run("alerts", "--json").json == []
 
 

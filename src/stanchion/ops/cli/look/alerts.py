@@ -28,6 +28,7 @@ from stanchion.ops.cli.console.human import age
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
+from stanchion.ops.words import plural
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.registry import shown_url
 
@@ -189,7 +190,7 @@ def _once(session: Session, seen: Monitor, *, every: bool, figures: bool) -> Exi
             out.line(f"and {more:,} more: --all shows them")
         if not seen.alerts:
             jobs = sum(queue.size.total for queue in seen.queues)
-            out.line(f"nothing needs a person: {jobs:,} live jobs in {len(seen.queues):,} queues")
+            out.line(f"nothing needs a person: {plural(jobs, 'live job')} in {plural(len(seen.queues), 'queue')}")
     return Exit.FAILED if seen.alerts else Exit.OK
 
 
