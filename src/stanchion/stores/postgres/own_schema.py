@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from sqlalchemy import Connection, TextClause, func, select, text
+from sqlalchemy import Connection, TextClause, text
 from sqlalchemy.engine import URL
 
 from stanchion.errors import InvalidInput
@@ -32,17 +32,21 @@ def steps(schema: str | None, *, new: bool) -> list[str]:
     """Return the statements that an operator runs first, in a session: for `new` tables, or for those there are."""
     if schema is None:
         return []
-    return [*([f'CREATE SCHEMA IF NOT EXISTS "{schema}"'] if new else []), f'SET search_path TO "{schema}"']
+    return [*([_made(schema)] if new else []), f'SET search_path TO "{schema}"']
 
 
 def enter(connection: Connection, schema: str | None, *, new: bool) -> None:
     """Let the rest of the transaction make and find tables in the schema; make it for `new` ones."""
     if schema is None:
         return
-    # CREATE SCHEMA needs a right on the database, even where the schema is there.
-    if new and connection.execute(select(func.to_regnamespace(f'"{schema}"'))).scalar() is None:
-        connection.exec_driver_sql(f'CREATE SCHEMA "{schema}"')
+    if new:
+        connection.exec_driver_sql(_made(schema))
     connection.exec_driver_sql(f'SET LOCAL search_path TO "{schema}"')
+
+
+def _made(schema: str) -> str:
+    # CREATE SCHEMA IF NOT EXISTS needs a right on the database, even where the schema is there.
+    return f"""DO $$ BEGIN IF to_regnamespace('"{schema}"') IS NULL THEN CREATE SCHEMA "{schema}"; END IF; END $$"""
 
 
 def has_tables(qualified: Qualified) -> TextClause:
