@@ -2,13 +2,18 @@
 
 import asyncio
 import pickle
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from stanchion import Push, Stanchion, Worker, chain, group
+from stanchion.core.blocking import _bridged, on_running_loop
+from stanchion.core.classes import is_path, is_uuid
+from stanchion.middleware.log_context import _span
 
 STANCHION = "stanchion"
 
@@ -165,3 +170,12 @@ def test_it_is_kept_by_a_pickled_app(caplog: pytest.LogCaptureFixture, tmp_path:
     app = pickle.loads(pickle.dumps(Stanchion(f"sqlite:///{tmp_path}/jobs.db", warn_blocking=False)))  # noqa: S301
     on_a_loop(lambda: app.queue("orders").push(1))
     assert warned(caplog) == []
+
+
+@pytest.mark.parametrize("name", ["asyncio.events", "greenlet", "opentelemetry.trace", "pathlib", "uuid"])
+def test_a_module_that_is_imported_meanwhile(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Another thread may have begun to import it: it is there, and empty."""
+    monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    assert not on_running_loop() or name != "asyncio.events"
+    assert not _bridged() or name != "greenlet"
+    assert (_span(), is_path(str), is_uuid(str)) == ({}, False, False)

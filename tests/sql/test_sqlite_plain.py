@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -255,6 +255,26 @@ class TestOthers:
         assert taken == [False]
         assert len(ids(path)) == 1
 
+    def test_writers_are_let_go_first_in_turn(self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Another thread of this process may have asked to go first, by the same open file."""
+        had_turn: list[bool] = []
+
+        def noted(_self: WriterQueue) -> bool:
+            had_turn.append(store._write_lock._holder == threading.get_ident())
+            return False
+
+        monkeypatch.setattr(WriterQueue, "goes_first", noted)
+        store.push([NewJob(new_id(), "q", "1")])
+        assert had_turn == [True]
+
+    @pytest.mark.parametrize("step", ["BEGIN IMMEDIATE", "INSERT INTO stanchion_jobs", "COMMIT"])
+    def test_a_signal_handler_closes_the_store(
+        self, store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+    ) -> None:
+        runs_at(monkeypatch, step, store.close)
+        store.push([NewJob(new_id(), "q", "1")])
+        assert (len(ids(path)), pushed(path)) == (1, 1)
+
     def test_threads_take_turns(self, store: SqliteStore, path: Path, taken: list[bool]) -> None:
         def push() -> None:
             for _ in range(50):
@@ -337,9 +357,18 @@ def test_settings_that_another_process_changes(path: Path) -> None:
 
 def fails_at(patch: pytest.MonkeyPatch, step: str, error: BaseException, *, carried_out: bool) -> None:
     """Let a statement of the plain way fail, before or after it is carried out."""
+
+    def fail() -> None:
+        raise error
+
+    runs_at(patch, step, fail, after=carried_out)
+
+
+def runs_at(patch: pytest.MonkeyPatch, step: str, does: Callable[[], None], *, after: bool = False) -> None:
+    """Call `does` before or after a statement of the plain way."""
     opened = OwnConnection.opened
 
-    class Failing:
+    class Noticing:
         def __init__(self, real: sqlite3.Connection) -> None:
             self._real = real
 
@@ -350,13 +379,15 @@ def fails_at(patch: pytest.MonkeyPatch, step: str, error: BaseException, *, carr
             return self._run(self._real.executemany, sql, *given)
 
         def _run(self, run: Any, sql: str, *given: Any) -> Any:
-            if not sql.startswith(step):
-                return run(sql, *given)
-            if carried_out:
-                run(sql, *given)
-            raise error
+            here = sql.startswith(step)
+            if here and not after:
+                does()
+            done = run(sql, *given)
+            if here and after:
+                does()
+            return done
 
-    patch.setattr(OwnConnection, "opened", lambda self: Failing(opened(self)))
+    patch.setattr(OwnConnection, "opened", lambda self: Noticing(opened(self)))
 
 
 def telling(called: threading.Event, push: Any) -> Any:

@@ -20,9 +20,9 @@ def test_a_commit_right_after_the_call_wakes_the_listener(tmp_path: Path, monkey
     url = f"sqlite:///{tmp_path / 'jobs.db'}"
     opened = StoreFile.open
 
-    def late(self: StoreFile, mode: str = "rw", **options: Any) -> sqlite3.Connection:
+    def late(self: StoreFile, **options: Any) -> sqlite3.Connection:
         time.sleep(0.2)
-        return opened(self, mode, **options)
+        return opened(self, **options)
 
     with closing(Stanchion(url)) as app, closing(Stanchion(url)) as other:
         other.queue("orders").push("make the queue")

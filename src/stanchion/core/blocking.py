@@ -23,6 +23,13 @@ _BLOCKS = {
 }
 
 
+def on_running_loop() -> bool:
+    """Return whether this thread runs an event loop."""
+    # No loop runs before this module is imported. Another thread may be importing it now.
+    running = getattr(_modules.get("asyncio.events"), "_get_running_loop", None)
+    return running is not None and running() is not None
+
+
 class BlockingCalls:
     """Logs a warning for a public call that blocks a running event loop, once for each method.
 
@@ -35,8 +42,7 @@ class BlockingCalls:
 
     def check(self) -> None:
         """Warn if the calling thread runs an event loop. Called before each access to the store."""
-        events = _modules.get("asyncio.events")  # no event loop runs before it is imported
-        if events is not None and events._get_running_loop() is not None and self._warn and not _bridged():
+        if on_running_loop() and self._warn and not _bridged():
             self._report(sys._getframe(1))
 
     def _report(self, frame: FrameType) -> None:
@@ -56,8 +62,8 @@ class BlockingCalls:
 
 def _bridged() -> bool:
     """Return whether SQLAlchemy's `run_sync` makes the call: its statements then wait without blocking the loop."""
-    greenlet = sys.modules.get("greenlet")
-    return greenlet is not None and greenlet.getcurrent().parent is not None
+    current = getattr(_modules.get("greenlet"), "getcurrent", None)
+    return current is not None and current().parent is not None
 
 
 def _in_notebook(frame: FrameType | None) -> bool:

@@ -19,11 +19,11 @@ def attributes(kind: Any) -> tuple[Any, ...]:
 
 def is_path(kind: Any) -> bool:
     """Return whether this is a class of paths; a program that has one has loaded its module, with six others."""
-    module = sys.modules.get("pathlib")
-    return module is not None and isinstance(kind, type) and issubclass(kind, module.PurePath)
+    path = getattr(sys.modules.get("pathlib"), "PurePath", None)
+    return path is not None and isinstance(kind, type) and issubclass(kind, path)
 
 
 def is_uuid(kind: Any) -> bool:
     """Return whether this is a class of UUIDs; a program that has one has loaded its module, with two others."""
-    module = sys.modules.get("uuid")
-    return module is not None and isinstance(kind, type) and issubclass(kind, module.UUID)
+    uuid = getattr(sys.modules.get("uuid"), "UUID", None)
+    return uuid is not None and isinstance(kind, type) and issubclass(kind, uuid)

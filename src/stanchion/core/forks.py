@@ -2,11 +2,13 @@
 
 A forked child has only the caller's thread, locks in the state they had, and connections that belong to the
 parent. Objects that hold any of these are reset in the child. Where a driver would end the parent's connection as soon
-as the child forgets it, the connection is closed before the fork.
+as the child forgets it, the connection is closed before the fork. Where a copied connection would do harm in the
+child, the object lets none be open, and opens none until the fork is over.
 """
 
 from __future__ import annotations
 
+import logging  # noqa: F401 - see the end
 import os
 from typing import Protocol
 from weakref import WeakSet
@@ -26,7 +28,18 @@ class Closable(Protocol):
         """Close it."""
 
 
+class Guarded(Forkable, Protocol):
+    """An object that lets none of its resources be open at a fork."""
+
+    def before_fork(self) -> None:
+        """Close them, and open none until `after_fork`."""
+
+    def after_fork(self) -> None:
+        """Open them again when needed: the fork is over, and this is the parent."""
+
+
 _live: WeakSet[Forkable] = WeakSet()
+_guarded: WeakSet[Guarded] = WeakSet()
 _closed_before: WeakSet[Closable] = WeakSet()
 
 
@@ -41,9 +54,22 @@ def close_before_fork(thing: Closable) -> None:
     _closed_before.add(thing)
 
 
+def guard_forks(thing: Guarded) -> None:
+    """Reset `thing`, now and in every forked child; call it before each fork and, in the parent, after it."""
+    reset_after_fork(thing)
+    _guarded.add(thing)
+
+
 def _before() -> None:
+    for guarded in list(_guarded):
+        guarded.before_fork()
     for thing in list(_closed_before):
         thing.close()
+
+
+def _in_parent() -> None:
+    for thing in list(_guarded):
+        thing.after_fork()
 
 
 def _in_child() -> None:
@@ -51,4 +77,6 @@ def _in_child() -> None:
         thing.begin()
 
 
-os.register_at_fork(before=_before, after_in_child=_in_child)
+# Hooks of earlier modules run later before a fork. The one of logging takes a lock that the threads need which this one
+# waits for.
+os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

@@ -71,9 +71,11 @@ def _fields_of(attempt: Attempt) -> dict[str, Any]:
 
 
 def _span() -> dict[str, str]:
-    if (trace := sys.modules.get("opentelemetry.trace")) is None:
+    # Another thread may be importing it now.
+    current = getattr(sys.modules.get("opentelemetry.trace"), "get_current_span", None)
+    if current is None:
         return {}
-    context = trace.get_current_span().get_span_context()
+    context = current().get_span_context()
     if not context.is_valid:
         return {}
     return {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}

@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from contextvars import copy_context
 from typing import Any, TypeVar, cast
 
+from stanchion.core.blocking import on_running_loop
 from stanchion.core.caller import CALLER, from_caller
 from stanchion.errors import InvalidInput
 
@@ -45,12 +46,6 @@ def _with_django(coroutine: Coroutine[Any, Any, T]) -> T:
         return await coroutine
 
     return async_to_sync(run)()
-
-
-def on_running_loop() -> bool:
-    """Return whether this thread runs an event loop."""
-    events = sys.modules.get("asyncio.events")  # no event loop runs before it is imported
-    return events is not None and events._get_running_loop() is not None
 
 
 def refuse_running_loop(twin: str) -> None:

@@ -98,7 +98,7 @@ class SqliteDialect(Dialect):
 
     def __init__(self, file: StoreFile, synchronous: str, writers: WriterQueue, write_lock: WriteLock) -> None:
         self._file, self._synchronous = file, synchronous
-        self.signals = FileWatch(file, first_due(self))
+        self.signals = self.watch = FileWatch(file, first_due(self))
         self._writers, self.write_lock = writers, write_lock
 
     def engine_options(self) -> dict[str, Any]:
@@ -115,6 +115,7 @@ class SqliteDialect(Dialect):
     def prepare(self, engine: Engine) -> None:
         event.listen(engine, "do_connect", self._connect)
         event.listen(engine, "checkout", self._must_be_there)
+        self._file.gate.closes(lambda: engine.pool.dispose())  # the pool stays in use
 
     def _connect(
         self, _dialect: object, record: ConnectionPoolEntry, _args: object, options: dict[str, Any]

@@ -13,14 +13,13 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from stanchion.core.forks import reset_after_fork
 from stanchion.errors import StoreUnavailable
+from stanchion.stores.sqlite.fork_gate import ForkGate, Tracked
 
 log = logging.getLogger("stanchion.stores")
 
@@ -36,11 +35,7 @@ class StoreFile:
         self._version = version
         self._opened: Place | None = None
         self._replaced: list[Callable[[], None]] = []
-        reset_after_fork(self)
-
-    def begin(self) -> None:
-        """Make a lock that is free."""
-        self._taking_over = threading.Lock()
+        self.gate = ForkGate()
 
     def when_replaced(self, forget: Callable[[], None]) -> None:
         """Call `forget` whenever another file is opened at the path."""
@@ -67,13 +62,14 @@ class StoreFile:
     def connect(self, **options: Any) -> tuple[sqlite3.Connection, Place | None]:
         """Open the file, and return its identity too.
 
-        Raises StoreUnavailable if the file was replaced by one without our tables.
+        Raises StoreUnavailable if the file was replaced by one without our tables, or this process can't lock it.
         """
-        with self._taking_over:
+        with self.gate.lock:
+            self.gate.must_be_safe(self.path)
             while True:
                 found = self._found()
                 # Only the first connection creates the file: a later one would hide that it is gone.
-                connection = self.open("rwc" if self._opened is None else "rw", **options)
+                connection = self._open("rwc" if self._opened is None else "rw", **options)
                 if found is None or self.place() == found:
                     self._opened = found or self.place()
                     return connection, self._opened
@@ -81,7 +77,7 @@ class StoreFile:
 
     def check(self) -> None:
         """Accept a file that has replaced the former one; raises StoreUnavailable if it lacks our tables."""
-        with self._taking_over:
+        with self.gate.lock:
             self._found()
 
     def _found(self) -> Place | None:
@@ -90,9 +86,16 @@ class StoreFile:
             self._take_over(found)
         return found
 
-    def open(self, mode: str = "rw", **options: Any) -> sqlite3.Connection:
+    def open(self, **options: Any) -> sqlite3.Connection:
         """Open the file at the path without creating it."""
-        connection: sqlite3.Connection = sqlite3.connect(f"{Path(self.path).as_uri()}?mode={mode}", uri=True, **options)
+        with self.gate.lock:
+            self.gate.must_be_safe(self.path)
+            return self._open("rw", **options)
+
+    def _open(self, mode: str, **options: Any) -> sqlite3.Connection:
+        url = f"{Path(self.path).as_uri()}?mode={mode}"
+        connection = sqlite3.connect(url, uri=True, factory=Tracked, **options)
+        self.gate.track(connection)
         return connection
 
     def _take_over(self, found: Place | None) -> None:
@@ -102,7 +105,7 @@ class StoreFile:
                 f"one: stanchion setup --url ..."
             )
         try:
-            with closing(self.open()) as connection:
+            with closing(self._open("rw")) as connection:
                 ((version,),) = connection.execute("SELECT version FROM stanchion_meta").fetchall() or [(None,)]
         except sqlite3.Error as error:
             raise self._not_ours(str(error)) from error

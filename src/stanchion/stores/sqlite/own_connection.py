@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from typing import Final
+from contextlib import suppress
 
 from stanchion.core.forks import reset_after_fork
 from stanchion.stores.sqlite.connections import BUSY_SECONDS, prepare
 from stanchion.stores.sqlite.file import Place, StoreFile
-
-_OF_PARENTS: Final[list[sqlite3.Connection]] = []
-"""Connections copied by a fork, never closed here: another thread of the parent may have been using one."""
 
 
 class OwnConnection:
@@ -21,14 +18,20 @@ class OwnConnection:
         self._file, self._synchronous = file, synchronous
         self._connection: sqlite3.Connection | None = None
         self._place: Place | None = None
+        file.gate.closes(self._close_idle)
         reset_after_fork(self)
 
     def begin(self) -> None:
-        """Forget the connection of the parent."""
-        self.lock = threading.Lock()
-        if self._connection is not None:
-            _OF_PARENTS.append(self._connection)
-            self._connection = None
+        """Make a lock that is free, and forget the connection of the parent."""
+        self.lock = threading.RLock()  # a signal handler may close the store in the middle of a push
+        self._connection = None
+
+    def _close_idle(self) -> None:
+        if self.lock.acquire(blocking=False):
+            try:
+                self._drop()
+            finally:
+                self.lock.release()
 
     def opened(self) -> sqlite3.Connection:
         """Return the connection to the file that is at the path now.
@@ -51,7 +54,7 @@ class OwnConnection:
         return connection
 
     def failed(self, error: BaseException) -> None:
-        """Close the connection after an error, which rolls its transaction back; keep it if a lock was not free."""
+        """Roll back and close the connection after an error; keep it if a lock was not free."""
         busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
         if self._connection is not None and (self._connection.in_transaction or not busy):
             self._drop()
@@ -59,6 +62,9 @@ class OwnConnection:
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
+            # A close alone leaves the transaction open as long as the traceback of an error refers to a cursor.
+            with suppress(sqlite3.Error):
+                connection.rollback()
             connection.close()
 
     def close(self) -> None:

@@ -63,10 +63,13 @@ class PlainPushes:
 
         Raises sqlite3.Error if they may have been stored or not. `clock_offset`: seconds added to the clock.
         """
-        if not self.takes(jobs) or self._writers.goes_first():
+        if not self.takes(jobs):
             return None
         begun = False
         with self._write_lock.within(calls.seconds_for(len(jobs))), self._own.lock:
+            # Asked in turn: a thread that has the turn may have the lock of the writers, which this would release.
+            if self._writers.goes_first():
+                return None
             try:
                 connection = self._own.opened()
                 connection.execute("BEGIN IMMEDIATE")

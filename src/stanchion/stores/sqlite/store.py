@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import re
 import sqlite3
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from stanchion.core.forks import reset_after_fork
 from stanchion.errors import InvalidInput
 from stanchion.stores.sql.engine.version import VERSION
 from stanchion.stores.sql.engine.write_lock import WriteLock
@@ -61,11 +59,6 @@ class SqliteStore(SqlStore):
         self.capabilities = CAPABILITIES
         self.push = self._push
         self.check, self.queues, self.values, self.now = self._check, self._queues, self._values, self._now
-        reset_after_fork(self)
-
-    def begin(self) -> None:
-        """Make a lock that is free."""
-        self._loading = threading.Lock()
 
     # -- the first calls
 
@@ -122,13 +115,13 @@ class SqliteStore(SqlStore):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _load(self) -> None:
-        from stanchion.stores.sqlite.dialect import SqliteDialect
-        from stanchion.stores.sqlite.general import general
-        from stanchion.stores.sqlite.misfits import burying_first
-
-        with self._loading:
+        with self._file.gate.lock:
             if self._loaded:
                 return
+            from stanchion.stores.sqlite.dialect import SqliteDialect
+            from stanchion.stores.sqlite.general import general
+            from stanchion.stores.sqlite.misfits import burying_first
+
             dialect = SqliteDialect(self._file, self._synchronous, self._writers, self._write_lock)
             way = general(self._path, dialect, self._file)
             super().__init__(way.database, way.rows, way.verbs, way.values, way.schema)
@@ -138,6 +131,7 @@ class SqliteStore(SqlStore):
             if self._delay is not None:
                 way.verbs.recovery.lost_lease_delay = self._delay
             self._file.when_replaced(self._forget)
+            self._file.gate.closes(dialect.watch.close_idle)
             self._loaded = True
 
     @property

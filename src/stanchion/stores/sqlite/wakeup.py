@@ -7,14 +7,65 @@ import threading
 import time
 from collections.abc import Collection, Iterable
 from contextlib import closing
+from typing import NamedTuple
 
 from stanchion.core.forks import reset_after_fork
+from stanchion.errors import StoreUnavailable
 from stanchion.stores.sqlite.file import Place, StoreFile
 from stanchion.stores.sqlite.looks import Board, SharedLooks
 from stanchion.stores.wakeup.listeners import READY_SECONDS, EventListener, Listeners
 
 _EAGER_SECONDS, _IDLE_SECONDS = 0.001, 0.004
 _EAGER_FOR = 0.25
+
+
+class Change(NamedTuple):
+    """A reading of the change counter, comparable with others of the same connection only."""
+
+    place: Place | None
+    connection: int
+    counter: int
+
+
+class _ChangeCounter:
+    """Reads the change counter by a connection of its own. Hold `lock` while using it."""
+
+    def __init__(self, file: StoreFile) -> None:
+        self._file, self._opened = file, 0
+        self._place: Place | None = None
+        self.lock = threading.Lock()
+        self.connection: sqlite3.Connection | None = None
+
+    def read(self, place: Place | None) -> Change | None:
+        """Return a reading of the file at this place; None if it can't be read: polling is the fallback then."""
+        if place != self._place:
+            self._drop()
+        try:
+            if self.connection is None:
+                self.connection = self._file.open(isolation_level=None, check_same_thread=False)
+                self._place, self._opened = place, self._opened + 1
+            return Change(place, self._opened, int(self.connection.execute("PRAGMA data_version").fetchone()[0]))
+        except (sqlite3.Error, StoreUnavailable):  # the file does not exist yet, or is being removed
+            self._drop()
+            return None
+
+    def close_idle(self) -> None:
+        """Close the connection if nobody uses it."""
+        if self.lock.acquire(blocking=False):
+            try:
+                self._drop()
+            finally:
+                self.lock.release()
+
+    def close(self) -> None:
+        """Close the connection once it is free."""
+        with self.lock:
+            self._drop()
+
+    def _drop(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
 
 
 class FileWatch:
@@ -34,6 +85,7 @@ class FileWatch:
     def begin(self) -> None:
         """Drop all listeners."""
         self._lock = threading.Lock()
+        self._counter = _ChangeCounter(self._file)
         self._thread: threading.Thread | None = None
         self._watching = threading.Event()
         self._reads = False
@@ -60,40 +112,36 @@ class FileWatch:
         """End all waits."""
         self.listeners.close()
 
-    def _watch(self) -> None:
-        with closing(Board(self._file.path)) as board:
-            self._watch_until_unwanted(board)
+    def close_idle(self) -> None:
+        """Close the connection if nobody uses it; to open it again counts as a change."""
+        self._counter.close_idle()
 
-    def _watch_until_unwanted(self, board: Board) -> None:
-        connection: sqlite3.Connection | None = None
+    def _watch(self) -> None:
+        with closing(Board(self._file.path)) as board, closing(_ChangeCounter(self._file)) as counter:
+            self._counter = counter
+            self._watch_until_unwanted(board, counter)
+
+    def _watch_until_unwanted(self, board: Board, counter: _ChangeCounter) -> None:
         place: Place | None = None
         looks = SharedLooks(board, self._first_due, place)
-        seen: tuple[Place | None, int] | None = None
+        seen: Change | None = None
         changed_at = read_at = 0.0
         while self._wanted():
             found = self._file.place()
             if found != place:
                 looks = SharedLooks(board, self._first_due, found)
-                if connection is not None:
-                    connection.close()
-                    connection = None
-            version, place, previous, read_at = seen, found, read_at, time.monotonic()
-            try:
-                connection = connection or self._file.open(isolation_level=None)
-                version = place, int(connection.execute("PRAGMA data_version").fetchone()[0])
-                self._reads = True
-            except sqlite3.Error:  # the file does not exist yet, or is being removed; polling is the fallback
-                connection = None
-                self._reads = False
-            changed, seen = seen is not None and version != seen, version
-            if changed:
-                changed_at = time.monotonic()
-            if connection is not None:
-                self._look(looks, connection, previous, read_at, changed=changed)
+            place, previous, read_at = found, read_at, time.monotonic()
+            with counter.lock:
+                version = counter.read(place)
+                self._reads = version is not None
+                version = version or seen
+                changed, seen = seen is not None and version != seen, version
+                if changed:
+                    changed_at = time.monotonic()
+                if counter.connection is not None:
+                    self._look(looks, counter.connection, previous, read_at, changed=changed)
             self._watching.set()
             time.sleep(_EAGER_SECONDS if time.monotonic() - changed_at < _EAGER_FOR else _IDLE_SECONDS)
-        if connection is not None:
-            connection.close()
 
     def _look(
         self, looks: SharedLooks, connection: sqlite3.Connection, previous: float, read_at: float, *, changed: bool
