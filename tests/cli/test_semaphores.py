@@ -125,12 +125,15 @@ def test_parked_jobs_are_copied_and_line_up_anew(run: Run, app: Stanchion, tmp_p
 
 
 def test_show_tells_the_waits_that_are_over(run: Run, app: Stanchion) -> None:
+    app.store.clock_offset = -60.0
     app.semaphore("smtp", capacity=1)
     mail = app.queue("mail")
     first, second = (job.id for job in mail.push_many([Push(number, limits=["smtp"]) for number in range(2)]))
     (held,) = mail.reserve(2)
+    app.store.clock_offset += 1
     held.commit()
     mail.pause()
+    app.store.clock_offset += 1  # a pause of less than a millisecond is none
     mail.resume()
     lines = run("show", second).out.splitlines()
     (place,) = (number for number, line in enumerate(lines) if line.startswith("waits        Waited "))
