@@ -86,6 +86,16 @@ def test_the_oldest_that_waits(done: Stanchion) -> None:
     assert report(done, queues=["other"]).figures["now"] is None
 
 
+def test_a_job_waits_from_the_moment_when_it_is_due(done: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
+    done.queue("mail").push(1)
+    due = done.store.stats(["mail"], ["next_due"])["mail"].next_due
+    assert due is not None
+    monkeypatch.setattr(done.store, "now", lambda: due)
+    assert report(done).figures["now"] == {"queue": "mail", "oldest": 0.0}
+    monkeypatch.setattr(done.store, "now", lambda: due - 1)
+    assert report(done).figures["now"] is None
+
+
 def test_dead_letters_wait_for_nobody(app: Stanchion) -> None:
     app.queue("mail", dead_letter="mail-dead").push(1)
     (job,) = app.queue("mail").reserve()

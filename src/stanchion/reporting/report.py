@@ -125,8 +125,8 @@ def now_of(app: Stanchion, queues: Sequence[str]) -> Figures | None:
     names = list(queues) or [settings.name for settings in known if settings.name not in letters]
     now, found = store.now(), store.stats(names, ["next_due"])
     waits = [((now - one.next_due) / SECOND, name) for name, one in found.items() if one.next_due is not None]
-    waited, queue = max(waits, default=(0.0, ""))
-    return {"queue": queue, "oldest": waited} if waited > 0 else None
+    waited, queue = max(waits, default=(-1.0, ""))
+    return {"queue": queue, "oldest": waited} if waited >= 0 else None
 
 
 def order_of(app: Stanchion) -> list[str]:
