@@ -23,12 +23,7 @@ from stanchion.stores.sqlite.connections import NOW
 from stanchion.stores.sqlite.own_connection import OwnConnection
 from stanchion.stores.sqlite.writers import WriterQueue
 
-_PLAIN: Final = frozenset(
-    (
-        *("id", "queue", "payload", "task", "priority", "run_at", "delay", "headers", "tenant", "origin"),
-        *("on_duplicate", "max_attempts", "timeout"),
-    )
-)
+_PLAIN: Final = {*OF_NEW_JOBS, "delay", "on_duplicate"} - {"key", "order_key", "limits", "lane"}
 """The fields that a plain job may have. Other fields change further rows."""
 
 _OTHERS: Final = {name: default for name, default in NewJob._field_defaults.items() if name not in _PLAIN}
