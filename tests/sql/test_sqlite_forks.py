@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -102,9 +104,18 @@ def test_who_waits_in_the_parent(store: SqliteStore, path: Path) -> None:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(ForkGate, "after_fork", pushed_meanwhile)
-            child = forked(lambda: push(store, 1))
-        assert listener.wait(60)
+            woken, wake = os.pipe()
+
+            def pushed_later() -> None:
+                os.read(woken, 1)
+                push(store, 1)
+
+            child = forked(pushed_later)
+        assert listener.wait(60)  # by the push during the fork, as the child has made none
+        os.write(wake, b"1")
         assert succeeded(child)
+        os.close(woken)
+        os.close(wake)
     listener.close()
     assert payloads(path) == ["0", "1"]
 
@@ -185,4 +196,43 @@ def test_another_thread_opens_no_connection_meanwhile(store: SqliteStore, path: 
     finally:
         store._file.gate.after_fork()
     pusher.join(60)
+    assert payloads(path) == ["1"]
+
+
+LOGS_IN_A_TRANSACTION = """
+import os, sys, threading
+from stanchion.core.ids import new_id
+from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.sqlite.store import open_store
+import logging
+
+store = open_store(sys.argv[1])
+store.check()
+entered, forking = threading.Event(), threading.Event()
+
+def hold():
+    with store.transaction():
+        entered.set()
+        forking.wait(60)
+        forking.clear()
+        forking.wait(0.3)  # the thread that forks takes its next locks
+        logging.getLogger("of a program")  # takes the lock of logging
+
+thread = threading.Thread(target=hold)
+thread.start()
+entered.wait(60)
+os.register_at_fork(before=forking.set)  # runs first
+child = os.fork()
+if child == 0:
+    store.push([NewJob(new_id(), "q", "1")])
+    os._exit(0)
+thread.join()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_transaction_that_logs_ends_before_a_fork(path: Path) -> None:
+    """A fork takes the lock of logging, too: only after the threads that it waits for."""
+    done = subprocess.run([sys.executable, "-c", LOGS_IN_A_TRANSACTION, f"sqlite:///{path}"], check=False, timeout=300)
+    assert done.returncode == 0
     assert payloads(path) == ["1"]
