@@ -40,7 +40,15 @@ def _of_database(alias: str) -> Iterator[CheckMessage]:
     if in_memory(alias):
         return
     for name, backend in backends_on(alias).items():
-        trouble = _trouble(backend.app)
+        try:
+            trouble = _trouble(backend.app)
+        except SchemaMismatch as error:
+            yield Warning(
+                f"TASKS[{name!r}]: {error}",
+                hint="A newer release of Stanchion has upgraded the tables. Install that release here, too.",
+                id="stanchion.W002",
+            )
+            continue
         if trouble is None:
             continue
         allowed = router.allow_migrate(alias, "stanchion")
@@ -60,15 +68,18 @@ def _migrated(alias: str) -> bool:
 
 
 def _trouble(app: Stanchion) -> str | None:
-    """Return the fault of a store's tables; None without one, or if another check reports the database."""
+    """Return the fault of a store's tables; None without one, or if another check reports the database.
+
+    Raises SchemaMismatch for tables of a newer release.
+    """
     try:
         store = open_store(app.url)
     except (StanchionError, ImproperlyConfigured):
         return None
     try:
         steps = store.setup(dry_run=True)
-    except SchemaMismatch as error:
-        return str(error)
+    except SchemaMismatch:
+        raise
     except (StanchionError, DatabaseError):
         return None  # Django reports an unreachable database by itself
     finally:

@@ -125,6 +125,19 @@ class Orders(TransactionTestCase):
         call_command("check", databases=["default"], stderr=out)
         assert "stanchion" not in out.getvalue(), out.getvalue()
 
+    def test_tables_of_a_newer_release_ask_for_that_release(self) -> None:
+        with connections["default"].cursor() as cursor:
+            cursor.execute("SELECT version FROM stanchion_meta")
+            (version,) = cursor.fetchone()
+            cursor.execute("UPDATE stanchion_meta SET version = 99")
+        out = StringIO()
+        call_command("check", databases=["default"], stderr=out)
+        with connections["default"].cursor() as cursor:
+            cursor.execute("UPDATE stanchion_meta SET version = %s", [version])
+        assert "stanchion.W002" in out.getvalue(), out.getvalue()
+        assert "Install that release here, too." in out.getvalue(), out.getvalue()
+        assert "migrate" not in out.getvalue(), out.getvalue()
+
 
 class Rehearsed(TestCase):
     """Orders within `app.testing()`, whose jobs appear with the functions of `transaction.on_commit`."""
