@@ -2,10 +2,12 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -140,3 +142,13 @@ def test_processes_without_a_supervisor_stop(app, start):
 def test_what_cannot_work_ends_at_once(start, tmp_path):
     assert start(2, target="no_such_module:app").wait(90) == 2
     assert "no_such_module" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_until_empty_ends_on_tables_of_a_newer_release(app, start, tmp_path, processes):
+    """This process can never see whether the queues are empty."""
+    app.setup()
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, connection:
+        connection.execute("UPDATE stanchion_meta SET version = 99")
+    assert start(processes, until_empty=True).wait(90) != 0
+    assert "upgrade this process" in (tmp_path / "log").read_text()

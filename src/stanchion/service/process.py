@@ -9,7 +9,7 @@ import threading
 import time
 
 from stanchion.core.checks import whole
-from stanchion.errors import InvalidInput
+from stanchion.errors import InvalidInput, SchemaMismatch
 from stanchion.service.loading import load
 from stanchion.service.logs import flushed, log_to_stderr
 from stanchion.service.settings import EXIT_OK, EXIT_UNUSABLE, WorkerSettings
@@ -99,7 +99,7 @@ def main(text: str, parent: str) -> int:
     log_to_stderr(settings.log_level, settings.log_format)
     try:
         return ended(work(settings, int(parent)))
-    except InvalidInput as error:
+    except (InvalidInput, SchemaMismatch) as error:
         log.error("%s", error)
         return EXIT_UNUSABLE
 

@@ -144,14 +144,15 @@ class Worker:
     def start(self) -> None:
         """Start the threads and return. Raises InvalidInput for an unusable store or missing tasks.
 
-        If the store does not answer, the worker starts red and keeps trying.
+        If the store does not answer, the worker starts red and keeps trying. Tables of another release are waited for,
+        too, as a deployment may be under way, but not with `until_empty`: SchemaMismatch.
         """
         with self._lifecycle:
             if self._started:
                 raise InvalidInput("this worker has been started before; make a new one")
             self._served = served_by(self._context, self._named, self._lanes)
-            with suppress(StoreUnavailable, SchemaMismatch):  # the first beat raises and logs it again
-                _ = self._context.store
+            with suppress(StoreUnavailable, *(() if self._until_empty else (SchemaMismatch,))):
+                _ = self._context.store  # the first beat raises what is suppressed, and logs it
             self._reporter = StatusReporter(
                 *(self._status, self._health_file, self._health_port, self._health_host, self._routes()),
                 {} if self._metrics_file is None else {self._metrics_file: lambda: self._sums().text()},
