@@ -90,6 +90,34 @@ def test_recovery_goes_past_a_locked_job(mongo_url: str, monkeypatch: pytest.Mon
         assert until(lambda: app.store.recover(), 60, "the job")[0].id == held.id
 
 
+def test_jobs_that_another_process_has_freed_are_not_returned(mongo_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that a lock interrupts says what it has freed itself."""
+    monkeypatch.setattr(past_locks, "SECONDS", 4.0)
+    with closing(Stanchion(mongo_url)) as app, closing(Stanchion(mongo_url)) as another:
+        app.setup()
+        app.queue("orders").push_many(range(6))
+        held, *lost = app.queue("orders").reserve(6, lease=30)
+        with transaction_of_another(mongo_url) as transaction:
+            held.commit(tx=transaction)
+            app.store.clock_offset += 31
+            another.store.clock_offset += 31
+            store: Any = app.store
+            write, theirs = store._jobs.compare_and_set, list[str]()
+
+            def written_after_another(changes: Any) -> Any:
+                monkeypatch.undo()
+                monkeypatch.setattr(past_locks, "SECONDS", 4.0)
+                rows = another.store.recover(limit=3)
+                theirs.extend(row.id for row in rows)
+                return write(changes)
+
+            monkeypatch.setattr(store._jobs, "compare_and_set", written_after_another)
+            ours = [row.id for row in app.store.recover()]
+            assert theirs
+            assert sorted(ours + theirs) == sorted(job.id for job in lost)
+            transaction.abort_transaction()
+
+
 @pytest.mark.parametrize("place", [0, 2], ids=["outbox", "slots"])
 def test_recovery_of_slots_goes_past_a_locked_job(mongo_url: str, monkeypatch: pytest.MonkeyPatch, place: int) -> None:
     """The process that freed these slots is gone; a waiter for one of them is locked."""

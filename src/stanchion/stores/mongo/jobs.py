@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from bson import ObjectId
 from pymongo import UpdateOne
@@ -24,6 +26,10 @@ from stanchion.stores.rules.shapes import needs
 _PAGE = 200
 
 
+class _Noted(threading.local):
+    stamps: list[ObjectId] | None = None
+
+
 class Jobs:
     """Jobs, each changed by one update of its document, and their outbox entries.
 
@@ -33,6 +39,7 @@ class Jobs:
 
     def __init__(self, server: Access, queues: QueueDocuments, signals: Announcer) -> None:
         self._server, self._queues, self._signals = server, queues, signals
+        self._noted = _Noted()
 
     def now(self) -> int:
         """Return the server's clock."""
@@ -82,6 +89,8 @@ class Jobs:
             if change.row.payload != change.seen.row.payload:
                 refuse_large(change.row)
         stamp = ObjectId()
+        if self._noted.stamps is not None:
+            self._noted.stamps.append(stamp)
         updates = [
             UpdateOne(
                 {"_id": change.row.id, "queue": change.seen.row.queue, "version": change.seen.version},
@@ -107,6 +116,21 @@ class Jobs:
         done, taken, again = self._server.call(work)
         self._tell([change for change in changes if change.row.id in done], settings)
         return Results([_result_of(one, done, taken) for one in ids], again)
+
+    @contextmanager
+    def noted(self) -> Iterator[list[ObjectId]]:
+        """Note the stamps of the writes that this thread makes in the block, for `written_by` if one of them fails."""
+        stamps: list[ObjectId] = []
+        self._noted.stamps = stamps
+        try:
+            yield stamps
+        finally:
+            self._noted.stamps = None
+
+    def written_by(self, stamps: Collection[ObjectId], ids: Collection[str]) -> set[str]:
+        """Return the ids among these of jobs whose last write has one of these stamps."""
+        wanted = {"_id": {"$in": list(ids)}, "stamp": {"$in": list(stamps)}}
+        return set(self.some(wanted, len(ids)))
 
     def _tell(self, changes: Sequence[Change], settings: Mapping[str, QueueSettings]) -> None:
         """Announce queues with work, also those where a running place became free, and ended jobs."""

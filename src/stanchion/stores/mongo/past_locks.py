@@ -12,7 +12,6 @@ from stanchion.stores.mongo.client.server import Access
 from stanchion.stores.mongo.jobs import Jobs
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import JobRow, JobState
-from stanchion.stores.rules.lost_leases import lost_leases
 
 SECONDS = 0.5
 """Seconds that a write of some jobs may take before they are tried in halves."""
@@ -57,14 +56,15 @@ class PastLocks:
 
     def _tried(self, group: Sequence[str], free: Free) -> tuple[list[JobRow], list[str]]:
         """Free jobs; return the freed ones, and the ids of jobs that still run if it took too long."""
-        try:
-            with self._server.outside.hurried(SECONDS):
-                return free(group), []
-        except StoreUnavailable:
-            rows = [one.row for one in self._jobs.read(group)[1].values()]  # fails, too, without a server
-        # The write may have freed some of them before it met the first one locked.
-        left = [row.id for row in rows if row.state == JobState.RUNNING]
-        return [row for row in rows if row.id not in left and (row.state == JobState.DEAD or lost_leases(row))], left
+        with self._jobs.noted() as stamps:
+            try:
+                with self._server.outside.hurried(SECONDS):
+                    return free(group), []
+            except StoreUnavailable:
+                rows = [one.row for one in self._jobs.read(group)[1].values()]  # fails, too, without a server
+        # The write may have freed some of them before it met the first one locked. Other processes free jobs, too.
+        freed = self._jobs.written_by(stamps, group)
+        return [row for row in rows if row.id in freed], [row.id for row in rows if row.state == JobState.RUNNING]
 
 
 class WorkPastLocks:
