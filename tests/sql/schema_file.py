@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 from stanchion.stores.registry import open_store
 
-FILE = Path(__file__).parents[2] / "src/stanchion/stores/sqlite/schema.sql"
+FILE = Path(__file__).parents[2] / "src/stanchion/stores/sqlite/generated/schema.sql"
 
 
 def schema() -> str:

@@ -16,9 +16,10 @@ from stanchion import Stanchion
 from stanchion.context import context_of
 from stanchion.core.ids import new_id, new_ids
 from stanchion.errors import CannotJoin
+from stanchion.stores.fields.sql import LIVE_COLUMNS
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
-from stanchion.stores.sql.engine.schema import LIVE_COLUMNS, queues
+from stanchion.stores.sql.engine.schema import queues
 from stanchion.stores.sql.engine.write_lock import WriteLock
 from stanchion.stores.sql.rows.new_jobs import OF_NEW_JOBS
 from stanchion.stores.sql.rows.queue_row import QueueRow

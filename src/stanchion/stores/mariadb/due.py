@@ -25,9 +25,8 @@ from stanchion.stores.sql.claims.reservations import Asks, Reservations, reserva
 from stanchion.stores.sql.claims.search import Alike, Search
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
-from stanchion.stores.sql.engine.schema import FIELDS
 
-_PAYLOAD = FIELDS.index("payload")
+_PAYLOAD = JobRow._fields.index("payload")
 _CANDIDATES = 100
 """Number of due jobs read at least, as others may have locked the first of them."""
 

@@ -8,9 +8,11 @@ from operator import attrgetter
 
 from sqlalchemy import text
 
+from stanchion.stores.fields.jobs import Step
+from stanchion.stores.fields.sql import resets
 from stanchion.stores.mariadb.packets import arrays
 from stanchion.stores.mariadb.settle import IN_TIME
-from stanchion.stores.mariadb.statements import LISTED, TEXT, given_ids, names_of
+from stanchion.stores.mariadb.statements import LISTED, given_fields, names_of
 from stanchion.stores.records.jobs import UNLANED, JobRow, JobState
 from stanchion.stores.records.outcomes import Move
 from stanchion.stores.records.queues import QueueSettings
@@ -34,23 +36,11 @@ _HELD = text(f"""
 """)
 
 _WRITTEN = ("id", "queue", "run_at", "payload", "headers", "trail", "entry_payload")
-_GIVEN = f"""
-    id {{}} '$[0]',
-    queue VARCHAR(200) {TEXT} PATH '$[1]',
-    run_at BIGINT PATH '$[2]',
-    payload LONGTEXT {TEXT} PATH '$[3]',
-    headers LONGTEXT {TEXT} PATH '$[4]',
-    trail LONGTEXT {TEXT} PATH '$[5]',
-    entry_payload LONGTEXT {TEXT} PATH '$[6]'
-"""
 _MOVE = text(f"""
-    UPDATE {given_ids(_GIVEN, "moves")} STRAIGHT_JOIN {LISTED} ON job.id = given.id SET
+    UPDATE {given_fields(_WRITTEN, "moves")} STRAIGHT_JOIN {LISTED} ON job.id = given.id SET
         {", ".join(f"job.{name} = given.{name}" for name in _WRITTEN[1:])},
-        job.lane = {UNLANED}, job.state = 'queued', job.`rank` = job.priority, job.arrival_payload = NULL,
-        job.`key` = NULL, job.attempts = 0, job.failures = 0, job.errors = NULL, job.progress = NULL,
-        job.worker = NULL, job.lease_until = NULL, job.started_at = NULL, job.cancel_requested = 0,
-        job.slots_held = 0, job.order_hold = NULL, job.slots_hold = NULL,
-        job.waits_kind = NULL, job.waits_queue = NULL, job.waits_name = NULL, job.waits_since = NULL
+        job.lane = {UNLANED}, job.state = 'queued', job.`rank` = job.priority,
+        {resets(Step.MOVED, lambda name: f"job.`{name}`")}
 """)
 
 

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from sqlalchemy import SelectBase, String, TextClause, column, text
 from sqlalchemy.dialects.mysql import insert
 
+from stanchion.stores.fields.jobs import KINDS, Kind
+from stanchion.stores.fields.sql import LIVE_COLUMNS
 from stanchion.stores.records.jobs import SECOND, UNLANED
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.sql.claims.admission import ASKING
@@ -22,7 +24,7 @@ from stanchion.stores.sql.claims.reservations import ReservationStatements
 from stanchion.stores.sql.claims.search import FULL_MAX
 from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.dialect import Dialect
-from stanchion.stores.sql.engine.schema import BY_BYTES, CLAIMED_COLUMNS, HELD_COLUMNS, LIVE_COLUMNS, jobs
+from stanchion.stores.sql.engine.schema import BY_BYTES, CLAIMED_COLUMNS, HELD_COLUMNS, jobs
 from stanchion.stores.sql.jobs.deletion import DeletionStatements
 from stanchion.stores.sql.queues.purge import PurgeStatements
 from stanchion.stores.sql.rows.jobs import JobStatements
@@ -61,6 +63,21 @@ ID = "VARCHAR(36) CHARACTER SET ascii COLLATE ascii_bin"
 def given_ids(elements: str, name: str) -> str:
     """Return a table `given` with these columns of the elements of a JSON array; {} is an id."""
     return given(elements.format(f"{ID} PATH"), name)
+
+
+_TYPES = {
+    Kind.ID: ID,
+    Kind.NAME: f"VARCHAR(200) {TEXT}",
+    Kind.CONTENT: f"LONGTEXT {TEXT}",
+    Kind.JSON: f"LONGTEXT {TEXT}",
+    Kind.MICROS: "BIGINT",
+}
+
+
+def given_fields(names: Sequence[str], name: str) -> str:
+    """Return a table `given` with these fields of jobs; each element of the JSON array is a list of them."""
+    columns = ", ".join(f"{field} {_TYPES[KINDS[field]]} PATH '$[{n}]'" for n, field in enumerate(names))
+    return given(columns, name)
 
 
 def by_ids(table: str) -> str:

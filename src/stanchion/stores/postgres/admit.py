@@ -14,7 +14,9 @@ from typing import Any
 
 from sqlalchemy import Executable, TextClause, text
 
-from stanchion.stores.postgres.pick import NONE_EXPIRED, NOW, picked, slots_at, slots_read
+from stanchion.stores.fields.jobs import Step, cleared
+from stanchion.stores.fields.sql import typed
+from stanchion.stores.postgres.pick import NONE_EXPIRED, NOW, TYPES, picked, slots_at, slots_read
 from stanchion.stores.postgres.slots import pick_asking
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, row_from
@@ -32,6 +34,9 @@ from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS, ID_COLUMNS
 from stanchion.stores.sql.rows.past_waits import with_line
 from stanchion.stores.sql.rows.slots import SLOT_COLUMNS, by_slot, filled
 
+_DECIDED = ("state", "rank", "run_at", *cleared(Step.FREED))
+"""The columns of a job that an admission decides."""
+_LASTING = ("id", *_DECIDED, "past_waits")
 _COLUMNS = ", ".join(ASKING)
 _TEXTS = {name: f"CAST(job.{name} AS text) AS {name}" for name in ID_COLUMNS}
 _WHOLE = ", ".join(_TEXTS.get(name, f"job.{name}") for name in CLAIMED_COLUMNS)
@@ -80,16 +85,11 @@ _LIMITS = text(f"""
 _CARRY_OUT = f"""
     WITH new AS MATERIALIZED (
         SELECT * FROM jsonb_to_recordset(CAST(:jobs AS jsonb)) AS new (
-            id uuid, begins boolean, state text, rank int2, run_at bigint, slots_held int, order_hold text,
-            slots_hold text, waits_kind text, waits_queue text, waits_name text, waits_since bigint,
-            past_waits text
+            begins boolean, {typed(_LASTING, TYPES)}
         )
     ), changed AS (
         UPDATE stanchion_jobs AS job
-        SET state = new.state, rank = new.rank, run_at = new.run_at, slots_held = new.slots_held,
-            order_hold = new.order_hold, slots_hold = new.slots_hold,
-            waits_kind = new.waits_kind, waits_queue = new.waits_queue, waits_name = new.waits_name,
-            waits_since = new.waits_since, attempts = attempts + CAST(begins AS int),
+        SET {", ".join(f"{name} = new.{name}" for name in _DECIDED)}, attempts = attempts + CAST(begins AS int),
             past_waits = CASE WHEN new.past_waits IS NULL THEN job.past_waits ELSE {{longer}} END,
             token = CASE WHEN begins THEN :token ELSE token END,
             worker = CASE WHEN begins THEN :worker ELSE worker END,
@@ -206,12 +206,6 @@ class TwoTrips:
         )
         found = self._admissions.admit_at(run, claim, search, settings, at, claim.limit, last=True)
         return found._replace(more=found.more and (len(rows) == picks or bool(run.freed)))
-
-
-_LASTING = (
-    *("id", "state", "rank", "run_at", "slots_held", "order_hold", "slots_hold"),
-    *("waits_kind", "waits_queue", "waits_name", "waits_since", "past_waits"),
-)
 
 
 def _reserved(verdict: Verdict) -> dict[str, Any]:

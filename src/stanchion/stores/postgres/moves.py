@@ -9,6 +9,8 @@ from typing import Any
 from sqlalchemy import text
 
 from stanchion.core.partition_names import logical_name
+from stanchion.stores.fields.jobs import Step
+from stanchion.stores.fields.sql import resets
 from stanchion.stores.postgres.pick import ONCE
 from stanchion.stores.postgres.settle import HELD, PLAIN
 from stanchion.stores.records.jobs import SECOND, JobState
@@ -46,7 +48,7 @@ _MOVE = text(f"""
     ), moved AS (
         UPDATE stanchion_jobs AS job SET
             queue = given.target, lane = given.lane, state = 'queued', rank = priority,
-            run_at = {ONCE} + given.delay, payload = coalesce(given.payload, job.payload), arrival_payload = NULL,
+            run_at = {ONCE} + given.delay, payload = coalesce(given.payload, job.payload),
             entry_payload = CASE
                 WHEN NOT given.keep_entry OR NOT {_CHANGED} THEN job.entry_payload
                 WHEN job.trail IS NULL THEN {_CAME_WITH}
@@ -54,9 +56,7 @@ _MOVE = text(f"""
                 ELSE {_CAME_WITH}
             END,
             trail = {_TRAIL}, headers = CASE WHEN given.keeps_headers THEN job.headers ELSE given.headers END,
-            key = NULL, attempts = 0, failures = 0, errors = NULL, progress = NULL, worker = NULL, lease_until = NULL,
-            started_at = NULL, cancel_requested = false, slots_held = 0, order_hold = NULL, slots_hold = NULL,
-            waits_kind = NULL, waits_queue = NULL, waits_name = NULL, waits_since = NULL
+            {resets(Step.MOVED)}
         FROM given
         WHERE job.id = given.id AND job.queue = given.queue AND {HELD} AND {PLAIN}
             AND (job.trail IS NULL OR {FEW_STOPS})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stanchion.stores.fields.jobs import Kind
 from stanchion.stores.records.jobs import UNLANED
 from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS, ID_COLUMNS
 
@@ -16,6 +17,16 @@ HERE = f"EXISTS (SELECT 1 FROM stanchion_meta WHERE {IDENTITY} = CAST(:identity 
 NOW = "(CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT) + CAST(:clock_offset AS BIGINT))"
 ONCE = f"(SELECT {NOW})"
 """The same for many rows: the clock is read once. The planner can't use it to estimate how many jobs are due."""
+
+
+TYPES = dict.fromkeys(Kind, "text") | {
+    Kind.ID: "uuid",
+    Kind.SMALL: "int2",
+    Kind.INT: "int",
+    Kind.MICROS: "bigint",
+    Kind.REAL: "float8",
+}
+"""The types of the fields of jobs."""
 
 
 def listed(names: Sequence[str], **instead: str) -> str:

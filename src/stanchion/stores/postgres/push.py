@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Executable, text
 
-from stanchion.stores.postgres.pick import HERE, NOW, listed
+from stanchion.stores.fields.sql import GIVEN, LIVE_COLUMNS, stored_as_given, typed
+from stanchion.stores.postgres.pick import HERE, NOW, TYPES, listed
 from stanchion.stores.records.jobs import UNLANED, NewJob, Pushed
 from stanchion.stores.rules.jobs import created, due_at
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.joining import must_be_here
 from stanchion.stores.sql.engine.runner import Asked, Params, Runner
-from stanchion.stores.sql.engine.schema import LIVE_COLUMNS
 from stanchion.stores.sql.jobs.held_keys import HeldKeys, any_held
 from stanchion.stores.sql.jobs.push import Push, push_within
 from stanchion.stores.sql.rows.jobs import Jobs
@@ -31,39 +31,19 @@ _REQUIRED = object()
 DEFAULTS = tuple(NewJob._field_defaults.get(name, _REQUIRED) for name in NewJob._fields)
 
 _NEW = {
-    "lane": f"coalesce(lane, {UNLANED})",
+    **stored_as_given(),
     "state": "CASE WHEN waits_kind IS NULL THEN 'queued' ELSE 'waiting' END",
-    "priority": "coalesce(priority, 0)",
     "rank": "coalesce(priority, 0)",
     "run_at": f"coalesce(run_at, {NOW} + CAST(floor(coalesce(delay, 0) * 1000000) AS BIGINT))",
     "enqueued_at": NOW,
-    "attempts": "0",
-    "failures": "0",
-    "max_attempts": f"coalesce(max_attempts, {NewJob._field_defaults['max_attempts']})",
-    "errors": "NULL",
-    "progress": "NULL",
-    "token": "NULL",
-    "worker": "NULL",
-    "lease_until": "NULL",
-    "started_at": "NULL",
-    "cancel_requested": "false",
-    "slots_held": "0",
-    "order_hold": "NULL",
-    "slots_hold": "NULL",
     "waits_since": f"CASE WHEN waits_kind IS NOT NULL THEN {NOW} END",
-    "arrival_payload": "NULL",
-    "entry_payload": "NULL",
-    "past_waits": "NULL",
 }
 """The columns of a new job, where they are not as given."""
 
 PUSHED = f"""
     WITH given AS (
         SELECT given.* {{told}} FROM jsonb_to_recordset(CAST(:jobs AS jsonb)) AS given (
-            id uuid, queue text, payload text, task text, priority int2, run_at bigint, delay float8,
-            headers text, tenant text, key text, order_key text, limits text, flow_root uuid, flow_node uuid,
-            flow_index int, flow_after text, origin uuid, max_attempts int, timeout float8, lane int, waits_kind text,
-            waits_queue text, waits_name text, trail text {{more}}
+            {typed(GIVEN, TYPES)} {{more}}
         ) {{where}}
     ), stored AS (
         INSERT INTO stanchion_jobs ({listed(LIVE_COLUMNS)})

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from stanchion.errors import DuplicateKey
+from stanchion.stores.fields.jobs import Step, cleared
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.rules.dead_letters import is_letter
@@ -13,7 +14,6 @@ from stanchion.stores.rules.past_waits import wait_over
 from stanchion.stores.rules.slots import (
     held_between,
     hold_tokens,
-    waits_at,
 )
 
 
@@ -169,7 +169,7 @@ def detached(row: JobRow, now: int) -> JobRow:
     Its present wait ends `now`, by its store's clock; a wait for a rate lasts until the job is due.
     """
     known = row if row.waits_for is None else wait_over(row, now)
-    detached_row = known._replace(rank=row.priority, **_HOLDS_NOTHING)
+    detached_row = known._replace(rank=row.priority, **HOLDS_NOTHING)
     return detached_row if row.finished_at is not None else detached_row._replace(state=QUEUED)
 
 
@@ -185,35 +185,17 @@ def arriving(row: JobRow, now: int) -> JobRow:
 
 
 def _unreserved(row: JobRow) -> JobRow:
-    # The last token stays: a settle repeated after a lost reply recognises its own work by it.
     return row._replace(
         state=QUEUED,
-        worker=None,
-        lease_until=None,
-        progress=None,
-        started_at=None,
         rank=row.priority,
-        **{**_HOLDS_NOTHING, "slots_held": held_between(row), "order_hold": hold_tokens(row).order},
+        **{**_RELEASED, "slots_held": held_between(row), "order_hold": hold_tokens(row).order},
     )
 
 
 def _restarted(row: JobRow, run_at: int) -> JobRow:
-    return _unreserved(row)._replace(
-        **_HOLDS_NOTHING,
-        run_at=run_at,
-        attempts=0,
-        failures=0,
-        errors=None,
-        finished_at=None,
-        result=None,
-        cancel_requested=False,
-    )
+    return row._replace(state=QUEUED, rank=row.priority, run_at=run_at, **_RESTARTED)
 
 
-_HOLDS_NOTHING: dict[str, Any] = {
-    "slots_held": 0,
-    "order_hold": None,
-    "slots_hold": None,
-    **waits_at(None),
-    "waits_since": None,
-}
+HOLDS_NOTHING: Final = cleared(Step.FREED)
+_RELEASED: Final = cleared(Step.RELEASED)
+_RESTARTED: Final = cleared(Step.RESTARTED)

@@ -13,7 +13,7 @@ from stanchion.stores.records.slots import NODE
 from stanchion.stores.rules.dead_letters import DEAD_FROM, headers_in, headers_of_letter, unmarked, without_story
 from stanchion.stores.rules.error_entries import not_put_off, put_off, waiting_until, with_error
 from stanchion.stores.rules.jobs import (
-    _HOLDS_NOTHING,
+    HOLDS_NOTHING,
     Transition,
     _restarted,
     _unreserved,
@@ -219,7 +219,7 @@ def _finished(row: JobRow, state: JobState, now: int) -> JobRow:
         lease_until=None,
         cancel_requested=False,
         rank=row.priority,
-        **_HOLDS_NOTHING,
+        **HOLDS_NOTHING,
     )
 
 

@@ -84,6 +84,6 @@ def _version(connection: sqlite3.Connection) -> list[Row]:
 
 def _schema() -> str:
     """Return the statements that make the schema, in one transaction; `tests.sql.schema_file` writes the file."""
-    made = get_data(__package__, "schema.sql")
+    made = get_data(__package__, "generated/schema.sql")
     assert made is not None  # noqa: S101 - it is part of the package
     return f"BEGIN IMMEDIATE;\n{made.decode()}\nCOMMIT;"

@@ -14,6 +14,7 @@ from sqlalchemy import Executable, Float, String, Text, TextClause, select, text
 
 from stanchion.core.ids import id_named
 from stanchion.errors import StanchionError
+from stanchion.stores.fields.sql import LIVE_COLUMNS
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import row_from
 from stanchion.stores.records.outcomes import Bury
@@ -26,7 +27,7 @@ from stanchion.stores.sql.engine.columns import live_row, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
-from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS, LIVE_COLUMNS, jobs
+from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS, jobs
 from stanchion.stores.sql.jobs.flows import Flows
 from stanchion.stores.sql.reading.stats import heads_of
 from stanchion.stores.sql.rows.jobs import is_id, live_values

@@ -10,6 +10,8 @@ from typing import NamedTuple
 from sqlalchemy import text
 
 from stanchion.core.partition_names import logical_name
+from stanchion.stores.fields.jobs import Step
+from stanchion.stores.fields.sql import resets
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.outcomes import Move
 from stanchion.stores.rules.dead_letters import MARK, unmarked
@@ -48,7 +50,7 @@ END"""
 _MOVE = text(f"""
     UPDATE stanchion_jobs SET
         queue = :target, lane = :lane, state = 'queued', rank = priority, run_at = :run_at,
-        payload = coalesce(:payload, payload), arrival_payload = NULL,
+        payload = coalesce(:payload, payload),
         entry_payload = CASE
             WHEN NOT :keep_entry OR NOT {_CHANGED} THEN entry_payload
             WHEN trail IS NULL THEN {_CAME_WITH}
@@ -57,9 +59,7 @@ _MOVE = text(f"""
         END,
         trail = {_HERE} || ',' || attempts || ',' || ({_CHANGED}) || '],[' || :there || ',' || :now || ']]',
         headers = CASE WHEN :keeps_headers THEN headers ELSE :headers END,
-        key = NULL, attempts = 0, failures = 0, errors = NULL, progress = NULL, worker = NULL, lease_until = NULL,
-        started_at = NULL, cancel_requested = 0, slots_held = 0, order_hold = NULL, slots_hold = NULL,
-        waits_kind = NULL, waits_queue = NULL, waits_name = NULL, waits_since = NULL
+        {resets(Step.MOVED)}
     WHERE id = :job AND queue = :queue
 """)
 

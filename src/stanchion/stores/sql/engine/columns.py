@@ -19,16 +19,11 @@ from sqlalchemy import (
     or_,
 )
 
+from stanchion.stores.fields.jobs import LIVE, Field, Kind, Of
+from stanchion.stores.fields.sql import LIVE_COLUMNS
+from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.rules.dead_letters import MARK
-from stanchion.stores.sql.engine.schema import (
-    CLAIMED_COLUMNS,
-    FIELDS,
-    HELD_COLUMNS,
-    ID_COLUMNS,
-    LIVE_COLUMNS,
-    history,
-    jobs,
-)
+from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS, HELD_COLUMNS, ID_COLUMNS, history, jobs
 
 # Written into the SQL as literals: with a parameter, a planner can't prove that a partial index fits.
 QUEUED: ColumnElement[str] = literal_column("'queued'")
@@ -82,17 +77,15 @@ def under_token() -> ColumnElement[bool]:
 
 def finished_row() -> list[ColumnElement[Any]]:
     """Return the columns of a finished job in the order of JobRow."""
-    missing: dict[str, ColumnElement[Any]] = {
-        "rank": history.c.priority,
-        "lease_until": cast(null(), BigInteger),
-        "cancel_requested": false(),
-        "slots_held": literal_column("0"),
-        "order_hold": cast(null(), String),
-        "slots_hold": cast(null(), String),
-        **dict.fromkeys(("waits_kind", "waits_queue", "waits_name"), cast(null(), String)),
-        "waits_since": cast(null(), BigInteger),
-    }
-    return [missing[name] if name in missing else _text_id(history.c[name]) for name in FIELDS]
+    missing = {field.name: _missing(field) for field in LIVE if field.of is Of.LIVE} | {"rank": history.c.priority}
+    return [missing[name] if name in missing else _text_id(history.c[name]) for name in JobRow._fields]
+
+
+def _missing(field: Field) -> ColumnElement[Any]:
+    """Return what a finished job has in place of a field of live ones."""
+    if field.default is None:
+        return cast(null(), BigInteger if field.kind is Kind.MICROS else String)
+    return false() if field.kind is Kind.FLAG else literal_column(str(field.default))
 
 
 def _text_id(column: Column[Any]) -> ColumnElement[Any]:

@@ -19,7 +19,7 @@ Times are microseconds since 1970 UTC, by the database's clock.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import (
     DDL,
@@ -41,7 +41,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql, postgresql
 
-from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob
+from stanchion.stores.fields.jobs import FINISHED, KINDS, LIVE, Field, Kind, Of, names
+from stanchion.stores.fields.sql import LIVE_COLUMNS
+from stanchion.stores.records.jobs import UNLANED, NewJob
 
 metadata = MetaData()
 
@@ -78,66 +80,49 @@ meta = _table(
 )
 
 
-def _job_columns() -> list[Column[Any]]:
-    """Return the columns that live and finished jobs share, in the order of JobRow."""
-    return [
-        Column("id", JobId, primary_key=True),
-        Column("queue", Name, nullable=False),
-        Column("lane", Integer, nullable=False),
-        Column("state", String(10), nullable=False),
-        Column("priority", SmallInteger, nullable=False),
-        Column("rank", SmallInteger, nullable=False),
-        Column("run_at", BigInteger, nullable=False),
-        Column("enqueued_at", BigInteger, nullable=False),
-        Column("payload", Long, nullable=False),
-        Column("task", Name),
-        Column("headers", Long),
-        Column("tenant", Name),
-        Column("key", Name),
-        Column("order_key", Name),
-        Column("limits", Long),
-        Column("flow_root", JobId),
-        Column("flow_node", JobId),
-        Column("flow_index", Integer),
-        Column("flow_after", String(40)),
-        Column("origin", JobId),
-        Column("attempts", Integer, nullable=False, server_default="0"),
-        Column("failures", Integer, nullable=False, server_default="0"),
-        Column("max_attempts", Integer, nullable=False),
-        Column("timeout", Real),
-        Column("errors", Long),
-        Column("progress", Real),
-        Column("token", String(64)),
-        Column("worker", Name),
-        Column("lease_until", BigInteger),
-        Column("started_at", BigInteger),
-        Column("cancel_requested", Boolean, nullable=False, server_default=false()),
-        Column("slots_held", Integer, nullable=False, server_default="0"),
-        Column("order_hold", String(64)),
-        Column("slots_hold", String(64)),
-        Column("waits_kind", SlotKind),
-        Column("waits_queue", Name),
-        Column("waits_name", Name),
-        Column("waits_since", BigInteger),
-        Column("arrival_payload", Long),
-        Column("trail", Long),
-        Column("entry_payload", Long),
-        Column("past_waits", Long),
-    ]
+TYPES: Final[dict[Kind, Any]] = {
+    Kind.ID: JobId,
+    Kind.MARKED_ID: String(40),
+    Kind.NAME: Name,
+    Kind.WORD: String(10),
+    Kind.TOKEN: String(64),
+    Kind.CONTENT: Long,
+    Kind.JSON: Long,
+    Kind.MICROS: BigInteger,
+    Kind.SMALL: SmallInteger,
+    Kind.INT: Integer,
+    Kind.REAL: Real,
+    Kind.FLAG: Boolean,
+}
 
 
-_OF_LIVE_JOBS = frozenset(
-    (
-        *("rank", "lease_until", "cancel_requested", "slots_held", "order_hold", "slots_hold"),
-        *("waits_kind", "waits_queue", "waits_name", "waits_since"),
+def _new_column(name: str) -> Column[Any]:
+    """Return the column of a field of a new job; its delay is kept in microseconds."""
+    if name == "delay":
+        return Column(name, BigInteger, nullable=False, server_default="0")
+    default = NewJob._field_defaults.get(name)
+    required = default is not None or name not in NewJob._field_defaults
+    return Column(
+        name, TYPES[KINDS[name]], nullable=not required, server_default=None if default is None else str(default)
     )
-)
 
 
-jobs = _table("stanchion_jobs", *_job_columns())
+def _column(field: Field) -> Column[Any]:
+    """Return the column of a field; one that starts at zero or false may be left out of an INSERT."""
+    zero: Any = {Kind.INT: "0", Kind.FLAG: false()}[field.kind] if field.default in (0, False) else None
+    return Column(
+        field.name,
+        TYPES[field.kind],
+        primary_key=field.name == "id",
+        nullable=not field.required,
+        server_default=zero,
+    )
+
+
+jobs = _table("stanchion_jobs", *map(_column, LIVE))
 history = _table(
     "stanchion_history",
-    *(column for column in _job_columns() if column.name not in _OF_LIVE_JOBS),
+    *(_column(field) for field in FINISHED if field.of is not Of.HISTORY),
     Column("finished_at", BigInteger, nullable=False),
     Column("result", Long),
 )
@@ -319,31 +304,7 @@ stage = _table(
     Column("attempt", String(64), primary_key=True),
     Column("id", JobId, primary_key=True),
     Column("staged_at", BigInteger, nullable=False),
-    Column("queue", Name, nullable=False),
-    Column("payload", Long, nullable=False),
-    Column("task", Name),
-    Column("priority", SmallInteger, nullable=False, server_default="0"),
-    Column("run_at", BigInteger),
-    Column("delay", BigInteger, nullable=False, server_default="0"),
-    Column("headers", Long),
-    Column("tenant", Name),
-    Column("key", Name),
-    Column("on_duplicate", String(10), nullable=False, server_default="return"),
-    Column("order_key", Name),
-    Column("limits", Long),
-    Column("flow_root", JobId),
-    Column("flow_node", JobId),
-    Column("flow_index", Integer),
-    Column("flow_after", String(40)),
-    Column("origin", JobId),
-    Column("max_attempts", Integer, nullable=False, server_default=str(NewJob._field_defaults["max_attempts"])),
-    Column("timeout", Real),
-    Column("lane", Integer, nullable=False, server_default=str(UNLANED)),
-    Column("waits_kind", SlotKind),
-    Column("waits_queue", Name),
-    Column("waits_name", Name),
-    Column("trail", Long),
-    Column("key_ttl", Real),
+    *map(_new_column, NewJob._fields[1:]),
     sqlite_with_rowid=False,
 )
 stage_prepared = _table(
@@ -371,10 +332,8 @@ _on_postgresql(stage_prepared, "ALTER COLUMN rows SET STORAGE EXTERNAL")  # comp
 
 HELD_COLUMNS = ("id", "queue", "order_key", "limits", "flow_node", "flow_index", "slots_held")
 """Columns of a live job that say what it holds, and its position in a flow."""
-LIVE_COLUMNS = tuple(column.name for column in jobs.columns)
 CLAIMED_COLUMNS = LIVE_COLUMNS[: LIVE_COLUMNS.index("past_waits")]
 """Columns of a live job that a claim returns: no worker needs its past waits."""
 HISTORY_COLUMNS = tuple(column.name for column in history.columns)
-FIELDS = JobRow._fields
-ID_COLUMNS = tuple(column.name for column in jobs.columns if column.type is JobId)
+ID_COLUMNS = names(Kind.ID)
 """Columns of jobs with ids, which a database may keep as UUIDs, and JobRow has as texts."""

@@ -36,14 +36,14 @@ from sqlalchemy import (
     union_all,
 )
 
-from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.query import Of, Order, Query
 from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.rules.query import ORDERED, behind, states_in
 from stanchion.stores.rules.trail import entry_in_trail
 from stanchion.stores.sql.engine.columns import QUEUED, RUNNING, finished_row, in_time, is_letter, live_row, param
 from stanchion.stores.sql.engine.dialect import Dialect
-from stanchion.stores.sql.engine.schema import FIELDS, ID_COLUMNS, history, jobs, queues
+from stanchion.stores.sql.engine.schema import ID_COLUMNS, history, jobs, queues
 from stanchion.stores.sql.limits.semaphores import quoted
 from stanchion.stores.sql.rows.jobs import is_id
 
@@ -168,7 +168,7 @@ def _ordered(columns: Mapping[str, ColumnElement[Any]], order: Order) -> list[Co
 
 
 def _columns(shape: Shape, table: Table, *, typed: bool) -> list[ColumnElement[Any]]:
-    whole = dict(zip(FIELDS, finished_row() if table is history else [*live_row(), *_NEVER], strict=True))
+    whole = dict(zip(JobRow._fields, finished_row() if table is history else [*live_row(), *_NEVER], strict=True))
     if shape.columns:
         return [whole[name].label(name) for name in shape.columns]
     return [column.label(name) for name, column in whole.items()] if typed or table is history else live_row()

@@ -23,6 +23,7 @@ from sqlalchemy import (
     update,
 )
 
+from stanchion.stores.fields.sql import LIVE_COLUMNS
 from stanchion.stores.records.jobs import UNLANED, JobRow, JobState, NewJob, Pushed, row_from
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.rules.claims import in_claim_order
@@ -32,15 +33,7 @@ from stanchion.stores.sql.engine.columns import finished_row, live_row, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Asked, Params, Row, Runner
-from stanchion.stores.sql.engine.schema import (
-    FIELDS,
-    HELD_COLUMNS,
-    HISTORY_COLUMNS,
-    LIVE_COLUMNS,
-    counter_events,
-    history,
-    jobs,
-)
+from stanchion.stores.sql.engine.schema import HELD_COLUMNS, HISTORY_COLUMNS, counter_events, history, jobs
 from stanchion.stores.sql.rows.new_jobs import NONE_YET, OF_NEW_JOBS, later_values, new_values
 from stanchion.stores.sql.rows.queues import QueueRows
 
@@ -241,7 +234,7 @@ def _by_id(rows: Iterable[Row]) -> dict[str, JobRow]:
 
 def kept(row: JobRow) -> dict[str, object]:
     """Return the parameters that store a finished job."""
-    return dict(zip(FIELDS, row, strict=True))
+    return dict(zip(JobRow._fields, row, strict=True))
 
 
 def live_values(row: JobRow) -> dict[str, object]:

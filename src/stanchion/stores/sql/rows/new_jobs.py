@@ -5,11 +5,12 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import Final
 
+from stanchion.stores.fields.sql import GIVEN, LIVE_COLUMNS, STORED_BY_RULE
 from stanchion.stores.records.jobs import JobRow
 
-OF_NEW_JOBS: Final = (
-    *("id", "queue", "lane", "state", "priority", "rank", "run_at", "enqueued_at", "payload", "task", "headers"),
-    *("tenant", "key", "order_key", "limits", "origin", "max_attempts", "timeout"),
+_FILLED = {*GIVEN, *STORED_BY_RULE} - {"trail"}
+OF_NEW_JOBS: Final = tuple(
+    name for name in LIVE_COLUMNS if name in _FILLED and not name.startswith(("flow_", "waits_"))
 )
 """The columns that a new job may fill if it belongs to no flow and waits for nothing."""
 

@@ -24,18 +24,11 @@ from sqlalchemy import (
     union_all,
 )
 
+from stanchion.stores.fields.sql import LIVE_COLUMNS
 from stanchion.stores.records.jobs import QUEUED, UNLANED, JobState, NewJob
 from stanchion.stores.sql.engine.columns import in_time, param, under_token
 from stanchion.stores.sql.engine.dialect import Dialect
-from stanchion.stores.sql.engine.schema import (
-    HISTORY_COLUMNS,
-    ID_COLUMNS,
-    LIVE_COLUMNS,
-    history,
-    jobs,
-    stage,
-    stage_prepared,
-)
+from stanchion.stores.sql.engine.schema import HISTORY_COLUMNS, ID_COLUMNS, history, jobs, stage, stage_prepared
 
 _STAGES = (stage, stage_prepared)
 STAGED_COLUMNS = tuple(column.name for column in stage.columns)

@@ -1,0 +1,1 @@
+"""What is true of each field of a job, in one place."""

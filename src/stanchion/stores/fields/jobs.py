@@ -1,0 +1,144 @@
+"""The table of the fields of jobs, from which the stores derive columns, resets and checks.
+
+`JobRow` and `NewJob` are the typed truth: their fields, in their order, are those of the table. A field that may be
+absent has the default None there.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum, auto
+from typing import Any, Final, NamedTuple
+
+from stanchion.stores.records.jobs import JobRow
+
+
+class Kind(StrEnum):
+    """The values of a field. Each store has a type of its own for them."""
+
+    ID = auto()
+    """A UUID in small letters."""
+    MARKED_ID = auto()
+    """The same, with an asterisk behind it or not."""
+    NAME = auto()
+    """Up to 200 printable characters."""
+    WORD = auto()
+    """One of a few words."""
+    TOKEN = auto()
+    """Up to 64 printable characters, made by a client."""
+    CONTENT = auto()
+    """JSON of any size, or the encrypted form of it."""
+    JSON = auto()
+    """JSON, never encrypted."""
+    MICROS = auto()
+    """A time."""
+    SMALL = auto()
+    """A whole number of 16 bits."""
+    INT = auto()
+    """A whole number of 32 bits."""
+    REAL = auto()
+    FLAG = auto()
+
+
+class Step(IntEnum):
+    """Steps of a job after which some fields have their defaults again. A later step includes the earlier ones."""
+
+    FREED = auto()
+    """It holds no slot, and waits for none."""
+    RELEASED = auto()
+    """It has no holder: its attempt is over."""
+    RESTARTED = auto()
+    """It has all its attempts again."""
+    MOVED = auto()
+    """It has left its queue."""
+
+
+class Of(StrEnum):
+    """The jobs that have a field."""
+
+    LIVE = auto()
+    HISTORY = auto()
+    BOTH = auto()
+
+
+class Field(NamedTuple):
+    """A field of stored jobs. `until`: the step that clears it; None: none does."""
+
+    name: str
+    kind: Kind
+    until: Step | None = None
+    of: Of = Of.BOTH
+
+    @property
+    def default(self) -> Any:
+        """The value of a job that has none of its own; None, too, for a field that each job has."""
+        return JobRow._field_defaults.get(self.name)
+
+    @property
+    def required(self) -> bool:
+        """True if each job has a value."""
+        return self.name not in JobRow._field_defaults or self.default is not None
+
+
+FIELDS: Final = (
+    Field("id", Kind.ID),
+    Field("queue", Kind.NAME),
+    Field("lane", Kind.INT),
+    Field("state", Kind.WORD),
+    Field("priority", Kind.SMALL),
+    Field("rank", Kind.SMALL, of=Of.LIVE),
+    Field("run_at", Kind.MICROS),
+    Field("enqueued_at", Kind.MICROS),
+    Field("payload", Kind.CONTENT),
+    Field("task", Kind.NAME),
+    Field("headers", Kind.JSON),
+    Field("tenant", Kind.NAME),
+    Field("key", Kind.NAME, Step.MOVED),
+    Field("order_key", Kind.NAME),
+    Field("limits", Kind.JSON),
+    Field("flow_root", Kind.ID),
+    Field("flow_node", Kind.ID),
+    Field("flow_index", Kind.INT),
+    Field("flow_after", Kind.MARKED_ID),
+    Field("origin", Kind.ID),
+    Field("attempts", Kind.INT, Step.RESTARTED),
+    Field("failures", Kind.INT, Step.RESTARTED),
+    Field("max_attempts", Kind.INT),
+    Field("timeout", Kind.REAL),
+    Field("errors", Kind.JSON, Step.RESTARTED),
+    Field("progress", Kind.REAL, Step.RELEASED),
+    Field("token", Kind.TOKEN),  # a settle repeated after a lost reply recognises its own work by it
+    Field("worker", Kind.NAME, Step.RELEASED),
+    Field("lease_until", Kind.MICROS, Step.RELEASED, Of.LIVE),
+    Field("started_at", Kind.MICROS, Step.RELEASED),
+    Field("cancel_requested", Kind.FLAG, Step.RESTARTED, Of.LIVE),
+    Field("slots_held", Kind.INT, Step.FREED, Of.LIVE),
+    Field("order_hold", Kind.TOKEN, Step.FREED, Of.LIVE),
+    Field("slots_hold", Kind.TOKEN, Step.FREED, Of.LIVE),
+    Field("waits_kind", Kind.WORD, Step.FREED, Of.LIVE),
+    Field("waits_queue", Kind.NAME, Step.FREED, Of.LIVE),
+    Field("waits_name", Kind.NAME, Step.FREED, Of.LIVE),
+    Field("waits_since", Kind.MICROS, Step.FREED, Of.LIVE),
+    Field("arrival_payload", Kind.CONTENT, Step.MOVED),
+    Field("trail", Kind.JSON),
+    Field("entry_payload", Kind.CONTENT),
+    Field("past_waits", Kind.JSON),
+    Field("finished_at", Kind.MICROS, Step.RESTARTED, Of.HISTORY),
+    Field("result", Kind.CONTENT, Step.RESTARTED, Of.HISTORY),
+)
+
+LIVE: Final = tuple(field for field in FIELDS if field.of is not Of.HISTORY)
+FINISHED: Final = tuple(field for field in FIELDS if field.of is not Of.LIVE)
+
+_NEW_ONLY: Final = {"delay": Kind.REAL, "on_duplicate": Kind.WORD, "key_ttl": Kind.REAL}
+KINDS: Final = {field.name: field.kind for field in FIELDS} | _NEW_ONLY
+"""The kinds of the fields of stored and of new jobs."""
+
+
+def names(kind: Kind, *kinds: Kind) -> tuple[str, ...]:
+    """Return the names of the fields of stored jobs of these kinds."""
+    return tuple(field.name for field in FIELDS if field.kind in (kind, *kinds))
+
+
+def cleared(step: Step) -> dict[str, Any]:
+    """Return the fields that have their defaults after a step, with these."""
+    return {field.name: field.default for field in FIELDS if field.until is not None and field.until <= step}

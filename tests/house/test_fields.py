@@ -1,0 +1,51 @@
+"""The table of the fields of jobs says what the records of jobs have."""
+
+from __future__ import annotations
+
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from stanchion.stores.fields.jobs import FIELDS, FINISHED, KINDS, LIVE, Field, Kind, Of, Step, cleared
+from stanchion.stores.fields.sql import GIVEN, STORED_BY_RULE, stored_as_given
+from stanchion.stores.records.jobs import JobRow, NewJob
+
+PYTHON_TYPES = dict.fromkeys(Kind, str) | {
+    **dict.fromkeys((Kind.MICROS, Kind.SMALL, Kind.INT), int),
+    Kind.REAL: float,
+    Kind.FLAG: bool,
+}
+
+
+def types_of(hint: Any) -> set[type]:
+    return set(get_args(hint) or (hint,))
+
+
+def test_it_has_the_fields_of_stored_and_new_jobs() -> None:
+    assert tuple(field.name for field in FIELDS) == JobRow._fields
+    assert set(KINDS) == {*JobRow._fields, *NewJob._fields}
+    assert {*LIVE, *FINISHED} == set(FIELDS)
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
+def test_a_field_has_the_type_of_its_kind(field: Field) -> None:
+    hint = types_of(get_type_hints(JobRow)[field.name])
+    assert hint - {NoneType} == {PYTHON_TYPES[field.kind]}
+    assert (NoneType in hint) == (not field.required)
+    if field.name in NewJob._fields:
+        assert types_of(get_type_hints(NewJob)[field.name]) - {NoneType} == {PYTHON_TYPES[field.kind]}
+
+
+def test_steps_clear_fields_that_may_be_missing() -> None:
+    assert all(not field.required or field.default in (0, False) for field in FIELDS if field.until is not None)
+    assert (
+        set(cleared(Step.FREED)) < set(cleared(Step.RELEASED)) < set(cleared(Step.RESTARTED)) < set(cleared(Step.MOVED))
+    )
+
+
+def test_each_column_of_a_new_job_has_one_source() -> None:
+    as_given = {name for name in GIVEN if name in JobRow._fields and NewJob._field_defaults.get(name) is None}
+    filled = set(stored_as_given())
+    assert filled.isdisjoint(as_given)
+    assert filled | as_given | set(STORED_BY_RULE) == {field.name for field in FIELDS if field.of is not Of.HISTORY}
