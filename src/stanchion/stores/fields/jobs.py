@@ -129,6 +129,15 @@ FIELDS: Final = (
 LIVE: Final = tuple(field for field in FIELDS if field.of is not Of.HISTORY)
 FINISHED: Final = tuple(field for field in FIELDS if field.of is not Of.LIVE)
 
+TIES: Final = ("order_key", "limits", "flow_node")
+"""A job with none of these is untied: its steps have no consequences for other jobs."""
+LIMITS: Final = TIES[:2]
+"""A job with none of these takes no slots."""
+HOLDS: Final = ("slots_held", "order_hold", "slots_hold")
+"""What a job holds between its attempts."""
+WAITS: Final = ("waits_kind", "waits_queue", "waits_name")
+"""The slot that a job waits for."""
+
 _NEW_ONLY: Final = {"delay": Kind.REAL, "on_duplicate": Kind.WORD, "key_ttl": Kind.REAL}
 KINDS: Final = {field.name: field.kind for field in FIELDS} | _NEW_ONLY
 """The kinds of the fields of stored and of new jobs."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from stanchion.stores.fields.jobs import KINDS, LIVE, Kind, Step, cleared
-from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.fields.jobs import HOLDS, KINDS, LIVE, Kind, Step, cleared
+from stanchion.stores.records.jobs import JobRow, NewJob
 
 LIVE_COLUMNS: Final = tuple(field.name for field in LIVE)
 STORED_BY_RULE: Final = ("state", "rank", "run_at", "enqueued_at", "waits_since")
@@ -17,8 +17,17 @@ GIVEN: Final = tuple(name for name in NewJob._fields if name in LIVE_COLUMNS or 
 
 def resets(step: Step, column: Callable[[str], str] = str) -> str:
     """Return the assignments that a step makes; `column`: writes the name of a column."""
-    wanted = (name for name in cleared(step) if name in LIVE_COLUMNS)
-    return ", ".join(f"{column(name)} = {literal(cleared(step)[name])}" for name in wanted)
+    return emptied((name for name in cleared(step) if name in LIVE_COLUMNS), column)
+
+
+def assigned(names: Iterable[str]) -> str:
+    """Return the assignments of parameters of the same names to these fields."""
+    return ", ".join(f"{name} = :{name}" for name in names)
+
+
+def emptied(names: Iterable[str], column: Callable[[str], str] = str) -> str:
+    """Return the assignments that give these fields their defaults."""
+    return ", ".join(f"{column(name)} = {literal(JobRow._field_defaults[name])}" for name in names)
 
 
 def typed(names: Iterable[str], types: Mapping[Kind, str]) -> str:
@@ -35,6 +44,25 @@ def stored_as_given() -> dict[str, str]:
     absent = {f.name: literal(f.default) for f in LIVE if f.name not in NewJob._fields}
     given = {f.name: f"coalesce({f.name}, {defaults[f.name]})" for f in LIVE if defaults.get(f.name) is not None}
     return {name: term for name, term in {**absent, **given}.items() if name not in STORED_BY_RULE}
+
+
+def _is_default(name: str) -> str:
+    default = JobRow._field_defaults[name]
+    return f"{name} IS NULL" if default is None else f"{name} = {default}"
+
+
+HOLDS_NOTHING: Final = " AND ".join(map(_is_default, HOLDS))
+"""The condition that a job holds nothing between its attempts."""
+
+
+def missing(names: Iterable[str], table: str = "") -> str:
+    """Return the condition that a job has none of these fields; `table`: its alias, with a dot."""
+    return " AND ".join(f"{table}{name} IS NULL" for name in names)
+
+
+def in_time(now: str, table: str = "") -> str:
+    """Return the condition that the lease of a running job has not run out."""
+    return f"({table}lease_until IS NULL OR {table}lease_until > {now})"
 
 
 def literal(value: Any) -> str:

@@ -8,8 +8,8 @@ from operator import attrgetter
 
 from sqlalchemy import text
 
-from stanchion.stores.fields.jobs import Step
-from stanchion.stores.fields.sql import resets
+from stanchion.stores.fields.jobs import TIES, Step
+from stanchion.stores.fields.sql import missing, resets
 from stanchion.stores.mariadb.packets import arrays
 from stanchion.stores.mariadb.settle import IN_TIME
 from stanchion.stores.mariadb.statements import LISTED, given_fields, names_of
@@ -31,7 +31,7 @@ _HELD = text(f"""
     SELECT {names_of(_READ, "job.")}, (SELECT max_running FROM stanchion_queues WHERE name = :queue) IS NOT NULL
     FROM {LISTED}
     WHERE job.id IN :ids AND job.queue = :queue AND job.token = :token AND {IN_TIME}
-        AND job.order_key IS NULL AND job.limits IS NULL AND job.flow_node IS NULL
+        AND {missing(TIES, "job.")}
     FOR UPDATE
 """)
 

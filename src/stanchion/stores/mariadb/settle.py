@@ -8,6 +8,8 @@ from operator import attrgetter
 
 from sqlalchemy import TextClause, text
 
+from stanchion.stores.fields.jobs import TIES
+from stanchion.stores.fields.sql import in_time, missing
 from stanchion.stores.mariadb.packets import arrays
 from stanchion.stores.mariadb.statements import LISTED, NOW, TEXT, by_ids, given_ids, names_of
 from stanchion.stores.records.jobs import JobState
@@ -26,14 +28,14 @@ from stanchion.stores.sql.rows.queue_row import QueueRow
 # Called by built-ins, without a frame for each job.
 _ID, _CLAIM, _RESULT = attrgetter("lease.id"), attrgetter("lease.queue", "lease.token"), attrgetter("result", "payload")
 _TIES = attrgetter("ties")
-IN_TIME = f"job.state = 'running' AND (job.lease_until IS NULL OR job.lease_until > {NOW})"
+IN_TIME = f"job.state = 'running' AND {in_time(NOW, 'job.')}"
 
 _HELD = text(f"""
     SELECT COUNT(*), coalesce((SELECT history_ttl > 0 FROM stanchion_queues WHERE name = :queue), TRUE),
         (SELECT max_running FROM stanchion_queues WHERE name = :queue) IS NOT NULL
     FROM {LISTED}
     WHERE job.id IN :ids AND job.queue = :queue AND job.token = :token AND {IN_TIME}
-        AND job.order_key IS NULL AND job.limits IS NULL AND job.flow_node IS NULL
+        AND {missing(TIES, "job.")}
     FOR UPDATE
 """)
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from sqlalchemy import SelectBase, String, TextClause, column, text
 from sqlalchemy.dialects.mysql import insert
 
-from stanchion.stores.fields.jobs import KINDS, Kind
-from stanchion.stores.fields.sql import LIVE_COLUMNS
+from stanchion.stores.fields.jobs import KINDS, LIMITS, Kind
+from stanchion.stores.fields.sql import HOLDS_NOTHING, LIVE_COLUMNS, missing
 from stanchion.stores.records.jobs import SECOND, UNLANED
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.sql.claims.admission import ASKING
@@ -152,7 +152,7 @@ PICK = text(f"""
 PICK_THESE = text(f"""
     SELECT payload, JSON_ARRAY({_RESERVED}) FROM {LISTED}
     WHERE job.id IN :ids AND job.queue = :queue AND job.state = 'queued'
-        AND job.order_key IS NULL AND job.limits IS NULL
+        AND {missing(LIMITS, "job.")}
     FOR UPDATE SKIP LOCKED
 """)
 
@@ -170,7 +170,6 @@ def _due(condition: str) -> TextClause:
 
 
 _NOT_FULL = " AND ".join(f"limits NOT LIKE :shut{n} ESCAPE '|'" for n in range(FULL_MAX))
-_ASKING = "slots_held = 0 AND order_hold IS NULL AND slots_hold IS NULL"
 
 DUE = _due("TRUE")
 _FREE = f"(order_key IS NULL OR order_key NOT IN :keys) AND (limits IS NULL OR {_NOT_FULL})"
@@ -318,7 +317,7 @@ class MariaDBReservationStatements(ReservationStatements):
             SET job.state = 'running', job.attempts = job.attempts + 1, job.token = :token, job.worker = :worker,
                 job.lease_until = {NOW} + :lease_micros,
                 job.started_at = {NOW}, job.progress = NULL
-            WHERE job.queue = :queue AND job.order_key IS NULL AND job.limits IS NULL
+            WHERE job.queue = :queue AND {missing(LIMITS, "job.")}
         """)
 
 
@@ -347,5 +346,5 @@ class MariaDBDueStatements(DueStatements):
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
-        self.pick_limits = _due(f"{_ASKING} AND order_key IS NULL AND limits = :alike")
-        self.pick_key = _due(f"{_ASKING} AND order_key = :alike")
+        self.pick_limits = _due(f"{HOLDS_NOTHING} AND order_key IS NULL AND limits = :alike")
+        self.pick_key = _due(f"{HOLDS_NOTHING} AND order_key = :alike")

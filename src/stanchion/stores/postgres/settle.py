@@ -8,6 +8,8 @@ from operator import attrgetter
 
 from sqlalchemy import TextClause, text
 
+from stanchion.stores.fields.jobs import TIES
+from stanchion.stores.fields.sql import in_time, missing
 from stanchion.stores.postgres.pick import AS_TEXT, HERE, NOW, ONCE, listed
 from stanchion.stores.postgres.slots import SEMAPHORES
 from stanchion.stores.records.jobs import JobState
@@ -42,7 +44,7 @@ _GIVEN = """
 """
 _GIVEN, _GIVEN_JOINED = (_GIVEN.format(where=where) for where in ("", f"WHERE {HERE}"))
 
-_IN_TIME = f"job.token = given.token AND (job.lease_until IS NULL OR job.lease_until > {NOW})"
+_IN_TIME = f"job.token = given.token AND {in_time(NOW, 'job.')}"
 # By id, never by the index of all running jobs, which may be full of entries that can't be removed yet: no planner can
 # prove that a partial index covers these states.
 HELD = f"job.id = ANY (ARRAY(SELECT id FROM given)) AND job.state IN ('running', '') AND {_IN_TIME}"
@@ -66,7 +68,7 @@ _FINISH = f"""
     FROM gone
 """
 
-PLAIN = "job.order_key IS NULL AND job.limits IS NULL AND job.flow_node IS NULL"  # the end of others has consequences
+PLAIN = missing(TIES, "job.")  # the end of others has consequences
 
 _COMMIT, _COMMIT_JOINED = (text(f"WITH {given}, {_FINISH.format(which=HELD)}") for given in (_GIVEN, _GIVEN_JOINED))
 _COMMIT_PLAIN = text(f"WITH {_GIVEN}, {_FINISH.format(which=f'{HELD} AND {PLAIN}')}")

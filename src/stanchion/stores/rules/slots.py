@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from stanchion.stores.fields.jobs import WAITS
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Ties
 from stanchion.stores.records.slots import NODE, ORDER, RATE, SEMAPHORE, Slot
@@ -25,8 +26,6 @@ from stanchion.stores.rules.rate_limit import Bucket, Promise
 
 HOLDER_BOOST = 1000
 """Added to the rank of a queued job that was granted a semaphore, so that it precedes jobs that hold none."""
-
-_WAITS = ("waits_kind", "waits_queue", "waits_name")
 
 
 class Asking(NamedTuple):
@@ -58,7 +57,7 @@ def rate_slot(name: str) -> Slot:
 
 def waits_at(slot: Slot | None) -> dict[str, Any]:
     """Return the fields of a job that waits for this slot; None: for none."""
-    return dict(zip(_WAITS, slot or (None, None, None), strict=True))
+    return dict(zip(WAITS, slot or (None, None, None), strict=True))
 
 
 def slots_of(row: JobRow | NewJob) -> tuple[Slot, ...]:

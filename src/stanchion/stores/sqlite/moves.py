@@ -10,8 +10,8 @@ from typing import NamedTuple
 from sqlalchemy import text
 
 from stanchion.core.partition_names import logical_name
-from stanchion.stores.fields.jobs import Step
-from stanchion.stores.fields.sql import resets
+from stanchion.stores.fields.jobs import TIES, Step
+from stanchion.stores.fields.sql import in_time, missing, resets
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.outcomes import Move
 from stanchion.stores.rules.dead_letters import MARK, unmarked
@@ -28,8 +28,7 @@ _HELD = text(f"""
     SELECT count(*), (SELECT max_running IS NOT NULL FROM stanchion_queues WHERE name = :queue)
     FROM stanchion_jobs
     WHERE id IN (SELECT value FROM json_each(:ids)) AND queue = :queue AND token = :token AND state = 'running'
-        AND (lease_until IS NULL OR lease_until > :now)
-        AND order_key IS NULL AND limits IS NULL AND flow_node IS NULL AND (trail IS NULL OR {FEW_STOPS})
+        AND {in_time(":now")} AND {missing(TIES)} AND (trail IS NULL OR {FEW_STOPS})
         AND NOT (:keeps_headers AND instr(coalesce(headers, ''), '{MARK}') > 0)
 """)
 

@@ -9,6 +9,7 @@ from operator import attrgetter
 
 from sqlalchemy import Executable, String, and_, func, insert, literal, null, select
 
+from stanchion.stores.fields.jobs import TIES
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.rules.outcomes import counted_as
@@ -33,7 +34,7 @@ class CommitStatements:
     def __init__(self, dialect: Dialect) -> None:
         now, queue = dialect.now, param("queue", String)
         these = and_(jobs.c.id.in_(dialect.values("ids", jobs.c.id.type)), jobs.c.queue == queue)
-        untied = jobs.c.order_key.is_(None), jobs.c.limits.is_(None), jobs.c.flow_node.is_(None)
+        untied = (jobs.c[name].is_(None) for name in TIES)
         keeps, bounded = (
             select(setting).where(queues.c.name == queue).scalar_subquery()
             for setting in (queues.c.history_ttl > 0, queues.c.max_running.is_not(None))

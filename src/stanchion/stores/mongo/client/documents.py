@@ -31,6 +31,7 @@ from bson.datetime_ms import DatetimeMS
 from stanchion.errors import InvalidInput
 from stanchion.stores.cas.jobs import Change, Seen
 from stanchion.stores.cas.slot_keys import key_of, slot_of
+from stanchion.stores.fields.jobs import TIES, WAITS
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.rules.dead_letters import is_marked
 from stanchion.stores.rules.misfits import RowTypes
@@ -52,14 +53,13 @@ COUNTED: Document = {"events.queue": {"$exists": False}}
 """Filter for jobs whose events are folded."""
 FREE: Document = {"outbox.key": {"$exists": False}}
 """Filter for jobs without outbox entries."""
-PLAIN: Document = {"order_key": None, "limits": None, "flow_node": None}
+PLAIN: Document = dict.fromkeys(TIES)
 """Filter for jobs whose steps have no consequences for others."""
 
 NUMBER: Document = {"$type": "number", "$not": {"$type": "array"}}
 """Condition on a field that another program may have stored as something else."""
 
 _TYPES = RowTypes({int: (Int64,), float: (int, Int64)})
-_WAITS = frozenset({"waits_kind", "waits_queue", "waits_name"})
 FIELDS = frozenset({*JobRow._fields[1:], "waits_for", "live", "unique", "letter", "held_by", "expires_at", "gone"})
 """The fields derived from the row of a job, except its id."""
 
@@ -77,7 +77,7 @@ def document_of(row: JobRow) -> Document:
     fields = {"_id" if name == "id" else name: value for name, value in row._asdict().items()}
     live, slot = row.finished_at is None, row.waits_for
     if slot is not None:
-        fields |= {**dict.fromkeys(_WAITS), "waits_for": key_of(slot)}
+        fields |= {**dict.fromkeys(WAITS), "waits_for": key_of(slot)}
     fields["live"] = live
     fields["unique"] = row.key if live else None
     fields["letter"] = is_marked(row) or None

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import text
 
+from stanchion.stores.fields.jobs import HOLDS, LIMITS, WAITS
+from stanchion.stores.fields.sql import assigned
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import UNLANED, JobRow
 from stanchion.stores.records.queues import QueueSettings
@@ -38,13 +40,11 @@ from stanchion.stores.sql.rows.jobs import Jobs, Step
 from stanchion.stores.sql.rows.past_waits import with_line
 from stanchion.stores.sql.rows.slots import SlotRow, SlotRows, record_freed
 
-ASKING = (
-    *("queue", "state", "priority", "rank", "run_at"),
-    *("order_key", "limits", "slots_held", "order_hold", "slots_hold", "waits_since"),
-)
+_ASKING_FOR = (*LIMITS, *HOLDS, "waits_since")
+ASKING = ("queue", "state", "priority", "rank", "run_at", *_ASKING_FOR)
 """The columns, in addition to the id, that are read for a job that asks for slots."""
 
-_PARKED = ("waits_kind", "waits_queue", "waits_name", "waits_since", "slots_held", "order_hold", "slots_hold")
+_PARKED = (*WAITS, "waits_since", *HOLDS)
 
 
 class Admission(NamedTuple):
@@ -98,15 +98,13 @@ class AdmissionStatements:
         """)
         self.park = text(f"""
             UPDATE stanchion_jobs {key}
-            SET state = 'waiting', {dialect.rank} = priority, slots_held = :slots_held, order_hold = :order_hold,
-                slots_hold = :slots_hold, waits_kind = :waits_kind, waits_queue = :waits_queue,
-                waits_name = :waits_name, waits_since = :waits_since
+            SET state = 'waiting', {dialect.rank} = priority, {assigned(_PARKED)}
             WHERE queue = :queue AND {ids}
         """)
         self.postpone = text(f"""
             UPDATE stanchion_jobs
             SET past_waits = {with_line(dialect, ":past_waits")}, run_at = :run_at, {dialect.rank} = priority,
-                slots_held = :slots_held, order_hold = :order_hold, slots_hold = :slots_hold, waits_since = :waits_since
+                {assigned((*HOLDS, "waits_since"))}
             WHERE queue = :queue AND id = :id
         """)
 
@@ -247,15 +245,8 @@ class Admissions:
 
 def asking(row: Row) -> JobRow:
     """Return what admission needs to know of a queued job that asks for slots; its past waits are not read."""
-    id_, queue, state, priority, rank, run_at, order_key, limits, held, order_hold, slots_hold, since = row
-    known = {
-        "order_key": order_key,
-        "limits": limits,
-        "slots_held": held,
-        "order_hold": order_hold,
-        "slots_hold": slots_hold,
-        "waits_since": since,
-    }
+    id_, queue, state, priority, rank, run_at, *others = row
+    known = dict(zip(_ASKING_FOR, others, strict=True))
     return JobRow(str(id_), queue, UNLANED, state, priority, rank, run_at, 0, "", **known)
 
 

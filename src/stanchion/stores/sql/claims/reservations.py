@@ -8,6 +8,7 @@ from typing import Protocol
 
 from sqlalchemy import BigInteger, Executable, String, func, null, select, text, update
 
+from stanchion.stores.fields.jobs import LIMITS
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow, row_from
 from stanchion.stores.records.queues import QueueSettings
@@ -46,7 +47,7 @@ class ReservationStatements:
         queue, token = param("queue", String), param("token", String)
         plain = (
             update(jobs)
-            .where(jobs.c.queue == queue, jobs.c.id.in_(ids), jobs.c.order_key.is_(None), jobs.c.limits.is_(None))
+            .where(jobs.c.queue == queue, jobs.c.id.in_(ids), *(jobs.c[name].is_(None) for name in LIMITS))
             .values(
                 state=RUNNING,
                 attempts=jobs.c.attempts + 1,

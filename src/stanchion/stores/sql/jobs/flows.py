@@ -12,6 +12,8 @@ from typing import Any
 
 from sqlalchemy import text
 
+from stanchion.stores.fields.jobs import WAITS
+from stanchion.stores.fields.sql import emptied
 from stanchion.stores.records.flows import (
     CloseFlow,
     ExtendFlow,
@@ -87,7 +89,7 @@ class FlowStatements:
             UPDATE stanchion_jobs {index}
             SET {with_wait(dialect, ":now")}, state = 'queued',
                 run_at = CASE WHEN run_at < :now THEN :now ELSE run_at END,
-                waits_kind = NULL, waits_queue = NULL, waits_name = NULL, waits_since = NULL
+                {emptied((*WAITS, "waits_since"))}
             WHERE {waiting}
         """)
         self.waiting = text(f"""

@@ -26,6 +26,7 @@ from sqlalchemy import (
     update,
 )
 
+from stanchion.stores.fields.jobs import TIES
 from stanchion.stores.records.jobs import SECOND, UNLANED, JobRow, JobState, NewJob
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Commit, Continue, Ending, Extend, Move, Outcome, Progress, Renewal
@@ -51,7 +52,7 @@ from stanchion.stores.sql.rows.transactions import Transactions
 # Called by built-ins, without a frame for each job.
 _JOBS, _ID = attrgetter("jobs"), attrgetter("id")
 _LEASE, _QUEUE_AND_TOKEN = attrgetter(*Lease._fields), attrgetter("queue", "token")
-_TIES, _UNTIED = attrgetter("order_key", "limits", "flow_node"), (None, None, None)
+_TIES, _UNTIED = attrgetter(*TIES), (None,) * len(TIES)
 
 
 class HeldJob(NamedTuple):

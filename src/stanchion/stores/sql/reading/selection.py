@@ -36,6 +36,7 @@ from sqlalchemy import (
     union_all,
 )
 
+from stanchion.stores.fields.jobs import WAITS
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.query import Of, Order, Query
 from stanchion.stores.records.slots import SEMAPHORE
@@ -229,7 +230,7 @@ def _condition(dialect: Dialect, table: Table, field: str, op: str, n: int) -> C
         case "flow_root":  # its index has only jobs of flows
             return and_(table.c.flow_root.is_not(None), table.c.flow_root == param(f"is{n}", table.c.flow_root.type))
         case "waits_for":
-            key = zip((jobs.c.waits_kind, jobs.c.waits_queue, jobs.c.waits_name), ("kind", "queue", "is"), strict=True)
+            key = zip((jobs.c[name] for name in WAITS), ("kind", "queue", "is"), strict=True)
             return and_(jobs.c.waits_kind.is_not(None), *(one == param(f"{name}{n}", String) for one, name in key))
         case "order_key" if table is jobs:
             return and_(jobs.c.order_key.is_not(None), jobs.c.order_key == param(f"is{n}", String))

@@ -24,12 +24,15 @@ from sqlalchemy import (
     union_all,
 )
 
+from stanchion.stores.fields.jobs import LIMITS, LIVE, TIES, Kind
 from stanchion.stores.fields.sql import LIVE_COLUMNS
 from stanchion.stores.records.jobs import QUEUED, UNLANED, JobState, NewJob
 from stanchion.stores.sql.engine.columns import in_time, param, under_token
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.schema import HISTORY_COLUMNS, ID_COLUMNS, history, jobs, stage, stage_prepared
 
+_COUNTED = tuple(field for field in LIVE if field.name not in NewJob._fields and field.default is not None)
+"""The fields that are zero or false in each new job."""
 _STAGES = (stage, stage_prepared)
 STAGED_COLUMNS = tuple(column.name for column in stage.columns)
 
@@ -42,7 +45,7 @@ class FinishStatements:
         by_id = cast(jobs.c.id, String(36))
         self.reserved_locked = select(by_id).where(mine).order_by(jobs.c.id).with_for_update()
         # The end of any other job has consequences.
-        plain = and_(mine, jobs.c.order_key.is_(None), jobs.c.limits.is_(None), jobs.c.flow_node.is_(None))
+        plain = and_(mine, *(jobs.c[name].is_(None) for name in TIES))
         done: dict[str, ColumnElement[Any]] = {
             "state": literal_column(f"'{JobState.DONE.value}'"),
             "finished_at": param("moment", BigInteger),
@@ -103,7 +106,7 @@ class StageStatements:
 def _shares_of_rows() -> Select[Any]:
     """Return what each attempt has staged for each queue: the columns of `_Share`."""
     one = stage.c
-    using_slots = func.count(one.order_key) + func.count(one.limits)
+    using_slots: ColumnElement[Any] = sum((func.count(one[name]) for name in LIMITS), start=literal_column("0"))
     counts: tuple[Any, ...] = (func.count(), func.count(one.key), func.max(one.lane), using_slots, literal_column("0"))
     of_write = one.write == param("of_write", String)
     return select(one.attempt, one.queue, *counts).where(of_write).group_by(one.attempt, one.queue)
@@ -128,10 +131,7 @@ def _published() -> dict[str, ColumnElement[Any]]:
         "rank": stage.c.priority,
         "run_at": func.coalesce(stage.c.run_at, moment + stage.c.delay),
         "enqueued_at": moment,
-        "attempts": literal_column("0"),
-        "failures": literal_column("0"),
-        "cancel_requested": false(),
-        "slots_held": literal_column("0"),
+        **{one.name: false() if one.kind is Kind.FLAG else literal_column(str(one.default)) for one in _COUNTED},
         "waits_since": case((stage.c.waits_kind.is_not(None), moment), else_=None),
     }
     return {
