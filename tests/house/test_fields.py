@@ -7,8 +7,8 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from stanchion.stores.fields.jobs import FIELDS, FINISHED, KINDS, LIVE, Field, Kind, Of, Step, cleared
-from stanchion.stores.fields.sql import GIVEN, STORED_BY_RULE, stored_as_given
+from stanchion.stores.fields.jobs import BY_RULE, FIELDS, FINISHED, KINDS, LIVE, Field, Kind, Of, Step, cleared
+from stanchion.stores.fields.sql import GIVEN, stored_as_given
 from stanchion.stores.records.jobs import JobRow, NewJob
 
 PYTHON_TYPES = dict.fromkeys(Kind, str) | {
@@ -48,4 +48,4 @@ def test_each_column_of_a_new_job_has_one_source() -> None:
     as_given = {name for name in GIVEN if name in JobRow._fields and NewJob._field_defaults.get(name) is None}
     filled = set(stored_as_given())
     assert filled.isdisjoint(as_given)
-    assert filled | as_given | set(STORED_BY_RULE) == {field.name for field in FIELDS if field.of is not Of.HISTORY}
+    assert filled | as_given | set(BY_RULE) == {field.name for field in FIELDS if field.of is not Of.HISTORY}

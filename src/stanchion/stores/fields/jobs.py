@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum, StrEnum, auto
 from typing import Any, Final, NamedTuple
 
-from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.jobs import JobRow, NewJob
 
 
 class Kind(StrEnum):
@@ -137,6 +137,18 @@ HOLDS: Final = ("slots_held", "order_hold", "slots_hold")
 """What a job holds between its attempts."""
 WAITS: Final = ("waits_kind", "waits_queue", "waits_name")
 """The slot that a job waits for."""
+
+BY_RULE: Final = ("state", "rank", "run_at", "enqueued_at", "waits_since")
+"""What a rule decides for a new job, in the order of `rules.jobs.created`."""
+_OF_A_FLOW: Final = ("flow_", "waits_")
+CHOSEN: Final = tuple(
+    name
+    for name in NewJob._fields
+    if name in JobRow._fields
+    and name not in {"id", "payload", "run_at", "origin", "trail"}
+    and not name.startswith(_OF_A_FLOW)
+)
+"""What a push chooses for a job apart from its payload and its time, whatever flow it belongs to."""
 
 _NEW_ONLY: Final = {"delay": Kind.REAL, "on_duplicate": Kind.WORD, "key_ttl": Kind.REAL}
 KINDS: Final = {field.name: field.kind for field in FIELDS} | _NEW_ONLY

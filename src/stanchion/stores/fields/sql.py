@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from stanchion.stores.fields.jobs import HOLDS, KINDS, LIVE, Kind, Step, cleared
+from stanchion.stores.fields.jobs import BY_RULE, HOLDS, KINDS, LIVE, Kind, Step, cleared
 from stanchion.stores.records.jobs import JobRow, NewJob
 
 LIVE_COLUMNS: Final = tuple(field.name for field in LIVE)
-STORED_BY_RULE: Final = ("state", "rank", "run_at", "enqueued_at", "waits_since")
-"""Columns of a new job that a rule decides: `rules.jobs.created`."""
 GIVEN: Final = tuple(name for name in NewJob._fields if name in LIVE_COLUMNS or name == "delay")
 """The fields of a new job that its columns depend on; the others concern jobs with the same key."""
 
@@ -38,12 +36,12 @@ def typed(names: Iterable[str], types: Mapping[Kind, str]) -> str:
 def stored_as_given() -> dict[str, str]:
     """Return the terms that fill columns of a new job from its given fields, where they may be missing.
 
-    `STORED_BY_RULE` are not among them.
+    `BY_RULE` are not among them.
     """
     defaults = NewJob._field_defaults
     absent = {f.name: literal(f.default) for f in LIVE if f.name not in NewJob._fields}
     given = {f.name: f"coalesce({f.name}, {defaults[f.name]})" for f in LIVE if defaults.get(f.name) is not None}
-    return {name: term for name, term in {**absent, **given}.items() if name not in STORED_BY_RULE}
+    return {name: term for name, term in {**absent, **given}.items() if name not in BY_RULE}
 
 
 def _is_default(name: str) -> str:
