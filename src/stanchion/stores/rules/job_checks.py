@@ -27,6 +27,7 @@ from stanchion.core.codec import is_sealed
 from stanchion.core.ids import ID
 from stanchion.core.retry import MOST_ATTEMPTS
 from stanchion.errors import InvalidInput
+from stanchion.stores.fields.jobs import WAITS, Kind, names
 from stanchion.stores.records.jobs import QUEUED, UNLANED, JobRow, JobState, NewJob
 from stanchion.stores.records.slots import NODE, ORDER, SEMAPHORE
 from stanchion.stores.rules.dead_letters import check_story, headers_in
@@ -43,15 +44,18 @@ _SEALED: Final = re.compile(r"enc:[A-Za-z0-9_=-]+")
 _MEMBERS_MAX: Final = 2**31 - 1
 
 _ADOPTED: Final = (QUEUED, JobState.DONE, JobState.DEAD, JobState.CANCELLED)
-_NAMES: Final = ("task", "tenant", "key", "order_key", "token", "worker", "order_hold", "slots_hold")
-_TIMES: Final = ("run_at", "enqueued_at", "started_at", "finished_at", "lease_until", "waits_since")
+_NAMES: Final = tuple(name for name in names(Kind.NAME, Kind.TOKEN) if name not in {"queue", *WAITS})
+_NEW_NAMES: Final = tuple(name for name in _NAMES if name in NewJob._fields)
+_TIMES: Final = names(Kind.MICROS)
+_CONTENTS: Final = names(Kind.CONTENT)
+_IDS: Final = names(Kind.ID)[1:]
 
 
 def check_new(job: NewJob) -> None:
     """Raise InvalidInput for a new job that no store should keep."""
     check_id(job.id)
     checked_name(job.queue, "the queue of a job")
-    for name in ("task", "tenant", "key", "order_key"):
+    for name in _NEW_NAMES:
         if (value := getattr(job, name)) is not None:
             checked_name(value, name)
     check_payload(job.payload)
@@ -93,7 +97,7 @@ def check_stored(row: JobRow) -> None:
     for name in _TIMES:
         if (value := getattr(row, name)) is not None:
             whole(value, name, 0, LATEST)
-    for name in ("payload", "arrival_payload", "entry_payload", "result"):
+    for name in _CONTENTS:
         if (value := getattr(row, name)) is not None:
             check_payload(value, f"the {name}")
     for name in ("attempts", "failures"):
@@ -147,7 +151,7 @@ def _check_schedule(job: NewJob | JobRow) -> None:
 
 
 def _check_flow(job: NewJob | JobRow) -> None:
-    for name in ("flow_root", "flow_node", "origin"):
+    for name in _IDS:
         if (value := getattr(job, name)) is not None:
             check_id(value, name)
     if job.flow_index is not None:
