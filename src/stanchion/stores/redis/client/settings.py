@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
-from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.records.queues import STORED_SETTINGS, QueueSettings
 
 _DECLARED = "declared "
 """Prefix of the fields for declared settings, whose values are JSON."""
@@ -29,24 +30,17 @@ def settings_in(queue: str, stored: Mapping[bytes, bytes]) -> QueueSettings:
     return QueueSettings(queue, **given, declared=read)
 
 
-def _unless_empty(kind: Callable[[str], Any]) -> Callable[[str], Any]:
-    return lambda text: kind(text) if text else None
+def _reader(hint: Any) -> Callable[[str], Any]:
+    """Return the function that reads a value of this type; an empty text is None."""
+    if hint is bool:
+        return lambda text: text == "1"
+    kinds = set(get_args(hint)) - {NoneType}
+    kind = next((one for one in (int, float) if one in {hint, *kinds}), str)
+    return (lambda text: kind(text) if text else None) if kinds else kind
 
 
-_KINDS: dict[str, Callable[[str], Any]] = {
-    "paused": lambda text: text == "1",
-    "max_rate": _unless_empty(float),
-    "max_running": _unless_empty(int),
-    "lanes": int,
-    "lanes_per_tenant": int,
-    "history_ttl": float,
-    "dead_letter": _unless_empty(str),
-    "lease": float,
-    "uses_lanes": lambda text: text == "1",
-    "uses_slots": lambda text: text == "1",
-    "expires": _unless_empty(float),
-    "expires_with_jobs": lambda text: text == "1",
-    "timeout": _unless_empty(float),
-    "ordered": lambda text: text == "1",
-    "ordered_by": _unless_empty(str),
+_KINDS = {
+    name: _reader(hint)
+    for name, hint in get_type_hints(QueueSettings).items()
+    if name in STORED_SETTINGS and name not in ("name", "declared")
 }

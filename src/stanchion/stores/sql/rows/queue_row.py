@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 from stanchion.stores.records.jobs import UNLANED
@@ -51,7 +52,7 @@ class QueueRow(NamedTuple):
 
 _SETTINGS = STORED_SETTINGS
 """The first columns of a queue, which hold its settings."""
-_FLAGS = ("paused", "uses_lanes", "uses_slots", "expires_with_jobs", "ordered")
+_FLAGS = tuple(one.name for one in fields(QueueSettings) if isinstance(one.default, bool))
 
 
 def new_queue(queue: str) -> dict[str, object]:
