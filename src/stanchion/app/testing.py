@@ -56,7 +56,7 @@ class Clock:
         return moment(self._context.store.now())
 
     def _next_step(self, end: int, *, ticking: bool) -> int | None:
-        """Fire and run what is due now; return the next time before `end` at which something is."""
+        """Fire schedules and run jobs that are due now; return the next due time before `end`."""
         now = self._context.store.now()
         times = [self._ticker.tick().next_tick if ticking else None]
         if self._at_once is not None:

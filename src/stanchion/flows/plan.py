@@ -57,7 +57,7 @@ class Part(Protocol):
 
     @property
     def lone_call(self) -> Call | None:
-        """The part itself if it is a single call without on_failure, which needs no node of its own; else None."""
+        """The part itself if it is a single call without on_failure, which needs no node; else None."""
 
     def lay_out(self, plan: Plan, node: str, after: After) -> Inside:
         """Plan the members of this part's node."""
@@ -161,7 +161,7 @@ class Plan:
         return self._node(part, next(self.ids), f"{node}:{index}", after).kind
 
     def members(self, members: Iterator[Part], kind: Kind, node: str, after: After) -> Inside:
-        """Plan parallel parts as the members of a node; those of a large group are read later."""
+        """Plan parallel parts as the members of a node; members of a large group are read later."""
         shows = {"as": "group" if kind == "list" else "barrier"}
         most = LARGE if self._added_by is None else MOST_IN_ONE_STEP
         first = list(islice(members, most + 1))
@@ -212,7 +212,7 @@ class Plan:
         return job
 
     def _node(self, part: Part, node: str, parent: str | None, after: After) -> After:
-        """Plan a part with a node of its own."""
+        """Plan a part as a node."""
         number = len(self.nodes)
         self.nodes.append(FlowNode(node, self.root, parent=parent))
         inside = part.lay_out(self, node, after)

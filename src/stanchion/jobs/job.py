@@ -105,7 +105,7 @@ class Job:
 
     @property
     def headers(self) -> dict[str, Any]:
-        """Metadata stored with the payload; none if another program has stored what is no JSON object."""
+        """Metadata stored with the payload; empty if another program has stored something other than a JSON object."""
         headers = headers_in(self._row.headers)
         if DEAD_FROM in headers:
             headers[DEAD_FROM] = logical_name(str(headers[DEAD_FROM]))
@@ -133,7 +133,7 @@ class Job:
 
     @property
     def order_key(self) -> str | None:
-        """Jobs with the same order key run one at a time, in the order in which they were enqueued."""
+        """Jobs with the same order key run one at a time, in the order of their enqueue calls."""
         return self._row.order_key
 
     @property
@@ -267,7 +267,7 @@ class Job:
     def trail(self) -> list[Stop]:
         """The queues that it has passed, oldest first, and the one where it is: the first one, and the last 99.
 
-        Those of an item that was split from another begin with those of the other.
+        An item that was split from another begins with the stops of the other.
         """
         return [Stop(stop.queue, moment(stop.entered_at), stop.attempts) for stop in stops_of(self._row)]
 

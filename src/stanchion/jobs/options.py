@@ -121,7 +121,7 @@ _RATES = frozenset({"rate", "rate_by", "rate_key"})
 
 
 def sharing(options: Mapping[str, Any], of_task: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return options of a call that say nothing about its rate with those of its task about it, `of_task`."""
+    """Return options of a call, with the rate of its task, `of_task`, unless they set one."""
     return {**of_task, **options} if _RATES.isdisjoint(options) else options
 
 
@@ -297,7 +297,7 @@ class FlowElement:
 
 
 class Push(FlowElement):
-    """A payload with options of its own, for `push_many`; with its `queue`, also a part of a flow."""
+    """A payload with its options, for `push_many`; with its `queue`, also a part of a flow."""
 
     __slots__ = ("options", "payload", "queue")
 

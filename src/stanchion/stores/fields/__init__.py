@@ -1,1 +1,1 @@
-"""What is true of each field of a job, in one place."""
+"""The table of the fields of jobs, and the texts that derive from it."""

@@ -1,7 +1,7 @@
 """The table of the fields of jobs, from which the stores derive columns, resets and checks.
 
-`JobRow` and `NewJob` are the typed truth: their fields, in their order, are those of the table. A field that may be
-absent has the default None there.
+`JobRow` and `NewJob` are the typed truth: the table has their fields, in their order. An optional field has the default
+None there.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from stanchion.stores.records.jobs import JobRow, NewJob
 
 
 class Kind(StrEnum):
-    """The values of a field. Each store has a type of its own for them."""
+    """The values of a field; each store maps them to its types."""
 
     ID = auto()
     """A UUID in small letters."""
     MARKED_ID = auto()
-    """The same, with an asterisk behind it or not."""
+    """A UUID, perhaps with a final asterisk."""
     NAME = auto()
     """Up to 200 printable characters."""
     WORD = auto()
-    """One of a few words."""
+    """A word from a short list."""
     TOKEN = auto()
     """Up to 64 printable characters, made by a client."""
     CONTENT = auto()
@@ -40,7 +40,7 @@ class Kind(StrEnum):
 
 
 class Step(IntEnum):
-    """Steps of a job after which some fields have their defaults again. A later step includes the earlier ones."""
+    """Steps that reset fields of a job to their defaults. A later step includes the earlier ones."""
 
     FREED = auto()
     """It holds no slot, and waits for none."""
@@ -49,7 +49,7 @@ class Step(IntEnum):
     RESTARTED = auto()
     """It has all its attempts again."""
     MOVED = auto()
-    """It has left its queue."""
+    """It has moved to another queue."""
 
 
 class Of(StrEnum):
@@ -61,7 +61,7 @@ class Of(StrEnum):
 
 
 class Field(NamedTuple):
-    """A field of stored jobs. `until`: the step that clears it; None: none does."""
+    """A field of stored jobs. `until`: the step that resets it; None: no step."""
 
     name: str
     kind: Kind
@@ -70,7 +70,7 @@ class Field(NamedTuple):
 
     @property
     def default(self) -> Any:
-        """The value of a job that has none of its own; None, too, for a field that each job has."""
+        """The value where a job sets none; None also for a required field."""
         return JobRow._field_defaults.get(self.name)
 
     @property
@@ -130,16 +130,16 @@ LIVE: Final = tuple(field for field in FIELDS if field.of is not Of.HISTORY)
 FINISHED: Final = tuple(field for field in FIELDS if field.of is not Of.LIVE)
 
 TIES: Final = ("order_key", "limits", "flow_node")
-"""A job with none of these is untied: its steps have no consequences for other jobs."""
+"""A job without these is untied: its steps do not affect other jobs."""
 LIMITS: Final = TIES[:2]
-"""A job with none of these takes no slots."""
+"""A job without these takes no slots."""
 HOLDS: Final = ("slots_held", "order_hold", "slots_hold")
-"""What a job holds between its attempts."""
+"""Slots held between attempts."""
 WAITS: Final = ("waits_kind", "waits_queue", "waits_name")
 """The slot that a job waits for."""
 
 BY_RULE: Final = ("state", "rank", "run_at", "enqueued_at", "waits_since")
-"""What a rule decides for a new job, in the order of `rules.jobs.created`."""
+"""Fields of a new job that `rules.jobs.created` decides, in its order."""
 _OF_A_FLOW: Final = ("flow_", "waits_")
 CHOSEN: Final = tuple(
     name
@@ -148,7 +148,7 @@ CHOSEN: Final = tuple(
     and name not in {"id", "payload", "run_at", "origin", "trail"}
     and not name.startswith(_OF_A_FLOW)
 )
-"""What a push chooses for a job apart from its payload and its time, whatever flow it belongs to."""
+"""Fields that a push sets, except for payload, time and flow."""
 
 _NEW_ONLY: Final = {"delay": Kind.REAL, "on_duplicate": Kind.WORD, "key_ttl": Kind.REAL}
 KINDS: Final = {field.name: field.kind for field in FIELDS} | _NEW_ONLY
@@ -161,5 +161,5 @@ def names(kind: Kind, *kinds: Kind) -> tuple[str, ...]:
 
 
 def cleared(step: Step) -> dict[str, Any]:
-    """Return the fields that have their defaults after a step, with these."""
+    """Return the fields that a step resets, with their defaults."""
     return {field.name: field.default for field in FIELDS if field.until is not None and field.until <= step}

@@ -1,4 +1,4 @@
-"""Parts of SQL statements that the table of fields gives; texts, without SQLAlchemy."""
+"""Parts of SQL statements, as texts, made from the table of fields; without SQLAlchemy."""
 
 from __future__ import annotations
 

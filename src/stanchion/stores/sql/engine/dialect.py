@@ -108,13 +108,13 @@ class Dialect(ABC):
     """Ends an insert of slots; locks the rows that exist already without changing them."""
     locking = "FOR UPDATE"
     locking_free = "FOR UPDATE SKIP LOCKED"
-    """Ends a read that locks rows, skipping those that others have locked."""
+    """Ends a read that locks rows and skips rows locked by others."""
     slot_order = "kind, queue, name"
-    """The order in which slots are locked: that of `Slot`, byte by byte."""
+    """The order of locks on slots: as `Slot` sorts, byte by byte."""
     rank = "rank"
     """The spelling of this column in a statement; it is a reserved word in MySQL."""
     reading = ""
-    """Ends a read that, in a caller's transaction too, sees what was committed last; it may wait for locks."""
+    """Ends a read that sees the last commit, in a caller's transaction too; it may wait for locks."""
     writers: Executable | None = None
     """The query for names of the open transactions that may write jobs; None: the database does not tell everybody."""
     way_out: str
@@ -170,7 +170,7 @@ class Dialect(ABC):
         """Return the statements that an operator runs first, in a session: for `new` tables, or for those there are."""
         return []
 
-    def enter_schema(self, connection: Connection, *, new: bool) -> None:  # noqa: B027 - most have none of their own
+    def enter_schema(self, connection: Connection, *, new: bool) -> None:  # noqa: B027 - most databases have none
         """Let the rest of the transaction make and find tables in the schema, which is made for `new` ones."""
 
     def has_push_routine(self, connection: Connection) -> bool:
