@@ -3,6 +3,8 @@
 import asyncio
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -254,9 +256,10 @@ def test_the_tasks_own_except_does_not_swallow_a_time_out(app):
     assert swallowed == []
 
 
-@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize("kind", ["sync", "sync, kept", "async"])
 def test_a_time_out_that_is_swallowed_comes_again(app, kind):
-    swallowed: list[str] = []
+    swallowed: list[object] = []
+    kept: list[BaseException] = []
 
     @app.task(name="sync", timeout=0.2, max_attempts=1)
     def spin() -> None:
@@ -265,6 +268,18 @@ def test_a_time_out_that_is_swallowed_comes_again(app, kind):
                 while True:
                     time.sleep(0.01)
             except:  # noqa: E722
+                swallowed.append("once more")
+        while True:
+            time.sleep(0.01)
+
+    @app.task(name="sync, kept", timeout=0.2, max_attempts=1)
+    def spin_and_keep() -> None:
+        while len(swallowed) < 2:
+            try:
+                while True:
+                    time.sleep(0.01)
+            except BaseException as error:
+                kept.append(error)
                 swallowed.append("once more")
         while True:
             time.sleep(0.01)
@@ -285,7 +300,7 @@ def test_a_time_out_that_is_swallowed_comes_again(app, kind):
     assert swallowed == ["once more"] * 2
 
 
-@pytest.mark.parametrize("how", ["finally", "except"])
+@pytest.mark.parametrize("how", ["finally", "except", "generator", "another error"])
 def test_no_second_time_out_hits_a_clean_up(app, monkeypatch, how):
     monkeypatch.setattr(timeouts, "STOP_SECONDS_MAX", 60)
     cleaned_up = threading.Event()
@@ -310,6 +325,34 @@ def test_no_second_time_out_hits_a_clean_up(app, monkeypatch, how):
                 time.sleep(0.01)
             cleaned_up.set()
             raise
+
+    @contextmanager
+    def opened() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            for _ in range(100):
+                time.sleep(0.01)
+            cleaned_up.set()
+
+    @app.task(name="generator", timeout=0.1, max_attempts=1)
+    def generator() -> None:
+        with opened():
+            while True:
+                time.sleep(0.01)
+
+    @app.task(name="another error", timeout=0.1, max_attempts=1)
+    def another() -> None:
+        try:
+            while True:
+                time.sleep(0.01)
+        finally:
+            try:
+                int("no number")
+            except ValueError:
+                for _ in range(100):
+                    time.sleep(0.01)
+                cleaned_up.set()
 
     with working(app, threads=1):
         ended(app, app.enqueue(how).id)

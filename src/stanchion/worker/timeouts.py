@@ -8,9 +8,10 @@ running ──deadline──► expired ──STOP_SECONDS_MAX──► abandone
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from weakref import ref
 
 from stanchion.errors import TaskInterrupted
@@ -30,8 +31,9 @@ _NOTHING = ctypes.py_object()
 class Interruption:
     """The exception that interrupts a thread.
 
-    The task swallows it if it is gone while the task still runs. As long as it is handled, such as by a `finally` that
-    cleans up, it is there.
+    The task has swallowed it if the thread no longer handles it, as a `finally` that cleans up does, and still runs.
+    That it exists is no sign: the task may keep it, and so may a `sys.unraisablehook`, after a callback of a weak
+    reference that it met.
     """
 
     def __init__(self, thread: int, seconds: float) -> None:
@@ -54,7 +56,19 @@ class Interruption:
 
     def was_swallowed(self, _seconds: float) -> bool:
         """Return whether the task has caught it, and continues."""
-        return self._raised is not None and self._raised() is None
+        if self._raised is None:
+            return False
+        raised = self._raised()
+        return not any(error is raised for error in _handled_in(self._thread))
+
+
+def _handled_in(thread: int) -> Iterator[BaseException]:
+    """Yield the exception that a thread handles, the one that was handled when it came, and so on."""
+    found = sys._current_exceptions().get(thread)
+    error = found[1] if isinstance(found, tuple) else found  # a tuple up to Python 3.11
+    while error is not None:
+        yield error
+        error = error.__context__
 
 
 def half_way(seconds: float) -> bool:
