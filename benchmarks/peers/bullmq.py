@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.servers.node import npm_environment
+
 PACKAGES = ("bullmq@6", "ioredis@5")
 FOLDER = Path(sys.prefix, "bullmq")
 PROGRAM = Path(__file__).with_name("bullmq.js")
@@ -22,7 +24,9 @@ def install() -> None:
     if npm is None or shutil.which("node") is None:
         raise ImportError("BullMQ needs Node and npm: install them (Debian: apt-get install nodejs npm)")
     options = ("--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", FOLDER)
-    done = subprocess.run([npm, "install", *options, *PACKAGES], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [npm, "install", *options, *PACKAGES], env=npm_environment(), capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise ImportError(f"npm could not install {' and '.join(PACKAGES)}: {done.stderr[-500:]}")
 
