@@ -22,7 +22,7 @@ from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.sql.engine.schema import queues
 from stanchion.stores.sql.engine.write_lock import WriteLock
 from stanchion.stores.sql.rows.new_jobs import OF_NEW_JOBS
-from stanchion.stores.sql.rows.queue_row import QueueRow
+from stanchion.stores.sql.rows.queue_row import COLUMNS
 from stanchion.stores.sqlite.own_connection import OwnConnection
 from stanchion.stores.sqlite.plain import PlainPushes
 from stanchion.stores.sqlite.store import SqliteStore, open_store
@@ -102,7 +102,7 @@ def pushed(path: Path) -> int:
 
 class TestTheSame:
     def test_columns(self) -> None:
-        assert QueueRow._fields == tuple(column.name for column in queues.columns)
+        assert tuple(column.name for column in queues.columns) == COLUMNS
         assert set(OF_NEW_JOBS) <= set(LIVE_COLUMNS)
         assert {*FULL, *OTHER} | {"id", "queue", "payload", "on_duplicate", "run_at", "delay"} == {*NewJob._fields}
 

@@ -18,6 +18,24 @@ def resets(step: Step, column: Callable[[str], str] = str) -> str:
     return emptied((name for name in cleared(step) if name in LIVE_COLUMNS), column)
 
 
+def begun(lease_until: str, started_at: str, worker: str = ":worker") -> dict[str, str]:
+    """Return the terms of the columns that the begin of an attempt changes, under the token in a parameter."""
+    return {
+        "state": "'running'",
+        "attempts": "attempts + 1",
+        "token": ":token",
+        "worker": worker,
+        "lease_until": lease_until,
+        "started_at": started_at,
+        "progress": "NULL",
+    }
+
+
+def changes(terms: Mapping[str, str]) -> str:
+    """Return the assignments of these terms to their columns."""
+    return ", ".join(f"{name} = {term}" for name, term in terms.items())
+
+
 def assigned(names: Iterable[str]) -> str:
     """Return the assignments of parameters of the same names to these fields."""
     return ", ".join(f"{name} = :{name}" for name in names)

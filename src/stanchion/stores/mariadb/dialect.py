@@ -166,7 +166,7 @@ class MariaDBDialect(Dialect):
     def push_routine(self, connection: Connection | None) -> list[str]:
         # Only MariaDB replaces procedures.
         replaces = connection is not None and getattr(connection.dialect, "is_mariadb", False)
-        make = statements("stanchion.stores.mariadb", text=TEXT, clock=CLOCK)
+        make = statements("stanchion.stores.mariadb", "`", text=TEXT, clock=CLOCK)
         return make if replaces else [f"DROP PROCEDURE IF EXISTS {NAME}", *make]
 
     @contextmanager

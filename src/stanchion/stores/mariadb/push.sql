@@ -222,10 +222,7 @@ BEGIN
             BEGIN
                 DECLARE CONTINUE HANDLER FOR 1062 SET taken = TRUE;
                 SET taken = FALSE;
-                INSERT INTO stanchion_jobs (
-                    id, queue, lane, state, priority, `rank`, run_at, enqueued_at, payload, task, headers, tenant, `key`,
-                    order_key, limits, max_attempts, timeout
-                )
+                INSERT INTO stanchion_jobs (<columns>)
                 VALUES (
                     job, queue, <unlaned>, '<queued>', own_priority, own_priority, due, micros, content, own_task,
                     own_headers, own_tenant, own_key, own_order_key, slots, own_attempts, own_timeout

@@ -21,9 +21,10 @@ from stanchion.stores.rules.slots import MAYBE_UNTIED
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import HELD_COLUMNS, HISTORY_COLUMNS, queues
-from stanchion.stores.sql.jobs.settle import HeldJob, HeldJobs, HeldStatements, TransactionCommits
+from stanchion.stores.sql.jobs.settle import HeldJobs, HeldStatements, TransactionCommits
+from stanchion.stores.sql.rows.held_job import HeldJob
 from stanchion.stores.sql.rows.jobs import Jobs
-from stanchion.stores.sql.rows.queue_row import QueueRow
+from stanchion.stores.sql.rows.queue_row import queue_row
 
 # Called by built-ins, without a frame for each job.
 _ID, _CLAIM, _RESULT = attrgetter("lease.id"), attrgetter("lease.queue", "lease.token"), attrgetter("result", "payload")
@@ -89,7 +90,7 @@ class MariaDBHeldRows:
         settings_of = _SETTINGS, {"queues": sorted({lease.queue for lease in leases})}
         found, rows = run.all_rows([self._general.asks(leases), settings_of])
         held = [HeldJob(*row) for row in found]
-        settings = {row[0]: QueueRow(*row).settings for row in rows}
+        settings = {row[0]: queue_row(row).settings for row in rows}
         return held, {job.queue: settings.get(job.queue, QueueSettings(job.queue)) for job in held}
 
     def keep_done(self, run: Runner, commits: Sequence[Commit]) -> None:

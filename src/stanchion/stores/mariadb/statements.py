@@ -13,7 +13,8 @@ from sqlalchemy import SelectBase, String, TextClause, column, text
 from sqlalchemy.dialects.mysql import insert
 
 from stanchion.stores.fields.jobs import KINDS, LIMITS, Kind
-from stanchion.stores.fields.sql import HOLDS_NOTHING, LIVE_COLUMNS, missing
+from stanchion.stores.fields.queues import LIMITED
+from stanchion.stores.fields.sql import HOLDS_NOTHING, LIVE_COLUMNS, begun, changes, missing
 from stanchion.stores.records.jobs import SECOND, UNLANED
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.sql.claims.admission import ASKING
@@ -117,7 +118,7 @@ PROSPECT = text(f"""
     SELECT
         {NOW},
         coalesce(
-            settings.paused OR settings.uses_lanes OR settings.max_rate IS NOT NULL OR settings.max_running IS NOT NULL,
+            {LIMITED},
             FALSE
         )
             OR {_EXPIRED},
@@ -129,14 +130,8 @@ PROSPECT = text(f"""
 
 _RESERVED = names_of(
     CLAIMED_COLUMNS,
-    state="'running'",
     payload="NULL",
-    attempts="attempts + 1",
-    progress="NULL",
-    token=":token",
-    worker=":worker",
-    lease_until=f"{NOW} + :lease_micros",
-    started_at=NOW,
+    **begun(f"{NOW} + :lease_micros", started_at=NOW),
 )
 
 # Whole jobs, as the reservation leaves them. The driver is slow per column, but fast with JSON; the payload is
@@ -209,8 +204,7 @@ ASKING_OF_THESE = _lock_due(", ".join(f"job.{name}" for name in ("id", *ASKING))
 
 RESERVE = text(f"""
     UPDATE {LISTED}
-    SET job.state = 'running', job.attempts = job.attempts + 1, job.token = :token, job.worker = :worker,
-        job.lease_until = :lease_until, job.started_at = :started_at, job.progress = NULL
+    SET {changes(begun(":lease_until", ":started_at"))}
     WHERE job.id IN :ids AND job.queue = :queue
 """)
 
@@ -314,9 +308,7 @@ class MariaDBReservationStatements(ReservationStatements):
         # An UPDATE with a subquery would run it again for each job.
         self.plain_unseen = text(f"""
             UPDATE {by_ids("stanchion_jobs")}
-            SET job.state = 'running', job.attempts = job.attempts + 1, job.token = :token, job.worker = :worker,
-                job.lease_until = {NOW} + :lease_micros,
-                job.started_at = {NOW}, job.progress = NULL
+            SET {changes(begun(f"{NOW} + :lease_micros", NOW))}
             WHERE job.queue = :queue AND {missing(LIMITS, "job.")}
         """)
 

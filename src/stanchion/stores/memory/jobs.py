@@ -114,8 +114,7 @@ class Queue:
         """Return how many jobs may start now and, if the rate allows no more, the seconds to the next start."""
         if self.settings.paused:
             return 0, None
-        most = 1 if self.settings.ordered else self.settings.max_running
-        if most is not None:
+        if (most := self.settings.running_max) is not None:
             wanted = max(0, min(wanted, most - len(self.running)))
         rate = self.settings.max_rate
         if rate is None:

@@ -15,7 +15,8 @@ from typing import Any
 from sqlalchemy import Executable, TextClause, text
 
 from stanchion.stores.fields.jobs import Step, cleared
-from stanchion.stores.fields.sql import typed
+from stanchion.stores.fields.queues import LIMITED
+from stanchion.stores.fields.sql import begun, changes, typed
 from stanchion.stores.postgres.pick import NONE_EXPIRED, NOW, TYPES, picked, slots_at, slots_read
 from stanchion.stores.postgres.slots import pick_asking
 from stanchion.stores.records.claims import Claim
@@ -78,10 +79,12 @@ _READ = text(f"""
 _LIMITS = text(f"""
     SELECT {NOW}, (SELECT lease FROM stanchion_queues WHERE name = :queue),
         coalesce((
-            SELECT paused OR uses_lanes OR max_rate IS NOT NULL OR max_running IS NOT NULL
-            FROM stanchion_queues WHERE name = :queue
+            SELECT {LIMITED} FROM stanchion_queues WHERE name = :queue
         ), false) OR NOT {NONE_EXPIRED}
 """)
+_BEGUN = begun("CAST(:lease_until AS bigint)", started_at=":now")
+_IF_BEGUN = {name: f"CASE WHEN begins THEN {term} ELSE job.{name} END" for name, term in _BEGUN.items()}
+_AS_DECIDED = {name: f"new.{name}" for name in _DECIDED}
 _CARRY_OUT = f"""
     WITH new AS MATERIALIZED (
         SELECT * FROM jsonb_to_recordset(CAST(:jobs AS jsonb)) AS new (
@@ -89,13 +92,8 @@ _CARRY_OUT = f"""
         )
     ), changed AS (
         UPDATE stanchion_jobs AS job
-        SET {", ".join(f"{name} = new.{name}" for name in _DECIDED)}, attempts = attempts + CAST(begins AS int),
-            past_waits = CASE WHEN new.past_waits IS NULL THEN job.past_waits ELSE {{longer}} END,
-            token = CASE WHEN begins THEN :token ELSE token END,
-            worker = CASE WHEN begins THEN :worker ELSE worker END,
-            lease_until = CASE WHEN begins THEN CAST(:lease_until AS bigint) ELSE lease_until END,
-            started_at = CASE WHEN begins THEN :now ELSE started_at END,
-            progress = CASE WHEN begins THEN NULL ELSE progress END
+        SET {changes({**_IF_BEGUN, **_AS_DECIDED})},
+            past_waits = CASE WHEN new.past_waits IS NULL THEN job.past_waits ELSE {{longer}} END
         FROM new
         WHERE job.queue = :queue AND job.id = ANY (ARRAY(SELECT id FROM new)) AND job.id = new.id
         RETURNING {_WHOLE}

@@ -12,6 +12,8 @@ from typing import Protocol
 
 from sqlalchemy import text
 
+from stanchion.stores.fields import queues
+from stanchion.stores.fields.sql import begun, changes
 from stanchion.stores.postgres.pick import AS_TEXT, NOW, listed
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, row_from
@@ -25,9 +27,9 @@ from stanchion.stores.sql.rows.queues import QueueRows
 
 IN_TIME = f"(CAST(:not_after AS bigint) IS NULL OR {NOW} <= CAST(:not_after AS bigint))"
 
-BOUNDED = """EXISTS (
+BOUNDED = f"""EXISTS (
     SELECT 1 FROM stanchion_queues
-    WHERE name = :of_queue AND (paused OR ordered OR max_rate IS NOT NULL OR max_running IS NOT NULL)
+    WHERE name = :of_queue AND (paused OR {queues.BOUNDED})
 )"""
 """The queue's settings forbid starting the named jobs without reading its other jobs."""
 
@@ -35,6 +37,7 @@ _WHOLE = listed(
     CLAIMED_COLUMNS,
     **{name: AS_TEXT.get(name, f"job.{name}").replace("CAST(", "CAST(job.") for name in CLAIMED_COLUMNS},
 )
+_LEASE = "CASE WHEN named.worker IS NULL THEN (SELECT now FROM clock) + CAST(:lease_micros AS bigint) END"
 _CLAIM = text(f"""
     WITH clock AS MATERIALIZED (
         -- As any claim, it need not wait for the disk.
@@ -50,11 +53,7 @@ _CLAIM = text(f"""
         FOR UPDATE SKIP LOCKED
     ), claimed AS (
         UPDATE stanchion_jobs AS job
-        SET state = 'running', attempts = attempts + 1, token = :token, progress = NULL,
-            started_at = (SELECT now FROM clock), worker = coalesce(named.worker, CAST(:holder AS text)),
-            lease_until = CASE
-                WHEN named.worker IS NULL THEN (SELECT now FROM clock) + CAST(:lease_micros AS bigint)
-            END
+        SET {changes(begun(_LEASE, "(SELECT now FROM clock)", "coalesce(named.worker, CAST(:holder AS text))"))}
         FROM named
         WHERE job.queue = :of_queue AND job.id = named.id AND job.ctid = ANY (ARRAY(
             SELECT place FROM picked WHERE NOT EXISTS (SELECT 1 FROM picked WHERE needs_slot)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sqlalchemy import text
 
+from stanchion.stores.fields.queues import BOUNDED
 from stanchion.stores.postgres.pick import CLOCK, NOW, RESERVED, WHOLE
 from stanchion.stores.records.jobs import UNLANED, JobRow, row_from
 from stanchion.stores.sql.claims.lane_statements import LAST_LANE
@@ -42,7 +43,7 @@ CLAIM_LANES = text(f"""
         -- A claim that waits here reads the lane that the previous one served last. The previous one's jobs may still
         -- look queued, until they are locked below; so a claim that gets fewer jobs than it wants asks again.
         SELECT last_lane FROM stanchion_queues
-        WHERE name = :queue AND uses_lanes AND NOT paused AND max_rate IS NULL AND max_running IS NULL
+        WHERE name = :queue AND uses_lanes AND NOT (paused OR {BOUNDED})
         AND (SELECT none_expired FROM clock) AND set_config('synchronous_commit', 'off', true) IS NOT NULL
         FOR UPDATE
     ), lanes (lane_nth, lane, last, served) AS (

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stanchion.stores.fields import queues
 from stanchion.stores.fields.jobs import Kind
+from stanchion.stores.fields.queues import LIMITED
+from stanchion.stores.fields.sql import begun, changes
 from stanchion.stores.records.jobs import UNLANED
 from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS, ID_COLUMNS
 
@@ -78,7 +81,7 @@ def picked(columns: str) -> str:
                 SELECT rank FROM stanchion_jobs
                 WHERE queue = :queue AND lane = {UNLANED} AND state = 'queued' AND rank >= :min_rank AND NOT EXISTS (
                     SELECT 1 FROM stanchion_queues
-                    WHERE name = :queue AND (paused OR uses_lanes OR max_rate IS NOT NULL OR max_running IS NOT NULL)
+                    WHERE name = :queue AND ({LIMITED})
                 ) AND (SELECT none_expired FROM clock)
                 -- A claim need not wait for the disk: if a crash of the server undoes it, the job is ready again, and
                 -- its token refuses the former holder. Any later commit makes it durable too.
@@ -120,23 +123,15 @@ SHAPE = f"""
         WHEN NOT (SELECT none_expired FROM clock) THEN '{EXPIRED}' || (SELECT now FROM clock)
         WHEN EXISTS (SELECT 1 FROM picked WHERE needs_slot) THEN 'slots'
         ELSE coalesce((
-            SELECT CASE
-                WHEN paused OR max_rate IS NOT NULL OR max_running IS NOT NULL OR uses_lanes AND uses_slots
-                    THEN 'limited'
-                WHEN uses_lanes THEN 'lanes'
-                WHEN uses_slots THEN 'slots'
-                ELSE 'plain'
-            END
-            FROM stanchion_queues WHERE name = :queue
+            SELECT {queues.SHAPE} FROM stanchion_queues WHERE name = :queue
         ), 'plain')
     END
 """
 """The reason why a statement with `PICKED` has reserved nothing: the shape of the queue, or expired leases."""
 
-RESERVED = """
-    state = 'running', attempts = attempts + 1, token = :token, worker = :worker, progress = NULL,
-    lease_until = (SELECT now FROM clock) + CAST(:lease_micros AS BIGINT), started_at = (SELECT now FROM clock)
-"""
+RESERVED = changes(
+    begun("(SELECT now FROM clock) + CAST(:lease_micros AS BIGINT)", started_at="(SELECT now FROM clock)")
+)
 
 AS_TEXT = {name: f"CAST({name} AS text)" for name in ID_COLUMNS}
 WHOLE = listed(CLAIMED_COLUMNS, **AS_TEXT)

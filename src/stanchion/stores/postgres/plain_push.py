@@ -49,7 +49,7 @@ def is_made(connection: Connection, channel: str) -> bool:
 
 def push_routine(connection: Connection | None, channel: str) -> list[str]:
     """Return the statements that make or replace the function, which signals on this channel; its grants stay."""
-    make = statements("stanchion.stores.postgres", types=_TYPES, channel=channel, unprintable=_UNPRINTABLE)
+    make = statements("stanchion.stores.postgres", '"', types=_TYPES, channel=channel, unprintable=_UNPRINTABLE)
     found = [] if connection is None else _found(connection)
     if connection is None or not found:
         return [*make, _RESERVE]

@@ -155,10 +155,7 @@ BEGIN
         || '7' || lpad(to_hex(mod(micros, 1000) * 4096 / 1000), 3, '0')
         || right(CAST(gen_random_uuid() AS text), 17);
     LOOP
-        INSERT INTO stanchion_jobs (
-            id, queue, lane, state, priority, rank, run_at, enqueued_at, payload, task, headers, tenant, key, order_key,
-            limits, max_attempts, timeout
-        )
+        INSERT INTO stanchion_jobs (<columns>)
         VALUES (
             job, stanchion_push.queue, <unlaned>, '<queued>', coalesce(stanchion_push.priority, 0),
             coalesce(stanchion_push.priority, 0), due, micros, content, stanchion_push.task,

@@ -9,6 +9,8 @@ import json
 
 from sqlalchemy import Executable, text
 
+from stanchion.stores.fields.jobs import WAITS
+from stanchion.stores.fields.sql import emptied
 from stanchion.stores.postgres.pick import NOW, slots_at, slots_read
 from stanchion.stores.records.slots import ORDER, SEMAPHORE, Slot
 from stanchion.stores.rules.slots import HOLDER_BOOST
@@ -19,6 +21,7 @@ from stanchion.stores.sql.rows.grants import Grants
 from stanchion.stores.sql.rows.past_waits import with_wait
 from stanchion.stores.sql.rows.slots import SlotRows
 
+_WAITS = f"({', '.join(WAITS)})"
 # It starts after the slots are locked, and so sees their waiters. Waiters that others have locked are skipped.
 _PASS_ON = f"""
     WITH freed AS MATERIALIZED (
@@ -28,8 +31,7 @@ _PASS_ON = f"""
         FROM {slots_read("freed AS given", "slot.waited, slot.capacity, slot.used")}
     ), waiters AS MATERIALIZED (
         SELECT slot.kind, slot.queue, slot.name, job.id, job.queue AS woken FROM slot CROSS JOIN LATERAL (
-            SELECT id, queue FROM stanchion_jobs WHERE waits_kind = '{SEMAPHORE}' AND waits_queue = ''
-                AND waits_name = slot.name
+            SELECT id, queue FROM stanchion_jobs WHERE {_WAITS} = ('{SEMAPHORE}', '', slot.name)
             ORDER BY waits_since, id LIMIT slot.free FOR UPDATE SKIP LOCKED
         ) AS job
         WHERE slot.waited AND slot.kind = '{SEMAPHORE}'
@@ -44,7 +46,7 @@ _PASS_ON = f"""
         SELECT first.kind, first.queue, first.name, job.id, first.queue AS woken FROM first CROSS JOIN LATERAL (
             -- In a form that no planner can take for a range of the index of waiting jobs, with the whole line.
             SELECT id FROM stanchion_jobs WHERE id = first.id
-                AND (waits_kind, waits_queue, waits_name) IS NOT DISTINCT FROM ('{ORDER}', first.queue, first.name)
+                AND {_WAITS} IS NOT DISTINCT FROM ('{ORDER}', first.queue, first.name)
             FOR UPDATE SKIP LOCKED
         ) AS job
         WHERE first.waits
@@ -52,8 +54,7 @@ _PASS_ON = f"""
         SELECT * FROM waiters UNION ALL SELECT * FROM keyed
     ), granted AS (
         UPDATE stanchion_jobs
-        SET {{with_wait}}, state = 'queued', slots_held = slots_held + 1, waits_since = NULL,
-            waits_kind = NULL, waits_queue = NULL, waits_name = NULL,
+        SET {{with_wait}}, state = 'queued', slots_held = slots_held + 1, {emptied((*WAITS, "waits_since"))},
             rank = priority + CASE WHEN waits_kind = '{SEMAPHORE}' THEN {HOLDER_BOOST} ELSE 0 END
         WHERE id = ANY (ARRAY(SELECT id FROM next)) AND queue = ANY (ARRAY(SELECT woken FROM next))
     ), counted AS MATERIALIZED (
@@ -69,7 +70,7 @@ _PASS_ON = f"""
             WHEN kind = '{ORDER}' THEN coalesce(first_waits, false)
             ELSE EXISTS (
                 SELECT 1 FROM stanchion_jobs
-                WHERE waits_kind = '{SEMAPHORE}' AND waits_queue = '' AND waits_name = counted.name
+                WHERE {_WAITS} = ('{SEMAPHORE}', '', counted.name)
                     AND id <> ALL (ARRAY(SELECT id FROM waiters WHERE waiters.name = counted.name))
             )
         END AS passed_over

@@ -19,7 +19,8 @@ from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.joining import must_be_here
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import HELD_COLUMNS, HISTORY_COLUMNS
-from stanchion.stores.sql.jobs.settle import HeldJob, TransactionCommits
+from stanchion.stores.sql.jobs.settle import TransactionCommits
+from stanchion.stores.sql.rows.held_job import HeldJob
 
 _ARRIVAL = (
     "CASE WHEN given.payload IS NULL THEN job.arrival_payload ELSE coalesce(job.arrival_payload, job.payload) END"

@@ -83,6 +83,11 @@ class QueueSettings:
         return self.ordered or self.max_rate is not None or self.max_running is not None
 
     @property
+    def running_max(self) -> int | None:
+        """The number of jobs that may run at a time; None: any."""
+        return 1 if self.ordered else self.max_running
+
+    @property
     def shape(self) -> QueueShape:
         """The route that claims take in this queue."""
         if self.paused or self.bounded or (self.uses_lanes and self.uses_slots):

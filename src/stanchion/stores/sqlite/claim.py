@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import text
 
+from stanchion.stores.fields.sql import begun, changes
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, row_from
 from stanchion.stores.records.queues import QueueSettings
@@ -26,8 +27,7 @@ from stanchion.stores.sqlite.misfits import HAS_ID
 # All or none: the savepoint undoes the update if a slot is missing, or a job needs more than semaphores.
 _RESERVE = text(f"""
     UPDATE stanchion_jobs
-    SET state = 'running', attempts = attempts + 1, token = :token, worker = :worker, progress = NULL,
-        lease_until = :lease_until, started_at = :started_at,
+    SET {changes(begun(":lease_until", ":started_at"))},
         slots_held = coalesce(json_array_length(limits, '$.hold'), 0)
     WHERE id IN (SELECT value FROM json_each(:ids))
         AND order_key IS NULL AND slots_held = 0 AND json_extract(limits, '$.rate') IS NULL

@@ -139,8 +139,13 @@ class SqliteDialect(Dialect):
         ascii_codes = ", ".join(map(str, dict.fromkeys([*map(ord, _FREQUENT), *range(1, 128)])))
         # Programs may give bytes for them, which are no text to SQLite.
         texts = {name: f"CAST(NEW.{name} AS TEXT)" for name in ("payload", "args", "headers", "limits")}
-        values = {"unprintable": unprintable, "ascii": ascii_codes, "different_max": _DIFFERENT_MAX, **texts}
-        make = statements("stanchion.stores.sqlite", **values)
+        values: dict[str, object] = {
+            "unprintable": unprintable,
+            "ascii": ascii_codes,
+            "different_max": _DIFFERENT_MAX,
+            **texts,
+        }
+        make = statements("stanchion.stores.sqlite", '"', **values)
         return make if connection is None else [f"DROP VIEW IF EXISTS {NAME}", *make]
 
     def start(self, cursor: sqlite3.Cursor, *, durable: bool = True) -> None:

@@ -13,14 +13,14 @@ from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.sql.engine.version import VERSION
-from stanchion.stores.sql.rows.queue_row import QueueRow
+from stanchion.stores.sql.rows.queue_row import COLUMNS, queue_row
 from stanchion.stores.sqlite.connections import NOW
 from stanchion.stores.sqlite.own_connection import OwnConnection
 
 _TABLES: Final = r"SELECT count(*) FROM sqlite_master WHERE name LIKE 'stanchion\_%' ESCAPE '\'"
 _VERSION: Final = "SELECT version FROM stanchion_meta"
 _NAMED: Final = "name IN (SELECT value FROM json_each(?))"
-_QUEUES: Final = f"SELECT {', '.join(QueueRow._fields)} FROM stanchion_queues WHERE {_NAMED}"
+_QUEUES: Final = f"SELECT {', '.join(COLUMNS)} FROM stanchion_queues WHERE {_NAMED}"
 _VALUES: Final = "SELECT name, text, version FROM stanchion_values WHERE kind = ?"
 _CLOCK: Final = f"SELECT {NOW}"
 
@@ -40,7 +40,7 @@ class FirstReads:
     def queues(self, names: Collection[str]) -> list[QueueSettings] | None:
         """Return the settings of the existing ones of these queues, by name; None where the general way must."""
         found = self._rows(_QUEUES, _listed(names))
-        return None if found is None else [row.settings for row in sorted(map(QueueRow._make, found))]
+        return None if found is None else [queue_row(row).settings for row in sorted(found)]
 
     def values(self, kind: str, names: Collection[str] | None) -> list[VersionedValue] | None:
         """Return the values of a kind, or the existing ones of these, by name; None where the general way must."""

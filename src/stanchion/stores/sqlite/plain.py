@@ -18,7 +18,7 @@ from stanchion.stores.records.jobs import SECOND, JobRow, NewJob, Pushed
 from stanchion.stores.rules.jobs import created
 from stanchion.stores.sql.engine.write_lock import WriteLock
 from stanchion.stores.sql.rows.new_jobs import OF_NEW_JOBS
-from stanchion.stores.sql.rows.queue_row import QueueRow, new_queue
+from stanchion.stores.sql.rows.queue_row import COLUMNS, new_queue
 from stanchion.stores.sqlite.connections import NOW
 from stanchion.stores.sqlite.own_connection import OwnConnection
 from stanchion.stores.sqlite.writers import WriterQueue
@@ -33,9 +33,7 @@ _NONE: Final = tuple(_OTHERS.values())
 _QUEUE = attrgetter("queue")
 _ANSWER = itemgetter(*(OF_NEW_JOBS.index(name) for name in ("id", "run_at", "enqueued_at")))
 _LOOK: Final = f"SELECT {NOW}, EXISTS (SELECT 1 FROM stanchion_queues WHERE name = ?)"
-_MAKE: Final = (
-    f"INSERT INTO stanchion_queues ({', '.join(QueueRow._fields)}) VALUES ({', '.join('?' * len(QueueRow._fields))})"
-)
+_MAKE: Final = f"INSERT INTO stanchion_queues ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 # A job that has finished is in history: a repeated push must not store it again.
 _INSERT: Final = (
     f"INSERT INTO stanchion_jobs ({', '.join(OF_NEW_JOBS)}) "

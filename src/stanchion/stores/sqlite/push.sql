@@ -133,10 +133,7 @@ BEGIN
         SELECT 1 FROM stanchion_jobs AS taken WHERE taken.queue = NEW.queue AND taken."key" = NEW."key"
     );
     -- Only where the key is free; a clause for conflicts would give way to the one of the caller's INSERT.
-    INSERT INTO stanchion_jobs (
-        id, queue, lane, state, priority, rank, run_at, enqueued_at, payload, task, headers, tenant, "key", order_key,
-        limits, max_attempts, timeout
-    )
+    INSERT INTO stanchion_jobs (<columns>)
     SELECT
         -- A UUID of version 7, whose random part begins with a number above those of all live jobs.
         printf(

@@ -156,8 +156,7 @@ class ClaimLocks:
 
     def allowed(self, lock: ClaimLock) -> int:
         """Return how many jobs may start under this lock."""
-        most = 1 if lock.state.settings.ordered else lock.state.settings.max_running
-        if most is None:
+        if (most := lock.state.settings.running_max) is None:
             return lock.starts
         running = {"live": True, "queue": lock.state.settings.name, "state": JobState.RUNNING.value}
         count = self._server.call(lambda on, _again: on.jobs.count_documents(running, limit=most))

@@ -142,10 +142,10 @@ class Decisions:
     def _write_not_admitted(self, run: Runner, queue: str, steps: Sequence[Step]) -> None:
         """Write parked and deferred jobs, and mark the slots that parked jobs wait for."""
         not_admitted = [step.after for step in steps if step.after is not None]
-        run.send_each(self._statements.postpone, [row._asdict() for row in not_admitted if row.waits_kind is None])
+        run.send_each(self._statements.postpone, [row._asdict() for row in not_admitted if row.waits_for is None])
         alike: defaultdict[tuple[Any, ...], list[str]] = defaultdict(list)
         for row in not_admitted:
-            if row.waits_kind is not None:
+            if row.waits_for is not None:
                 alike[tuple(getattr(row, name) for name in _PARKED)].append(row.id)
         for parked, ids in alike.items():
             given = dict(zip(_PARKED, parked, strict=True))

@@ -26,7 +26,7 @@ from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import jobs, queues
 from stanchion.stores.sql.rows.jobs import ID_OF, Jobs
-from stanchion.stores.sql.rows.queue_row import QueueRow
+from stanchion.stores.sql.rows.queue_row import QueueRow, queue_row
 from stanchion.stores.sql.rows.queues import QueueRows
 from stanchion.stores.sql.rows.transactions import Transactions
 
@@ -149,7 +149,7 @@ class TransactionClaims:
         self._db.locked_leases.confirm()
         if (again or claim.repeat) and (held := self._reservations.held(run, claim)):
             return Admission(held)
-        row = QueueRow(*queue[0]) if queue else None
+        row = queue_row(queue[0]) if queue else None
         settings = QueueSettings(claim.queue) if row is None else row.settings
         search.settings = settings
         if settings.limited:
@@ -159,12 +159,11 @@ class TransactionClaims:
     def _limited(self, run: Runner, claim: Claim, search: Search, locked: QueueRow | None = None) -> Admission:
         """Claim under the queue's limits; the row of the queue is locked, so that all claimers share one count."""
         row = locked or self._queues.find(run, claim.queue, lock=True)
-        if row is None or row.paused:
+        if row is None or row.settings.paused:
             return Admission([])
         settings = row.settings
         limit = claim.limit
-        most = 1 if settings.ordered else settings.max_running
-        if most is not None:
+        if (most := settings.running_max) is not None:
             running = run.rows(_RUNNING_COUNT, {"queue": claim.queue})[0][0]
             limit = min(limit, most - running)
         if settings.max_rate is None:

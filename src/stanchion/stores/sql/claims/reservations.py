@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
-from sqlalchemy import BigInteger, Executable, String, func, null, select, text, update
+from sqlalchemy import BigInteger, Executable, String, func, select, text, update
 
 from stanchion.stores.fields.jobs import LIMITS
+from stanchion.stores.fields.sql import begun, changes
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow, row_from
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.sql.engine.columns import RUNNING, claimed_row, in_time, param, under_token
+from stanchion.stores.sql.engine.columns import claimed_row, in_time, param, under_token
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Params, Runner
@@ -44,26 +45,19 @@ class ReservationStatements:
 
     def __init__(self, dialect: Dialect) -> None:
         now, ids = dialect.now, dialect.values("ids", jobs.c.id.type)
-        queue, token = param("queue", String), param("token", String)
+        queue = param("queue", String)
+        changed: dict[str, Any] = {name: text(term) for name, term in begun("NULL", started_at="NULL").items()}
+        changed |= {"lease_until": now + param("lease_micros", BigInteger), "started_at": now}
         plain = (
             update(jobs)
             .where(jobs.c.queue == queue, jobs.c.id.in_(ids), *(jobs.c[name].is_(None) for name in LIMITS))
-            .values(
-                state=RUNNING,
-                attempts=jobs.c.attempts + 1,
-                token=token,
-                worker=param("worker", String),
-                lease_until=now + param("lease_micros", BigInteger),
-                started_at=now,
-                progress=null(),
-            )
+            .values(changed)
         )
         self.plain_unseen: Executable = plain.where(*dialect.readable())
         self.plain = plain.returning(*claimed_row())
         self.admitted = text(f"""
             UPDATE stanchion_jobs {dialect.by("PRIMARY")}
-            SET state = 'running', attempts = attempts + 1, token = :token, worker = :worker, progress = NULL,
-                lease_until = :lease_until, started_at = :started_at, slots_held = :slots_held
+            SET {changes(begun(":lease_until", ":started_at"))}, slots_held = :slots_held
             WHERE queue = :queue AND {dialect.among("id", "ids", "uuid")} {dialect.returning(CLAIMED_COLUMNS)}
         """)
         self.held = select(*claimed_row()).where(under_token())

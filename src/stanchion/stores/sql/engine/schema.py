@@ -42,6 +42,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql, postgresql
 
 from stanchion.stores.fields.jobs import FINISHED, KINDS, LIVE, Field, Kind, Of, names
+from stanchion.stores.fields.queues import SETTINGS, Setting
 from stanchion.stores.fields.sql import LIVE_COLUMNS
 from stanchion.stores.records.jobs import UNLANED, NewJob
 
@@ -128,6 +129,13 @@ history = _table(
 )
 
 
+def _setting(one: Setting) -> Column[Any]:
+    """Return the column of a setting; one that is a flag may be left out of an INSERT."""
+    default = false() if one.kind is Kind.FLAG else None
+    key = one.name == "name"
+    return Column(one.name, TYPES[one.kind], primary_key=key, nullable=not one.required, server_default=default)
+
+
 def _partial(name: str, *columns: Column[Any], where: ColumnElement[bool], unique: bool = False) -> None:
     """Define an index of these rows only, for databases with partial indexes."""
     index = Index(name, *columns, unique=unique, postgresql_where=where, sqlite_where=where)
@@ -188,23 +196,7 @@ Index("stanchion_history_page", history.c.queue, history.c.id)  # the search, ne
 
 queues = _table(
     "stanchion_queues",
-    Column("name", Name, primary_key=True),
-    Column("paused", Boolean, nullable=False),
-    Column("max_rate", Real),
-    Column("max_running", Integer),
-    Column("lanes", Integer, nullable=False),
-    Column("lanes_per_tenant", Integer, nullable=False),
-    Column("history_ttl", Real, nullable=False),
-    Column("dead_letter", Name),
-    Column("lease", Real, nullable=False),
-    Column("uses_lanes", Boolean, nullable=False, server_default=false()),
-    Column("uses_slots", Boolean, nullable=False, server_default=false()),
-    Column("expires", Real),
-    Column("expires_with_jobs", Boolean, nullable=False, server_default=false()),
-    Column("timeout", Real),
-    Column("ordered", Boolean, nullable=False, server_default=false()),
-    Column("ordered_by", String(20)),
-    Column("declared", Long),
+    *map(_setting, SETTINGS),
     Column("last_lane", Integer, nullable=False, server_default=str(UNLANED)),
     Column("has_dead_letters", Boolean, nullable=False, server_default=false()),
     Column("rate_tokens", Real, nullable=False),

@@ -9,17 +9,20 @@ import json
 from importlib.resources import files
 from typing import Any
 
-from stanchion.stores.records.jobs import QUEUED
+from stanchion.stores.fields.jobs import CHOSEN
+from stanchion.stores.fields.sql import LIVE_COLUMNS
+from stanchion.stores.records.jobs import QUEUED, JobRow
 from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.rules.plain_push import filled
 from stanchion.stores.sql.engine.schema import queues
 from stanchion.stores.sql.rows.queue_row import new_queue
 
 
-def statements(package: str, **values: object) -> list[str]:
+def statements(package: str, quote: str, **values: object) -> list[str]:
     """Return the statements of a database's package that make the routine; `values`: specific to the database."""
     text = (files(package) / "push.sql").read_text(encoding="utf-8")
-    return [part.strip() for part in filled(text, **_VALUES, **values).split("\n;;\n")]
+    columns = ", ".join(f"{quote}{name}{quote}" for name in _STORED)
+    return [part.strip() for part in filled(text, columns=columns, **_VALUES, **values).split("\n;;\n")]
 
 
 def _needed() -> dict[str, str]:
@@ -32,6 +35,9 @@ def _needed() -> dict[str, str]:
 def _literal(value: Any) -> str:
     return json.dumps(value)  # numbers and truth values, spelled as in SQL
 
+
+_STORED = [name for name in LIVE_COLUMNS if name in CHOSEN or name not in JobRow._field_defaults]
+"""The columns of a job that the routine stores, in their order; the others keep their defaults."""
 
 _QUEUE = _needed()
 _VALUES: dict[str, object] = {

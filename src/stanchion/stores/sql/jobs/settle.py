@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from enum import Enum, auto
 from itertools import chain, groupby
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Protocol, cast
 
 from sqlalchemy import (
     BigInteger,
@@ -26,7 +26,6 @@ from sqlalchemy import (
     update,
 )
 
-from stanchion.stores.fields.jobs import TIES
 from stanchion.stores.records.jobs import SECOND, UNLANED, JobRow, JobState, NewJob
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Commit, Continue, Ending, Extend, Move, Outcome, Progress, Renewal
@@ -41,45 +40,18 @@ from stanchion.stores.sql.engine.columns import RUNS, held_row, in_time, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Asked, Runner
-from stanchion.stores.sql.engine.schema import HELD_COLUMNS, HISTORY_COLUMNS, history, jobs
+from stanchion.stores.sql.engine.schema import HISTORY_COLUMNS, history, jobs
 from stanchion.stores.sql.jobs.flows import Flows
 from stanchion.stores.sql.jobs.moves import Moves, is_plain_move
 from stanchion.stores.sql.jobs.push import Pushes, push_all
-from stanchion.stores.sql.rows.jobs import QUEUE_OF, Jobs, Step, leased, outline
+from stanchion.stores.sql.rows.held_job import UNTIED, HeldJob, ties_of
+from stanchion.stores.sql.rows.jobs import QUEUE_OF, Jobs, Step, leased
 from stanchion.stores.sql.rows.queues import QueueRows
 from stanchion.stores.sql.rows.transactions import Transactions
 
 # Called by built-ins, without a frame for each job.
 _JOBS, _ID = attrgetter("jobs"), attrgetter("id")
 _LEASE, _QUEUE_AND_TOKEN = attrgetter(*Lease._fields), attrgetter("queue", "token")
-_TIES, _UNTIED = attrgetter(*TIES), (None,) * len(TIES)
-
-
-class HeldJob(NamedTuple):
-    """A running job with a valid lease: its holds, its flow position, and its token.
-
-    `bounded`: its queue limits the number of running jobs; set where the statement has read it.
-    """
-
-    id: str
-    queue: str
-    order_key: str | None
-    limits: str | None
-    flow_node: str | None
-    flow_index: int | None
-    slots_held: int
-    token: str
-    bounded: bool = False
-
-    @property
-    def tied(self) -> bool:
-        """True if its end has consequences for other jobs."""
-        return bool(_TIES(self) != _UNTIED)
-
-    @property
-    def outline(self) -> JobRow:
-        """The fields of the job that the consequences of its end depend on."""
-        return outline(*self[: len(HELD_COLUMNS)])
 
 
 class Commits(Protocol):
@@ -209,7 +181,7 @@ class TransactionCommits:
 
     def follow(self, run: Runner, done: Sequence[tuple[Commit, HeldJob]]) -> None:
         """Apply the consequences of commits."""
-        tied = [one for one in done if _TIES(one[1]) != _UNTIED]
+        tied = [one for one in done if ties_of(one[1]) != UNTIED]
         if not any(job.order_key is not None or job.flow_node is not None for _, job in tied):
             held = (limits_in(job.limits).semaphores[: job.slots_held] for _, job in tied)
             run.freed.update(map(semaphore_slot, chain.from_iterable(held)))

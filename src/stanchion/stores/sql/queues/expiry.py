@@ -15,7 +15,7 @@ from stanchion.stores.sql.engine.schema import counter_events, counts, jobs, que
 from stanchion.stores.sql.jobs.flows import Flows
 from stanchion.stores.sql.queues.drop import FORGET_RANGES, TIED
 from stanchion.stores.sql.rows.jobs import Step, outline
-from stanchion.stores.sql.rows.queue_row import QueueRow
+from stanchion.stores.sql.rows.queue_row import QueueRow, queue_row
 from stanchion.stores.sql.rows.queues import QueueRows
 from stanchion.stores.sql.rows.transactions import Transactions
 
@@ -60,11 +60,11 @@ class ExpiringQueues:
         """Return the queues that expire, with their use."""
 
         def work(run: Runner) -> list[Expiring]:
-            rows = [QueueRow(*row) for row in run.rows(_EXPIRING)]
+            rows = [queue_row(row) for row in run.rows(_EXPIRING)]
             events: Counter[str] = Counter()
             for queue, number in run.rows(_EVENTS) if rows else ():
                 events[queue] += int(number)
-            return [Expiring(row.settings, events[row.name], _last_use(row)) for row in rows]
+            return [Expiring(row.settings, events[row.settings.name], _last_use(row)) for row in rows]
 
         return self._db.read(work)
 

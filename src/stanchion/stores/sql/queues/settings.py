@@ -15,7 +15,7 @@ from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.joining import joined
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import queues
-from stanchion.stores.sql.rows.queue_row import QueueRow
+from stanchion.stores.sql.rows.queue_row import queue_row
 from stanchion.stores.sql.rows.queues import QueueRows
 
 _ALL = select(*queues.columns)
@@ -64,5 +64,4 @@ class Queues:
                 return []
             statement, given = self._named, {"names": self._db.dialect.listed(wanted)}
         found = self._db.read(lambda run: run.rows(statement, given))
-        rows = sorted((QueueRow(*row) for row in found), key=lambda row: row.name)
-        return [row.settings for row in rows]
+        return sorted((queue_row(row).settings for row in found), key=lambda one: one.name)

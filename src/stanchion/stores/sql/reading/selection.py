@@ -36,9 +36,9 @@ from sqlalchemy import (
     union_all,
 )
 
-from stanchion.stores.fields.jobs import WAITS
+from stanchion.stores.fields.jobs import KINDS, WAITS, Kind
 from stanchion.stores.records.jobs import JobRow, JobState
-from stanchion.stores.records.query import Of, Order, Query
+from stanchion.stores.records.query import OF_SLOTS, Of, Order, Query
 from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.rules.query import ORDERED, behind, states_in
 from stanchion.stores.rules.trail import entry_in_trail
@@ -219,11 +219,9 @@ def _met(dialect: Dialect, shape: Shape, table: Table) -> ColumnElement[bool]:
 
 
 def _condition(dialect: Dialect, table: Table, field: str, op: str, n: int) -> ColumnElement[bool]:
-    if table is history and field in _OF_LIVE:
+    if field in (_OF_SLOTS if table is history else ()) or (field in KINDS and field not in table.c):
         return _NEVER_MET
     match field:
-        case "finished_at" if table is jobs:
-            return _NEVER_MET
         case "token" if table is jobs:
             mine = jobs.c.token == param(f"is{n}", String)
             return and_(jobs.c.state == RUNNING, mine, in_time(_moment(dialect)))
@@ -248,13 +246,14 @@ def _condition(dialect: Dialect, table: Table, field: str, op: str, n: int) -> C
         return and_(listed.bindparams(bindparam(f"is{n}", type_=Text)))
     if op == "in":
         return column.in_(dialect.values(f"is{n}", table.c[field].type))
-    if field in ("queue", "task", "tenant") and op != "=":
+    if KINDS.get(field) is Kind.NAME and op != "=":
         column = dialect.by_bytes(column)
     compared: ColumnElement[bool] = _COMPARE[op](column, param(f"is{n}", table.c[field].type))
     return compared
 
 
-_OF_LIVE = frozenset({"waits_for", "holds", "holds_key", "rank"})
+_OF_SLOTS = frozenset({*OF_SLOTS, "holds_key"})
+"""Conditions that only live jobs meet."""
 _NEVER_MET: ColumnElement[bool] = literal_column("1 = 0")
 _COMPARE: dict[str, Any] = {
     "=": operator.eq,

@@ -3,65 +3,51 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
+from stanchion.stores.fields.jobs import Kind
+from stanchion.stores.fields.queues import SETTINGS
 from stanchion.stores.records.jobs import UNLANED
 from stanchion.stores.records.queues import STORED_SETTINGS, QueueSettings
 
 
 class QueueRow(NamedTuple):
-    """A row of stanchion_queues, with all columns in order."""
+    """A row of stanchion_queues."""
 
-    name: str
-    paused: bool
-    max_rate: float | None
-    max_running: int | None
-    lanes: int
-    lanes_per_tenant: int
-    history_ttl: float
-    dead_letter: str | None
-    lease: float
-    uses_lanes: bool
-    uses_slots: bool
-    expires: float | None
-    expires_with_jobs: bool
-    timeout: float | None
-    ordered: bool
-    ordered_by: str | None
-    declared: str | None
-    last_lane: int
+    settings: QueueSettings
+    last_lane: int = UNLANED
     """The lane that was served last."""
-    has_dead_letters: bool
+    has_dead_letters: bool = False
     """Its jobs may include dead letters."""
-    rate_tokens: float
-    rate_at: int
-    active_events: int
+    rate_tokens: float = 0
+    rate_at: int = 0
+    active_events: int = 0
     """The number of events counted when the last use was recorded, and that time; see `rules.upkeep`."""
-    active_at: int
-    head: str | None
+    active_at: int = 0
+    head: str | None = None
     """Of an ordered queue: the job that no other may overtake while it is live there."""
 
-    @property
-    def settings(self) -> QueueSettings:
-        """The settings."""
-        given: dict[str, Any] = dict(zip(_SETTINGS, self, strict=False))
-        declared = json.loads(self.declared) if self.declared else {}
-        return QueueSettings(**{**given, **{name: bool(given[name]) for name in _FLAGS}, "declared": declared})
+
+_STATE: Final = QueueRow._fields[1:]
+COLUMNS: Final = (*STORED_SETTINGS, *_STATE)
+"""The columns of the table, in its order."""
+_SETTINGS_MAX: Final = len(STORED_SETTINGS)
+_FLAGS: Final = [n for n, setting in enumerate(SETTINGS) if setting.kind is Kind.FLAG]
+_DECLARED: Final = STORED_SETTINGS.index("declared")
 
 
-_SETTINGS = STORED_SETTINGS
-"""The first columns of a queue, which hold its settings."""
-_FLAGS = tuple(one.name for one in fields(QueueSettings) if isinstance(one.default, bool))
+def queue_row(columns: Sequence[Any]) -> QueueRow:
+    """Return the row of a queue from its columns, in the table's order."""
+    given = list(columns[:_SETTINGS_MAX])
+    for place in _FLAGS:
+        given[place] = bool(given[place])
+    given[_DECLARED] = json.loads(given[_DECLARED]) if given[_DECLARED] else {}
+    return QueueRow(QueueSettings(*given), *columns[_SETTINGS_MAX:])
 
 
 def new_queue(queue: str) -> dict[str, object]:
-    """Return the parameters of a new queue: default settings, an empty rate bucket."""
-    settings = QueueSettings(queue)
-    at_first = {
-        **dict.fromkeys(QueueRow._fields, 0),
-        "last_lane": UNLANED,
-        "has_dead_letters": False,
-        "head": None,
-    }
-    return {**{name: getattr(settings, name, value) for name, value in at_first.items()}, "declared": None}
+    """Return the columns of a new queue: default settings, an empty rate bucket."""
+    settings, *state = QueueRow(QueueSettings(queue))
+    given = (None if one.kind is Kind.JSON else getattr(settings, one.name) for one in SETTINGS)
+    return dict(zip(COLUMNS, (*given, *state), strict=True))

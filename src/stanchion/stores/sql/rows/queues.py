@@ -19,7 +19,7 @@ from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.joining import must_be_here
 from stanchion.stores.sql.engine.runner import Asked, Runner
 from stanchion.stores.sql.engine.schema import queues
-from stanchion.stores.sql.rows.queue_row import QueueRow, new_queue
+from stanchion.stores.sql.rows.queue_row import QueueRow, new_queue, queue_row
 
 _QUEUE = param("queue", String)
 _QUEUE_OF = attrgetter("queue")
@@ -61,7 +61,7 @@ class QueueRows:
     def find(self, run: Runner, queue: str, *, lock: bool = False) -> QueueRow | None:
         """Return the row of a queue, or None; `lock`: until the end of the transaction."""
         rows = run.rows(_LOCK if lock else _READ, {"queue": queue})
-        return QueueRow(*rows[0]) if rows else None
+        return queue_row(rows[0]) if rows else None
 
     def asks(self, queue: str, *, lock: bool = False) -> Asked:
         """Return the query for the row of a queue, to be sent together with others."""
@@ -172,7 +172,7 @@ class QueueRows:
             row = self.find(run, queue)
             if row is None:
                 self.insert(run, [queue])
-            if row is None or not row.uses_lanes:
+            if row is None or not row.settings.uses_lanes:
                 self.change(run, queue, "uses_lanes", value=True)
 
     def mark_letters(self, run: Runner, rows: Iterable[JobRow]) -> None:

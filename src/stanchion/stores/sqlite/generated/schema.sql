@@ -90,7 +90,7 @@ CREATE TABLE stanchion_history (
 
 CREATE TABLE stanchion_queues (
 	name VARCHAR(200) NOT NULL, 
-	paused BOOLEAN NOT NULL, 
+	paused BOOLEAN DEFAULT 0 NOT NULL, 
 	max_rate FLOAT, 
 	max_running INTEGER, 
 	lanes INTEGER NOT NULL, 
@@ -104,7 +104,7 @@ CREATE TABLE stanchion_queues (
 	expires_with_jobs BOOLEAN DEFAULT 0 NOT NULL, 
 	timeout FLOAT, 
 	ordered BOOLEAN DEFAULT 0 NOT NULL, 
-	ordered_by VARCHAR(20), 
+	ordered_by VARCHAR(10), 
 	declared TEXT, 
 	last_lane INTEGER DEFAULT '-1' NOT NULL, 
 	has_dead_letters BOOLEAN DEFAULT 0 NOT NULL, 
@@ -392,8 +392,8 @@ BEGIN
             ABORT, 'stanchion_push: limits names an unknown semaphore: stanchion semaphores resize NAME N makes it'
         )
     END;
-    INSERT INTO stanchion_queues (name, paused, lanes, lanes_per_tenant, history_ttl, lease, rate_tokens, rate_at)
-    SELECT NEW.queue, false, 1, 1, 604800.0, 30.0, 0, 0
+    INSERT INTO stanchion_queues (name, lanes, lanes_per_tenant, history_ttl, lease, rate_tokens, rate_at)
+    SELECT NEW.queue, 1, 1, 604800.0, 30.0, 0, 0
     WHERE NOT EXISTS (SELECT 1 FROM stanchion_queues AS known WHERE known.name = NEW.queue);
     UPDATE stanchion_queues SET uses_slots = 1
     WHERE name = NEW.queue AND NOT uses_slots AND (
@@ -405,10 +405,7 @@ BEGIN
         SELECT 1 FROM stanchion_jobs AS taken WHERE taken.queue = NEW.queue AND taken."key" = NEW."key"
     );
     -- Only where the key is free; a clause for conflicts would give way to the one of the caller's INSERT.
-    INSERT INTO stanchion_jobs (
-        id, queue, lane, state, priority, rank, run_at, enqueued_at, payload, task, headers, tenant, "key", order_key,
-        limits, max_attempts, timeout
-    )
+    INSERT INTO stanchion_jobs ("id", "queue", "lane", "state", "priority", "rank", "run_at", "enqueued_at", "payload", "task", "headers", "tenant", "key", "order_key", "limits", "max_attempts", "timeout")
     SELECT
         -- A UUID of version 7, whose random part begins with a number above those of all live jobs.
         printf(
