@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from stanchion.core.hiding import Hidden
 from stanchion.core.redaction import REDACTION, JobRedaction, Texts
 from stanchion.core.times import iso, moment
 from stanchion.errors import StanchionError
 from stanchion.jobs.facts import has_older_waits
-from stanchion.jobs.job import Job, PastWait
+from stanchion.jobs.job import Job, JobState, PastWait
+from stanchion.stores.fields.jobs import PUBLIC, Kind
 
 
 def job_json(job: Job, hidden: Hidden | None = None, *, reveal: bool = False) -> dict[str, Any]:
@@ -36,58 +37,51 @@ def last_error(job: Job, redaction: Texts = REDACTION) -> str:
 
 
 def _fields(job: Job) -> dict[str, Any]:
-    payload, trouble = readable(job, "payload")
-    checkpoint, _ = readable(job, "checkpoint")
-    entry_payload, _ = readable(job, "entry_payload")
-    result, also = readable(job, "result")
+    contents = {name: readable(job, name) for name in _CONTENTS}
     return {
-        "id": job.id,
-        "queue": job.queue,
-        "partition": job.partition,
-        "state": str(job.state),
-        "task": job.task,
-        "payload": payload,
-        "checkpoint": checkpoint,
-        "entry_payload": entry_payload,
-        "headers": job.headers,
-        "result": result,
-        "unreadable": trouble or also,
-        "priority": job.priority,
-        "tenant": job.tenant,
-        "lane": job.lane,
-        "key": job.key,
-        "order_key": job.order_key,
-        "limits": job.limits,
-        "run_at": iso(job.run_at),
-        "enqueued_at": iso(job.enqueued_at),
-        "started_at": iso(job.started_at),
-        "finished_at": iso(job.finished_at),
-        "pickup_delay": job.pickup_delay,
+        **{name: plain(getattr(job, name)) for name in _PLAIN},
+        **{name: value for name, (value, _) in contents.items()},
+        "unreadable": contents["payload"][1] or contents["result"][1],
         "run_time": run_time(job),
-        "attempts": job.attempts,
-        "failures": job.failures,
-        "max_attempts": job.max_attempts,
-        "timeout": job.timeout,
         "progress": float(job.progress),
-        "cancelled": job.cancelled,
-        "worker": job.worker,
-        "origin": job.origin,
-        "trail": [
-            {"queue": stop.queue, "entered_at": iso(stop.entered_at), "attempts": stop.attempts} for stop in job.trail
-        ],
-        "flow": job.flow,
-        "errors": [
-            {
-                "attempt": error.get("attempt"),
-                "at": iso(moment_of(error)),
-                "put_off": error.get("times"),
-                "since": iso(moment_of(error, "since")),
-                "error": error.get("error"),
-                "type": error.get("type"),
-                "traceback": error.get("traceback"),
-            }
-            for error in job.errors
-        ],
+        "trail": [{name: plain(value) for name, value in stop._asdict().items()} for stop in job.trail],
+        "errors": [_error(error) for error in job.errors],
+    }
+
+
+SHOWN: Final = tuple(
+    field for field in PUBLIC if hasattr(Job, field.shown_as) and field.name not in ("past_waits", "waits_since")
+)
+"""The fields that are shown; waits are read apart."""
+
+_CONTENTS: Final = ("checkpoint", *(field.name for field in SHOWN if field.kind is Kind.CONTENT))
+_PLAIN: Final = (
+    *(
+        one.shown_as
+        for one in SHOWN
+        if one.kind is not Kind.CONTENT and one.name not in ("trail", "errors", "progress")
+    ),
+    *("partition", "cancelled", "pickup_delay"),
+)
+"""Attributes of jobs that need no key."""
+
+
+def plain(value: Any) -> Any:
+    """Return a value of an attribute of a job as JSON has it."""
+    if isinstance(value, datetime):
+        return iso(value)
+    return str(value) if isinstance(value, JobState) else value
+
+
+def _error(error: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "attempt": error.get("attempt"),
+        "at": iso(moment_of(error)),
+        "put_off": error.get("times"),
+        "since": iso(moment_of(error, "since")),
+        "error": error.get("error"),
+        "type": error.get("type"),
+        "traceback": error.get("traceback"),
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from stanchion.context.context import Context
 from stanchion.jobs.job import Job
+from stanchion.stores.fields.jobs import FIELDS
 from stanchion.stores.letters import ByHome
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
@@ -27,9 +28,8 @@ LOOKED_AT: Final = 250
 PAGES: Final = 3
 """How often, for one page."""
 
-COLUMNS: Final = (
-    *("id", "queue", "lane", "state", "priority", "rank", "run_at", "enqueued_at", "task", "headers", "tenant", "key"),
-    *("attempts", "failures", "max_attempts", "errors", "worker", "started_at", "finished_at", "progress"),
+COLUMNS: Final = tuple(
+    field.name for field in FIELDS if field.listed or field.name in ("rank", "headers", "errors", "progress")
 )
 """Columns of a job in a list; the payload is left out."""
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from stanchion.core.codec import Codec
 from stanchion.core.partition_names import logical_name
 from stanchion.errors import InvalidInput
+from stanchion.stores.fields.jobs import FINISHED, LIVE, PUBLIC, Kind, names
 from stanchion.stores.records.jobs import UNLANED, JobRow
 from stanchion.stores.rules.jobs import state_of
 
@@ -27,35 +28,22 @@ _ARROW = {
     "timestamp": TIMESTAMP,
 }
 
-_COMMON = {
-    **dict.fromkeys(("id", "queue", "state", "task", "payload", "headers"), "string"),
-    "priority": "int",
-    "tenant": "string",
-    "lane": "int",
-    **dict.fromkeys(("key", "order_key", "limits", "flow", "origin"), "string"),
-    **dict.fromkeys(("run_at", "enqueued_at", "started_at"), "timestamp"),
-    **dict.fromkeys(("attempts", "failures", "max_attempts"), "int"),
-    "timeout": "double",
-    "errors": "string",
-    "worker": "string",
-    **dict.fromkeys(("arrival_payload", "trail", "entry_payload", "past_waits"), "string"),
+_TYPES = dict.fromkeys(Kind, "string") | {
+    Kind.MICROS: "timestamp",
+    Kind.SMALL: "int",
+    Kind.INT: "int",
+    Kind.REAL: "double",
+    Kind.FLAG: "boolean",
 }
 COLUMNS: dict[Of, dict[str, str]] = {
-    "jobs": {
-        **_COMMON,
-        "progress": "double",
-        "lease_until": "timestamp",
-        "cancel_requested": "boolean",
-        **dict.fromkeys(("waits_kind", "waits_queue", "waits_name"), "string"),
-        "waits_since": "timestamp",
-    },
-    "history": {**_COMMON, "progress": "double", "finished_at": "timestamp", "result": "string"},
+    "jobs": {field.shown_as: _TYPES[field.kind] for field in PUBLIC if field in LIVE},
+    "history": {field.shown_as: _TYPES[field.kind] for field in PUBLIC if field in FINISHED},
 }
 """The columns with their Spark types: the fields of a JobRow in their public form."""
 
-_SEALED = ("payload", "arrival_payload", "entry_payload", "result")
-_STORED = {"flow": "flow_root"}
-"""The fields of a JobRow that have another name than their column."""
+_SEALED = names(Kind.CONTENT)
+_STORED = {field.shown_as: field.name for field in PUBLIC}
+"""The fields of a JobRow by the names of their columns."""
 
 
 def ddl(of: Of, payload: str = "string") -> str:
@@ -90,7 +78,7 @@ def arrow_schema(of: Of, names: Sequence[str]) -> pa.Schema:
 
 def stored_fields(names: Sequence[str]) -> tuple[str, ...]:
     """Return the fields of a JobRow with the content of these columns."""
-    return tuple(_STORED.get(name, name) for name in names)
+    return tuple(_STORED[name] for name in names)
 
 
 def batch_of_rows(rows: Sequence[JobRow], of: Of, names: Sequence[str], now: int, codec: Codec) -> pa.RecordBatch:

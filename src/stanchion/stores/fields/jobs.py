@@ -60,13 +60,28 @@ class Of(StrEnum):
     BOTH = auto()
 
 
+SAME: Final = ""
+
+
 class Field(NamedTuple):
-    """A field of stored jobs. `until`: the step that resets it; None: no step."""
+    """A field of stored jobs."""
 
     name: str
     kind: Kind
     until: Step | None = None
+    """The step that resets it; None: no step."""
     of: Of = Of.BOTH
+    public: str | None = SAME
+    """Its name for users; None: they do not see it."""
+    listed: bool = False
+    """True if lists of jobs show it."""
+    about: str = ""
+    """A sentence for users, where its name does not say all."""
+
+    @property
+    def shown_as(self) -> str:
+        """Its name for users, who see it."""
+        return self.public or self.name
 
     @property
     def default(self) -> Any:
@@ -80,52 +95,54 @@ class Field(NamedTuple):
 
 
 FIELDS: Final = (
-    Field("id", Kind.ID),
-    Field("queue", Kind.NAME),
-    Field("lane", Kind.INT),
-    Field("state", Kind.WORD),
-    Field("priority", Kind.SMALL),
-    Field("rank", Kind.SMALL, of=Of.LIVE),
-    Field("run_at", Kind.MICROS),
-    Field("enqueued_at", Kind.MICROS),
-    Field("payload", Kind.CONTENT),
-    Field("task", Kind.NAME),
+    Field("id", Kind.ID, listed=True, about="The id of the job."),
+    Field("queue", Kind.NAME, listed=True),
+    Field("lane", Kind.INT, listed=True),
+    Field("state", Kind.WORD, listed=True),
+    Field("priority", Kind.SMALL, listed=True),
+    Field("rank", Kind.SMALL, of=Of.LIVE, public=None),
+    Field("run_at", Kind.MICROS, listed=True, about="When it is or was due."),
+    Field("enqueued_at", Kind.MICROS, listed=True),
+    Field("payload", Kind.CONTENT, about="The payload; of a task, its arguments."),
+    Field("task", Kind.NAME, listed=True, about="The task that it calls; null for a payload."),
     Field("headers", Kind.JSON),
-    Field("tenant", Kind.NAME),
-    Field("key", Kind.NAME, Step.MOVED),
+    Field("tenant", Kind.NAME, listed=True),
+    Field("key", Kind.NAME, Step.MOVED, listed=True),
     Field("order_key", Kind.NAME),
     Field("limits", Kind.JSON),
-    Field("flow_root", Kind.ID),
-    Field("flow_node", Kind.ID),
-    Field("flow_index", Kind.INT),
-    Field("flow_after", Kind.MARKED_ID),
-    Field("origin", Kind.ID),
-    Field("attempts", Kind.INT, Step.RESTARTED),
-    Field("failures", Kind.INT, Step.RESTARTED),
-    Field("max_attempts", Kind.INT),
+    Field("flow_root", Kind.ID, public="flow", about="The id of its flow."),
+    Field("flow_node", Kind.ID, public=None),
+    Field("flow_index", Kind.INT, public=None),
+    Field("flow_after", Kind.MARKED_ID, public=None),
+    Field("origin", Kind.ID, about="The job that it copies."),
+    Field("attempts", Kind.INT, Step.RESTARTED, listed=True),
+    Field("failures", Kind.INT, Step.RESTARTED, listed=True),
+    Field("max_attempts", Kind.INT, listed=True),
     Field("timeout", Kind.REAL),
     Field("errors", Kind.JSON, Step.RESTARTED),
-    Field("progress", Kind.REAL, Step.RELEASED),
-    Field("token", Kind.TOKEN),  # a settle repeated after a lost reply recognises its own work by it
-    Field("worker", Kind.NAME, Step.RELEASED),
+    Field("progress", Kind.REAL, Step.RELEASED, about="The share done."),
+    Field("token", Kind.TOKEN, public=None),  # a settle repeated after a lost reply recognises its own work by it
+    Field("worker", Kind.NAME, Step.RELEASED, listed=True, about="The worker that runs it, or ran it last."),
     Field("lease_until", Kind.MICROS, Step.RELEASED, Of.LIVE),
-    Field("started_at", Kind.MICROS, Step.RELEASED),
+    Field("started_at", Kind.MICROS, Step.RELEASED, listed=True, about="Of the last attempt."),
     Field("cancel_requested", Kind.FLAG, Step.RESTARTED, Of.LIVE),
-    Field("slots_held", Kind.INT, Step.FREED, Of.LIVE),
-    Field("order_hold", Kind.TOKEN, Step.FREED, Of.LIVE),
-    Field("slots_hold", Kind.TOKEN, Step.FREED, Of.LIVE),
+    Field("slots_held", Kind.INT, Step.FREED, Of.LIVE, public=None),
+    Field("order_hold", Kind.TOKEN, Step.FREED, Of.LIVE, public=None),
+    Field("slots_hold", Kind.TOKEN, Step.FREED, Of.LIVE, public=None),
     Field("waits_kind", Kind.WORD, Step.FREED, Of.LIVE),
     Field("waits_queue", Kind.NAME, Step.FREED, Of.LIVE),
     Field("waits_name", Kind.NAME, Step.FREED, Of.LIVE),
     Field("waits_since", Kind.MICROS, Step.FREED, Of.LIVE),
     Field("arrival_payload", Kind.CONTENT, Step.MOVED),
     Field("trail", Kind.JSON),
-    Field("entry_payload", Kind.CONTENT),
+    Field("entry_payload", Kind.CONTENT, about="The payload at its entry into the first queue, if it is kept."),
     Field("past_waits", Kind.JSON),
-    Field("finished_at", Kind.MICROS, Step.RESTARTED, Of.HISTORY),
-    Field("result", Kind.CONTENT, Step.RESTARTED, Of.HISTORY),
+    Field("finished_at", Kind.MICROS, Step.RESTARTED, Of.HISTORY, listed=True),
+    Field("result", Kind.CONTENT, Step.RESTARTED, Of.HISTORY, about="The result that it was committed with."),
 )
 
+PUBLIC: Final = tuple(field for field in FIELDS if field.public is not None)
+"""The fields that users see."""
 LIVE: Final = tuple(field for field in FIELDS if field.of is not Of.HISTORY)
 FINISHED: Final = tuple(field for field in FIELDS if field.of is not Of.LIVE)
 

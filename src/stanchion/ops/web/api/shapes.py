@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Final
 
-from stanchion.core.times import iso
 from stanchion.jobs.job import Job
-from stanchion.ops.job_json import last_error
+from stanchion.ops.job_json import last_error, plain
 from stanchion.ops.reads.queues import QueueFigures
+from stanchion.stores.fields.jobs import FIELDS
 from stanchion.stores.records.queues import QueueSettings
 
-_SUMMARY: Final = (
-    *("id", "queue", "task", "priority", "tenant", "lane", "key"),
-    *("attempts", "failures", "max_attempts", "worker"),
-)
+_SUMMARY: Final = tuple(field.shown_as for field in FIELDS if field.listed)
 _SETTINGS: Final = (
     *("max_rate", "max_running", "lanes", "lanes_per_tenant", "history_ttl", "dead_letter", "lease", "expires"),
     *("expires_with_jobs", "timeout", "ordered", "ordered_by", "partitions"),
@@ -23,12 +20,7 @@ _SETTINGS: Final = (
 
 def summary_shape(job: Job) -> dict[str, Any]:
     """Return a job in a list."""
-    return {
-        **{name: getattr(job, name) for name in _SUMMARY},
-        "state": str(job.state),
-        **{name: iso(getattr(job, name)) for name in ("run_at", "enqueued_at", "started_at", "finished_at")},
-        "error": last_error(job) or None,
-    }
+    return {**{name: plain(getattr(job, name)) for name in _SUMMARY}, "error": last_error(job) or None}
 
 
 def queue_shape(queue: QueueFigures) -> dict[str, Any]:

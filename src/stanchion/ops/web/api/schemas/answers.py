@@ -6,6 +6,7 @@ from typing import Final, get_args
 
 from stanchion.alerts.records import Level, Rule, Unit
 from stanchion.core.service_levels import BANDS
+from stanchion.ops.job_json import SHOWN
 from stanchion.ops.web.api.operation import Schema
 from stanchion.ops.web.api.schemas.kinds import (
     answer,
@@ -24,6 +25,7 @@ from stanchion.ops.web.api.schemas.kinds import (
     whole,
 )
 from stanchion.ops.web.api.schemas.parts import PARTS
+from stanchion.stores.fields.jobs import PUBLIC, Field, Kind
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.queues import Counts, Sizes
 
@@ -32,46 +34,45 @@ _STATE: Final = choice(JobState)
 _COUNT: Final = whole()
 
 
-_SUMMARY: Final[dict[str, Schema]] = {
-    "id": _ID,
-    "queue": text(),
+_KINDS: Final = {
+    **dict.fromkeys((Kind.ID, Kind.NAME), text),
+    Kind.MICROS: time,
+    **dict.fromkeys((Kind.SMALL, Kind.INT), whole),
+    Kind.REAL: decimal,
+    Kind.CONTENT: anything,
+}
+_SPECIAL: Final[dict[str, Schema]] = {
     "state": _STATE,
-    "task": maybe(text("The task that it calls; null for a payload.")),
     "priority": of("integer"),
-    "tenant": maybe(text()),
     "lane": maybe(whole()),
-    "key": maybe(text()),
-    "run_at": time("When it is or was due."),
-    "enqueued_at": time(),
-    "started_at": maybe(time("Of the last attempt.")),
-    "finished_at": maybe(time()),
-    "attempts": _COUNT,
-    "failures": _COUNT,
     "max_attempts": whole(least=1),
-    "worker": maybe(text("The worker that runs it, or ran it last.")),
+    "headers": table(anything("Any JSON value.")),
+    "limits": several(text()),
+    "progress": decimal("The share done."),
+    "trail": several(answer("A queue on its way.", queue=text(), entered_at=time(), attempts=maybe(whole()))),
+    "errors": several(ref("JobError")),
 }
 
+
+def _schema(field: Field) -> Schema:
+    """Return the schema of a field of a job."""
+    if field.shown_as in _SPECIAL:
+        return _SPECIAL[field.shown_as]
+    schema = _KINDS[field.kind](field.about)
+    return schema if field.required or field.kind is Kind.CONTENT else maybe(schema)
+
+
+_SUMMARY: Final = {field.shown_as: _schema(field) for field in PUBLIC if field.listed}
+
 _JOB: Final[dict[str, Schema]] = {
-    **_SUMMARY,
+    **{field.shown_as: _schema(field) for field in SHOWN},
     "partition": maybe(whole()),
-    "payload": anything("The payload; of a task, its arguments."),
     "checkpoint": anything("State that the last attempt left for the next one."),
-    "entry_payload": anything("The payload at its entry into the first queue, if it is kept."),
-    "headers": table(anything("Any JSON value.")),
-    "result": anything("The result that it was committed with."),
     "unreadable": maybe(text("Why payload and result can't be shown, if they can't.")),
-    "order_key": maybe(text()),
-    "limits": several(text()),
     "pickup_delay": maybe(decimal("Seconds from due to the start of the last attempt.")),
     "run_time": maybe(decimal("Seconds that the last attempt took.", None)),
-    "timeout": maybe(decimal()),
-    "progress": decimal("The share done."),
     "cancelled": flag("It was cancelled, or is asked to stop."),
-    "origin": maybe(text("The job that it copies.")),
-    "trail": several(answer("A queue on its way.", queue=text(), entered_at=time(), attempts=maybe(whole()))),
-    "flow": maybe(text("The id of its flow.")),
-    "errors": several(ref("JobError")),
-}  # fmt: skip
+}
 
 _JOBS: Final[dict[str, Schema]] = {
     "JobSummary": answer(
