@@ -20,14 +20,12 @@ from stanchion.core.partition_names import logical_name, partition_number
 from stanchion.errors import InvalidInput
 from stanchion.partitions.layout import Layout
 from stanchion.partitions.layouts import Layouts
+from stanchion.stores.fields.queues import SETTABLE
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import PARTITIONED, QueueSettings
 
 OF_THE_QUEUE = ("partitions", "timeout", "expires_with_jobs")
 """Settings that are read by the name of the queue itself."""
-
-COPIED = ("paused", "lanes", "lanes_per_tenant", "history_ttl", "dead_letter", "lease")
-"""Settings that each physical queue has."""
 
 REFUSED = {
     "ordered": "give its jobs one order_key, which leads all of them to one partition",
@@ -37,6 +35,9 @@ REFUSED = {
     "expires": "delete it when it is no longer needed",
 }
 """Settings that each physical queue would apply by itself, and what to use instead."""
+
+COPIED = tuple(one.name for one in SETTABLE if one.name not in (*OF_THE_QUEUE, *REFUSED))
+"""Settings that each physical queue has."""
 
 
 class PartitionSettings:

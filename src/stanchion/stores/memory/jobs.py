@@ -334,5 +334,5 @@ class Jobs:
             self.keep(after)
         if before.finished_at is None and (after.finished_at is not None or counted == "buried"):
             self._listeners.wake((), [after.id])
-        if before.state == JobState.RUNNING and self.settings(before.queue).max_running is not None:
+        if before.state == JobState.RUNNING and self.settings(before.queue).running_max is not None:
             self.wake(before.queue)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -24,6 +24,8 @@ from stanchion.ops.reads.schemas import schema_json, schemas_of
 from stanchion.ops.words import plural
 from stanchion.partitions.store import PartitionedStore
 from stanchion.queues.queue import Queue
+from stanchion.stores.fields.jobs import Kind
+from stanchion.stores.fields.queues import SETTABLE, Setting
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import Counts, QueueSettings, Sizes
 from stanchion.stores.records.workers import WorkerRow
@@ -91,9 +93,7 @@ def set_(
         list[str],
         typer.Argument(
             metavar="NAME=VALUE...",
-            help="max_rate (jobs started per second), max_running, history_ttl (such as 7d), dead_letter (a queue), "
-            "lease (such as 30s), lanes, lanes_per_tenant, partitions, paused, expires (such as 1d), "
-            "expires_with_jobs, timeout (such as 5m), ordered, ordered_by (tenant); `none` removes a limit.",
+            help=f"{', '.join(one.name for one in SETTABLE)}. Times are such as 30s, 5m or 7d; `none` removes a limit.",
         ),
     ],
 ) -> None:
@@ -286,38 +286,31 @@ def _shown_lanes(ranges: Sequence[tuple[int, int]]) -> str:
     return f"(no worker for lanes {', '.join(texts)})" if ranges else ""
 
 
+_JSON: Final = ("name", "key_partitions", *(one.name for one in SETTABLE))
+
+
+def _shown(one: Setting, value: Any) -> str:
+    if one.kind is Kind.FLAG:
+        return one.name
+    if one.kind is Kind.REAL:
+        return f"{one.name}={age(value) if one.is_time else f'{value:g}'}"
+    return f"{one.name}={value}"
+
+
 def settings_json(settings: QueueSettings) -> dict[str, Any]:
     """Return the settings that can be set, ready for JSON."""
-    derived = ("uses_lanes", "uses_slots", "declared")
-    return {name: value for name, value in asdict(settings).items() if name not in derived}
+    return {name: value for name, value in asdict(settings).items() if name in _JSON}
 
 
 def shown_settings(settings: QueueSettings) -> str:
     """Return the settings that differ from the defaults."""
     usual = QueueSettings(settings.name)
-    parts = ["paused"] if settings.paused else []
-    if settings.max_rate is not None:
-        parts.append(f"max_rate={settings.max_rate:g}")
-    if settings.ordered:
-        parts.append("ordered")
-    elif settings.max_running is not None:
-        parts.append(f"max_running={settings.max_running}")
-    if settings.lanes > 1:
-        parts.append(f"lanes={settings.lanes} lanes_per_tenant={settings.lanes_per_tenant}")
-    if settings.ordered_by is not None:
-        parts.append(f"ordered_by={settings.ordered_by}")
-    if settings.partitions > 1:
-        parts.append(f"partitions={settings.partitions}")
-    if settings.dead_letter is not None:
-        parts.append(f"dead_letter={settings.dead_letter}")
-    if settings.history_ttl != usual.history_ttl:
-        parts.append(f"history_ttl={age(settings.history_ttl)}")
-    if settings.lease != usual.lease:
-        parts.append(f"lease={age(settings.lease)}")
-    if settings.expires is not None:
-        parts.append(f"expires={age(settings.expires)}" + " expires_with_jobs" * settings.expires_with_jobs)
-    if settings.timeout is not None:
-        parts.append(f"timeout={age(settings.timeout)}")
+    set_here = (one for one in SETTABLE if getattr(settings, one.name) != getattr(usual, one.name))
+    parts = [
+        _shown(one, getattr(settings, one.name))
+        for one in set_here
+        if not (settings.ordered and one.name == "max_running")
+    ]
     known = settings_json(settings)
     if changed := sorted(name for name, value in settings.declared.items() if known.get(name, value) != value):
         parts.append(f"(not as declared: {', '.join(changed)})")

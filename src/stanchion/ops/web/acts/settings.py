@@ -9,26 +9,18 @@ from typing import Any, Final, NamedTuple
 from stanchion.core.durations import duration
 from stanchion.errors import InvalidInput
 from stanchion.ops.web.visit import Visit
+from stanchion.stores.fields.jobs import Kind
+from stanchion.stores.fields.queues import SETTABLE, SETTINGS
 from stanchion.stores.records.queues import QueueSettings
 
 KIND: Final = "web-settings"
 """Kind of the versioned values that say who changed settings of a queue last, by its name."""
 
-HELP: Final[Mapping[str, str]] = {
-    "max_rate": "Jobs started a second, by all processes together. Jobs that are due wait for their second.",
-    "max_running": "Jobs that run at the same time, in all processes. Running ones finish.",
-    "lanes": "Lines of jobs by tenant; workers take from them in turn.",
-    "lanes_per_tenant": "Lanes over which the jobs of one tenant are spread.",
-    "lease": "How long a consumer without heartbeats holds a job, from the next reservation.",
-    "timeout": "Longest run of an attempt, for jobs whose task names none.",
-    "dead_letter": "The queue that receives jobs when they die; without one they stay in history.",
-    "history_ttl": "How long finished jobs are kept. A shorter time soon deletes older jobs for good.",
-    "expires": "Time without use after which the queue is deleted, with its history.",
+_CHANGEABLE: Final = {
+    one.name: one for one in SETTABLE if one in SETTINGS and one.kind in (Kind.REAL, Kind.INT, Kind.NAME)
 }
+HELP: Final[Mapping[str, str]] = {name: one.about for name, one in _CHANGEABLE.items()}
 """The settings that can be changed here, and what each does."""
-
-_DURATIONS: Final = ("lease", "timeout", "history_ttl", "expires")
-_NEVER_NONE: Final = ("lanes", "lanes_per_tenant", "lease", "history_ttl")
 
 
 class Change(NamedTuple):
@@ -72,15 +64,16 @@ def value_of(name: str, text: str) -> Any:
         raise InvalidInput(f"the setting {name[:40]!r} can't be changed here")
     given = text.strip()
     if given.lower() in ("", "none"):
-        if name in _NEVER_NONE:
+        if _CHANGEABLE[name].required:
             raise InvalidInput(f"{name} needs a value")
         return None
-    if name in _DURATIONS:
+    setting = _CHANGEABLE[name]
+    if setting.is_time:
         return duration(given, name)
-    if name == "dead_letter":
+    if setting.kind is Kind.NAME:
         return given
     try:
-        return float(given) if name == "max_rate" else int(given)
+        return float(given) if setting.kind is Kind.REAL else int(given)
     except ValueError:
         raise InvalidInput(f"{name} is a number, not {given[:40]!r}") from None
 
@@ -90,7 +83,7 @@ def text_of(name: str, value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, float):
-        return f"{value:g}s" if name in _DURATIONS else f"{value:g}"
+        return f"{value:g}s" if _CHANGEABLE[name].is_time else f"{value:g}"
     return str(value)
 
 

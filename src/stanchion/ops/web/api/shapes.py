@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any, Final
 
 from stanchion.jobs.job import Job
 from stanchion.ops.job_json import last_error, plain
 from stanchion.ops.reads.queues import QueueFigures
 from stanchion.stores.fields.jobs import FIELDS
+from stanchion.stores.fields.queues import SETTABLE
 from stanchion.stores.records.queues import QueueSettings
 
 _SUMMARY: Final = tuple(field.shown_as for field in FIELDS if field.listed)
-_SETTINGS: Final = (
-    *("max_rate", "max_running", "lanes", "lanes_per_tenant", "history_ttl", "dead_letter", "lease", "expires"),
-    *("expires_with_jobs", "timeout", "ordered", "ordered_by", "partitions"),
-)
 
 
 def summary_shape(job: Job) -> dict[str, Any]:
@@ -42,5 +38,4 @@ def queue_shape(queue: QueueFigures) -> dict[str, Any]:
 
 def settings_shape(settings: QueueSettings) -> dict[str, Any]:
     """Return the settings of a queue."""
-    values = asdict(settings)
-    return {name: values[name] for name in _SETTINGS}
+    return {one.name: getattr(settings, one.name) for one in SETTABLE if one.name != "paused"}

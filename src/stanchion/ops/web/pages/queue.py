@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from starlette.responses import Response
 
@@ -26,6 +26,8 @@ from stanchion.ops.web.show.plots import spark
 from stanchion.ops.web.show.runbook import link_of
 from stanchion.ops.web.visit import Missing, Visit
 from stanchion.ops.words import plural
+from stanchion.stores.fields.jobs import Kind
+from stanchion.stores.fields.queues import SETTABLE, Setting
 from stanchion.stores.records.queues import QueueSettings, Sizes
 from stanchion.telemetry.times import Times
 
@@ -227,22 +229,22 @@ def _sides(queue: QueueFigures) -> dict[str, str]:
 
 def _settings(queue: QueueSettings) -> list[tuple[str, str]]:
     """Return the set values, and the effective ones where none is set."""
-
-    def optional(value: Any, text: str, otherwise: str) -> str:
-        return otherwise if value is None else text
-
+    several = queue.lanes > 1
     return [
-        ("max_rate", optional(queue.max_rate, f"{queue.max_rate or 0:g} a second", "no limit")),
-        (
-            "max_running",
-            "1, in order" if queue.ordered else optional(queue.max_running, f"{queue.max_running}", "no limit"),
-        ),
-        ("lanes", f"{queue.lanes}" if queue.lanes > 1 else "none"),
-        *([("lanes_per_tenant", f"{queue.lanes_per_tenant}")] if queue.lanes > 1 else []),
-        ("lease", spelled(queue.lease)),
-        ("timeout", optional(queue.timeout, spelled(queue.timeout), "none of its own")),
-        ("dead_letter", optional(queue.dead_letter, str(queue.dead_letter), "none: kept as dead")),
-        ("history_ttl", spelled(queue.history_ttl)),
-        ("expires", optional(queue.expires, f"unused for {spelled(queue.expires)}", "never")),
-        ("partitions", f"{queue.partitions}" if queue.partitions > 1 else "none"),
+        (one.name, _said(queue, one))
+        for one in SETTABLE
+        if one.kind not in (Kind.FLAG, Kind.WORD) and (several or one.name != "lanes_per_tenant")
     ]
+
+
+def _said(queue: QueueSettings, one: Setting) -> str:
+    value = getattr(queue, one.name)
+    if value is None:
+        return one.absent
+    if one.name in ("lanes", "partitions") and value == 1:
+        return "none"
+    if one.name == "max_running" and queue.ordered:
+        return "1, in order"
+    if one.is_time:
+        return f"unused for {spelled(value)}" if one.name == "expires" else spelled(value)
+    return f"{value:g} a second" if one.kind is Kind.REAL else str(value)

@@ -23,7 +23,7 @@
 --   batch:T   set     jobs reserved as a batch under the token T, including those that are done
 --   batches   zset    tokens of batches, by time
 --   shapes    set     there while upkeep may have to reset the shape
---   lapsing   zset    of a queue that expires: '' with the score 0 while its keys have a TTL, 1 once they had one
+--   lapsing   zset    of a queue with an expiry: '' with the score 0 while its keys have a TTL, 1 once they had one
 --
 -- Other scripts work on the keys of a semaphore or an order key, {slot}:, of a flow node, {node}:, of a write,
 -- {write}:, or of the values of a kind, or on one key; they say which.
@@ -32,7 +32,7 @@
 -- that adds data calls `begin` first: it is refused as a whole, or not at all. A script that ends or removes jobs calls
 -- `begin_always`: UNLINK needs no memory and counts as a write, so that no later command is refused.
 --
--- The keys of an idle queue that expires have a TTL (`lapse`). Both functions end it by the very command that tests the
+-- The keys of an idle queue with an expiry have a TTL (`lapse`). Both functions end it by the very command that tests the
 -- memory, so other queues need no further command. Each script that may store something in an idle queue must call one
 -- of them: a job that is stored beside a TTL is lost. `refuse_if_full` and `never_refused` leave the TTL as it is.
 

@@ -20,6 +20,7 @@ from stanchion.ops.web.api.schemas.kinds import (
     flag,
     maybe,
     name,
+    of,
     ref,
     seconds,
     several,
@@ -28,6 +29,8 @@ from stanchion.ops.web.api.schemas.kinds import (
     time,
     whole,
 )
+from stanchion.stores.fields.jobs import Kind
+from stanchion.stores.fields.queues import SETTABLE, Setting
 
 PUSHED_MAX: Final = 1000
 """Jobs of one push."""
@@ -80,21 +83,28 @@ _NEW_JOB: Final = body(
     timeout=maybe(seconds("Seconds that one attempt may run.", exclusiveMinimum=0)),
 )  # fmt: skip
 
-_SETTINGS: Final = {
-    "max_rate": maybe({"type": "number", "exclusiveMinimum": 0, "maximum": 1e9, "description": "Starts per second."}),
-    "max_running": maybe(whole("Jobs that run at a time.", 1, 1_000_000_000)),
-    "lanes": whole("Over which jobs of tenants are spread.", 1, MAX_LANES),
-    "lanes_per_tenant": whole("Lanes that a tenant's jobs are spread over.", 1, MAX_LANES),
-    "history_ttl": seconds("Seconds that finished jobs are kept."),
-    "dead_letter": maybe(name("The queue that dead jobs move to; null: they stay in history.")),
-    "lease": seconds("Seconds of a reservation that names none.", exclusiveMinimum=0),
-    "expires": maybe(seconds("Seconds without use after which the queue is removed.", exclusiveMinimum=0)),
-    "expires_with_jobs": flag("It is removed with the jobs in it."),
-    "timeout": maybe(seconds("Seconds that an attempt may run, for jobs that name none.", exclusiveMinimum=0)),
-    "ordered": flag("One job at a time, in order."),
-    "ordered_by": maybe(choice(["tenant"], "What becomes the order key of jobs without one.")),
-    "partitions": whole("Physical queues over which new jobs are spread.", 1, MAX_PARTITIONS),
-}
+_MOST: Final = {"lanes": MAX_LANES, "lanes_per_tenant": MAX_LANES, "partitions": MAX_PARTITIONS}
+
+
+def _setting(one: Setting) -> Schema:
+    """Return the schema of a setting of a queue."""
+    match one.kind:
+        case Kind.FLAG:
+            schema = flag(one.about)
+        case Kind.INT:
+            schema = whole(one.about, 1, _MOST.get(one.name, 1_000_000_000))
+        case Kind.REAL if one.is_time:
+            schema = seconds(one.about, **({} if one.name == "history_ttl" else {"exclusiveMinimum": 0}))
+        case Kind.REAL:
+            schema = of("number", one.about, exclusiveMinimum=0, maximum=1e9)
+        case Kind.WORD:
+            schema = choice(["tenant"], one.about)
+        case _:
+            schema = name(one.about)
+    return schema if one.required else maybe(schema)
+
+
+_SETTINGS: Final = {one.name: _setting(one) for one in SETTABLE if one.name != "paused"}
 
 BODIES: Final[dict[str, Schema]] = {
     "NewJob": _NEW_JOB,
