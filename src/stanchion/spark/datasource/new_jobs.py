@@ -19,8 +19,9 @@ from stanchion.core.ids import new_ids
 from stanchion.errors import InvalidInput
 from stanchion.jobs.call import arguments, called_with
 from stanchion.jobs.insert import make_ready
-from stanchion.jobs.options import checked, sharing
+from stanchion.jobs.options import PushOptions, checked, sharing
 from stanchion.spark.datasource.json_values import jsonable, plain_values
+from stanchion.stores.fields.jobs import KINDS, Kind
 from stanchion.stores.records.jobs import NewJob
 
 if TYPE_CHECKING:
@@ -30,29 +31,22 @@ _TEXT = ("string",)
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _NUMBER = (*_WHOLE, "float", "double")
 
-_TYPES: dict[str, tuple[str, ...]] = {
-    "queue": _TEXT,
-    "task": _TEXT,
-    "priority": (*_WHOLE, *_TEXT),
-    "run_at": ("timestamp",),
-    "delay": _NUMBER,
-    "tenant": _TEXT,
-    "key": _TEXT,
-    "on_duplicate": _TEXT,
-    "order_key": _TEXT,
-    "limits": ("array<string>",),
-    "rate": (*_TEXT, *_NUMBER),
-    "rate_by": _TEXT,
-    "rate_key": _TEXT,
-    "max_attempts": _WHOLE,
-    "timeout": _NUMBER,
+_BY_KIND = dict.fromkeys(Kind, _TEXT) | {
+    Kind.SMALL: (*_WHOLE, *_TEXT),  # priorities: numbers, or names of bands
+    Kind.MICROS: ("timestamp",),
+    Kind.REAL: _NUMBER,
+    Kind.JSON: ("array<string>",),
+    Kind.INT: _WHOLE,
 }
+_RATES = {"rate": (*_TEXT, *_NUMBER), "rate_by": _TEXT, "rate_key": _TEXT}
+_OPTIONS = PushOptions.__optional_keys__ - {"headers", "key_ttl", *_RATES}
+_TYPES: dict[str, tuple[str, ...]] = {name: _BY_KIND[KINDS[name]] for name in ("queue", "task", *_OPTIONS)} | _RATES
 """The columns with options of an enqueue, and their Spark types."""
 
 _CONTENT = ("payload", "args", "kwargs", "headers")
 """The columns of any type that JSON can represent; text in them is JSON."""
 
-_OF_LIMITS = ("limits", "rate", "rate_by", "rate_key")
+_OF_LIMITS = ("limits", *_RATES)
 _MANY = 100_000
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from stanchion.stores.fields.jobs import BY_RULE, HOLDS, KINDS, LIVE, Kind, Step, cleared
+from stanchion.stores.fields.jobs import BY_RULE, HOLDS, KINDS, LIVE, WAITS, Kind, Step, cleared
 from stanchion.stores.records.jobs import JobRow, NewJob
 
 LIVE_COLUMNS: Final = tuple(field.name for field in LIVE)
@@ -18,7 +18,9 @@ def resets(step: Step, column: Callable[[str], str] = str) -> str:
     return emptied((name for name in cleared(step) if name in LIVE_COLUMNS), column)
 
 
-def begun(lease_until: str, started_at: str, worker: str = ":worker") -> dict[str, str]:
+def begun(
+    lease_until: str = ":lease_until", started_at: str = ":started_at", worker: str = ":worker"
+) -> dict[str, str]:
     """Return the terms of the columns that the begin of an attempt changes, under the token in a parameter."""
     return {
         "state": "'running'",
@@ -84,3 +86,7 @@ def in_time(now: str, table: str = "") -> str:
 def literal(value: Any) -> str:
     """Return a default as SQL."""
     return "NULL" if value is None else str(value).upper()
+
+
+STOPS_WAITING: Final = emptied((*WAITS, "waits_since"))
+"""The assignments that end the wait of a job."""

@@ -131,7 +131,7 @@ PROSPECT = text(f"""
 _RESERVED = names_of(
     CLAIMED_COLUMNS,
     payload="NULL",
-    **begun(f"{NOW} + :lease_micros", started_at=NOW),
+    **begun(f"{NOW} + :lease_micros", NOW),
 )
 
 # Whole jobs, as the reservation leaves them. The driver is slow per column, but fast with JSON; the payload is
@@ -204,7 +204,7 @@ ASKING_OF_THESE = _lock_due(", ".join(f"job.{name}" for name in ("id", *ASKING))
 
 RESERVE = text(f"""
     UPDATE {LISTED}
-    SET {changes(begun(":lease_until", ":started_at"))}
+    SET {changes(begun())}
     WHERE job.id IN :ids AND job.queue = :queue
 """)
 

@@ -26,7 +26,7 @@ from stanchion.stores.records.slots import ORDER, RATE, SEMAPHORE, Slot
 from stanchion.stores.rules.slots import Verdict, rate_slot
 from stanchion.stores.sql.claims.admission import ASKING, Admission, Admissions, Decision, SlotRequests, asking
 from stanchion.stores.sql.claims.due import DueJobs, skips_full
-from stanchion.stores.sql.claims.reservations import lease_until, leased
+from stanchion.stores.sql.claims.reservations import leased, reservation_at
 from stanchion.stores.sql.claims.search import Search
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
@@ -82,7 +82,7 @@ _LIMITS = text(f"""
             SELECT {LIMITED} FROM stanchion_queues WHERE name = :queue
         ), false) OR NOT {NONE_EXPIRED}
 """)
-_BEGUN = begun("CAST(:lease_until AS bigint)", started_at=":now")
+_BEGUN = begun("CAST(:lease_until AS bigint)")
 _IF_BEGUN = {name: f"CASE WHEN begins THEN {term} ELSE job.{name} END" for name, term in _BEGUN.items()}
 _AS_DECIDED = {name: f"new.{name}" for name in _DECIDED}
 _CARRY_OUT = f"""
@@ -159,13 +159,9 @@ class PostgresDecisions:
         jobs = [_reserved(verdict) for verdict in decision.admitted]
         jobs += [_not_admitted(step.after) for step in decision.not_admitted if step.after is not None]
         given = {
-            "queue": claim.queue,
+            **reservation_at(claim, settings, decision.now),
             "jobs": json.dumps(jobs),
             "slots": json.dumps(_slot_changes(decision), ensure_ascii=False),
-            "token": claim.token,
-            "worker": claim.held_by,
-            "lease_until": lease_until(claim, settings, decision.now),
-            "now": decision.now,
             "counted": decision.last and claim.counted,
         }
         rows = run.all_rows([(self._carry_out, given)], last=decision.last and not run.freed)[0]

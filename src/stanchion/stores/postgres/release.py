@@ -10,7 +10,7 @@ import json
 from sqlalchemy import Executable, text
 
 from stanchion.stores.fields.jobs import WAITS
-from stanchion.stores.fields.sql import emptied
+from stanchion.stores.fields.sql import STOPS_WAITING
 from stanchion.stores.postgres.pick import NOW, slots_at, slots_read
 from stanchion.stores.records.slots import ORDER, SEMAPHORE, Slot
 from stanchion.stores.rules.slots import HOLDER_BOOST
@@ -54,7 +54,7 @@ _PASS_ON = f"""
         SELECT * FROM waiters UNION ALL SELECT * FROM keyed
     ), granted AS (
         UPDATE stanchion_jobs
-        SET {{with_wait}}, state = 'queued', slots_held = slots_held + 1, {emptied((*WAITS, "waits_since"))},
+        SET {{with_wait}}, state = 'queued', slots_held = slots_held + 1, {STOPS_WAITING},
             rank = priority + CASE WHEN waits_kind = '{SEMAPHORE}' THEN {HOLDER_BOOST} ELSE 0 END
         WHERE id = ANY (ARRAY(SELECT id FROM next)) AND queue = ANY (ARRAY(SELECT woken FROM next))
     ), counted AS MATERIALIZED (

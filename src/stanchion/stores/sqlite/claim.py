@@ -16,7 +16,7 @@ from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.rules.limits import limits_in
 from stanchion.stores.rules.slots import semaphore_slot
 from stanchion.stores.sql.claims.lanes import Head, Pick
-from stanchion.stores.sql.claims.reservations import Asks, Reservations, lease_until
+from stanchion.stores.sql.claims.reservations import Asks, Reservations, reservation_at
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS
@@ -27,7 +27,7 @@ from stanchion.stores.sqlite.misfits import HAS_ID
 # All or none: the savepoint undoes the update if a slot is missing, or a job needs more than semaphores.
 _RESERVE = text(f"""
     UPDATE stanchion_jobs
-    SET {changes(begun(":lease_until", ":started_at"))},
+    SET {changes(begun())},
         slots_held = coalesce(json_array_length(limits, '$.hold'), 0)
     WHERE id IN (SELECT value FROM json_each(:ids))
         AND order_key IS NULL AND slots_held = 0 AND json_extract(limits, '$.rate') IS NULL
@@ -89,13 +89,7 @@ class SqliteReservations:
         if run.rows(_NEEDS_MORE, {"ids": listed})[0][0]:
             return []
         now = self._db.clock(run)
-        given = {
-            "token": claim.token,
-            "worker": claim.held_by,
-            "started_at": now,
-            "lease_until": lease_until(claim, settings, now),
-            "ids": listed,
-        }
+        given = {**reservation_at(claim, settings, now), "ids": listed}
         run.change(_SAVEPOINT)
         rows = [row_from(row) for row in run.rows(_RESERVE, given)]
         taken = Counter(name for row in rows for name in limits_in(row.limits).semaphores)

@@ -30,7 +30,7 @@ from stanchion.stores.rules.slots import (
     wanted_rates,
     wanted_slots,
 )
-from stanchion.stores.sql.claims.reservations import Asks, Reserves, lease_until
+from stanchion.stores.sql.claims.reservations import Asks, Reserves, reservation_at
 from stanchion.stores.sql.claims.search import Search
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
@@ -130,13 +130,7 @@ class Decisions:
         alike: defaultdict[int, list[str]] = defaultdict(list)
         for verdict in decision.admitted:
             alike[verdict.held].append(verdict.row.id)
-        given = {
-            "queue": claim.queue,
-            "token": claim.token,
-            "worker": claim.held_by,
-            "started_at": decision.now,
-            "lease_until": lease_until(claim, settings, decision.now),
-        }
+        given = reservation_at(claim, settings, decision.now)
         return [({**given, "slots_held": held, "ids": self._dialect.listed(ids)}, ids) for held, ids in alike.items()]
 
     def _write_not_admitted(self, run: Runner, queue: str, steps: Sequence[Step]) -> None:

@@ -57,7 +57,7 @@ class ReservationStatements:
         self.plain = plain.returning(*claimed_row())
         self.admitted = text(f"""
             UPDATE stanchion_jobs {dialect.by("PRIMARY")}
-            SET {changes(begun(":lease_until", ":started_at"))}, slots_held = :slots_held
+            SET {changes(begun())}, slots_held = :slots_held
             WHERE queue = :queue AND {dialect.among("id", "ids", "uuid")} {dialect.returning(CLAIMED_COLUMNS)}
         """)
         self.held = select(*claimed_row()).where(under_token())
@@ -119,6 +119,12 @@ def reservation(claim: Claim, settings: QueueSettings) -> Params:
     }
 
 
-def lease_until(claim: Claim, settings: QueueSettings, now: int) -> int | None:
-    """Return when the lease of a job reserved at `now` ends; None if a worker holds it."""
-    return None if claim.worker else now + int(lease_of(claim, settings) * SECOND)
+def reservation_at(claim: Claim, settings: QueueSettings, now: int) -> Params:
+    """Return the parameters of a reservation by this claim at `now`, a time of the store's clock."""
+    return {
+        "queue": claim.queue,
+        "token": claim.token,
+        "worker": claim.held_by,
+        "started_at": now,
+        "lease_until": None if claim.worker else now + int(lease_of(claim, settings) * SECOND),
+    }

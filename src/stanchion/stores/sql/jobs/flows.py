@@ -12,8 +12,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from stanchion.stores.fields.jobs import WAITS
-from stanchion.stores.fields.sql import emptied
+from stanchion.stores.fields.sql import STOPS_WAITING
 from stanchion.stores.records.flows import (
     CloseFlow,
     ExtendFlow,
@@ -89,7 +88,7 @@ class FlowStatements:
             UPDATE stanchion_jobs {index}
             SET {with_wait(dialect, ":now")}, state = 'queued',
                 run_at = CASE WHEN run_at < :now THEN :now ELSE run_at END,
-                {emptied((*WAITS, "waits_since"))}
+                {STOPS_WAITING}
             WHERE {waiting}
         """)
         self.waiting = text(f"""
@@ -192,7 +191,7 @@ class Flows:
         )
         self._queues.make_in(run, {job.queue for job in jobs})
         push_all(self._push, run, jobs, again=again)
-        run.woken.update(job.queue for job in jobs if job.waits_kind is None)
+        run.woken.update(job.queue for job in jobs if job.waits_for is None)
         self._complete(run, [node for node in nodes if node.closed and node.ended >= node.size])
 
     # -- consequences of a step

@@ -44,7 +44,7 @@ from stanchion.stores.sql.engine.schema import HISTORY_COLUMNS, history, jobs
 from stanchion.stores.sql.jobs.flows import Flows
 from stanchion.stores.sql.jobs.moves import Moves, is_plain_move
 from stanchion.stores.sql.jobs.push import Pushes, push_all
-from stanchion.stores.sql.rows.held_job import UNTIED, HeldJob, ties_of
+from stanchion.stores.sql.rows.held_job import AFFECTS_NONE, UNTIED, HeldJob, affects_others, ties_of
 from stanchion.stores.sql.rows.jobs import QUEUE_OF, Jobs, Step, leased
 from stanchion.stores.sql.rows.queues import QueueRows
 from stanchion.stores.sql.rows.transactions import Transactions
@@ -182,7 +182,7 @@ class TransactionCommits:
     def follow(self, run: Runner, done: Sequence[tuple[Commit, HeldJob]]) -> None:
         """Apply the consequences of commits."""
         tied = [one for one in done if ties_of(one[1]) != UNTIED]
-        if not any(job.order_key is not None or job.flow_node is not None for _, job in tied):
+        if all(affects_others(job) == AFFECTS_NONE for _, job in tied):
             held = (limits_in(job.limits).semaphores[: job.slots_held] for _, job in tied)
             run.freed.update(map(semaphore_slot, chain.from_iterable(held)))
             return

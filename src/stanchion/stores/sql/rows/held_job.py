@@ -12,6 +12,8 @@ from stanchion.stores.sql.rows.jobs import outline
 
 ties_of = attrgetter(*TIES)
 UNTIED = (None,) * len(TIES)
+affects_others = attrgetter("order_key", "flow_node")
+AFFECTS_NONE = (None, None)
 
 
 class HeldJob(NamedTuple):
