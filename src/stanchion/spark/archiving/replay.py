@@ -14,6 +14,7 @@ from stanchion.core.ids import new_ids
 from stanchion.errors import InvalidInput, MissingExtra
 from stanchion.jobs.batches import batches
 from stanchion.jobs.insert import make_ready
+from stanchion.stores.fields.jobs import CHOSEN
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.staging import Publication
 
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
 
     from stanchion.app import Stanchion
 
-_COPIED = (
-    *("id", "queue", "payload", "task", "priority", "headers", "tenant", "key", "order_key", "limits"),
-    *("max_attempts", "timeout", "arrival_payload"),
-)
+_COPIED = ("id", "payload", "arrival_payload", *(name for name in CHOSEN if name != "lane"))
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ class Queue:
         if head is not None and head.state == JobState.WAITING:
             # A job from before the queue was ordered may hold the slot that the head waits for.
             due = (row for row in self.live.values() if row.slots_held and row.state == QUEUED and row.run_at <= now)
-            of_key = head.waits_kind == ORDER
+            of_key = head.waits_for is not None and head.waits_for.kind == ORDER
             held = (
                 row for row in due if (row.order_key == head.order_key if of_key else row.rank >= HOLDER_BOOST // 2)
             )
