@@ -28,9 +28,10 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def app(path: Path) -> Iterator[Stanchion]:
-    """An app that has the file open, with a connection in its pool."""
+    """An app that has the file open, with a connection of its own and one in its pool."""
     app = Stanchion(f"sqlite:///{path}")
     app.queue("orders").push(1)
+    app.queue("orders").size()
     yield app
     app.close()
 

@@ -71,11 +71,12 @@ class TestOfOneProcess:
         assert len(held.batches) <= 2  # the first, and all others
         assert sorted(one for batch in held.batches for one in batch) == sorted(job.payload for job in jobs)
 
-    def test_what_does_not_fill_a_message_waits_for_the_reply(self) -> None:
+    @pytest.mark.parametrize("sent", [1, buffer.MESSAGE_JOBS])
+    def test_what_does_not_fill_a_message_waits_for_the_reply(self, sent: int) -> None:
         waiting = buffer.Buffer()
-        for is_first in (True, False):
+        for is_first, jobs in ((True, sent), (False, 1)):
             ended = iter((False, True))  # the sender looks once
-            waiting.add(buffer.Push([new_job()], 60))
+            waiting.add(buffer.Push([new_job() for _ in range(jobs)], 60))
             assert (waiting.next(lambda ended=ended: next(ended), 0) is not None) == is_first  # type: ignore[misc]
 
     def test_a_second_message_is_under_way_once_it_is_full(self, start: Start, client: Client) -> None:
