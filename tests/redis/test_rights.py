@@ -22,6 +22,7 @@ from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.values import ValueChange
 from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.redis.client.scripts import script_texts
 from stanchion.stores.redis.client.server import Call, Server
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.limits import Limits, limits_text
@@ -155,7 +156,7 @@ def test_a_program_and_its_workers(any_server: RedisServer, opened: Open, monkey
         use(Stanchion(store=store))
         use_all(store, "some", "other")
         use_store(store)
-        assert {part.stem for part in (STORE / "lua").glob("*.lua")} - {*PARTS, "arrive", "left"} == run
+        assert {*script_texts()} - {*PARTS, "arrive", "left"} == run
         assert denied(admin) == set()
         assert {key for key in admin.scan_iter() if not key.startswith("stanchion:")} == set()
 

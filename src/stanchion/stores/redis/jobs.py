@@ -20,7 +20,7 @@ SCRIPT_JOBS_MAX = 2000
 """Jobs per script call; the server serves no other client meanwhile."""
 
 _RESULTS = (Result.CHANGED, Result.DONE, Result.KEY_TAKEN)
-"""Results by the number that change.lua returns."""
+"""Results by the number that the script `change` returns."""
 
 
 class Jobs:

@@ -31,7 +31,7 @@ class PreparedPushes:
         self._jobs = jobs
 
     def prepare(self, columns: PlainColumns) -> list[Prepared]:
-        """Return jobs in the form of push_prepared.lua, in portions for one call each."""
+        """Return jobs in the form of the script `push_prepared`, in portions for one call each."""
         return prepared_by(_packed, columns, SCRIPT_JOBS_MAX)
 
     def push_prepared(self, key: str, prepared: Prepared, run_at: int) -> None:

@@ -101,7 +101,7 @@ class Pushes:
     def _store(
         self, queue: str, jobs: Sequence[NewJob], texts: Sequence[str], as_of: int | None = None
     ) -> tuple[int, Iterable[Sequence[Any]]]:
-        """Return the clock, and the jobs that were not stored, in the form of push.lua."""
+        """Return the clock, and the jobs that were not stored, in the form of the script `push`."""
         self._jobs.places.list_queue(queue)
         self._jobs.announce(jobs)
         answer = self._jobs.script("push", queue, "" if as_of is None else as_of, *texts)

@@ -95,7 +95,7 @@ class Queues:
         return found
 
     def _lapse(self, names: Sequence[str]) -> None:
-        """Give the keys of the idle ones among these queues a TTL; see `lapse.lua`."""
+        """Give the keys of the idle ones among these queues a TTL; see the script `lapse`."""
         if names and self._schema.may_lapse():
             self._server.all([self._server.script("lapse", self._keys.queue(name)) for name in names])
 

@@ -17,7 +17,7 @@ from stanchion.stores.rules.outcomes import counted_as
 
 _SCRIPT_JOBS_MAX = 2000
 _DONE, _LOST, _UNKNOWN = 1, 0, -1
-"""The answers of commit.lua for a job."""
+"""The answers of the script `commit` for a job."""
 
 
 class Outcomes:

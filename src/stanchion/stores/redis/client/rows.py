@@ -112,7 +112,7 @@ def whole_body(row: JobRow) -> str:
 
 
 def new_text(job: NewJob, once: str = "") -> str:
-    """Return a new job in the form of push.lua; jobs with the same idempotency key `once` are stored in one call."""
+    """Return a new job as the script `push` takes it; jobs with one idempotency key `once` are stored in one call."""
     due = due_at(job, 0)  # a delay counts from the time when the script runs
     run_at, delay = (str(due), "") if job.run_at is not None else ("", str(due))
     key, waits_for, order_key = job.key or "", _waits(job), job.order_key or ""

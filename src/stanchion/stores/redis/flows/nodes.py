@@ -136,7 +136,7 @@ class Nodes:
 
 
 def fields_of(node: FlowNode) -> Iterable[str | int]:
-    """Return the fields of a node, names and values alternating, as node.lua takes them."""
+    """Return the fields of a node, names and values alternating, as the script `node` takes them."""
     for name, value in node._asdict().items():
         if name not in ("id", "created_at") and value is not None:
             yield name

@@ -1,3 +1,5 @@
+--- claim
+
 -- Reserves due jobs. ARGV: offset, limit, token, worker or '', lease in microseconds or '' for the queue's own, 1 to
 -- return the jobs that the token holds already, if any, the counter or '', the first and the last lane or '' for all, 1
 -- to reserve a batch, whose jobs are found by its token, the name of the holder of leases or '', the lowest rank. To skip

@@ -1,5 +1,7 @@
+--- plain_push
+
 -- The function stanchion_push, for programs without the package. Its library begins with the function `store`, which
--- is push.lua. A word in angle brackets stands for a value; see client/functions.py.
+-- is the script `push`. A word in angle brackets stands for a value; see client/functions.py.
 --
 -- KEYS[1] is the prefix of the queue's keys. ARGV: the payload as JSON, or '' for a task with args; then names and
 -- values of options. Returns the id of the job, or of the job that has the key.

@@ -1,3 +1,5 @@
+--- prelude
+
 -- The common beginning of every script: the clock, the keys of a queue, and a job's fields.
 --
 -- KEYS[1] is the prefix of the queue's keys, which share its hash slot. ARGV[1] is the clock offset in microseconds.

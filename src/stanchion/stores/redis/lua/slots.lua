@@ -1,3 +1,28 @@
+-- Semaphores and order keys, and the jobs that wait for them.
+
+--- take_slot
+
+-- Takes a slot of a semaphore, or an order key, unless it is held already. KEYS[1] is the prefix of its keys:
+--
+--   holders   set     job and hold token of each held slot
+--   capacity  string  number of slots; one if not set
+--   queues    set     queues in which jobs wait, or have waited, for it
+--
+-- ARGV: offset, job and hold token as one text. Returns 1 if it is held, otherwise 0.
+
+begin_always()
+local holders = P .. 'holders'
+if redis.call('SISMEMBER', holders, ARGV[2]) == 1 then
+    return 1
+end
+if redis.call('SCARD', holders) >= tonumber(redis.call('GET', P .. 'capacity') or 1) then
+    return 0
+end
+redis.call('SADD', holders, ARGV[2])
+return 1
+
+--- park
+
 -- Parks due jobs that wait first for one of some full slots: a bounded number at the front of the queue, up to one that
 -- does not wait. ARGV: offset, start of the wait, the hold token, the first and the last lane or '' for all, 1 if no
 -- other jobs are due, slots. Returns the number of jobs parked, and 1 if there may be more. In a queue with lanes it
@@ -57,3 +82,28 @@ for _, list in ipairs(lists) do
     end
 end
 return { parked, 0 }
+
+--- first
+
+-- Returns the clock, and the first jobs under a name. ARGV: offset, 'orders' or 'waits', the name, the number at most.
+
+local found = redis.call('ZRANGEBYLEX', P .. ARGV[2], '[' .. ARGV[3] .. US, '(' .. ARGV[3] .. ' ', 'LIMIT', 0, ARGV[4])
+for index, one in ipairs(found) do
+    found[index] = string.match(one, '[^\31]*$')
+end
+return { whole(now), as_texts(found, several('HMGET', P .. 'live', found), several('HMGET', P .. 'body', found)) }
+
+--- waited_at
+
+-- Returns the names for which jobs wait, in order. ARGV: offset, the name to start after or '', the number at most.
+
+local slots, from = {}, ARGV[2] == '' and '-' or '(' .. ARGV[2] .. ' '
+while #slots < tonumber(ARGV[3]) do
+    local first = redis.call('ZRANGEBYLEX', P .. 'waits', from, '+', 'LIMIT', 0, 1)[1]
+    if not first then
+        break
+    end
+    slots[#slots + 1] = string.match(first, '^[^\31]*')
+    from = '[' .. slots[#slots] .. ' '
+end
+return slots

@@ -1,3 +1,7 @@
+-- Storing new jobs, and jobs that come from elsewhere.
+
+--- push
+
 -- Stores new jobs. ARGV: offset, when they count as enqueued or '' for now, then for each job: id, what to do about a
 -- duplicate, priority, lane, run_at, delay in microseconds, key, what it waits for, order key, the field BOUND, '' or
 -- the idempotency key under which it is stored only once, '' or the microseconds for which a finished job holds its
@@ -133,3 +137,106 @@ for once, before in pairs(stored_once) do
     end
 end
 return { whole(now), redis.call('HSETNX', P .. 'settings', 'made_at', whole(now)), answers }
+
+--- push_prepared
+
+-- Stores prepared jobs, which are new, due, and without keys, slots and lanes; not again under an idempotency key. ARGV:
+-- offset, the idempotency key, run_at, and the jobs as MessagePack, see prepared.py.
+--
+-- Returns 1 if the queue was missing.
+
+local once, run_at = ARGV[2], ARGV[3]
+local body, priorities = unpack(cmsgpack.unpack(ARGV[4]))
+if redis.call('ZSCORE', P .. 'arrived', once) then
+    return 0
+end
+
+begin()
+local enqueued_at = whole(now)
+local states, lists = {}, {}
+local function of_priority(priority)
+    local list = list_of(UNLANED, priority)
+    states[priority] = table.concat({
+        '0', 'queued', '0', '', '', '', '', '', '', UNLANED, priority, priority, run_at, enqueued_at, '0', '', '', '',
+        '', '', '', '', '', '', '', '',
+    }, US)
+    lists[priority] = {}
+    add_list(P, list)
+end
+
+local same = type(priorities) == 'string' and priorities
+local live, ids = {}, {}
+for number = 1, #body, 2 do
+    local id, priority = body[number], same or priorities[(number + 1) / 2]
+    if not states[priority] then
+        of_priority(priority)
+    end
+    local queued = lists[priority]
+    live[number], live[number + 1] = id, states[priority]
+    ids[number], ids[number + 1] = '0', id
+    queued[#queued + 1] = run_at
+    queued[#queued + 1] = id
+end
+each('HSET', P .. 'live', live, 2)
+each('HSET', P .. 'body', body, 2)
+each('ZADD', P .. 'ids', ids, 2)
+for priority, queued in pairs(lists) do
+    each('ZADD', P .. 'ready:' .. list_of(UNLANED, priority), queued, 2)
+end
+redis.call('HINCRBY', P .. 'counts', 'pushed', #body / 2)
+signal(P)
+redis.call('ZADD', P .. 'arrived', enqueued_at, once)
+return redis.call('HSETNX', P .. 'settings', 'made_at', enqueued_at)
+
+--- adopt
+
+-- Stores jobs of another store unchanged. ARGV: offset, then for each: id, state, and the body, which past waits may
+-- follow.
+--
+-- Returns for each: 1 it is here, 0 a live job has its key; and last, 1 if the queue was missing.
+
+begin()
+local answers = {}
+for first = 2, #ARGV, 3 do
+    local id, state, body = unpack(ARGV, first, first + 2)
+    local job = fields(state)
+    local holder = job[KEY] ~= '' and job[FINISHED] == '' and redis.call('HGET', P .. 'keys', job[KEY])
+    local known = redis.call('HEXISTS', P .. 'live', id) + redis.call('HEXISTS', P .. 'past', id) > 0
+        or redis.call('ZSCORE', P .. 'gone', id)
+    if known or not holder then
+        answers[#answers + 1] = 1
+        if not known then
+            put(P, id, state, job, body)
+        end
+    else
+        answers[#answers + 1] = 0
+    end
+end
+answers[#answers + 1] = redis.call('HSETNX', P .. 'settings', 'made_at', whole(now))
+return answers
+
+--- arrive
+
+-- Stores jobs that left a queue of another cluster slot, each once. ARGV: offset, then for each: id, state, and the
+-- body, which past waits may follow.
+
+begin()
+redis.call('HSETNX', P .. 'settings', 'made_at', whole(now))
+for first = 2, #ARGV, 3 do
+    local id, state, body = unpack(ARGV, first, first + 2)
+    local job = fields(state)
+    local arrival = id .. ':' .. job[REV]
+    if not redis.call('ZSCORE', P .. 'arrived', arrival) then
+        redis.call('ZADD', P .. 'arrived', whole(now), arrival)
+        put(P, id, state, job, body)
+    end
+end
+
+--- left
+
+-- Forgets a job that has arrived in a queue of another cluster slot. ARGV: offset, id, target and job as they were
+-- read. A job that came back and leaves again stays.
+
+if redis.call('HGET', P .. 'leaving', ARGV[2]) == ARGV[3] then
+    redis.call('HDEL', P .. 'leaving', ARGV[2])
+end

@@ -1,0 +1,125 @@
+-- What a queue holds.
+
+--- read
+
+-- Returns the clock, the jobs with these ids, and the ids of those in transit to another queue. ARGV: offset, ids.
+
+local ids = { unpack(ARGV, 2) }
+local lives, pasts = several('HMGET', P .. 'live', ids), several('HMGET', P .. 'past', ids)
+local bodies = several('HMGET', P .. 'body', ids)
+local found, states, contents, leaving = {}, {}, {}, {}
+for index, id in ipairs(ids) do
+    local state = lives[index] or pasts[index]
+    if state then
+        found[#found + 1], states[#states + 1], contents[#contents + 1] = id, state, bodies[index]
+    elseif redis.call('HEXISTS', P .. 'leaving', id) == 1 then
+        leaving[#leaving + 1] = id
+    end
+end
+return { whole(now), as_texts(found, states, contents), leaving }
+
+--- walk
+
+-- Walks along the ids of a queue. ARGV: offset, 'newest' from the highest id down or 'id' from the lowest up, the lower
+-- and the upper bound as for ZRANGEBYLEX, the number of ids to read, then the states wanted, none for all; `letter`
+-- stands for dead letters.
+--
+-- Returns the clock, the jobs in these states, and the id reached, '' at the end.
+
+local states, most = {}, tonumber(ARGV[5])
+for number = 6, #ARGV do
+    states[ARGV[number]] = true
+end
+local letters = states['letter'] and redis.call('HEXISTS', P .. 'settings', 'has_dead_letters') == 1
+local ids
+if ARGV[2] == 'newest' then
+    ids = redis.call('ZREVRANGEBYLEX', P .. 'ids', ARGV[4], ARGV[3], 'LIMIT', 0, most)
+else
+    ids = redis.call('ZRANGEBYLEX', P .. 'ids', ARGV[3], ARGV[4], 'LIMIT', 0, most)
+end
+local found, kept, bodies = {}, {}, {}
+if #ids > 0 then
+    local lives, pasts = several('HMGET', P .. 'live', ids), several('HMGET', P .. 'past', ids)
+    for index, id in ipairs(ids) do
+        local state = lives[index] or pasts[index]
+        local name = state and string.match(state, '^[^\31]*\31([^\31]*)')
+        local body = nil
+        if letters and (name == 'queued' or name == 'waiting') and not states[name] then
+            body = redis.call('HGET', P .. 'body', id)
+        end
+        if state and (#ARGV < 6 or states[name] or (body and has_letter(body, id))) then
+            local number = #found + 1
+            found[number], kept[number], bodies[number] = id, state, body or redis.call('HGET', P .. 'body', id)
+        end
+    end
+end
+return { whole(now), as_texts(found, kept, bodies), #ids == most and ids[#ids] or '' }
+
+--- sizes
+
+-- Returns the numbers of live jobs: all, ready, scheduled, running. ARGV: offset.
+
+local ready, scheduled = 0, 0
+for _, list in ipairs(redis.call('ZRANGE', P .. 'ready', 0, -1)) do
+    local due = redis.call('ZCOUNT', P .. 'ready:' .. list, '-inf', whole(now))
+    ready = ready + due
+    scheduled = scheduled + redis.call('ZCARD', P .. 'ready:' .. list) - due
+end
+return { redis.call('HLEN', P .. 'live'), ready, scheduled, redis.call('ZCARD', P .. 'running') }
+
+--- depths
+
+-- Returns lanes and their numbers of queued jobs, alternating. ARGV: offset, the count to stop at, 'all' or '', then
+-- the lanes.
+
+local most = tonumber(ARGV[2])
+local depths = {}
+local function count(lists)
+    for _, list in ipairs(lists) do
+        local lane = tonumber(string.sub(list, 1, 5))
+        if (depths[lane] or 0) < most then
+            depths[lane] = math.min(most, (depths[lane] or 0) + redis.call('ZCARD', P .. 'ready:' .. list))
+        end
+    end
+end
+
+if ARGV[3] == 'all' then
+    count(redis.call('ZRANGE', P .. 'ready', 0, -1))
+end
+for number = 4, #ARGV do
+    local lane = string.format('%05d', ARGV[number])
+    count(redis.call('ZRANGEBYLEX', P .. 'ready', '[' .. lane .. ':', '(' .. lane .. ';'))
+end
+local answer = {}
+for lane, depth in pairs(depths) do
+    answer[#answer + 1] = lane
+    answer[#answer + 1] = depth
+end
+return answer
+
+--- heads
+
+-- Returns the clock, and for each ready list its name and when its first job is due. ARGV: offset.
+
+local found = { whole(now) }
+for _, list in ipairs(redis.call('ZRANGE', P .. 'ready', 0, -1)) do
+    local first = redis.call('ZRANGE', P .. 'ready:' .. list, 0, 0, 'WITHSCORES')[2]
+    if first then
+        found[#found + 1] = list
+        found[#found + 1] = whole(tonumber(first))
+    end
+end
+return found
+
+--- next_due
+
+-- Returns the earliest run_at of a queued job, or ''. ARGV: offset.
+
+local earliest = ''
+for _, list in ipairs(redis.call('ZRANGE', P .. 'ready', 0, -1)) do
+    local first = redis.call('ZRANGE', P .. 'ready:' .. list, 0, 0, 'WITHSCORES')[2]
+    if first and (earliest == '' or tonumber(first) < tonumber(earliest)) then
+        earliest = whole(tonumber(first))
+    end
+end
+return earliest
