@@ -19,11 +19,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from stanchion.spark.datasource.delta_sink import DeltaSink
+from stanchion.spark.datasource.delta.sink import DeltaSink
+from stanchion.spark.datasource.reading.stream_read import StreamReader
 from stanchion.spark.datasource.source import StanchionSource
-from stanchion.spark.datasource.stream_read import StreamReader
-from stanchion.spark.datasource.stream_write import StreamWriter
-from stanchion.spark.datasource.write import JobsWriter
+from stanchion.spark.datasource.writing.stream_write import StreamWriter
+from stanchion.spark.datasource.writing.write import JobsWriter
 
 STEPS = {
     "open": "stanchion.streams.source:StreamSource._open",
@@ -32,13 +32,13 @@ STEPS = {
     "compare_and_set": "stanchion.streams.source:compare_and_set",
     "number": "stanchion.streams.source:StreamSource._write",
     "parts": "stanchion.streams.source:StreamSource.parts",
-    "begin": "stanchion.spark.datasource.stream_read:begin",
-    "rows": "stanchion.spark.datasource.stream_read:batches",
-    "logged": "stanchion.spark.datasource.stream_read:StreamReader.commit",
-    "plain": "stanchion.spark.datasource.task_stage:TaskStage.add_plain",
+    "begin": "stanchion.spark.datasource.reading.stream_read:begin",
+    "rows": "stanchion.spark.datasource.reading.stream_read:batches",
+    "logged": "stanchion.spark.datasource.reading.stream_read:StreamReader.commit",
+    "plain": "stanchion.spark.datasource.writing.task_stage:TaskStage.add_plain",
     "copy": "stanchion.stores.postgres.prepared:CopyForm.insert",
     "value": "stanchion.stores.sql.values:Values.write",
-    "take": "stanchion.spark.datasource.stream_write:StreamWriter._take",
+    "take": "stanchion.spark.datasource.writing.stream_write:StreamWriter._take",
     "settle": "stanchion.streams.sink:SinkBatch.settle",
     "publish": "stanchion.streams.sink:SinkBatch.publish",
     "drop": "stanchion.streams.sink:SinkBatch.drop_rest",
@@ -57,18 +57,18 @@ STATION_STEPS = {
 """Steps of stations. A place may end with the station, such as `after portion at priced`."""
 
 LAKE_STEPS = {
-    "files": "stanchion.spark.datasource.delta_files:DeltaFiles.close",
-    "opening": "stanchion.spark.datasource.delta_table:DeltaTarget.open",
-    "adding": "stanchion.spark.datasource.delta_table:OpenTable.append",
-    "added": "stanchion.spark.datasource.delta_sink:DeltaSink._stored",
+    "files": "stanchion.spark.datasource.delta.files:DeltaFiles.close",
+    "opening": "stanchion.spark.datasource.delta.table:DeltaTarget.open",
+    "adding": "stanchion.spark.datasource.delta.table:OpenTable.append",
+    "added": "stanchion.spark.datasource.delta.sink:DeltaSink._stored",
 }
 """Steps of the sink that writes to a Delta table."""
 
 MISFIT_STEPS = {"bury": "stanchion.streams.source:StreamSource.bury"}
 
 WRITE_STEPS = {
-    "rows of a task": "stanchion.spark.datasource.task_stage:TaskStage.add",
-    "commit": "stanchion.spark.datasource.write:JobsWriter.commit",
+    "rows of a task": "stanchion.spark.datasource.writing.task_stage:TaskStage.add",
+    "commit": "stanchion.spark.datasource.writing.write:JobsWriter.commit",
 }
 """Steps of a bulk write, beside those of `ANY_STORE`."""
 
@@ -118,7 +118,7 @@ def _arm(folder: Path, told: dict[str, Any]) -> None:
 
 def install(folder: Path) -> None:
     """Let this process die at the steps that the file `at` in `folder` names, such as `after publish`."""
-    from stanchion.spark.datasource import task_stage
+    from stanchion.spark.datasource.writing import task_stage
     from stanchion.stores.cas import staging
     from stanchion.streams import poison, state
 

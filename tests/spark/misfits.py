@@ -19,8 +19,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 from stanchion import Stanchion
 from stanchion.core.ids import new_id
 from stanchion.core.spark_errors import JobsMisfit
-from stanchion.spark.datasource import stream_read
-from stanchion.spark.datasource.stream_read import StreamReader, stream_reader
+from stanchion.spark.datasource.reading import stream_read
+from stanchion.spark.datasource.reading.stream_read import StreamReader, stream_reader
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.streams import Part, Position

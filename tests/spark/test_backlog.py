@@ -9,7 +9,7 @@ import pytest
 
 from stanchion.core import pacing
 from stanchion.errors import StoreUnavailable
-from stanchion.spark.datasource.backlog import Backlog
+from stanchion.spark.datasource.reading.backlog import Backlog
 
 
 def counted(*found: int | Exception) -> Callable[[], int]:

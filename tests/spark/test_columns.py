@@ -17,11 +17,12 @@ from stanchion import Stanchion
 from stanchion.core.ids import new_id, new_ids
 from stanchion.core.spark_errors import StagedJobsLost
 from stanchion.errors import InvalidInput
-from stanchion.spark.datasource import runs, task_stage
-from stanchion.spark.datasource import write as writing
-from stanchion.spark.datasource.columns import new_ids as new_arrow_ids
+from stanchion.spark.datasource import runs
 from stanchion.spark.datasource.json_texts import are_objects, may_be_compact
-from stanchion.spark.datasource.write import JobsWriter, Staged, writer_of
+from stanchion.spark.datasource.writing import task_stage
+from stanchion.spark.datasource.writing import write as writing
+from stanchion.spark.datasource.writing.columns import new_ids as new_arrow_ids
+from stanchion.spark.datasource.writing.write import JobsWriter, Staged, writer_of
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.query import Query
 from tests.spark.conftest import nightly

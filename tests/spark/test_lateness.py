@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from stanchion.errors import InvalidInput
-from stanchion.spark.datasource.lateness import Admitted, Lateness
-from stanchion.spark.datasource.typed import Misfits
+from stanchion.spark.datasource.reading.lateness import Admitted, Lateness
+from stanchion.spark.datasource.reading.typed import Misfits
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Bury, Move
 

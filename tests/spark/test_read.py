@@ -17,10 +17,17 @@ from stanchion.context import context_of
 from stanchion.core.ids import new_id
 from stanchion.core.times import micros
 from stanchion.errors import InvalidInput
-from stanchion.spark.datasource import stream_read as stream_source
 from stanchion.spark.datasource.options import Place
-from stanchion.spark.datasource.read import FilteringReader, JobsReader, Part, batches_of, condition_of, query_of
-from stanchion.spark.datasource.schema import COLUMNS, Field, arrow_schema, checked_columns
+from stanchion.spark.datasource.reading import stream_read as stream_source
+from stanchion.spark.datasource.reading.read import (
+    FilteringReader,
+    JobsReader,
+    Part,
+    batches_of,
+    condition_of,
+    query_of,
+)
+from stanchion.spark.datasource.reading.schema import COLUMNS, Field, arrow_schema, checked_columns
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.query import Condition

@@ -20,12 +20,12 @@ from stanchion import JobState, Stanchion
 from stanchion.context import context_of
 from stanchion.core.spark_errors import JobsMisfit
 from stanchion.errors import InvalidInput
-from stanchion.spark.datasource.columns import plain_columns
-from stanchion.spark.datasource.new_jobs import JobMaker
 from stanchion.spark.datasource.options import checked_options
-from stanchion.spark.datasource.read import columns_of, reader_of, schema_of
-from stanchion.spark.datasource.stream_read import StreamPart, StreamReader, stream_reader
-from stanchion.spark.datasource.write import JobsWriter, Staged, writer_of
+from stanchion.spark.datasource.reading.read import columns_of, reader_of, schema_of
+from stanchion.spark.datasource.reading.stream_read import StreamPart, StreamReader, stream_reader
+from stanchion.spark.datasource.writing.columns import plain_columns
+from stanchion.spark.datasource.writing.new_jobs import JobMaker
+from stanchion.spark.datasource.writing.write import JobsWriter, Staged, writer_of
 from stanchion.stores.records.jobs import NewJob
 from stanchion.streams.poison import Ended, blamed
 from stanchion.streams.state import Run, StreamState

@@ -19,10 +19,10 @@ from stanchion import Stanchion
 from stanchion.core.spark_errors import LeasesLost, StreamTaken
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import JobState
-from stanchion.spark.datasource import stream_read as stream_source
-from stanchion.spark.datasource import stream_write as stream_sink
-from stanchion.spark.datasource.stream_read import StreamReader, stream_reader
-from stanchion.spark.datasource.stream_write import stream_writer
+from stanchion.spark.datasource.reading import stream_read as stream_source
+from stanchion.spark.datasource.reading.stream_read import StreamReader, stream_reader
+from stanchion.spark.datasource.writing import stream_write as stream_sink
+from stanchion.spark.datasource.writing.stream_write import stream_writer
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.streams import StreamSource, streams
 

@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("deltalake")
 
-from stanchion.spark.datasource.delta_files import DeltaFiles
-from stanchion.spark.datasource.delta_table import DeltaTarget, Once
+from stanchion.spark.datasource.delta.files import DeltaFiles
+from stanchion.spark.datasource.delta.table import DeltaTarget, Once
 
 NOON = datetime(2031, 5, 1, 12, tzinfo=UTC)
 COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {

@@ -18,10 +18,10 @@ from pyspark.sql.types import StructType, TimestampType
 
 from stanchion import InvalidInput, Stanchion
 from stanchion.core.spark_errors import HistoryPurged
-from stanchion.spark.datasource import history_feed as feeds
-from stanchion.spark.datasource.history_feed import HistoryFeed, history_feed
+from stanchion.spark.datasource.reading import history_feed as feeds
+from stanchion.spark.datasource.reading.history_feed import HistoryFeed, history_feed
+from stanchion.spark.datasource.reading.stream_read import stream_reader
 from stanchion.spark.datasource.source import StanchionSource
-from stanchion.spark.datasource.stream_read import stream_reader
 from stanchion.stores.records.jobs import SECOND, UNLANED, JobRow
 
 T = TypeVar("T")

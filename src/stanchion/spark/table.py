@@ -88,8 +88,8 @@ def jobs(
 
 def _by_jdbc(spark: SparkSession, options: dict[str, Any]) -> DataFrame | None:
     """Return the jobs by Spark's JDBC reader; None if it can't read them as the data source does."""
-    from stanchion.spark.datasource.read import divided, query_of, queue_of
-    from stanchion.spark.datasource.schema import COLUMNS, stored_fields
+    from stanchion.spark.datasource.reading.read import divided, query_of, queue_of
+    from stanchion.spark.datasource.reading.schema import COLUMNS, stored_fields
 
     place, columns = place_of(options), COLUMNS[options["of"]]
     connection = _connection(spark, place)

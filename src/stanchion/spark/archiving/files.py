@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 
 from stanchion.core.codec import Codec
 from stanchion.spark.archiving.typed import TypedColumns
-from stanchion.spark.datasource.delta_files import sync
-from stanchion.spark.datasource.delta_stats import Stats
-from stanchion.spark.datasource.schema import COLUMNS, TIMESTAMP, arrow_schema, batch_of_rows
+from stanchion.spark.datasource.delta.files import sync
+from stanchion.spark.datasource.delta.stats import Stats
+from stanchion.spark.datasource.reading.schema import COLUMNS, TIMESTAMP, arrow_schema, batch_of_rows
 from stanchion.stores.records.jobs import JobRow
 
 End = tuple[str, int]

@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 from stanchion.pipelines.backfilling.sources import Found
 from stanchion.spark.archiving.files import DAY, IN_FILES
 from stanchion.spark.archiving.table import existing_archive
-from stanchion.spark.datasource.schema import stored_fields
+from stanchion.spark.datasource.reading.schema import stored_fields
 from stanchion.stores.records.jobs import UNLANED, JobRow
 from stanchion.stores.rules.trail import entry_in_trail
 

@@ -22,9 +22,9 @@ from stanchion.core.spark_errors import ArchiveBusy
 from stanchion.core.times import micros
 from stanchion.errors import InvalidInput
 from stanchion.spark.archiving.files import DAY, IN_FILES, Part, Written
-from stanchion.spark.datasource.delta_files import sync
-from stanchion.spark.datasource.delta_table import ALL_BOUNDED
-from stanchion.spark.datasource.schema import ddl
+from stanchion.spark.datasource.delta.files import sync
+from stanchion.spark.datasource.delta.table import ALL_BOUNDED
+from stanchion.spark.datasource.reading.schema import ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

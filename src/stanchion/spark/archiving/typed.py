@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from stanchion.app import Stanchion
 from stanchion.context import context_of
 from stanchion.errors import InvalidInput
-from stanchion.spark.datasource.typed import TypedPayloads
-from stanchion.spark.datasource.typed_arrow import arrow_type
+from stanchion.spark.datasource.reading.typed import TypedPayloads
+from stanchion.spark.datasource.reading.typed_arrow import arrow_type
 
 PREFIX = "payload_"
 

@@ -20,8 +20,8 @@ from stanchion.core.service_levels import BANDS
 from stanchion.reporting.finished import USED
 from stanchion.spark.archiving.table import archived_jobs
 from stanchion.spark.datasource.options import checked_options
-from stanchion.spark.datasource.read import query_of
-from stanchion.spark.datasource.schema import Of, arrow_schema, batch_of_rows, ddl
+from stanchion.spark.datasource.reading.read import query_of
+from stanchion.spark.datasource.reading.schema import Of, arrow_schema, batch_of_rows, ddl
 from stanchion.stores.protocol import pages
 from stanchion.stores.rules.dead_letters import DEAD_AT, DEAD_ATTEMPTS, DEAD_FROM, DEAD_ID, letter_queues
 

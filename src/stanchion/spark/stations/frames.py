@@ -24,7 +24,7 @@ from stanchion.jobs.batches import batches, portions
 from stanchion.pipelines.options import Frame
 from stanchion.pipelines.send import Send
 from stanchion.pipelines.station import Station
-from stanchion.spark.datasource.new_jobs import JobMaker
+from stanchion.spark.datasource.writing.new_jobs import JobMaker
 from stanchion.spark.stations.items import TAKEN, ReservedItems, taken
 from stanchion.spark.unmet import UnmetItems
 from stanchion.stores.records.jobs import JobRow

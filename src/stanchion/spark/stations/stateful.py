@@ -25,7 +25,7 @@ from stanchion.pipelines.station import Station
 from stanchion.pipelines.windows import Windows
 from stanchion.schemas.ddl import struct_of
 from stanchion.spark.datasource.options import reachable_url
-from stanchion.spark.datasource.typed import ddl_of
+from stanchion.spark.datasource.reading.typed import ddl_of
 from stanchion.spark.stations.frames import as_json, frames_by_target
 from stanchion.stores.rules.limits import limits_in
 from stanchion.streams.rereading import KEPT

@@ -26,8 +26,8 @@ from stanchion.feed.reader import NOW
 from stanchion.spark.datasource.errors import without_traceback
 from stanchion.spark.datasource.on_driver import OnDriver
 from stanchion.spark.datasource.options import Place, checked_options, given_options, place_of
-from stanchion.spark.datasource.read import JobsReader, Part, columns_of
-from stanchion.spark.datasource.typed import TypedPayloads
+from stanchion.spark.datasource.reading.read import JobsReader, Part, columns_of
+from stanchion.spark.datasource.reading.typed import TypedPayloads
 from stanchion.stores.protocol import pages
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.query import Condition, Query

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from stanchion.core.spark_errors import TableRefused
 from stanchion.errors import InvalidInput, MissingExtra
-from stanchion.spark.datasource.delta_files import NewFile, sync
+from stanchion.spark.datasource.delta.files import NewFile, sync
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable, Schema
 
 ALL_BOUNDED = {"delta.dataSkippingNumIndexedCols": "-1"}
-"""Settings of a table: files that are merged have bounds of all columns too, see delta_stats.py."""
+"""Settings of a table: files that are merged have bounds of all columns too, see stats.py."""
 
 _TRIES = 5
 _LOG = "_delta_log"

@@ -16,12 +16,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from stanchion.context import context_of
 from stanchion.errors import InvalidInput
-from stanchion.spark.datasource import made_from
-from stanchion.spark.datasource.columns import plain_columns
 from stanchion.spark.datasource.errors import without_traceback
-from stanchion.spark.datasource.new_jobs import JobMaker, check_columns
 from stanchion.spark.datasource.options import Place, checked_options, job_defaults, place_of
-from stanchion.spark.datasource.task_stage import TaskStage
+from stanchion.spark.datasource.writing import made_from
+from stanchion.spark.datasource.writing.columns import plain_columns
+from stanchion.spark.datasource.writing.new_jobs import JobMaker, check_columns
+from stanchion.spark.datasource.writing.task_stage import TaskStage
 from stanchion.stores.records.prepared import Prepared
 from stanchion.stores.records.staging import Publication
 from stanchion.streams.publishing import publish

@@ -29,7 +29,7 @@ from stanchion.core.times import micros
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.spark.datasource.errors import hide_traceback, without_traceback
 from stanchion.spark.datasource.options import Place, checked_options, given_options, place_of, reachable_url
-from stanchion.spark.datasource.schema import (
+from stanchion.spark.datasource.reading.schema import (
     Field,
     Of,
     batch_of_arrow,
@@ -38,7 +38,7 @@ from stanchion.spark.datasource.schema import (
     ddl,
     stored_fields,
 )
-from stanchion.spark.datasource.typed import (
+from stanchion.spark.datasource.reading.typed import (
     PAYLOAD,
     TypedPayloads,
     ddl_of,

@@ -20,8 +20,8 @@ from stanchion.app import Stanchion
 from stanchion.context import context_of
 from stanchion.errors import InvalidInput
 from stanchion.pipelines.expectation import Expectation, Expectations, Unmet
-from stanchion.spark.datasource.lateness import Admitted, Lateness
-from stanchion.spark.datasource.typed import PAYLOAD, Misfits, TypedPayloads
+from stanchion.spark.datasource.reading.lateness import Admitted, Lateness
+from stanchion.spark.datasource.reading.typed import PAYLOAD, Misfits, TypedPayloads
 from stanchion.spark.unmet import UnmetItems
 from stanchion.stores.records.outcomes import Bury, Outcome
 from stanchion.streams.state import StreamState

@@ -19,7 +19,7 @@ from stanchion.core.times import iso
 from stanchion.errors import InvalidInput
 from stanchion.schemas.ddl import struct_of
 from stanchion.schemas.kinds import Plain
-from stanchion.spark.datasource.typed import Misfits
+from stanchion.spark.datasource.reading.typed import Misfits
 from stanchion.stores.records.jobs import UNLANED
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Bury, Move, Outcome

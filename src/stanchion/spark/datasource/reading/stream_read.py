@@ -21,16 +21,16 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from stanchion.app import Stanchion
 from stanchion.context import context_of
 from stanchion.errors import InvalidInput
-from stanchion.spark.datasource.admission import Admission, admission_of
-from stanchion.spark.datasource.backlog import Backlog
 from stanchion.spark.datasource.endings import how_ended
 from stanchion.spark.datasource.errors import without_traceback
 from stanchion.spark.datasource.on_driver import OnDriver
 from stanchion.spark.datasource.options import Place, checked_options, given_options, place_of
-from stanchion.spark.datasource.read import arrow_reads, columns_of
+from stanchion.spark.datasource.reading.admission import Admission, admission_of
+from stanchion.spark.datasource.reading.backlog import Backlog
+from stanchion.spark.datasource.reading.read import arrow_reads, columns_of
+from stanchion.spark.datasource.reading.schema import batch_of_arrow, batch_of_rows, stored_fields
+from stanchion.spark.datasource.reading.typed import NEEDED, Misfits, TypedPayloads, with_needed
 from stanchion.spark.datasource.runs import this_run
-from stanchion.spark.datasource.schema import batch_of_arrow, batch_of_rows, stored_fields
-from stanchion.spark.datasource.typed import NEEDED, Misfits, TypedPayloads, with_needed
 from stanchion.streams import Part, Position, StreamSource
 from stanchion.streams.heart import Heart
 from stanchion.streams.sink import begin, rows

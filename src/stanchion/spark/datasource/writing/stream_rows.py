@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from stanchion.errors import InvalidInput
 from stanchion.spark.datasource.json_values import jsonable
-from stanchion.spark.datasource.new_jobs import check_columns
+from stanchion.spark.datasource.writing.new_jobs import check_columns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -5,7 +5,7 @@ mode=append    rows become new jobs. With `stream`, the same step commits the jo
                alone, or from other streams, are stored once per batch
 mode=move      each row has the id of a job that was read, and moves it to another queue
 mode=finish    each row has the id of a job that was read, and its result
-mode=delta     rows are added to a Delta table: delta_sink.py
+mode=delta     rows are added to a Delta table: delta/sink.py
 
 Move and finish settle each job in one step, so they are exactly once on every store. Jobs without a row are committed
 at the end of the batch.
@@ -26,15 +26,15 @@ from stanchion.app import Stanchion
 from stanchion.context import context_of
 from stanchion.core.spark_errors import StreamTaken
 from stanchion.errors import InvalidInput, StanchionError
-from stanchion.spark.datasource import made_from
-from stanchion.spark.datasource.columns import plain_columns
-from stanchion.spark.datasource.delta_sink import DeltaSink, delta_sink
+from stanchion.spark.datasource.delta.sink import DeltaSink, delta_sink
 from stanchion.spark.datasource.errors import without_traceback
-from stanchion.spark.datasource.new_jobs import JobMaker
 from stanchion.spark.datasource.options import Place, checked_options, given_options, job_defaults, place_of
 from stanchion.spark.datasource.runs import has_state, this_batch, this_run
-from stanchion.spark.datasource.stream_rows import ERROR, Mode, SinkColumns, checked_sink
-from stanchion.spark.datasource.task_stage import TaskStage
+from stanchion.spark.datasource.writing import made_from
+from stanchion.spark.datasource.writing.columns import plain_columns
+from stanchion.spark.datasource.writing.new_jobs import JobMaker
+from stanchion.spark.datasource.writing.stream_rows import ERROR, Mode, SinkColumns, checked_sink
+from stanchion.spark.datasource.writing.task_stage import TaskStage
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Move, Outcome, Rollback
 from stanchion.stores.records.prepared import Prepared

@@ -22,7 +22,7 @@ from stanchion.schemas.evolution import covers
 from stanchion.schemas.kinds import Array, Decimals, Field, Kind, Map, Plain, Schema, Struct
 from stanchion.schemas.misfits import Checker, Misfit
 from stanchion.spark.datasource.options import place_of
-from stanchion.spark.datasource.typed_arrow import arrow_type, parsed, structs
+from stanchion.spark.datasource.reading.typed_arrow import arrow_type, parsed, structs
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType

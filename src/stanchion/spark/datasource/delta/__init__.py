@@ -1,0 +1,1 @@
+"""Delta tables that batches of a stream are appended to, each once."""

@@ -1,0 +1,1 @@
+"""Reading jobs and history, as a batch or as a stream."""

@@ -1,0 +1,1 @@
+"""Writing new jobs and outcomes, as a batch or as a stream."""
