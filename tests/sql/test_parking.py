@@ -18,8 +18,8 @@ from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.registry import open_store
 from stanchion.stores.rules.limits import Limits, Rate, limits_text
-from stanchion.stores.sql.claims.due import RUN as PART
-from stanchion.stores.sql.claims.parking import Parking
+from stanchion.stores.sql.claims.admit import Parking
+from stanchion.stores.sql.claims.pick import RUN as PART
 from stanchion_conformance.harness import sizes_of
 
 RUN = 3000

@@ -13,11 +13,10 @@ from stanchion.stores.mariadb import statements as sql
 from stanchion.stores.mariadb.due import Head, MariaDBNextJobs, head_below
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.sql.claims.admission import Admission, Admissions
-from stanchion.stores.sql.claims.claim import TransactionClaims
-from stanchion.stores.sql.claims.reservations import Reservations, leased
-from stanchion.stores.sql.claims.search import Search
-from stanchion.stores.sql.claims.short import ShortClaims
+from stanchion.stores.sql.claims.admit import Admission, Admissions
+from stanchion.stores.sql.claims.claim import ShortClaims, TransactionClaims
+from stanchion.stores.sql.claims.pick import Search
+from stanchion.stores.sql.claims.reserve import Reservations, leased
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Asked, Params, Runner
 from stanchion.stores.sql.rows.jobs import Jobs

@@ -16,13 +16,12 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, row_from
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.slots import uses_slots
-from stanchion.stores.sql.claims.admission import Admission
-from stanchion.stores.sql.claims.due import DueJobs
+from stanchion.stores.sql.claims.admit import Admission
 from stanchion.stores.sql.claims.lanes import Head as LaneHead
 from stanchion.stores.sql.claims.lanes import LanePicks, Pick
-from stanchion.stores.sql.claims.next_jobs import NextJobs
-from stanchion.stores.sql.claims.reservations import Asks, Reservations, reservation
-from stanchion.stores.sql.claims.search import Alike, Search
+from stanchion.stores.sql.claims.order import NextJobs
+from stanchion.stores.sql.claims.pick import Alike, DueJobs, Search
+from stanchion.stores.sql.claims.reserve import Asks, Reservations, reservation
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
 

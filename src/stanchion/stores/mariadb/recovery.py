@@ -6,7 +6,7 @@ import time
 
 from stanchion.stores.mariadb import statements as sql
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.sql.claims.recovery import Recovery
+from stanchion.stores.sql.claims.recover import Recovery
 
 _MOMENT = 0.02
 

@@ -17,12 +17,11 @@ from stanchion.stores.fields.queues import LIMITED
 from stanchion.stores.fields.sql import HOLDS_NOTHING, LIVE_COLUMNS, begun, changes, missing
 from stanchion.stores.records.jobs import SECOND, UNLANED
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.sql.claims.admission import ASKING
-from stanchion.stores.sql.claims.by_ids import ByIdStatements
-from stanchion.stores.sql.claims.due import DueStatements
-from stanchion.stores.sql.claims.lane_statements import ByArms, LaneStatements, pick
-from stanchion.stores.sql.claims.reservations import ReservationStatements
-from stanchion.stores.sql.claims.search import FULL_MAX
+from stanchion.stores.sql.claims.admit import ASKING
+from stanchion.stores.sql.claims.ids import ByIdStatements
+from stanchion.stores.sql.claims.lanes import ByArms, LaneStatements, pick
+from stanchion.stores.sql.claims.pick import FULL_MAX, DueStatements
+from stanchion.stores.sql.claims.reserve import ReservationStatements
 from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.schema import BY_BYTES, CLAIMED_COLUMNS, HELD_COLUMNS, jobs

@@ -16,7 +16,7 @@ from sqlalchemy import TextClause, text
 from stanchion.stores.mariadb.statements import NOW, TEXT, given
 from stanchion.stores.records import queues as records
 from stanchion.stores.records.jobs import UNLANED
-from stanchion.stores.sql.claims.lane_statements import LAST_LANE
+from stanchion.stores.sql.claims.lanes import LAST_LANE
 from stanchion.stores.sql.engine.runner import Params, Runner
 from stanchion.stores.sql.reading.stats import Stats
 

@@ -11,18 +11,13 @@ from stanchion.stores.mariadb.push import MariaDBInserts, MariaDBInsertStatement
 from stanchion.stores.mariadb.recovery import MariaDBRecovery
 from stanchion.stores.mariadb.settle import MariaDBCommits, MariaDBHeldRows, MariaDBHeldStatements
 from stanchion.stores.mariadb.stats import MariaDBStats
-from stanchion.stores.sql.claims.admission import Admissions, Decisions
-from stanchion.stores.sql.claims.batches import Claims, UnseenReservations
-from stanchion.stores.sql.claims.by_ids import JobsById
-from stanchion.stores.sql.claims.claim import ClaimRounds, TransactionClaims
-from stanchion.stores.sql.claims.due import DueJobs
-from stanchion.stores.sql.claims.in_order import InOrder
+from stanchion.stores.sql.claims.admit import Admissions, Decisions, Parking
+from stanchion.stores.sql.claims.claim import ClaimRounds, Claims, ShortClaims, TransactionClaims, UnseenReservations
+from stanchion.stores.sql.claims.ids import JobsById, Starts
 from stanchion.stores.sql.claims.lanes import Lanes
-from stanchion.stores.sql.claims.next_jobs import NextInLanes, NextJobs
-from stanchion.stores.sql.claims.parking import Parking
-from stanchion.stores.sql.claims.reservations import Reservations
-from stanchion.stores.sql.claims.short import ShortClaims
-from stanchion.stores.sql.claims.starts import Starts
+from stanchion.stores.sql.claims.order import InOrder, NextInLanes, NextJobs
+from stanchion.stores.sql.claims.pick import DueJobs
+from stanchion.stores.sql.claims.reserve import Reservations
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.setup import Setup
 from stanchion.stores.sql.jobs.deletion import Deletion

@@ -24,10 +24,9 @@ from stanchion.stores.records.jobs import JobRow, row_from
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import ORDER, RATE, SEMAPHORE, Slot
 from stanchion.stores.rules.slots import Verdict, rate_slot
-from stanchion.stores.sql.claims.admission import ASKING, Admission, Admissions, Decision, SlotRequests, asking
-from stanchion.stores.sql.claims.due import DueJobs, skips_full
-from stanchion.stores.sql.claims.reservations import leased, reservation_at
-from stanchion.stores.sql.claims.search import Search
+from stanchion.stores.sql.claims.admit import ASKING, Admission, Admissions, Decision, SlotRequests, asking
+from stanchion.stores.sql.claims.pick import DueJobs, Search, skips_full
+from stanchion.stores.sql.claims.reserve import leased, reservation_at
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Params, Runner

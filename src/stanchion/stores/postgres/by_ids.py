@@ -19,7 +19,7 @@ from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, row_from
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.claims import in_claim_order
-from stanchion.stores.sql.claims.reservations import Reservations, lease_of
+from stanchion.stores.sql.claims.reserve import Reservations, lease_of
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Params, Runner
 from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS

@@ -26,12 +26,10 @@ from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow, row_from
 from stanchion.stores.records.queues import QueueSettings, QueueShape
 from stanchion.stores.rules.claims import in_claim_order
-from stanchion.stores.sql.claims.batches import UnseenReservations
-from stanchion.stores.sql.claims.claim import TransactionClaims
-from stanchion.stores.sql.claims.next_jobs import excludes_unlaned
-from stanchion.stores.sql.claims.reservations import Reservations, reservation
-from stanchion.stores.sql.claims.search import Search
-from stanchion.stores.sql.claims.short import ShortClaims
+from stanchion.stores.sql.claims.claim import ShortClaims, TransactionClaims, UnseenReservations
+from stanchion.stores.sql.claims.order import excludes_unlaned
+from stanchion.stores.sql.claims.pick import Search
+from stanchion.stores.sql.claims.reserve import Reservations, reservation
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Params, Runner
 from stanchion.stores.sql.rows.queues import QueueRows

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from stanchion.stores.fields.queues import BOUNDED
 from stanchion.stores.postgres.pick import CLOCK, NOW, RESERVED, WHOLE
 from stanchion.stores.records.jobs import UNLANED, JobRow, row_from
-from stanchion.stores.sql.claims.lane_statements import LAST_LANE
+from stanchion.stores.sql.claims.lanes import LAST_LANE
 from stanchion.stores.sql.engine.runner import Row
 from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS
 

@@ -11,7 +11,7 @@ from sqlalchemy import TextClause, text
 
 from stanchion.stores.records.jobs import UNLANED
 from stanchion.stores.records.slots import SEMAPHORE
-from stanchion.stores.sql.claims.admission import ASKING
+from stanchion.stores.sql.claims.admit import ASKING
 
 SEMAPHORES = f"kind = '{SEMAPHORE}' AND queue = ''"
 """The condition that a row of stanchion_slots is a semaphore."""

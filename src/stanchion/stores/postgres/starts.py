@@ -14,7 +14,7 @@ from stanchion.stores.records.jobs import UNLANED, NewJob, Pushed
 from stanchion.stores.rules.jobs import due_at
 from stanchion.stores.rules.slots import NO_SLOTS, slot_needs
 from stanchion.stores.rules.starts import claim_of, with_tokens
-from stanchion.stores.sql.claims.starts import Starts
+from stanchion.stores.sql.claims.ids import Starts
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.rows.queues import QueueRows

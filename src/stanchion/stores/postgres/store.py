@@ -21,19 +21,14 @@ from stanchion.stores.postgres.settle import PostgresCommits
 from stanchion.stores.postgres.staging import CopyStaged, PostgresPlainFinish
 from stanchion.stores.postgres.starts import PostgresStarts
 from stanchion.stores.records.query import Query
-from stanchion.stores.sql.claims.admission import Admissions
-from stanchion.stores.sql.claims.batches import Claims, UnseenReservations
-from stanchion.stores.sql.claims.by_ids import JobsById
-from stanchion.stores.sql.claims.claim import ClaimRounds, TransactionClaims
-from stanchion.stores.sql.claims.due import DueJobs
-from stanchion.stores.sql.claims.in_order import InOrder
+from stanchion.stores.sql.claims.admit import Admissions, Parking
+from stanchion.stores.sql.claims.claim import ClaimRounds, Claims, ShortClaims, TransactionClaims, UnseenReservations
+from stanchion.stores.sql.claims.ids import JobsById, Starts
 from stanchion.stores.sql.claims.lanes import LanePicks, Lanes
-from stanchion.stores.sql.claims.next_jobs import NextInLanes, NextJobs
-from stanchion.stores.sql.claims.parking import Parking
-from stanchion.stores.sql.claims.recovery import Recovery
-from stanchion.stores.sql.claims.reservations import Reservations
-from stanchion.stores.sql.claims.short import ShortClaims
-from stanchion.stores.sql.claims.starts import Starts
+from stanchion.stores.sql.claims.order import InOrder, NextInLanes, NextJobs
+from stanchion.stores.sql.claims.pick import DueJobs
+from stanchion.stores.sql.claims.recover import Recovery
+from stanchion.stores.sql.claims.reserve import Reservations
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.setup import Setup
 from stanchion.stores.sql.jobs.deletion import Deletion

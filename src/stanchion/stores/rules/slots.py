@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from stanchion.stores.fields.jobs import WAITS
+from stanchion.stores.fields.jobs import HOLDS, WAITS
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Ties
 from stanchion.stores.records.slots import NODE, ORDER, RATE, SEMAPHORE, Slot
@@ -58,6 +58,12 @@ def rate_slot(name: str) -> Slot:
 def waits_at(slot: Slot | None) -> dict[str, Any]:
     """Return the fields of a job that waits for this slot; None: for none."""
     return dict(zip(WAITS, slot or (None, None, None), strict=True))
+
+
+def parks_at(slot: Slot, token: str, now: int) -> dict[str, Any]:
+    """Return the fields of a job that waits for this slot from now on, and holds none; `token`: its hold token."""
+    order, semaphores = (token, None) if slot.kind == ORDER else (None, token)
+    return {**waits_at(slot), "waits_since": now, **dict(zip(HOLDS, (0, order, semaphores), strict=True))}
 
 
 def slots_of(row: JobRow | NewJob) -> tuple[Slot, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from stanchion.stores.sql.claims.batches import ClaimsJobs
-from stanchion.stores.sql.claims.recovery import Recovery
-from stanchion.stores.sql.claims.starts import PushesToRun
+from stanchion.stores.sql.claims.claim import ClaimsJobs
+from stanchion.stores.sql.claims.ids import PushesToRun
+from stanchion.stores.sql.claims.recover import Recovery
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.jobs.deletion import Deletion
 from stanchion.stores.sql.jobs.flows import Flows

@@ -16,7 +16,7 @@ from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.rules.limits import limits_in
 from stanchion.stores.rules.slots import semaphore_slot
 from stanchion.stores.sql.claims.lanes import Head, Pick
-from stanchion.stores.sql.claims.reservations import Asks, Reservations, reservation_at
+from stanchion.stores.sql.claims.reserve import Asks, Reservations, reservation_at
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS

@@ -22,7 +22,7 @@ from stanchion.stores.rules.misfits import SMALL, SMALL_MAX
 from stanchion.stores.rules.outcomes import settled
 from stanchion.stores.rules.unreadable import OfWrongTypes, misfit
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
-from stanchion.stores.sql.claims.batches import ClaimsJobs
+from stanchion.stores.sql.claims.claim import ClaimsJobs
 from stanchion.stores.sql.engine.columns import live_row, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect

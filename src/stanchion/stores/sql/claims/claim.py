@@ -1,30 +1,33 @@
-"""The claim in transactions, which fits every queue: it frees expired leases first, and keeps the queue's limits."""
+"""The claim in transactions, which fits every queue: it frees expired leases first, and keeps its limits."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from sqlalchemy import BigInteger, Float, String, func, select, update
 
+from stanchion.stores.records import calls
 from stanchion.stores.records.claims import LOWEST_RANK, Claim, Claimed
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.claims import in_claim_order
+from stanchion.stores.rules.lost_leases import apart
 from stanchion.stores.rules.rate_limit import Bucket
-from stanchion.stores.sql.claims.admission import Admission
-from stanchion.stores.sql.claims.by_ids import JobsById
-from stanchion.stores.sql.claims.in_order import InOrder
-from stanchion.stores.sql.claims.next_jobs import NextInLanes, ReservesNext, excludes_unlaned
-from stanchion.stores.sql.claims.parking import Parking
-from stanchion.stores.sql.claims.recovery import Recovery
-from stanchion.stores.sql.claims.reservations import Reservations
-from stanchion.stores.sql.claims.search import Search
+from stanchion.stores.rules.unreadable import readable
+from stanchion.stores.sql.claims.admit import Admission, Parking
+from stanchion.stores.sql.claims.ids import JobsById
+from stanchion.stores.sql.claims.order import InOrder, NextInLanes, ReservesNext, excludes_unlaned
+from stanchion.stores.sql.claims.pick import FindsDue, Search
+from stanchion.stores.sql.claims.recover import Recovery
+from stanchion.stores.sql.claims.reserve import Reservations
 from stanchion.stores.sql.engine.columns import RUNNING, param
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.engine.runner import SAVEPOINT, TO_SAVEPOINT, Runner
 from stanchion.stores.sql.engine.schema import jobs, queues
+from stanchion.stores.sql.jobs.settle import Settles
 from stanchion.stores.sql.rows.jobs import ID_OF, Jobs
 from stanchion.stores.sql.rows.queue_row import QueueRow, queue_row
 from stanchion.stores.sql.rows.queues import QueueRows
@@ -204,3 +207,135 @@ class TransactionClaims:
         if claim.counted:
             self._jobs.count_events(run, [(claim.queue, "reserved")] * len(found.rows))
         return found
+
+
+ShortWork = Callable[[Runner, Claim, Search], Admission | None]
+"""Claims in few round trips; None if the queue has limits, leases have expired, or too much has to be read."""
+
+
+class ShortClaims:
+    """Claims by `work` in an open transaction, as long as few of the jobs have to wait."""
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        reservations: Reservations,
+        rounds: ClaimRounds,
+        general: TransactionClaims,
+        work: ShortWork,
+    ) -> None:
+        self._transactions, self._reservations = transactions, reservations
+        self._rounds, self._general, self._work = rounds, general, work
+
+    def claim(self, claim: Claim, search: Search) -> Claimed:
+        """Claim jobs, some of which may have to wait."""
+        return self._rounds.claim(claim, self._claim_some, search)
+
+    def _claim_some(self, claim: Claim, search: Search) -> Admission | None:
+        def work(run: Runner, again: bool) -> Admission | None:
+            if again and (held := self._reservations.held(run, claim)):
+                return Admission(held)
+            return self._work(run, claim, search)
+
+        if search.past is None and not claim.repeat:
+            found = self._transactions.write(work, durable=False, together=True)  # as any claim
+            if found is not None:
+                return found
+        return self._general.claim_some(claim, search)
+
+
+class ClaimsJobs(Protocol):
+    """Claims jobs, and returns them."""
+
+    def claim(self, claim: Claim) -> Claimed:
+        """Reserve jobs; the answer may hold several that should run alone."""
+
+
+class ReservesUnseen(Protocol):
+    """Reserves jobs whose rows the claimer does not read."""
+
+    def reserve(self, claim: Claim) -> int | None:
+        """Reserve the next due jobs; return how many the token holds, None if this route does not fit all of them."""
+
+
+class UnseenReservations:
+    """Reserves jobs of plain queues in a transaction."""
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        jobs: Jobs,
+        queues: QueueRows,
+        recovery: Recovery,
+        due: FindsDue,
+        reservations: Reservations,
+    ) -> None:
+        self._transactions, self._jobs, self._queues = transactions, jobs, queues
+        self._recovery, self._due, self._reservations = recovery, due, reservations
+
+    def reserve(self, claim: Claim) -> int | None:
+        def work(run: Runner, again: bool) -> int | None:
+            return self._reserve_in(run, claim, again=again)
+
+        return self._transactions.write(work, calls.seconds_for(claim.limit), durable=False)  # as any claim
+
+    def _reserve_in(self, run: Runner, claim: Claim, *, again: bool) -> int | None:
+        self._recovery.recover_expired(run)
+        settings = self._queues.settings(run, claim.queue)
+        if (again or claim.repeat) and (found := self._reservations.count_held(run, claim.queue, claim.token)):
+            return found
+        if settings.limited or settings.uses_slots or excludes_unlaned(claim):
+            return None
+        ids = self._due.due(run, claim.queue, claim.limit, Search(claim.min_rank))
+        if not ids:
+            return 0
+        run.change(SAVEPOINT)
+        reserved = self._reservations.plain_unseen(run, claim, settings, ids)
+        if reserved != len(ids):
+            run.change(TO_SAVEPOINT)
+            return None
+        if claim.counted:
+            self._jobs.count_events(run, [(claim.queue, "reserved")] * reserved)
+        return reserved
+
+
+class Claims:
+    """The verb: delivers jobs that lost their lease twice one at a time.
+
+    If the claim asks for no rows, it returns only their number.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        routes: ClaimsJobs,
+        unseen: ReservesUnseen,
+        reservations: Reservations,
+        outcomes: Settles,
+    ) -> None:
+        self._db, self._ways, self._unseen = db, routes, unseen
+        self._reservations, self._outcomes = reservations, outcomes
+        self._unchecked: set[str] = set()
+        """Tokens of batches whose claims failed before all their jobs were checked: repeats must check them."""
+
+    def claim(self, claim: Claim) -> Claimed:
+        if not claim.rows:
+            return Claimed([], reserved=self._reserved(claim))
+        claimed, others = apart(self._ways.claim(claim))
+        if others:
+            self._outcomes.settle(others)
+        return claimed
+
+    def _reserved(self, claim: Claim) -> int:
+        """Reserve jobs, and bury unreadable ones; return how many the token holds."""
+        elsewhere = claim.ids or claim.not_after is not None or claim.token in self._unchecked
+        if not elsewhere and (reserved := self._unseen.reserve(claim)) is not None:
+            return reserved
+        self._unchecked.add(claim.token)
+        while True:
+            if dead := readable(self._ways.claim(claim))[1]:
+                self._outcomes.settle(dead)
+            held = self._db.read(lambda run: self._reservations.count_held(run, claim.queue, claim.token))
+            if held or not dead:  # a stream takes 0 to mean that no job is due
+                self._unchecked.discard(claim.token)
+                return held

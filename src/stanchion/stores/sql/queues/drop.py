@@ -6,7 +6,7 @@ from typing import Protocol
 
 from sqlalchemy import String, delete, func, or_, select
 
-from stanchion.stores.sql.claims.lane_statements import RANGES
+from stanchion.stores.sql.claims.lanes import RANGES
 from stanchion.stores.sql.engine.columns import held_row, param
 from stanchion.stores.sql.engine.runner import Row, Runner
 from stanchion.stores.sql.engine.schema import counter_events, counts, history, jobs, queues, values

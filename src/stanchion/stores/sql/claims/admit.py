@@ -1,12 +1,19 @@
-"""Admission: decides which locked jobs get their slots, order keys and rate starts.
+"""Admission: decides which locked jobs get their slots, order keys and rate starts, and parks the others.
 
 `rows.slots` documents the order of the locks.
+
+Long runs of jobs that wait for the same slot are parked in bulk. The next claim of this process first parks skipped
+jobs, for half the time that skipping them took. It parks jobs that are similar to one already parked: the same limits,
+or the same order key. Every further claim does so too, until all of them are parked. A claim that finds no job that may
+run parks as many as its time allows.
 """
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import text
@@ -16,7 +23,7 @@ from stanchion.stores.fields.sql import assigned
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import UNLANED, JobRow
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.records.slots import Slot
+from stanchion.stores.records.slots import ORDER, Slot
 from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules.limits import limits_in
 from stanchion.stores.rules.slots import (
@@ -25,13 +32,14 @@ from stanchion.stores.rules.slots import (
     admit,
     held_slots,
     order_slot,
+    parks_at,
     rate_slot,
     uses_slots,
     wanted_rates,
     wanted_slots,
 )
-from stanchion.stores.sql.claims.reservations import Asks, Reserves, reservation_at
-from stanchion.stores.sql.claims.search import Search
+from stanchion.stores.sql.claims.pick import RUN, Alike, FindsDue, Search
+from stanchion.stores.sql.claims.reserve import Asks, Reserves, reservation_at
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Asked, Row, Runner
@@ -39,6 +47,7 @@ from stanchion.stores.sql.limits.rate_reads import RateReads
 from stanchion.stores.sql.rows.jobs import Jobs, Step
 from stanchion.stores.sql.rows.past_waits import with_line
 from stanchion.stores.sql.rows.slots import SlotRow, SlotRows, record_freed
+from stanchion.stores.sql.rows.transactions import Transactions
 
 _ASKING_FOR = (*LIMITS, *HOLDS, "waits_since")
 ASKING = ("queue", "state", "priority", "rank", "run_at", *_ASKING_FOR)
@@ -249,3 +258,49 @@ def slots_to_lock(rows: Sequence[JobRow]) -> list[Slot]:
     # A job that its rate defers returns the slots that it was granted.
     held = [slot for row in rows if row.slots_held and limits_in(row.limits).rate for slot in held_slots(row)]
     return [*wanted_slots(rows), *held, *map(rate_slot, wanted_rates(rows))]
+
+
+class Parking:
+    """Parks runs of jobs that claims have skipped, each part in its own transaction."""
+
+    def __init__(self, db: Database, transactions: Transactions, slots: SlotRows, due: FindsDue) -> None:
+        self._dialect, self._transactions, self._slots, self._due = db.dialect, transactions, slots, due
+        self._statements = db.dialect.once(AdmissionStatements)
+        self.owed: dict[str, float] = {}
+        """Seconds that the next claim of a queue is to spend on parking skipped jobs."""
+
+    def owe(self, queue: str, search: Search) -> None:
+        """Let the next claim of this queue park what this one has skipped."""
+        self.owed[queue] = search.skipping / 2
+
+    def seconds_owed(self, queue: str) -> float:
+        """Return, and reset, the seconds that this claim is to spend on parking."""
+        return self.owed.pop(queue, 0.0)
+
+    def park(self, claim: Claim, search: Search, seconds: float) -> bool:
+        """Park jobs similar to the waiting ones, for `seconds`; False if the time ran out."""
+        until = time.monotonic() + seconds
+        for alike in search.runs:
+            part = partial(self._part, claim, search, alike)
+            while self._transactions.write(part, durable=False):
+                if time.monotonic() >= until:
+                    return False
+        return True
+
+    def _part(self, claim: Claim, search: Search, alike: Alike, run: Runner, _again: bool) -> bool:
+        """Park a part of a run, if its slot is still full; return whether there may be more to park."""
+        ids = self._due.alike(run, claim.queue, alike)
+        if not ids:
+            return False
+        slot = alike.slot
+        row = self._slots.lock(run, [slot])[0][slot]
+        if slot.kind == ORDER:
+            first = self._slots.firsts(run, [slot]).get(slot)
+            waiting = [one for one in ids if one != first]
+        else:
+            waiting = ids if row.free < 1 else []
+        if waiting:
+            parked = parks_at(slot, claim.token, search.at or 0)
+            run.send(self._statements.park, {**parked, "queue": claim.queue, "ids": self._dialect.listed(waiting)})
+            self._slots.mark(run, [slot], waited=True)
+        return len(ids) == RUN and bool(waiting)
