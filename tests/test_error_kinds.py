@@ -2,7 +2,7 @@
 
 import pytest
 
-from stanchion.core.error_kinds import KEY, LONGEST, group_in, group_of, kind_of
+from stanchion.core.text.error_kinds import KEY, LONGEST, group_in, group_of, kind_of
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from stanchion.core import tracebacks
-from stanchion.core.error_texts import MAX_TRACEBACK, bounded_trace
-from stanchion.core.tracebacks import FRAMES, KNOWN_MAX, trace_of
+from stanchion.core.text import tracebacks
+from stanchion.core.text.error_texts import MAX_TRACEBACK, bounded_trace
+from stanchion.core.text.tracebacks import FRAMES, KNOWN_MAX, trace_of
 
 
 def printed(error: BaseException) -> str:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stanchion.app import Stanchion
     from stanchion.app.blueprint import Tasks
-    from stanchion.core.redaction import redacted
     from stanchion.core.retry import Retry
-    from stanchion.core.transactions import Transaction
+    from stanchion.core.text.redaction import redacted
+    from stanchion.core.types import Transaction
     from stanchion.cron.schedule import Schedule
     from stanchion.errors import (
         ArgumentMisfit,
@@ -143,9 +143,9 @@ __all__ = [  # noqa: RUF022 - in groups
 
 _MODULES = {
     "app": ["Stanchion"],
-    "core.redaction": ["redacted"],
+    "core.text.redaction": ["redacted"],
     "core.retry": ["Retry"],
-    "core.transactions": ["Transaction"],
+    "core.types": ["Transaction"],
     "cron.schedule": ["Schedule"],
     "errors": [
         "ArgumentMisfit",

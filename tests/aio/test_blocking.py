@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from stanchion import Push, Stanchion, Worker, chain, group
-from stanchion.core.blocking import _bridged, on_running_loop
-from stanchion.core.classes import is_path, is_uuid
+from stanchion.core.concurrency.blocking import _bridged, on_running_loop
+from stanchion.core.values.plain import is_path, is_uuid
 from stanchion.middleware.log_context import _span
 
 STANCHION = "stanchion"

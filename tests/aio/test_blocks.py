@@ -11,8 +11,8 @@ import pytest
 
 from stanchion import JobState, Stanchion, group
 from stanchion.context import context_of
-from stanchion.core.aio import off_loop, off_loop_alone, off_loop_block, off_loop_each
-from stanchion.core.threads import DaemonPool
+from stanchion.core.concurrency.aio import off_loop, off_loop_alone, off_loop_block, off_loop_each
+from stanchion.core.concurrency.threads import DaemonPool
 
 
 class Owner:

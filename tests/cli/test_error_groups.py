@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stanchion import Stanchion
-from stanchion.core.error_kinds import kind_of
+from stanchion.core.text.error_kinds import kind_of
 from stanchion.telemetry.failures import FailureTally
 from tests.cli.conftest import Run
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from stanchion.core.durations import duration
+from stanchion.core.text.durations import duration
 from stanchion.core.times import iso
 from stanchion.errors import InvalidInput
 from stanchion.ops.cli.console import human

@@ -9,7 +9,7 @@ import pytest
 from stanchion import Stanchion
 from stanchion.alerts.alerts import monitor
 from stanchion.context import context_of
-from stanchion.core.error_kinds import group_of
+from stanchion.core.text.error_kinds import group_of
 from stanchion.reporting import report
 from tests.cli.conftest import Run
 from tests.web.conftest import Browser, site_of

@@ -9,7 +9,7 @@ from typing import Any
 
 from stanchion import Push, Stanchion
 from stanchion.app import tick
-from stanchion.core.error_kinds import group_of
+from stanchion.core.text.error_kinds import group_of
 from stanchion.core.times import micros
 from stanchion.ops.audit import AuditLog, Entry
 from stanchion.stores.records.jobs import SECOND

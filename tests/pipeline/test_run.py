@@ -160,7 +160,7 @@ def test_items_of_an_encrypted_app(app, etl):
     pytest.importorskip("cryptography")
     from cryptography.fernet import Fernet
 
-    from stanchion.core.codec import Codec
+    from stanchion.core.values.codec import Codec
 
     context_of(app).codec = Codec([Fernet.generate_key()])
     ended: list[Any] = []

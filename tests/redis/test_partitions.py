@@ -10,8 +10,8 @@ from redis.crc import key_slot
 
 from stanchion import Push, Queue, Stanchion
 from stanchion.context import context_of
-from stanchion.core.hashing import bucket
-from stanchion.core.partition_names import partition_name
+from stanchion.core.names.hashing import bucket
+from stanchion.core.names.partition_names import partition_name
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Commit

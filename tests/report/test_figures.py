@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from stanchion import Stanchion
-from stanchion.core.error_kinds import group_in
 from stanchion.core.service_levels import BANDS
+from stanchion.core.text.error_kinds import group_in
 from stanchion.reporting import report
 from stanchion.reporting.figures import IDS, NAMES, SHARES
 from stanchion.stores.records.jobs import SECOND, JobRow

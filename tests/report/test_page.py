@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from stanchion.core.durations import UNKNOWN
 from stanchion.core.service_levels import BANDS
+from stanchion.core.text.durations import UNKNOWN
 from stanchion.reporting.figures import MOST_STEPS, jain, power_law, step_for, steps
 from stanchion.reporting.figures import errors as shared_errors
 from stanchion.reporting.page import page_of

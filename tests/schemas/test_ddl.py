@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stanchion.core.codec import Codec
+from stanchion.core.values.codec import Codec
 from stanchion.errors import InvalidInput, MissingExtra
 from stanchion.schemas.kinds import PLAIN, Array, Decimals, Field, Kind, Map, Plain, Schema, Struct
 from stanchion.schemas.models import schema_from

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stanchion.core.hashing import bucket
+from stanchion.core.names.hashing import bucket
 from stanchion.errors import DuplicateKey, StoreUnavailable
 from stanchion.stores.records import calls
 from stanchion.stores.records.claims import Claim

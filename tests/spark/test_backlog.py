@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from stanchion.core import pacing
 from stanchion.errors import StoreUnavailable
 from stanchion.spark.datasource.reading.backlog import Backlog
 
@@ -36,8 +35,8 @@ def test_one_that_fails_leaves_it_unknown() -> None:
 
 
 def test_a_long_one_is_made_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pacing, "_QUICK", -1.0)
-    monkeypatch.setattr(pacing, "_SHARE", 1e9)  # it is due again at once
+    monkeypatch.setattr("stanchion.spark.datasource.reading.backlog._QUICK", -1.0)
+    monkeypatch.setattr("stanchion.spark.datasource.reading.backlog._SHARE", 1e9)  # it is due again at once
     go_on, given = threading.Event(), iter([3, 2])
 
     def count() -> int:

@@ -11,7 +11,7 @@ from stanchion import Push, Stanchion
 from stanchion.alerts.alerts import store_limits
 from stanchion.context import context_of
 from stanchion.context.queue_options import QueueOptions
-from stanchion.core.error_kinds import group_of
+from stanchion.core.text.error_kinds import group_of
 from stanchion.ops.reads import lists
 from stanchion.ops.reads.lists import page_of
 from stanchion.ops.web.live import figures, sampler

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from stanchion import Stanchion
 from stanchion.context import context_of
 from stanchion.context.hiding import KIND
-from stanchion.core.hiding import Hidden, place_of
+from stanchion.core.text.hiding import Hidden, place_of
 from stanchion.errors import InvalidInput
 from stanchion.ops.cli import cli
 from tests.web.conftest import Browser, site_of

@@ -11,7 +11,7 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.context import context_of
-from stanchion.core.durations import spelled
+from stanchion.core.text.durations import spelled
 from stanchion.ops.reads.track import HOUR, STEP, Track, between
 from stanchion.ops.web.live import sampler as sampling
 from stanchion.ops.web.live.sampler import Sampler

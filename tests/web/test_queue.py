@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stanchion import Push, Stanchion
-from stanchion.core.error_kinds import group_of
+from stanchion.core.text.error_kinds import group_of
 from stanchion.errors import InvalidInput
 from stanchion.ops.reads import queue_parts
 from stanchion.ops.web.acts.settings import value_of

@@ -8,9 +8,9 @@ from typing import get_args
 import pytest
 
 from stanchion.alerts.records import Rule
-from stanchion.core.durations import spelled
 from stanchion.core.project import RUNBOOK
-from stanchion.core.redaction import Redaction
+from stanchion.core.text.durations import spelled
+from stanchion.core.text.redaction import Redaction
 from stanchion.ops import words
 from stanchion.ops.web.asgi import STATIC
 from stanchion.ops.web.show import runbook

@@ -10,7 +10,7 @@ import pytest
 from stanchion import Job, JobState, Retry, Stanchion
 from stanchion.app.testing import Clock
 from stanchion.context import context_of
-from stanchion.core.redaction import Redaction
+from stanchion.core.text.redaction import Redaction
 from stanchion.ops.web.show.story import Step, life, sentence, steps
 from stanchion.ops.words import waited
 from stanchion.queues.waiting import past_waits, waits_for

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from stanchion.core.aio import in_thread
-from stanchion.core.caller import NoCaller, from_caller
-from stanchion.core.threads import DaemonPool
+from stanchion.core.concurrency.aio import in_thread
+from stanchion.core.concurrency.caller import NoCaller, from_caller
+from stanchion.core.concurrency.threads import DaemonPool
 
 
 @pytest.fixture

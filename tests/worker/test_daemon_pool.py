@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from stanchion.core.threads import DaemonPool
+from stanchion.core.concurrency.threads import DaemonPool
 
 
 class NoThread:

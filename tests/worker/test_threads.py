@@ -6,7 +6,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from stanchion.core.threads import DaemonPool
+from stanchion.core.concurrency.threads import DaemonPool
 from tests.worker.conftest import until
 
 NAME = "a-pool-of-this-test"
@@ -25,7 +25,7 @@ def threads() -> list[threading.Thread]:
 
 
 def test_idle_threads_end_and_others_start_for_later_calls(pool, monkeypatch):
-    monkeypatch.setattr("stanchion.core.threads._IDLE_SECONDS", 0.01)
+    monkeypatch.setattr("stanchion.core.concurrency.threads._IDLE_SECONDS", 0.01)
     for _ in range(3):
         assert sorted(one.result() for one in [pool.submit(lambda n=n: n) for n in range(100)]) == list(range(100))
         until(lambda: not threads())

@@ -10,7 +10,7 @@ from tests.worker.conftest import until, working
 
 @pytest.mark.parametrize("app", ["memory", "sqlite"], indirect=True)
 def test_none_is_left(app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stanchion.core.threads._IDLE_SECONDS", 0.01)
+    monkeypatch.setattr("stanchion.core.concurrency.threads._IDLE_SECONDS", 0.01)
 
     @app.task
     def task() -> str:

@@ -92,7 +92,7 @@ def test_a_job_comes_to_no_wait_that_has_timed_out(app):
 @pytest.mark.slow
 def test_the_threads_of_waits_end_after_the_last_one(app, monkeypatch):
     monkeypatch.setattr("stanchion.waits.coordinator.LINGER_SECONDS", 0.1)
-    monkeypatch.setattr("stanchion.core.threads._IDLE_SECONDS", 0.1)
+    monkeypatch.setattr("stanchion.core.concurrency.threads._IDLE_SECONDS", 0.1)
     others = set(threading.enumerate())
     job = app.queue("orders").push(1)
     app.queue("orders").pop()

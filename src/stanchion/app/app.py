@@ -14,9 +14,9 @@ from stanchion.app.store import StoreCalls
 from stanchion.app.tasks import TaskCalls
 from stanchion.context.context import Context
 from stanchion.context.unknown_work import A_DAY, UnknownWork
-from stanchion.core.blocking import BlockingCalls
-from stanchion.core.codec import MAX_PAYLOAD, Codec
+from stanchion.core.concurrency.blocking import BlockingCalls
 from stanchion.core.retry import Retry
+from stanchion.core.values.codec import MAX_PAYLOAD, Codec
 from stanchion.jobs.call import COLLECT, collected
 from stanchion.jobs.options import checked_timeout
 from stanchion.tasks.task import checked_retry

@@ -13,12 +13,9 @@ from weakref import ref
 from stanchion.app.decorators import Decorators, Ticks
 from stanchion.context.context import Context
 from stanchion.context.unknown_work import UnknownWork
-from stanchion.core.callables import is_async
 from stanchion.core.checks import checked_name
-from stanchion.core.codec import Codec
-from stanchion.core.events import Listeners
-from stanchion.core.hooks import Hooks
-from stanchion.core.middleware import Middleware
+from stanchion.core.functions import Hooks, Listeners, Middleware, is_async
+from stanchion.core.values.codec import Codec
 from stanchion.errors import InvalidInput
 from stanchion.jobs import lookup
 from stanchion.jobs.options import keyed_rate
@@ -26,8 +23,7 @@ from stanchion.tasks.middleware import Attempt
 from stanchion.tasks.task import Task, TaskOptions, registered
 
 if TYPE_CHECKING:
-    from stanchion.core.events import Event
-    from stanchion.core.hooks import Per, When
+    from stanchion.core.functions import Event, Per, When
     from stanchion.core.retry import Retry
     from stanchion.jobs.options import EnqueueOptions
     from stanchion.stores.protocol import Store

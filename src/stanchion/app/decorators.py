@@ -12,8 +12,7 @@ from stanchion.tasks.task import Task
 if TYPE_CHECKING:  # imported at first use, so that a program loads only what it uses
     from zoneinfo import ZoneInfo
 
-    from stanchion.core.events import Event
-    from stanchion.core.hooks import Per, When
+    from stanchion.core.functions import Event, Per, When
     from stanchion.core.retry import Retry
     from stanchion.cron.schedule import Missed
     from stanchion.jobs.options import EnqueueOptions

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar, Unpack, overload
 
 from stanchion.app.area import Area
-from stanchion.core.aio import off_loop
-from stanchion.core.transactions import Transaction
+from stanchion.core.concurrency.aio import off_loop
+from stanchion.core.types import Transaction
 
 if TYPE_CHECKING:  # imported at first use, so that a program loads only what it uses
     from stanchion.flows.event_group import EventGroup

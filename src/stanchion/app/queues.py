@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Unpack
 
 from stanchion.app.area import Area
-from stanchion.core.aio import off_loop
+from stanchion.core.concurrency.aio import off_loop
 from stanchion.jobs.options import keyed_rate
 
 if TYPE_CHECKING:  # imported at first use, so that a program loads only what it uses

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stanchion.app.area import Area
 from stanchion.app.testing import AT, Clock, Run, checked_run, fresh_store
-from stanchion.core.aio import off_loop_alone
+from stanchion.core.concurrency.aio import off_loop_alone
 from stanchion.jobs.options import named_queues
 
 if TYPE_CHECKING:

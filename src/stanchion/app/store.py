@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from stanchion.app.area import Area
-from stanchion.core.aio import off_loop, off_loop_alone, off_loop_block
 from stanchion.core.checks import seconds_of
+from stanchion.core.concurrency.aio import off_loop, off_loop_alone, off_loop_block
 
 if TYPE_CHECKING:  # imported at first use, so that a program loads only what it uses
     from stanchion.alerts.records import Alert, Monitor

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from stanchion.app.area import Area
 from stanchion.app.decorators import Decorators, Ticks
-from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name
+from stanchion.core.concurrency.aio import off_loop
 from stanchion.tasks.calls import CallMaker
 from stanchion.tasks.enqueuer import Enqueuer
 from stanchion.tasks.task import Task, TaskOptions, registered
 
 if TYPE_CHECKING:  # imported at first use, so that a program loads only what it uses
-    from stanchion.core.events import Event
-    from stanchion.core.hooks import Per, When
+    from stanchion.core.functions import Event, Per, When
     from stanchion.core.retry import Retry
     from stanchion.cron.schedule import Schedule
     from stanchion.jobs.handle import JobHandle

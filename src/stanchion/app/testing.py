@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal
 
 from stanchion.context.context import Context
-from stanchion.core.aio import off_loop_alone
 from stanchion.core.checks import aware, seconds_of, shown
+from stanchion.core.concurrency.aio import off_loop_alone
 from stanchion.core.times import micros, moment
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store

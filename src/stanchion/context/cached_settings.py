@@ -7,7 +7,7 @@ import time
 from collections.abc import Set
 from itertools import islice
 
-from stanchion.core.forks import reset_after_fork
+from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import PARTITIONED, SCHEMA_VERSION, QueueSettings
 

@@ -18,12 +18,10 @@ from stanchion.context.rates import DeclaredRates, stored_rates
 from stanchion.context.registry import Registry
 from stanchion.context.semaphores import DeclaredSemaphores
 from stanchion.core import environment
-from stanchion.core.aio import calls_pool
-from stanchion.core.blocking import BlockingCalls
 from stanchion.core.checks import shown
-from stanchion.core.events import Listeners
-from stanchion.core.hooks import Hooks
-from stanchion.core.middleware import Middleware
+from stanchion.core.concurrency.aio import calls_pool
+from stanchion.core.concurrency.blocking import BlockingCalls
+from stanchion.core.functions import Hooks, Listeners, Middleware
 from stanchion.core.retry import Retry, delay_anyway
 from stanchion.errors import CannotJoin, InvalidInput, LeaseLost
 from stanchion.partitions.layout import READ_SECONDS
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     from stanchion.context.progress import ProgressWriter
     from stanchion.context.unknown_work import UnknownWork
     from stanchion.context.upkeep import Upkeep
-    from stanchion.core.codec import Codec
+    from stanchion.core.values.codec import Codec
     from stanchion.stores.protocol import Store, Transactions
     from stanchion.stores.rules.declared_rates import StoredRate
     from stanchion.telemetry.traces import Traces

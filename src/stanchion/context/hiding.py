@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from stanchion.context.declared_texts import DeclaredTexts
-from stanchion.core.hiding import Hidden
+from stanchion.core.text.hiding import Hidden
 from stanchion.stores.protocol import Store
 
 KIND: Final = "hidden"

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from stanchion.core.forks import reset_after_fork
+from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.errors import LeaseLost, StoreUnavailable
 from stanchion.stores.records.outcomes import Progress
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stanchion.context.cached_settings import SETTINGS_SECONDS
 from stanchion.context.declared import LOOK_SECONDS
-from stanchion.core.codec import Codec
+from stanchion.core.values.codec import Codec
 from stanchion.errors import InvalidInput, PayloadMisfit
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import NewJob

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stanchion.context.includes import Includes
 from stanchion.context.unknown_work import Unknown
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
 from stanchion.errors import UnknownTask
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 from stanchion.context.shard import MAX_LANES
 from stanchion.core.checks import lease_seconds, refuse_unknown, seconds_of, shown
-from stanchion.core.partition_names import MAX_PARTITIONS, checked_queue
+from stanchion.core.names.partition_names import MAX_PARTITIONS, checked_queue
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import QueueSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from stanchion.core.hashing import shuffle_shard
+from stanchion.core.names.hashing import shuffle_shard
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import UNLANED
 

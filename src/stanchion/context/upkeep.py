@@ -20,7 +20,7 @@ from stanchion.stores.rules.lost_leases import lost_leases
 from stanchion.stores.rules.upkeep import Budget
 
 if TYPE_CHECKING:
-    from stanchion.core.events import Listeners
+    from stanchion.core.functions import Listeners
     from stanchion.stores.protocol import Store
 
 log = logging.getLogger("stanchion.upkeep")

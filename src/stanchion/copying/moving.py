@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass, replace
 
 from stanchion.copying.guard import HEARTBEAT, Guard
 from stanchion.copying.transfer import SETTLE, Watcher
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
 from stanchion.stores.hand_over import QUEUED, hand_over, queued_portions
 from stanchion.stores.protocol import OverShards, Store, pages
 from stanchion.stores.records.jobs import JobRow, JobState

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple, cast
 
-from stanchion.core.partition_names import logical_name, partition_name, partition_number, ranges_of
+from stanchion.core.names.partition_names import logical_name, partition_name, partition_number, ranges_of
 from stanchion.errors import InvalidInput
 from stanchion.partitions.store import PartitionedStore
 from stanchion.stores.protocol import OverShards, Store

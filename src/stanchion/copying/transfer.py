@@ -29,7 +29,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 
 from stanchion.copying.guard import HEARTBEAT, Guard
-from stanchion.core.partition_names import is_queue
+from stanchion.core.names.partition_names import is_queue
 from stanchion.errors import InvalidInput, NotPermitted
 from stanchion.partitions.opening import is_partitioned, with_partitions
 from stanchion.schemas.stored import declare, stored_schema

@@ -1,1 +1,1 @@
-"""What knows no job and no store: codec, ids, times, retries, checks, events."""
+"""What knows no job and no store: ids, times, retries, checks, values, texts, threads."""

@@ -13,8 +13,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypedDict, Unpack
 
-from stanchion.core.callables import refuse_async
 from stanchion.core.checks import number, shown, whole
+from stanchion.core.functions import refuse_async
 from stanchion.errors import InvalidInput
 
 log = logging.getLogger("stanchion.worker")

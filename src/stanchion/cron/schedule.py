@@ -14,11 +14,11 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 from zoneinfo import ZoneInfo
 
 from stanchion.context.context import Context
-from stanchion.core.aio import off_loop
-from stanchion.core.callables import redefines
 from stanchion.core.checks import checked_name, refuse_unknown, shown, whole
+from stanchion.core.concurrency.aio import off_loop
+from stanchion.core.functions import redefines
 from stanchion.core.ids import new_id
-from stanchion.core.partition_names import checked_queue
+from stanchion.core.names.partition_names import checked_queue
 from stanchion.core.times import moment
 from stanchion.cron.expression import timetable, zone
 from stanchion.cron.plan import KIND, Plan

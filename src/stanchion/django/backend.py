@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from stanchion.context import context_of
 from stanchion.core.ids import ID
-from stanchion.core.partition_names import checked_queue
+from stanchion.core.names.partition_names import checked_queue
 from stanchion.core.times import moment
 from stanchion.django import known
 from stanchion.django.commits import after_commits

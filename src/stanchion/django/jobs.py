@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from stanchion import Stanchion
 from stanchion.context import context_of
 from stanchion.core.ids import new_ids
-from stanchion.core.redaction import JobRedaction
+from stanchion.core.text.redaction import JobRedaction
 from stanchion.jobs.job import Job, JobState
 from stanchion.jobs.search import Search, query_of
 from stanchion.ops.audit import AuditLog, Entry

@@ -11,7 +11,7 @@ from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, connections
 
-from stanchion.core.partition_names import checked_queue
+from stanchion.core.names.partition_names import checked_queue
 from stanchion.django.database import in_memory, url_of
 from stanchion.django.testing import in_test_run
 from stanchion.errors import StanchionError

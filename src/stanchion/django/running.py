@@ -13,7 +13,7 @@ from inspect import Signature, signature
 from typing import TYPE_CHECKING, Any, cast
 
 from stanchion.context import context_of
-from stanchion.core.callables import is_async
+from stanchion.core.functions import is_async
 from stanchion.django import known
 from stanchion.django.compat import TaskContext, normalize_json, path_of, task_backends, task_finished, task_started
 from stanchion.django.results import result_of

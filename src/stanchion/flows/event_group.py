@@ -8,9 +8,9 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from stanchion.context.context import Context
-from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name
-from stanchion.core.transactions import Transaction
+from stanchion.core.concurrency.aio import off_loop
+from stanchion.core.types import Transaction
 from stanchion.errors import FlowNotFound, InvalidInput
 from stanchion.flows.handle import FlowHandle
 from stanchion.flows.insert import extend, extend_once, store_flow

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Generic
 
 from stanchion.context import HasContext, context_of
-from stanchion.core.aio import off_loop, off_loop_each
 from stanchion.core.backoff import deadline_in, retry_until
 from stanchion.core.checks import checked_id, whole
-from stanchion.core.result_type import R_co
+from stanchion.core.concurrency.aio import off_loop, off_loop_each
+from stanchion.core.types import R_co
 from stanchion.errors import FlowCancelled, FlowFailed, FlowNotFound, InvalidInput, ResultTimeout
 from stanchion.flows.failure import failure_for, failure_of_flow
 from stanchion.flows.flow_failure import FlowFailure

@@ -15,11 +15,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Generic, Self, TypeVar, overload
 
 from stanchion.context.context import Context
-from stanchion.core.aio import off_loop
 from stanchion.core.checks import shown
+from stanchion.core.concurrency.aio import off_loop
 from stanchion.core.ids import new_id
-from stanchion.core.result_type import R_co
-from stanchion.core.transactions import Transaction
+from stanchion.core.types import R_co, Transaction
 from stanchion.errors import InvalidInput
 from stanchion.flows.handle import FlowHandle
 from stanchion.flows.insert import store_flow

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import Any, TypeVar
 
 from stanchion.context.context import Context
-from stanchion.core.portions import portions_within
+from stanchion.core.chunks import chunks_within
 from stanchion.jobs.insert import insert
 from stanchion.stores.records.jobs import NewJob, Pushed
 
@@ -53,4 +53,4 @@ def store_batches(
 
 def portions(jobs: list[NewJob]) -> Iterator[list[NewJob]]:
     """Split a batch so that the payloads of each portion fit into one call (BATCH_CHARACTERS)."""
-    return portions_within(BATCH_CHARACTERS, jobs, lambda job: len(job.payload))
+    return chunks_within(BATCH_CHARACTERS, jobs, lambda job: len(job.payload))

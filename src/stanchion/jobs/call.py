@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stanchion.core.codec import Codec
+from stanchion.core.values.codec import Codec
 from stanchion.errors import InvalidInput
 
 COLLECT = "stanchion.collect"

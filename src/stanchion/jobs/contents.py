@@ -16,7 +16,7 @@ from stanchion.errors import InvalidInput, SearchTooWide
 from stanchion.stores.paging import Selects, pages_by_size
 
 if TYPE_CHECKING:
-    from stanchion.core.codec import Codec
+    from stanchion.core.values.codec import Codec
     from stanchion.stores.records.jobs import JobRow
     from stanchion.stores.records.query import Query
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from stanchion.core.checks import shown
-from stanchion.core.error_kinds import group_of
-from stanchion.core.error_texts import bounded, bounded_trace, type_name
-from stanchion.core.tracebacks import trace_of
+from stanchion.core.text.error_kinds import group_of
+from stanchion.core.text.error_texts import bounded, bounded_trace, type_name
+from stanchion.core.text.tracebacks import trace_of
 from stanchion.errors import InvalidInput
 from stanchion.jobs.outcome import Outcome
 

@@ -6,9 +6,9 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Generic, cast
 
 from stanchion.context import HasContext, context_of
-from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_id
-from stanchion.core.result_type import R_co
+from stanchion.core.concurrency.aio import off_loop
+from stanchion.core.types import R_co
 from stanchion.errors import JobCancelled, JobFailed, JobNotFound, ResultTimeout
 from stanchion.stores.records.jobs import JobState
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Self
 
 from stanchion.context import HasContext, context_of
 from stanchion.context.context import Context
-from stanchion.core.aio import off_loop
 from stanchion.core.checks import number, seconds_of
-from stanchion.core.partition_names import checked_queue
+from stanchion.core.concurrency.aio import off_loop
+from stanchion.core.names.partition_names import checked_queue
 from stanchion.core.retry import Retry
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput

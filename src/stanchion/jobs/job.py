@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from stanchion.context.context import Context
 from stanchion.context.shard import shown_lane
-from stanchion.core.error_kinds import group_in
-from stanchion.core.partition_names import logical_name, partition_number
+from stanchion.core.names.partition_names import logical_name, partition_number
+from stanchion.core.text.error_kinds import group_in
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
 from stanchion.jobs.call import checkpoint_in, without_checkpoint

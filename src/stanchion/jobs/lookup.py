@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from stanchion.core.checks import acted_id, acted_ids, checked_id
 from stanchion.core.ids import new_ids
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
 from stanchion.errors import DuplicateKey, InvalidInput, JobNotFound
 from stanchion.jobs.job import FreshJob, Job
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven

@@ -19,12 +19,12 @@ from stanchion.core.checks import (
     shown,
     whole,
 )
-from stanchion.core.codec import Codec
-from stanchion.core.partition_names import checked_queue
+from stanchion.core.names.partition_names import checked_queue
 from stanchion.core.retry import MOST_ATTEMPTS
 from stanchion.core.service_levels import BandName
 from stanchion.core.times import micros
-from stanchion.core.transactions import Transaction
+from stanchion.core.types import Transaction
+from stanchion.core.values.codec import Codec
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.rules.limits import FASTEST, SLOWEST, Limits, Rate, limits_text

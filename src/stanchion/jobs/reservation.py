@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from stanchion.context.context import Context
-from stanchion.core.aio import off_loop
 from stanchion.core.checks import seconds_of
-from stanchion.core.transactions import Transaction
+from stanchion.core.concurrency.aio import off_loop
+from stanchion.core.types import Transaction
 from stanchion.errors import CannotJoin, InvalidInput, LeaseLost, StoreUnavailable, TaskInterrupted, seen_outside
 from stanchion.jobs.held import HeldJob, ReportingMeter, Settlement, is_repeat, lease_of, note_settled, reply_lost
 from stanchion.jobs.job import row_of

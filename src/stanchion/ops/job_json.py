@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final
 
-from stanchion.core.hiding import Hidden
-from stanchion.core.redaction import REDACTION, JobRedaction, Texts
+from stanchion.core.text.hiding import Hidden
+from stanchion.core.text.redaction import REDACTION, JobRedaction, Texts
 from stanchion.core.times import iso, moment
 from stanchion.errors import StanchionError
 from stanchion.jobs.facts import has_older_waits

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from stanchion.context.context import Context
-from stanchion.core.redaction import JobRedaction
+from stanchion.core.text.redaction import JobRedaction
 from stanchion.jobs.job import Job
 from stanchion.ops.job_json import readable
 from stanchion.pipelines.route import route_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from stanchion.core.durations import UNKNOWN, spelled
+from stanchion.core.text.durations import UNKNOWN, spelled
 from stanchion.core.times import moment
 from stanchion.stores.records.jobs import SECOND
 

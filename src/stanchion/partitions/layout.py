@@ -15,8 +15,8 @@ from __future__ import annotations
 import json
 from typing import Final, NamedTuple, Self
 
-from stanchion.core.hashing import bucket, shuffle_shard
-from stanchion.core.partition_names import partition_name
+from stanchion.core.names.hashing import bucket, shuffle_shard
+from stanchion.core.names.partition_names import partition_name
 from stanchion.errors import InvalidInput
 
 KIND: Final = "partitions"

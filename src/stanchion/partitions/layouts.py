@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 
-from stanchion.core.partition_names import logical_name, partition_number
+from stanchion.core.names.partition_names import logical_name, partition_number
 from stanchion.partitions.layout import KIND, READ_SECONDS, Layout
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import Counts

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
 from stanchion.partitions.layouts import Layouts
 from stanchion.stores.protocol import ArrowReads, Store
 from stanchion.stores.records.query import MATCHED, Condition, Page, Query

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from stanchion.core.partition_names import logical_name, partition_number
+from stanchion.core.names.partition_names import logical_name, partition_number
 from stanchion.errors import InvalidInput
 from stanchion.partitions.layout import Layout
 from stanchion.partitions.layouts import Layouts

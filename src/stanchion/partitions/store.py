@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, cast
 
-from stanchion.core.partition_names import logical_name, refuse_partition
+from stanchion.core.names.partition_names import logical_name, refuse_partition
 from stanchion.errors import DuplicateKey
 from stanchion.partitions.claims import PartitionClaims
 from stanchion.partitions.layouts import Layouts

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 from stanchion.context import pauses
 from stanchion.context.settings import settings_of
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
 from stanchion.errors import InvalidInput
 from stanchion.jobs.outcome import Bury, Cancel, Outcome, Snooze, for_unmet
 from stanchion.pipelines.condition import Condition

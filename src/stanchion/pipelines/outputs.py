@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from stanchion.core.checks import shown
-from stanchion.core.fitted_names import fitted
+from stanchion.core.names.fitted_names import fitted
 from stanchion.errors import InvalidInput
 from stanchion.pipelines.versions import Version
 from stanchion.stores.protocol import Store

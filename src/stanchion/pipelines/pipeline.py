@@ -9,11 +9,11 @@ from typing import Any, Protocol, TypeVar, Unpack, overload
 
 from stanchion.context.context import Context
 from stanchion.context.queue_options import StationQueueOptions
-from stanchion.core.aio import off_loop, off_loop_alone
 from stanchion.core.checks import acted_ids
+from stanchion.core.concurrency.aio import off_loop, off_loop_alone
 from stanchion.core.graph.draw import GraphForm, drawn
 from stanchion.core.retry import Retry
-from stanchion.core.transactions import Transaction
+from stanchion.core.types import Transaction
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import Job
 from stanchion.jobs.options import PushOptions

@@ -7,8 +7,8 @@ from typing import Any, Unpack
 
 from stanchion.context.context import Context
 from stanchion.context.queue_options import StationQueueOptions
-from stanchion.core.callables import redefines
 from stanchion.core.checks import checked_name
+from stanchion.core.functions import redefines
 from stanchion.errors import InvalidInput
 from stanchion.jobs.search import PageOptions
 from stanchion.pipelines.declared_record import DeclaredRecord

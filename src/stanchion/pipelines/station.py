@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from stanchion.context.context import Context
-from stanchion.core.callables import is_async, refuse_generator
+from stanchion.core.functions import is_async, refuse_generator
 from stanchion.core.ids import new_ids
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.jobs.job import Job

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from stanchion.core.checks import checked_name, seconds_of, shown
-from stanchion.core.durations import duration
+from stanchion.core.text.durations import duration
 from stanchion.errors import InvalidInput
 from stanchion.schemas.ddl import struct_of
 from stanchion.schemas.kinds import Plain

@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Any, Self, overload
 
 from stanchion.context.context import Context
-from stanchion.core.aio import off_loop
 from stanchion.core.checks import seconds_of
-from stanchion.core.transactions import Transaction
+from stanchion.core.concurrency.aio import off_loop
+from stanchion.core.types import Transaction
 from stanchion.errors import BatchLeasesLost, InvalidInput
 from stanchion.jobs.held import HeldJob, lease_of
 from stanchion.jobs.job import JobState

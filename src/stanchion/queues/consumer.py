@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import Self
 
 from stanchion.context.context import Context
-from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name, positive_seconds, shown
+from stanchion.core.concurrency.aio import off_loop
 from stanchion.core.ids import NAME_MAX, process_id
 from stanchion.errors import InvalidInput
 from stanchion.queues.consumer_heart import ConsumerHeart

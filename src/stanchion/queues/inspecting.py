@@ -7,8 +7,8 @@ from typing import Unpack
 
 from stanchion.context.settings import settings_of
 from stanchion.context.shard import shown_lane
-from stanchion.core.aio import off_loop
 from stanchion.core.checks import refuse_unknown, whole
+from stanchion.core.concurrency.aio import off_loop
 from stanchion.core.times import moment
 from stanchion.jobs import lookup
 from stanchion.jobs.facts import has_passed

@@ -11,9 +11,9 @@ from stanchion.context.context import Context
 from stanchion.context.declared import as_declared, resettable
 from stanchion.context.queue_options import QueueOptions
 from stanchion.context.settings import checked_settings, store_settings
-from stanchion.core.aio import off_loop
 from stanchion.core.checks import acted_id, acted_ids, seconds_of
-from stanchion.core.partition_names import checked_partitioned, logical_name
+from stanchion.core.concurrency.aio import off_loop
+from stanchion.core.names.partition_names import checked_partitioned, logical_name
 from stanchion.errors import JobNotFound
 from stanchion.jobs import lookup
 from stanchion.jobs.job import Job, JobState

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Unpack, overload
 
-from stanchion.core.aio import off_loop
 from stanchion.core.checks import several, shown
+from stanchion.core.concurrency.aio import off_loop
 from stanchion.core.ids import new_id, new_ids
-from stanchion.core.transactions import Transaction
+from stanchion.core.types import Transaction
 from stanchion.errors import InvalidInput
 from stanchion.jobs import lookup
 from stanchion.jobs.batches import batches, store_batches

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from stanchion.context.context import Context
 from stanchion.context.semaphores import checked_capacity, unknown
-from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name, whole
+from stanchion.core.concurrency.aio import off_loop
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import Job
 from stanchion.jobs.lookup import job_of

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stanchion.core.redaction import redacted
 from stanchion.core.service_levels import BANDS
+from stanchion.core.text.redaction import redacted
 
 Figures = dict[str, Any]
 

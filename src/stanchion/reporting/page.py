@@ -10,8 +10,8 @@ from shlex import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from stanchion.core.durations import spelled
 from stanchion.core.service_levels import BANDS
+from stanchion.core.text.durations import spelled
 from stanchion.reporting.charts import bars, legend, lines, ranges, ranks, sparks, stacked
 from stanchion.reporting.figures import NAMES, Figures
 from stanchion.reporting.scales import number, percent, rate

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from stanchion.core.durations import UNKNOWN, spelled
+from stanchion.core.text.durations import UNKNOWN, spelled
 
 _LENGTHS = (
     *(0.001, 0.01, 0.1, 1, 10, 60, 600, 3600, 6 * 3600, 86_400),

@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from stanchion.core.error_kinds import group_in, kind_of
 from stanchion.core.service_levels import BANDS
+from stanchion.core.text.error_kinds import group_in, kind_of
 from stanchion.reporting import figures as shared
 from stanchion.reporting.figures import IDS, MOST_ATTEMPTS, SHARES, STATES, Figures, jain, named, step_for, steps
 from stanchion.reporting.finished import Finished

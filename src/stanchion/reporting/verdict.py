@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stanchion.core.durations import spelled
 from stanchion.core.service_levels import BANDS
+from stanchion.core.text.durations import spelled
 from stanchion.reporting.figures import Figures
 from stanchion.reporting.scales import percent
 

@@ -14,8 +14,7 @@ from typing import Annotated, Any, Literal, NotRequired, Required, Union, get_ar
 from uuid import UUID
 
 from stanchion.core.checks import shown
-from stanchion.core.classes import attributes, is_attrs, is_path
-from stanchion.core.plain import PLAIN, is_model, is_pydantic
+from stanchion.core.values.plain import PLAIN, attributes, is_attrs, is_model, is_path, is_pydantic
 from stanchion.errors import InvalidInput
 from stanchion.schemas.kinds import quoted
 from stanchion.schemas.leaves import CONVERTED, leaf_maker

@@ -1,4 +1,4 @@
-"""Values of Python without parts, such as times and bytes, from their plain values; `core.plain` makes these."""
+"""Values of Python without parts, such as times and bytes, from their plain values; `core.values.plain` makes these."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from stanchion.core.classes import is_path
-from stanchion.core.plain import plain
+from stanchion.core.values.plain import is_path, plain
 
 CONVERTED = (date, time, timedelta, Decimal, UUID, Enum, bytes, bytearray, tuple, set, frozenset)
 """Classes whose instances JSON does not have: an annotation with one makes instances of what arrives."""

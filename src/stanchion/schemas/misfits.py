@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from stanchion.core.codec import decoder
+from stanchion.core.values.codec import decoder
 from stanchion.schemas.kinds import Array, Decimals, Kind, Map, Plain, Struct, quoted
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from uuid import UUID
 
 from stanchion.core.checks import shown
-from stanchion.core.plain import is_pydantic
+from stanchion.core.values.plain import is_pydantic
 from stanchion.errors import InvalidInput, MissingExtra
 from stanchion.schemas.ddl import MOST_NESTED, check_names, struct_of
 from stanchion.schemas.kinds import MOST_DIGITS, Array, Decimals, Field, Kind, Map, Plain, Schema, Struct

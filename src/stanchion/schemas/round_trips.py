@@ -13,8 +13,18 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from stanchion.core.classes import attributes, is_attrs
-from stanchion.core.plain import SECRET, ToPlain, is_model, is_pydantic, is_secret, plain, plain_dataclass, unknown_kind
+from stanchion.core.values.plain import (
+    SECRET,
+    ToPlain,
+    attributes,
+    is_attrs,
+    is_model,
+    is_pydantic,
+    is_secret,
+    plain,
+    plain_dataclass,
+    unknown_kind,
+)
 from stanchion.errors import InvalidInput
 from stanchion.schemas.building import Build, MisfitError, builder
 from stanchion.schemas.kinds import quoted

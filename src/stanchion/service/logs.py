@@ -11,9 +11,9 @@ import threading
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
-from stanchion.core.background import Background
-from stanchion.core.printable import safe
-from stanchion.core.redaction import redacted
+from stanchion.core.concurrency.background import Background
+from stanchion.core.text.printable import safe
+from stanchion.core.text.redaction import redacted
 from stanchion.errors import InvalidInput
 
 LINE: Final = "%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"

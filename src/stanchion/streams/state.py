@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple, Self, cast
 from uuid import UUID, uuid5
 
-from stanchion.core.fitted_names import fitted
+from stanchion.core.names.fitted_names import fitted
 from stanchion.errors import InvalidInput
 from stanchion.stores.paging import pages_by_size
 from stanchion.stores.protocol import ArrowReads, Store, pages

@@ -14,7 +14,7 @@ from types import UnionType
 from typing import Any, NamedTuple, NoReturn, Union, get_args, get_origin
 
 from stanchion.core.checks import shown
-from stanchion.core.plain import PLAIN, ToPlain, is_model
+from stanchion.core.values.plain import PLAIN, ToPlain, is_model
 from stanchion.errors import ArgumentMisfit, InvalidInput, ResultMisfit
 from stanchion.jobs.options import FlowElement
 from stanchion.jobs.outcome import Outcome

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from stanchion.context.context import Context
 from stanchion.core.checks import refuse_unknown
 from stanchion.core.ids import new_id, new_ids
-from stanchion.core.partition_names import checked_queue
+from stanchion.core.names.partition_names import checked_queue
 from stanchion.jobs.call import Call, encoded_call
 from stanchion.jobs.options import ENQUEUE_OPTIONS, DeclaredRate, EnqueueOptions, checked, member, sharing
 from stanchion.stores.records.jobs import NewJob
@@ -16,7 +16,7 @@ from stanchion.stores.rules.limits import Rate, limits_in
 from stanchion.tasks.binding import CallShape
 
 if TYPE_CHECKING:
-    from stanchion.core.transactions import Transaction
+    from stanchion.core.types import Transaction
     from stanchion.tasks.arguments import TaskModels
 
 

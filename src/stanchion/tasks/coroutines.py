@@ -8,8 +8,8 @@ from collections.abc import Coroutine
 from contextvars import copy_context
 from typing import Any, TypeVar, cast
 
-from stanchion.core.blocking import on_running_loop
-from stanchion.core.caller import CALLER, from_caller
+from stanchion.core.concurrency.blocking import on_running_loop
+from stanchion.core.concurrency.caller import CALLER, from_caller
 from stanchion.errors import InvalidInput
 
 T = TypeVar("T")

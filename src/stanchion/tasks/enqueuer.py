@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, overload
 
-from stanchion.core.aio import off_loop
 from stanchion.core.checks import several
-from stanchion.core.result_type import R_co
+from stanchion.core.concurrency.aio import off_loop
+from stanchion.core.types import R_co
 from stanchion.errors import InvalidInput
 from stanchion.jobs.call import Call, call_of
 from stanchion.jobs.handle import JobHandle

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from stanchion.context.context import Context
 from stanchion.context.unknown_work import Unknown
-from stanchion.core.child import end_child
-from stanchion.core.tracebacks import begins_task
+from stanchion.core.concurrency.forks import end_child
+from stanchion.core.text.tracebacks import begins_task
 from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable
 from stanchion.flows.failure import failure_for
 from stanchion.flows.handle import FlowHandle

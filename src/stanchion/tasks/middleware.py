@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from stanchion.context.work import Work
-from stanchion.core.tracebacks import begins_task
+from stanchion.core.text.tracebacks import begins_task
 from stanchion.jobs.reservation import Reservation
 
 CallNext = Callable[[], Any]

@@ -8,7 +8,7 @@ from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from stanchion.core.checks import shown
-from stanchion.core.plain import PLAIN
+from stanchion.core.values.plain import PLAIN
 from stanchion.errors import InvalidInput
 
 _PLAIN = (*PLAIN, bool, object, Any)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from stanchion.context.work import Work
-from stanchion.core.callables import codes_of
-from stanchion.core.error_texts import bounded_trace
+from stanchion.core.functions import codes_of
 from stanchion.core.retry import delay_or_default, is_named
-from stanchion.core.tracebacks import own_code
+from stanchion.core.text.error_texts import bounded_trace
+from stanchion.core.text.tracebacks import own_code
 from stanchion.jobs.failures import Failure
 from stanchion.jobs.job import Job
 from stanchion.jobs.outcome import Bury as BuryJob

@@ -17,12 +17,12 @@ from typing import (
 )
 
 from stanchion.context.context import Context
-from stanchion.core.aio import off_loop
-from stanchion.core.callables import module_of, redefines, refuse_generator
 from stanchion.core.checks import shown
-from stanchion.core.redaction import named_secret
-from stanchion.core.result_type import R_co
+from stanchion.core.concurrency.aio import off_loop
+from stanchion.core.functions import module_of, redefines, refuse_generator
 from stanchion.core.retry import ByError, Kinds, Retry
+from stanchion.core.text.redaction import named_secret
+from stanchion.core.types import R_co
 from stanchion.errors import InvalidInput
 from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.options import EnqueueOptions, undeclared
@@ -42,8 +42,8 @@ class TaskOptions(EnqueueOptions, total=False):
     """The options of a task.
 
     `hide`: places of values that the page, its API and the command line don't show, such as `("card.number",)`, see
-    `core.hiding`; None: as other processes say. `retry_on`, `give_up_on`, `programming_errors`: of the retry policy,
-    see `Retry`.
+    `core.text.hiding`; None: as other processes say. `retry_on`, `give_up_on`, `programming_errors`: of the
+    retry policy, see `Retry`.
     """
 
     hide: Iterable[str | Sequence[str]] | None

@@ -7,10 +7,10 @@ from inspect import Parameter
 from typing import TYPE_CHECKING, Any, cast
 
 from stanchion.context.context import Context
-from stanchion.core.callables import is_async
 from stanchion.core.checks import checked_name, seconds_of
-from stanchion.core.hiding import Hidden, place_of
+from stanchion.core.functions import is_async
 from stanchion.core.retry import Retry
+from stanchion.core.text.hiding import Hidden, place_of
 from stanchion.errors import InvalidInput
 from stanchion.jobs.call import called_with, encoded_result
 from stanchion.jobs.options import EnqueueOptions, FlowElement

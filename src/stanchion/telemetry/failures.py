@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from stanchion.core.error_kinds import group_in, kind_of
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
+from stanchion.core.text.error_kinds import group_in, kind_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState
 from stanchion.stores.rules.dead_letters import death_in, is_letter

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from stanchion.core.durations import spelled
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
+from stanchion.core.text.durations import spelled
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Outcome
 from stanchion.telemetry.counts import name_of

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from stanchion.core.fitted_names import fitted
+from stanchion.core.names.fitted_names import fitted
 from stanchion.errors import StanchionError, StoreUnavailable
 from stanchion.stores.letters import read_letters
 from stanchion.stores.protocol import Store

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Final
 
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
 from stanchion.core.service_levels import band_of
 from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.workers import QueueTimes, WorkerRow

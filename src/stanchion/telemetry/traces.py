@@ -14,9 +14,9 @@ from traceback import format_exception
 from typing import TYPE_CHECKING, Any, Final
 
 from stanchion.core.checks import MAX_HEADERS
-from stanchion.core.error_texts import type_name
-from stanchion.core.partition_names import logical_name
-from stanchion.core.redaction import redacted
+from stanchion.core.names.partition_names import logical_name
+from stanchion.core.text.error_texts import type_name
+from stanchion.core.text.redaction import redacted
 from stanchion.core.times import iso, moment
 from stanchion.errors import MissingExtra
 from stanchion.stores.records.jobs import SECOND, JobRow, NewJob

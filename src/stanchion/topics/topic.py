@@ -10,11 +10,11 @@ from uuid import UUID
 
 from stanchion.context import context_of
 from stanchion.context.context import Context
-from stanchion.core.aio import off_loop, off_loop_alone
 from stanchion.core.checks import aware, checked_name, refuse_unknown, seconds_of, several, shown
+from stanchion.core.concurrency.aio import off_loop, off_loop_alone
 from stanchion.core.ids import beside, new_id
 from stanchion.core.times import micros
-from stanchion.core.transactions import Transaction
+from stanchion.core.types import Transaction
 from stanchion.errors import InvalidInput
 from stanchion.jobs.batches import BATCH, BATCH_CHARACTERS, batches, store_batches
 from stanchion.jobs.options import Push, PushOptions, checked

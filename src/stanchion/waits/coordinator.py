@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from stanchion.core.backoff import Backoff
-from stanchion.core.forks import reset_after_fork
-from stanchion.core.threads import DaemonPool
+from stanchion.core.concurrency.forks import reset_after_fork
+from stanchion.core.concurrency.threads import DaemonPool
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import FlowNode

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any, Protocol
 
 from stanchion.core.backoff import Backoff
-from stanchion.core.blocking import BlockingCalls
+from stanchion.core.concurrency.blocking import BlockingCalls
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow

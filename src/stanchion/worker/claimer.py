@@ -12,7 +12,7 @@ from stanchion.context.context import Context
 from stanchion.core.backoff import Backoff
 from stanchion.core.boot_clock import boot_clock
 from stanchion.core.ids import new_token
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow

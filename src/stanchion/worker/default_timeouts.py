@@ -14,7 +14,7 @@ import logging
 import time
 
 from stanchion.context.context import Context
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
 
 log = logging.getLogger("stanchion.worker")
 

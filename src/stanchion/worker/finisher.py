@@ -13,9 +13,9 @@ from operator import itemgetter
 
 from stanchion.context.context import Context
 from stanchion.core.backoff import Backoff
-from stanchion.core.error_kinds import group_of
-from stanchion.core.partition_names import logical_name
-from stanchion.core.redaction import redacted
+from stanchion.core.names.partition_names import logical_name
+from stanchion.core.text.error_kinds import group_of
+from stanchion.core.text.redaction import redacted
 from stanchion.errors import NotPermitted, StoreUnavailable
 from stanchion.jobs.facts import has_failed_by
 from stanchion.jobs.failures import failure_of

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from queue import Empty, SimpleQueue
 
-from stanchion.core.hooks import Hooks, Per, When
+from stanchion.core.functions import Hooks, Per, When
 
 log = logging.getLogger("stanchion.worker")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from stanchion.core.background import Background
+from stanchion.core.concurrency.background import Background
 
 log = logging.getLogger("stanchion.worker")
 

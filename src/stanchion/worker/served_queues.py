@@ -11,7 +11,7 @@ from stanchion.context.context import Context
 from stanchion.context.queue_patterns import QueuePatterns, queues_in_code
 from stanchion.context.shard import range_in, stored_range
 from stanchion.core.checks import several, shown
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
 from stanchion.errors import InvalidInput
 from stanchion.jobs.options import named_queues
 from stanchion.stores.records.workers import LaneRange

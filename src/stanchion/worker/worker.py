@@ -17,8 +17,8 @@ from stanchion.alerts.alerts import monitor
 from stanchion.alerts.collector import StoreMetrics
 from stanchion.context import HasContext, context_of
 from stanchion.context.context import Context
-from stanchion.core.aio import off_loop_alone
 from stanchion.core.checks import checked_name, positive_seconds, seconds_of, whole
+from stanchion.core.concurrency.aio import off_loop_alone
 from stanchion.core.ids import NAME_MAX, process_id
 from stanchion.errors import InvalidInput, SchemaMismatch, StanchionError, StoreUnavailable
 from stanchion.jobs.options import named_queues

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 from stanchion import Job, Push, Send, Stanchion, chain, group
-from stanchion.core.error_kinds import group_of
 from stanchion.core.retry import Retry
+from stanchion.core.text.error_kinds import group_of
 from stanchion.manager.leadership.rows import SLICE, SliceRow, slice_text
 from stanchion.ops.audit import Entry
 from stanchion.ops.web.site import Site

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stanchion import Queue, Stanchion
-from stanchion.core.error_kinds import group_of
+from stanchion.core.text.error_kinds import group_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.outcomes import Bury, Rollback
 from stanchion.stores.rules.error_entries import entries_of

@@ -7,8 +7,8 @@ import pytest
 from stanchion import Bury as BuryJob
 from stanchion import Cancel, JobState, Queue, Stanchion
 from stanchion.context import context_of
-from stanchion.core.error_texts import MAX_ERROR, MAX_TRACEBACK
 from stanchion.core.ids import new_id
+from stanchion.core.text.error_texts import MAX_ERROR, MAX_TRACEBACK
 from stanchion.jobs.lookup import push_copies
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import POP

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stanchion import Bury, Cancel, Job, JobState, Retry, RetryAfter, Snooze, Stanchion
-from stanchion.core.events import EVENTS
+from stanchion.core.functions import EVENTS
 from stanchion.errors import InvalidInput, JobCancelled, JobFailed, JobNotFound, ResultTimeout
 from stanchion.stores.protocol import Store
 from stanchion_conformance.harness import QUEUE, SLACK, StoreClock, row_of

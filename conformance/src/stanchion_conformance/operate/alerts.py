@@ -15,7 +15,7 @@ from stanchion.alerts.reading import heads
 from stanchion.alerts.records import Alert, BandFigures
 from stanchion.app import tick
 from stanchion.context import context_of
-from stanchion.core.error_kinds import group_of
+from stanchion.core.text.error_kinds import group_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.outcomes import Bury, Rollback
 from stanchion.telemetry.failures import FailureTally

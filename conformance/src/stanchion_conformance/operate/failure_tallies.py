@@ -6,8 +6,8 @@ import threading
 from typing import Any, cast
 
 from stanchion import Stanchion, Worker
-from stanchion.core.error_kinds import group_of, kind_of
 from stanchion.core.ids import new_id
+from stanchion.core.text.error_kinds import group_of, kind_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 from stanchion.telemetry.failures import GROUPS_MAX, IDS, KEPT, KIND, MINUTE, OTHER, Batch, FailureTally, tallied

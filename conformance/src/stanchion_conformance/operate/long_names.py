@@ -8,7 +8,7 @@ from stanchion import Stanchion
 from stanchion.alerts.on_it import be_on_it, who_is_on_it
 from stanchion.alerts.reading.parts import read_streams
 from stanchion.core.checks import MAX_NAME
-from stanchion.core.fitted_names import fitted
+from stanchion.core.names.fitted_names import fitted
 from stanchion.streams.source import StreamSource
 from stanchion.telemetry.rollups import ALL, past, take
 from stanchion_conformance.harness import StoreClock

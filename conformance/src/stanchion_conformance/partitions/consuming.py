@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 from stanchion import Push, Queue, Snooze, Stanchion, group
-from stanchion.core.partition_names import partition_name
+from stanchion.core.names.partition_names import partition_name
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobState

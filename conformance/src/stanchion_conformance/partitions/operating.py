@@ -12,7 +12,7 @@ import pytest
 from stanchion import InvalidInput, Push, Queue, Stanchion
 from stanchion.context import context_of
 from stanchion.copying.transfer import Transfer
-from stanchion.core.partition_names import partition_name
+from stanchion.core.names.partition_names import partition_name
 from stanchion.core.times import moment
 from stanchion.partitions.store import PartitionedStore
 from stanchion.stores.protocol import Store, pages

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from stanchion import InvalidInput, Push, Queue, Stanchion
-from stanchion.core.hashing import bucket
-from stanchion.core.partition_names import partition_name
+from stanchion.core.names.hashing import bucket
+from stanchion.core.names.partition_names import partition_name
 from stanchion.errors import DuplicateKey
 from stanchion.stores.protocol import Store
 from stanchion_conformance.harness import QUEUE, all_at_once, new_job

@@ -16,8 +16,8 @@ import stanchion.partitions.layouts
 from stanchion import Push, Queue, Stanchion
 from stanchion.app import tick
 from stanchion.context import context_of
-from stanchion.core.hashing import bucket
-from stanchion.core.partition_names import partition_name
+from stanchion.core.names.hashing import bucket
+from stanchion.core.names.partition_names import partition_name
 from stanchion.cron.ticker import Ticker
 from stanchion.stores.protocol import Store
 from stanchion_conformance.cron.schedules import QUEUE as REPORTS

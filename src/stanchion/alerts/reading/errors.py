@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from stanchion.alerts.snapshot import DeadJob, ErrorSample, LiveJob, QueueSample, Window
-from stanchion.core.error_kinds import type_of
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
+from stanchion.core.text.error_kinds import type_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import Counts
 from stanchion.telemetry.failures import OTHER, Failures, tallied

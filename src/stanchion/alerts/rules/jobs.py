@@ -12,8 +12,8 @@ from stanchion.alerts.rules.found import Found, of_queue
 from stanchion.alerts.snapshot import DeadJob, LiveJob, PutOff, QueueSample, RunningJob, Snapshot, Window
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.words import command, number
-from stanchion.core.durations import spelled
 from stanchion.core.service_levels import BANDS, BandName, band_of
+from stanchion.core.text.durations import spelled
 from stanchion.core.times import moment
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import Counts

@@ -10,9 +10,9 @@ from stanchion.alerts.rules.found import Found, of_queue
 from stanchion.alerts.snapshot import QueueSample, SemaphoreSample, Snapshot, StreamSample
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.words import command, number
-from stanchion.core.durations import spelled
-from stanchion.core.redaction import redacted
 from stanchion.core.service_levels import band_of
+from stanchion.core.text.durations import spelled
+from stanchion.core.text.redaction import redacted
 from stanchion.core.times import moment
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.rules.liveness import MISSED_BEATS

@@ -10,8 +10,8 @@ from stanchion.alerts.snapshot import QueueSample, Snapshot
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.words import command, number
 from stanchion.context.pauses import Pause
-from stanchion.core.durations import spelled
 from stanchion.core.service_levels import BANDS, Band
+from stanchion.core.text.durations import spelled
 from stanchion.core.times import moment
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import Head

@@ -8,8 +8,8 @@ from stanchion.alerts.records import Action, Alert
 from stanchion.alerts.rules.found import Found
 from stanchion.alerts.snapshot import Snapshot
 from stanchion.alerts.thresholds import Thresholds
-from stanchion.core.durations import spelled
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
+from stanchion.core.text.durations import spelled
 from stanchion.stores.records.managers import ManagerStatus
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.workers import WorkerRow

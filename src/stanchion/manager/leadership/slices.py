@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stanchion.context.shard import MAX_LANES
-from stanchion.core.fitted_names import fitted
+from stanchion.core.names.fitted_names import fitted
 from stanchion.stores.records.jobs import UNLANED
 
 SLICES_MAX = 64

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from stanchion.context.semaphores import SEEN_FOR, unknown
-from stanchion.core.partition_names import logical_name, refuse_partition
+from stanchion.core.names.partition_names import logical_name, refuse_partition
 from stanchion.manager.server.named import jobs_in, made_queues
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import PARTITIONED

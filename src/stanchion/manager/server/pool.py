@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from stanchion.core.aio import in_thread
-from stanchion.core.threads import DaemonPool
+from stanchion.core.concurrency.aio import in_thread
+from stanchion.core.concurrency.threads import DaemonPool
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from stanchion.core.fitted_names import fitted
+from stanchion.core.names.fitted_names import fitted
 from stanchion.errors import NotPermitted
 from stanchion.manager.server.named import jobs_in
 from stanchion.manager.server.tokens import Caller

@@ -9,10 +9,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from stanchion.core import tokens
 from stanchion.core.checks import checked_name, refuse_unknown, several
-from stanchion.core.partition_names import logical_name
-from stanchion.core.tokens import token_of
+from stanchion.core.names import tokens
+from stanchion.core.names.partition_names import logical_name
+from stanchion.core.names.tokens import token_of
 from stanchion.errors import InvalidInput
 
 __all__ = ["PATTERNS", "Caller", "Role", "Token", "Tokens", "caller_in", "token_of", "tokens_in"]

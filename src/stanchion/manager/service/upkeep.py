@@ -6,7 +6,7 @@ With managers only, there may be no worker alive that would do it.
 from __future__ import annotations
 
 from stanchion.context.upkeep import Upkeep
-from stanchion.core.events import Listeners
+from stanchion.core.functions import Listeners
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from stanchion.context.context import Context
-from stanchion.core.error_kinds import group_in, kind_of
+from stanchion.core.text.error_kinds import group_in, kind_of
 from stanchion.core.times import moment
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.reads.filters import JobFilter

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from stanchion.alerts.snapshot import QueueSample, Snapshot, StreamSample
 from stanchion.alerts.words import NAMED, named
-from stanchion.core.durations import spelled
+from stanchion.core.text.durations import spelled
 from stanchion.ops.reads.workers import live_workers
 from stanchion.ops.words import number, plural, seconds_since
 from stanchion.stores.letters import Letters, read_letters

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from stanchion.alerts.snapshot import Snapshot
-from stanchion.core.redaction import redacted
+from stanchion.core.text.redaction import redacted
 from stanchion.ops.words import plural
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND

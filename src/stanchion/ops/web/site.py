@@ -11,8 +11,8 @@ from jinja2 import Environment
 
 from stanchion.app import Stanchion
 from stanchion.context import context_of
-from stanchion.core.hiding import Hidden
-from stanchion.core.redaction import REDACTION, Redaction
+from stanchion.core.text.hiding import Hidden
+from stanchion.core.text.redaction import REDACTION, Redaction
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import Job
 from stanchion.ops.audit import AuditLog

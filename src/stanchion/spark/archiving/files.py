@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from stanchion.core.codec import Codec
+from stanchion.core.values.codec import Codec
 from stanchion.spark.archiving.typed import TypedColumns
 from stanchion.spark.datasource.delta.files import sync
 from stanchion.spark.datasource.delta.stats import Stats

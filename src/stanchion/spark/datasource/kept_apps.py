@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from stanchion.app import Stanchion
 from stanchion.context import context_of
-from stanchion.core.forks import reset_after_fork
+from stanchion.core.concurrency.forks import reset_after_fork
 
 IDLE_SECONDS = 5.0
 """Seconds without a call after which an app is closed: a process of Spark that waits holds no connection."""

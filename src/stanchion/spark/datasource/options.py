@@ -20,7 +20,7 @@ from stanchion.app import Stanchion
 from stanchion.context.shard import range_in, stored_range
 from stanchion.core import environment
 from stanchion.core.checks import checked_name, checked_priority
-from stanchion.core.codec import Codec
+from stanchion.core.values.codec import Codec
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.jobs.options import checked
 from stanchion.schemas.ddl import struct_of

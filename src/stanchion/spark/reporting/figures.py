@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
 
-from stanchion.core.error_kinds import LONGEST, MASKS
 from stanchion.core.service_levels import BANDS
+from stanchion.core.text.error_kinds import LONGEST, MASKS
 from stanchion.reporting import figures as shared
 from stanchion.reporting.figures import IDS, SHARES, STATES, Figures, jain, named, step_for, steps
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
 
 from stanchion.app import Stanchion
-from stanchion.core.codec import Codec
 from stanchion.core.service_levels import BANDS
+from stanchion.core.values.codec import Codec
 from stanchion.reporting.finished import USED
 from stanchion.spark.archiving.table import archived_jobs
 from stanchion.spark.datasource.options import checked_options

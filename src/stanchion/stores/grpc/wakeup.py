@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 
 from stanchion.core.backoff import Backoff
-from stanchion.core.forks import reset_after_fork
+from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.stores.grpc.client.channels import Channels
 from stanchion.stores.grpc.client.streams import Stream
 from stanchion.stores.wakeup.broadcast import started

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import URL, Select
 from sqlalchemy.dialects import postgresql
 
-from stanchion.core.forks import close_before_fork
+from stanchion.core.concurrency.forks import close_before_fork
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Params
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
 from stanchion.stores.fields.jobs import Step
 from stanchion.stores.fields.sql import resets
 from stanchion.stores.postgres.pick import ONCE

@@ -44,11 +44,10 @@ class Commit(NamedTuple):
 class Rollback(NamedTuple):
     """Give a running job back, due in `delay` seconds.
 
-    With an `error`, the failure is counted and stored; `group`: see `core.error_kinds`; `type`: module and class of the
-    exception. `refund` takes back the attempt
-    counted at the claim; with an `error` too, the job is put off, which is no failure, and the error is the reason.
-    Without attempts left, the job is dead; if cancelled meanwhile, it is cancelled. `payload`: for the next attempt;
-    None: unchanged.
+    With an `error`, the failure is counted and stored; `group`: see `core.text.error_kinds`; `type`: module and
+    class of the exception. `refund` takes back the attempt counted at the claim; with an `error` too, the
+    job is put off, which is no failure, and the error is the reason. Without attempts left, the job is dead; if
+    cancelled meanwhile, it is cancelled. `payload`: for the next attempt; None: unchanged.
     """
 
     lease: Lease
@@ -79,7 +78,7 @@ class Move(NamedTuple):
 
 
 class Bury(NamedTuple):
-    """End a running job as dead. `group`: of the error, see `core.error_kinds`; `type`: see `Rollback`."""
+    """End a running job as dead. `group`: of the error, see `core.text.error_kinds`; `type`: see `Rollback`."""
 
     lease: Lease
     error: str

@@ -19,7 +19,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from stanchion.core.forks import reset_after_fork
+from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.redis.client.server import Server
 from stanchion.stores.wakeup.broadcast import started

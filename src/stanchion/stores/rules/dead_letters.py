@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.records.queues import QueueSettings

@@ -1,10 +1,11 @@
 """The errors stored with a job: the last ten entries, as JSON.
 
-An entry has `attempt`, `at` (seconds since 1970), `error`, `group` (the key of its group, see `core.error_kinds`), and,
-where known, `type` (module and class of the exception), `traceback`, `worker`, `started` (start of the attempt) and
-`until` (next due time), all without an extra write. A job is put off when the worker's code does not know its work. The
-entry of a put-off job also has `times` and `since`: number of deferrals, and time of the first. It is a single entry,
-and the last one. A later failure gets a separate entry; any other end of an attempt removes it.
+An entry has `attempt`, `at` (seconds since 1970), `error`, `group` (the key of its group, see
+`core.text.error_kinds`), and, where known, `type` (module and class of the exception), `traceback`, `worker`,
+`started` (start of the attempt) and `until` (next due time), all without an extra write. A job is put off when the
+worker's code does not know its work. The entry of a put-off job also has `times` and `since`: number of deferrals, and
+time of the first. It is a single entry, and the last one. A later failure gets a separate entry; any other end of an
+attempt removes it.
 
 The oldest kept entry has `earlier`, the attempts before it whose entries were dropped: `started`, the start of the
 first one, and `workers`, the workers of the last EARLIER_KEPT, oldest first, None for an unknown one.
@@ -15,8 +16,8 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from stanchion.core.error_kinds import KEY, group_of
-from stanchion.core.error_texts import MAX_TYPE, bounded, bounded_trace
+from stanchion.core.text.error_kinds import KEY, group_of
+from stanchion.core.text.error_texts import MAX_TYPE, bounded, bounded_trace
 from stanchion.stores.records.jobs import SECOND, JobRow
 
 KEPT_ERRORS = 10

@@ -23,9 +23,9 @@ from stanchion.core.checks import (
     shown,
     whole,
 )
-from stanchion.core.codec import is_sealed
 from stanchion.core.ids import ID
 from stanchion.core.retry import MOST_ATTEMPTS
+from stanchion.core.values.codec import is_sealed
 from stanchion.errors import InvalidInput
 from stanchion.stores.fields.jobs import WAITS, Kind, names
 from stanchion.stores.records.jobs import QUEUED, UNLANED, JobRow, JobState, NewJob

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 
 from stanchion.core.checks import LONGEST_DELAY, MAX_HEADERS, MAX_LIMITS, MAX_NAME, MAX_PRIORITY, MIN_PRIORITY
-from stanchion.core.codec import MAX_PAYLOAD
-from stanchion.core.partition_names import MAX_PARTITIONS
+from stanchion.core.names.partition_names import MAX_PARTITIONS
 from stanchion.core.retry import MOST_ATTEMPTS
+from stanchion.core.values.codec import MAX_PAYLOAD
 from stanchion.stores.records.jobs import UNLANED, NewJob
 
 NAME = "stanchion_push"

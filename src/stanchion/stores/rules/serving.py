@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.workers import CONSUMER, LaneRange, WorkerRow
 from stanchion.stores.rules.liveness import alive, lanes_of

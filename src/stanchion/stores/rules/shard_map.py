@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Self
 
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
 
 Phase = Literal["planned", "leaving", "moved"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Final, NamedTuple
 
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.rules.jobs import arrival_payload
 

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Collection
 
 from stanchion.core.boot_clock import boot_clock
-from stanchion.core.forks import reset_after_fork
+from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.rules.shard_map import ShardMap
 from stanchion.stores.shards.record import MapRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 
-from stanchion.core.forks import reset_after_fork
+from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.outcomes import Rollback

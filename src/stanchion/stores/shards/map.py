@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stanchion.core.checks import checked_name, refuse_unknown
-from stanchion.core.partition_names import checked_queue, numbers_in, partition_name
+from stanchion.core.names.partition_names import checked_queue, numbers_in, partition_name
 from stanchion.errors import InvalidInput
 from stanchion.stores.rules.shard_map import ShardMap
 

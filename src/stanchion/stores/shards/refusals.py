@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
 from stanchion.errors import CannotJoin, InvalidInput
 from stanchion.stores.records.flows import ExtendFlow, FlowChange, OpenFlow
 from stanchion.stores.records.jobs import JobRow, NewJob

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from stanchion.core.forks import reset_after_fork
+from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.stores.protocol import Store
 from stanchion.stores.shards.shard import Shard

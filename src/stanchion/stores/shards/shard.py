@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from stanchion.core.backoff import Backoff
-from stanchion.core.forks import reset_after_fork
+from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.errors import SchemaMismatch, StoreUnavailable
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.workers import Beat, WorkerRow

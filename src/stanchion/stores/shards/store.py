@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.stores.protocol import Listener, Store
 from stanchion.stores.records.capabilities import Capabilities

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 
 from stanchion.core.backoff import Backoff
-from stanchion.core.forks import reset_after_fork
+from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.stores.protocol import Listener
 from stanchion.stores.shards.fleet import Fleet
 from stanchion.stores.shards.shard import Shard

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 from weakref import WeakValueDictionary
 
-from stanchion.core.forks import guard_forks
+from stanchion.core.concurrency.forks import guard_forks
 from stanchion.errors import StoreUnavailable
 
 _WAIT_SECONDS: Final = 1.0

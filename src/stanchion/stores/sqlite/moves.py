@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sqlalchemy import text
 
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
 from stanchion.stores.fields.jobs import TIES, Step
 from stanchion.stores.fields.sql import in_time, missing, resets
 from stanchion.stores.records.jobs import SECOND, JobState

@@ -6,7 +6,7 @@ import sqlite3
 import threading
 from contextlib import suppress
 
-from stanchion.core.forks import reset_after_fork
+from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.stores.sqlite.connections import BUSY_SECONDS, prepare
 from stanchion.stores.sqlite.file import Place, StoreFile
 

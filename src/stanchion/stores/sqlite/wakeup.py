@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from contextlib import closing
 from typing import NamedTuple
 
-from stanchion.core.forks import reset_after_fork
+from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.sqlite.file import Place, StoreFile
 from stanchion.stores.sqlite.looks import Board, SharedLooks

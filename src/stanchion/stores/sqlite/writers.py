@@ -12,7 +12,7 @@ import math
 import os
 import time
 
-from stanchion.core.forks import reset_after_fork
+from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.stores.sqlite.file_locks import locked, opened, unlock
 
 LONG_SECONDS = 0.25

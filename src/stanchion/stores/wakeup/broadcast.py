@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from enum import Enum
 
-from stanchion.core.forks import reset_after_fork
+from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.stores.wakeup.listeners import READY_SECONDS, EventListener, Listeners
 
 log = logging.getLogger("stanchion.wakeup")

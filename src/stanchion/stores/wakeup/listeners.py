@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import count
 from weakref import WeakSet
 
-from stanchion.core.forks import reset_after_fork
+from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.stores.wakeup.signs import ANY, NO_SIGNS, Signs
 
 READY_SECONDS = 1.0

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.management.base import CommandParser
 from django.utils.autoreload import get_child_arguments
 
-from stanchion.core.durations import duration
+from stanchion.core.text.durations import duration
 from stanchion.django.command_line import CliCommand, app_path
 from stanchion.service.logs import log_to_stderr
 from stanchion.service.reloading import Reloader

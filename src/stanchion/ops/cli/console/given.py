@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from stanchion.core.checks import aware
-from stanchion.core.durations import duration, spelled
+from stanchion.core.text.durations import duration, spelled
 from stanchion.errors import InvalidInput
 
 SHELL_QUOTES = """; quote it for the shell: '{"id": 1}', or '"text"' for a string"""

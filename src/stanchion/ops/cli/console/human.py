@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stanchion.core.printable import safe
+from stanchion.core.text.printable import safe
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from stanchion.app import Stanchion
-from stanchion.core.error_kinds import KEY
+from stanchion.core.text.error_kinds import KEY
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import Job, JobState

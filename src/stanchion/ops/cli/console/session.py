@@ -20,7 +20,7 @@ import typer
 
 from stanchion.app import Stanchion
 from stanchion.core import environment
-from stanchion.core.printable import safe
+from stanchion.core.text.printable import safe
 from stanchion.errors import InvalidInput, NotPermitted, StanchionError, StoreUnavailable, UnknownTask
 from stanchion.ops.audit import AuditLog, Entry
 from stanchion.ops.cli.console.given import account

@@ -19,8 +19,8 @@ from stanchion.alerts.watching.webhook import Webhook
 from stanchion.context import context_of
 from stanchion.core import environment
 from stanchion.core.checks import whole
-from stanchion.core.durations import duration, spelled
-from stanchion.core.printable import safe
+from stanchion.core.text.durations import duration, spelled
+from stanchion.core.text.printable import safe
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import JobState
 from stanchion.ops.cli.console.given import account, pairs, spacing

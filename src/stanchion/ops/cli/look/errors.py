@@ -9,7 +9,7 @@ import typer
 
 from stanchion.context import context_of
 from stanchion.core.checks import checked_name
-from stanchion.core.redaction import redacted
+from stanchion.core.text.redaction import redacted
 from stanchion.core.times import iso, moment
 from stanchion.jobs.job import JobState
 from stanchion.ops.cli.console.human import age, one_line

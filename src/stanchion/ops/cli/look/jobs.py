@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from stanchion.context import context_of
-from stanchion.core.printable import safe
+from stanchion.core.text.printable import safe
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput, JobNotFound
 from stanchion.jobs.facts import has_older_waits

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from stanchion.alerts.alerts import reading
 from stanchion.context import context_of
-from stanchion.core.durations import spelled
-from stanchion.core.redaction import redacted
+from stanchion.core.text.durations import spelled
+from stanchion.core.text.redaction import redacted
 from stanchion.core.times import iso, moment
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.ops.cli.console.human import age, one_line

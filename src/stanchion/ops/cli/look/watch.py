@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from stanchion.core.checks import whole
-from stanchion.core.printable import safe
+from stanchion.core.text.printable import safe
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
 from stanchion.feed import Feed, FeedEvent

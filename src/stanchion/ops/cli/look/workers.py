@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from stanchion.core.printable import safe
+from stanchion.core.text.printable import safe
 from stanchion.core.times import iso, moment
 from stanchion.ops.cli.console.human import age
 from stanchion.ops.cli.console.output import Cell, Column, count_cell

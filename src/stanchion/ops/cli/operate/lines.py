@@ -10,7 +10,7 @@ from time import monotonic
 from typing import IO, Any
 
 from stanchion.context import context_of
-from stanchion.core.codec import Codec
+from stanchion.core.values.codec import Codec
 from stanchion.errors import InvalidInput
 from stanchion.jobs.batches import BATCH
 from stanchion.ops.cli.console.given import json_value

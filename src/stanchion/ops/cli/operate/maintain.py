@@ -12,7 +12,7 @@ import typer
 from stanchion.context import context_of
 from stanchion.context.steadiness import Steadiness
 from stanchion.context.upkeep import BEAT, Maintained
-from stanchion.core.durations import duration
+from stanchion.core.text.durations import duration
 from stanchion.errors import StoreUnavailable
 from stanchion.ops.cli.console.given import spacing
 from stanchion.ops.cli.console.root import OPERATE, cli

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from stanchion.core.durations import duration
+from stanchion.core.text.durations import duration
 from stanchion.errors import InvalidInput
 from stanchion.ops.cli.console.human import age
 from stanchion.ops.cli.console.root import STORE, cli

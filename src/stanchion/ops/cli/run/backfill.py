@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from stanchion.context import context_of
-from stanchion.core.durations import duration
+from stanchion.core.text.durations import duration
 from stanchion.core.times import iso, moment
 from stanchion.errors import InvalidInput
 from stanchion.ops.cli.console.given import past

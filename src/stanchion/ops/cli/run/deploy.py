@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stanchion.core.durations import duration
+from stanchion.core.text.durations import duration
 from stanchion.errors import InvalidInput
 from stanchion.ops.cli.console.given import names
 from stanchion.ops.cli.console.root import RUN, cli

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stanchion.core.checks import whole
-from stanchion.core.durations import duration
+from stanchion.core.text.durations import duration
 from stanchion.errors import InvalidInput, MissingExtra
 from stanchion.manager.server.address import advertised_address, listen_address
 from stanchion.manager.server.settings import Limits, ServerSettings, tls_of

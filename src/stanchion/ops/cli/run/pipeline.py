@@ -11,7 +11,7 @@ import typer
 
 from stanchion.context import context_of
 from stanchion.core import environment
-from stanchion.core.durations import duration
+from stanchion.core.text.durations import duration
 from stanchion.errors import InvalidInput, MissingExtra, StanchionError
 from stanchion.ops.cli.console.drawing import GraphFormat, checked_format, print_graph
 from stanchion.ops.cli.console.given import optional_duration, spacing

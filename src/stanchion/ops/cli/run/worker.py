@@ -14,7 +14,7 @@ import typer
 from stanchion.app import Stanchion
 from stanchion.context import context_of
 from stanchion.core import environment
-from stanchion.core.durations import duration
+from stanchion.core.text.durations import duration
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.ops.cli.console.given import names, optional_duration
 from stanchion.ops.cli.console.root import RUN, cli

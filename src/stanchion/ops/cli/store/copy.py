@@ -14,7 +14,7 @@ from rich.text import Text
 from stanchion.app import Stanchion
 from stanchion.copying.transfer import SETTLE, Copied, Transfer, Watcher, settings_of
 from stanchion.core.checks import checked_name
-from stanchion.core.durations import duration
+from stanchion.core.text.durations import duration
 from stanchion.errors import InvalidInput, SchemaMismatch
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, Output, count_cell
 from stanchion.ops.cli.console.root import STORE, cli

@@ -13,8 +13,8 @@ from rich.text import Text
 from stanchion.copying.moving import AT_ONCE, Moved, PartitionMover
 from stanchion.copying.planning import Placed, Plans
 from stanchion.copying.transfer import SETTLE
-from stanchion.core.durations import duration
-from stanchion.core.partition_names import numbers_in, ranges_of
+from stanchion.core.names.partition_names import numbers_in, ranges_of
+from stanchion.core.text.durations import duration
 from stanchion.ops.cli.console.output import Cell, Column, Output, count_cell
 from stanchion.ops.cli.console.root import STORE, cli
 from stanchion.ops.cli.console.session import Exit, Session, command

@@ -8,9 +8,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from stanchion.core import environment, tokens
+from stanchion.core import environment
 from stanchion.core.checks import checked_name
-from stanchion.core.tokens import token_of
+from stanchion.core.names import tokens
+from stanchion.core.names.tokens import token_of
 from stanchion.errors import InvalidInput
 from stanchion.manager.server.tokens import PATTERNS
 from stanchion.manager.server.tokens import Caller as Program

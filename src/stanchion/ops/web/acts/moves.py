@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import uuid4
 
 from stanchion.context import context_of
-from stanchion.core.partition_names import checked_queue
+from stanchion.core.names.partition_names import checked_queue
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import Job
 from stanchion.jobs.reservation import Reservation

@@ -6,7 +6,7 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from stanchion.context import context_of
-from stanchion.core.error_kinds import KEY, type_of
+from stanchion.core.text.error_kinds import KEY, type_of
 from stanchion.ops.reads.errors import Errors, Group, hidden, read_errors, source_of
 from stanchion.ops.reads.filters import JobFilter
 from stanchion.ops.reads.track import HOUR

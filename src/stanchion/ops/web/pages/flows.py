@@ -9,9 +9,9 @@ from starlette.responses import Response
 
 from stanchion.context import context_of
 from stanchion.core.checks import checked_id
-from stanchion.core.durations import spelled
-from stanchion.core.hiding import Hidden
-from stanchion.core.redaction import JobRedaction
+from stanchion.core.text.durations import spelled
+from stanchion.core.text.hiding import Hidden
+from stanchion.core.text.redaction import JobRedaction
 from stanchion.errors import StanchionError
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.job_json import last_error

@@ -10,9 +10,9 @@ from starlette.responses import Response
 
 from stanchion.context import context_of
 from stanchion.core.checks import checked_id
-from stanchion.core.durations import spelled
-from stanchion.core.redaction import JobRedaction
 from stanchion.core.service_levels import BANDS
+from stanchion.core.text.durations import spelled
+from stanchion.core.text.redaction import JobRedaction
 from stanchion.errors import InvalidInput, JobNotFound, StanchionError
 from stanchion.jobs import lookup
 from stanchion.jobs.job import Job, JobState

@@ -10,7 +10,7 @@ from stanchion.alerts.verdict import by_queue
 from stanchion.context import context_of
 from stanchion.context.pauses import Pause
 from stanchion.core.checks import checked_name
-from stanchion.core.durations import spelled
+from stanchion.core.text.durations import spelled
 from stanchion.errors import InvalidInput
 from stanchion.ops.reads.errors import Errors, hidden, read_errors, source_of
 from stanchion.ops.reads.filters import JobFilter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from stanchion.alerts.verdict import by_queue
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
 from stanchion.ops.reads.queues import headline
 from stanchion.ops.web.live.figures import figures_of, is_quick
 from stanchion.ops.web.visit import Visit

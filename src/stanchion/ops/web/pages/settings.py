@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from stanchion.core.durations import duration
 from stanchion.core.service_levels import BANDS
+from stanchion.core.text.durations import duration
 from stanchion.errors import InvalidInput
 from stanchion.ops.web.acts.settings import HELP, change, text_of
 from stanchion.ops.web.pages.queue import known_queue

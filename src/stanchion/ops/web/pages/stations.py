@@ -7,8 +7,8 @@ from typing import Final
 
 from markupsafe import Markup
 
-from stanchion.core.durations import spelled
 from stanchion.core.graph.model import Link
+from stanchion.core.text.durations import spelled
 from stanchion.ops.reads.pipelines import Known, Station
 from stanchion.ops.web.show.foreign import strong
 from stanchion.ops.web.show.graph import Box, Drawing, Kind, Tone, Wire

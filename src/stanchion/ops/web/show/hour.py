@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from stanchion.core.durations import spelled
+from stanchion.core.text.durations import spelled
 from stanchion.ops.reads.track import between
 from stanchion.ops.web.show.plots import GAP, Line, Plot
 from stanchion.ops.words import number, rate

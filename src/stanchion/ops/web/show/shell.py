@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup, escape
 
-from stanchion.core.durations import spelled
+from stanchion.core.text.durations import spelled
 from stanchion.core.times import moment
 from stanchion.ops import words
 from stanchion.ops.web.access.callers import Caller

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from stanchion.core.durations import spelled
-from stanchion.core.redaction import Texts
+from stanchion.core.text.durations import spelled
+from stanchion.core.text.redaction import Texts
 from stanchion.core.times import moment
 from stanchion.jobs.facts import has_older_waits
 from stanchion.jobs.job import Job, JobState, PastWait, is_deferred

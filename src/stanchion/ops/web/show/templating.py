@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from stanchion.core.durations import spelled
+from stanchion.core.text.durations import spelled
 from stanchion.ops import words
 from stanchion.ops.web.show.foreign import visible
 

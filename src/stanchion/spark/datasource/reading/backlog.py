@@ -3,10 +3,43 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
 
-from stanchion.core.pacing import Pace
 from stanchion.errors import StanchionError
+
+_SHARE = 0.05
+"""Maximum share of time spent counting."""
+
+_QUICK = 0.05
+"""Seconds: a poll that takes less is never delayed."""
+
+
+class Pace:
+    """Decides when a poll is due again: soon after a quick one, late after a slow one."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+        self.quick = True
+        """Whether the last poll was quick."""
+
+    @property
+    def due(self) -> bool:
+        """Whether the next poll may be made."""
+        return monotonic() >= self._next
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Measure a poll, also one that fails."""
+        began = monotonic()
+        try:
+            yield
+        finally:
+            ended = monotonic()
+            took = ended - began
+            self.quick = took <= _QUICK
+            self._next = ended if self.quick else ended + took / _SHARE
 
 
 class Backlog:
@@ -34,7 +67,7 @@ class Backlog:
         return self._known
 
     def _look(self) -> None:
-        with self._pace.look():
+        with self._pace.measured():
             try:
                 self._known = self._count()
             except StanchionError:  # the query itself reports it

@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stanchion.core.codec import Codec
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
+from stanchion.core.values.codec import Codec
 from stanchion.errors import InvalidInput
 from stanchion.stores.fields.jobs import FINISHED, LIVE, PUBLIC, Kind, names
 from stanchion.stores.records.jobs import UNLANED, JobRow

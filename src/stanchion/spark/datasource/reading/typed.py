@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from stanchion.app import Stanchion
 from stanchion.context import context_of
-from stanchion.core.codec import is_sealed
 from stanchion.core.spark_errors import JobsMisfit
+from stanchion.core.values.codec import is_sealed
 from stanchion.errors import InvalidInput
 from stanchion.schemas.ddl import struct_of
 from stanchion.schemas.evolution import covers

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from stanchion.context.context import Context
 from stanchion.core.checks import checked_name
-from stanchion.core.codec import Codec, decoder
 from stanchion.core.ids import new_ids
+from stanchion.core.values.codec import Codec, decoder
 from stanchion.errors import InvalidInput
 from stanchion.jobs.call import arguments, called_with
 from stanchion.jobs.insert import make_ready

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import grpc
 
-from stanchion.core.forks import reset_after_fork
+from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.stores.grpc.client.address import Address, contents_of
 from stanchion.stores.grpc.client.forking import LIBRARY, know_forks
 from stanchion.stores.wire.methods import Method

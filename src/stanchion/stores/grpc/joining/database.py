@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, cast
 
-from stanchion.core.forks import reset_after_fork
+from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.errors import CannotJoin
 from stanchion.stores.protocol import Store, Transactions
 from stanchion.stores.rules.sessions import SESSION, session_row

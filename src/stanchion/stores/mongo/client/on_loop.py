@@ -1,4 +1,4 @@
-"""Collections of an AsyncMongoClient in the synchronous form that the store's commands use; see `core.caller`.
+"""Collections of an AsyncMongoClient in the synchronous form of the store's commands; see `core.concurrency.caller`.
 
 Each command runs on the event loop of its client, as part of the task that awaits the call, and within the call's
 time-out.
@@ -20,7 +20,7 @@ from pymongo.client_session import ClientSession
 from pymongo.collection import Collection
 from pymongo.database import Database
 
-from stanchion.core.caller import awaited
+from stanchion.core.concurrency.caller import awaited
 from stanchion.stores.mongo.client.documents import Document
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from pymongo import MongoClient, ReadPreference
 from pymongo.errors import ConfigurationError, DocumentTooLarge, InvalidOperation, InvalidURI, PyMongoError
 from pymongo.uri_parser import parse_uri
 
-from stanchion.core.forks import reset_after_fork
+from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.stores.cas.faults import Fault
 from stanchion.stores.mongo.client.address import Address

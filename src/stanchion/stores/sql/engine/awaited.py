@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import Executable
 
-from stanchion.core.caller import awaited
+from stanchion.core.concurrency.caller import awaited
 from stanchion.stores.sql.engine.runner import Asked, Compiler, CursorRunner, Params, Row
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from stanchion.core.caller import CALLER
+from stanchion.core.concurrency.caller import CALLER
 from stanchion.errors import CannotJoin
 from stanchion.stores.sql.engine.on_loop import at_once, in_greenlet
 

@@ -14,7 +14,7 @@ from sqlalchemy import Executable, create_engine, event, select
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
-from stanchion.core.forks import reset_after_fork
+from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import SECOND

@@ -1,11 +1,11 @@
-"""Statements on the event loop of a caller's asynchronous connection, from a call in a thread; see `core.caller`."""
+"""Statements of a thread on the event loop of a caller's asynchronous connection; see `core.concurrency.caller`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TypeVar
 
-from stanchion.core.caller import awaited
+from stanchion.core.concurrency.caller import awaited
 
 T = TypeVar("T")
 

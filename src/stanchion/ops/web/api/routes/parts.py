@@ -9,7 +9,7 @@ from typing import Any
 from stanchion.context import context_of
 from stanchion.context.rates import stored_rates
 from stanchion.core.checks import checked_name
-from stanchion.core.partition_names import logical_name
+from stanchion.core.names.partition_names import logical_name
 from stanchion.core.times import iso
 from stanchion.cron.schedule import Schedule
 from stanchion.ops.reads.managers import ManagerFigures, manager_figures

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stanchion.context.settings import checked_settings
-from stanchion.core.partition_names import checked_queue, logical_name
+from stanchion.core.names.partition_names import checked_queue, logical_name
 from stanchion.ops.reads.queue_parts import partitions_of, tenants_of
 from stanchion.ops.reads.queues import figures
 from stanchion.ops.reads.schemas import schema_json, schemas_of

@@ -6,11 +6,11 @@ from typing import Final, get_args
 
 from stanchion.context.shard import MAX_LANES
 from stanchion.core.checks import MAX_LIMITS, MAX_PRIORITY, MIN_PRIORITY
-from stanchion.core.error_texts import MAX_ERROR
 from stanchion.core.ids import NAME_MAX
-from stanchion.core.partition_names import MAX_PARTITIONS
+from stanchion.core.names.partition_names import MAX_PARTITIONS
 from stanchion.core.retry import MOST_ATTEMPTS
 from stanchion.core.service_levels import BANDS
+from stanchion.core.text.error_texts import MAX_ERROR
 from stanchion.jobs.options import OnDuplicate, RateBy
 from stanchion.ops.web.api.operation import Schema
 from stanchion.ops.web.api.schemas.kinds import (

@@ -17,8 +17,8 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from stanchion.core.caller import CALLER, Caller
-from stanchion.core.threads import DaemonPool
+from stanchion.core.concurrency.caller import CALLER, Caller
+from stanchion.core.concurrency.threads import DaemonPool
 
 if TYPE_CHECKING:
     import asyncio

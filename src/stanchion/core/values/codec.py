@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from stanchion.core.checks import several, whole
-from stanchion.core.plain import ToPlain, plain_model, unknown_kind
+from stanchion.core.values.plain import ToPlain, plain_model, unknown_kind
 from stanchion.errors import InvalidInput, MissingExtra, StanchionError
 
 if TYPE_CHECKING:

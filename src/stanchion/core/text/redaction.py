@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final, Protocol
 
-from stanchion.core.hiding import DEEPEST, MASK, Hidden
+from stanchion.core.text.hiding import DEEPEST, MASK, Hidden
 
 PATTERN: Final = (
     r"passw|passphrase|pwd|secret|token|authori[sz]|credential|cookie|session|api.?key|private.?key|"

@@ -1,8 +1,8 @@
-"""The type of `tx`: a transaction that the caller has open, without an import of any driver."""
+"""Types of the API: transactions that a caller has open, without an import of any driver; results of jobs."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 
 class Commits(Protocol):
@@ -48,3 +48,13 @@ class MongoTransaction(Protocol):
 
 Transaction: TypeAlias = Commits | BeginsTransactions | Pooled | MongoTransaction
 """A transaction that `tx` takes."""
+
+if TYPE_CHECKING:  # type checkers bring the module; Python 3.11 has no defaults of type variables
+    from typing_extensions import TypeVar
+
+    R_co = TypeVar("R_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    R_co = TypeVar("R_co", covariant=True)
+"""The type of a result: `JobHandle[int]`. A class without it has results of any type."""

@@ -1,21 +1,21 @@
-"""How often a look is made that takes time."""
+"""How often a slow poll is made."""
 
 import pytest
 
-from stanchion.core import pacing
-from stanchion.core.pacing import Pace
+from stanchion.spark.datasource.reading import backlog
+from stanchion.spark.datasource.reading.backlog import Pace
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, which the test sets."""
     time = [1000.0]
-    monkeypatch.setattr(pacing, "monotonic", lambda: time[0])
+    monkeypatch.setattr(backlog, "monotonic", lambda: time[0])
     return time
 
 
 def look(pace: Pace, clock: list[float], seconds: float) -> None:
-    with pace.look():
+    with pace.measured():
         clock[0] += seconds
 
 
@@ -45,6 +45,6 @@ def test_one_that_fails_counts_too(clock: list[float]) -> None:
 
 
 def look_that_fails(pace: Pace, clock: list[float]) -> None:
-    with pace.look():
+    with pace.measured():
         clock[0] += 1.0
         raise KeyError

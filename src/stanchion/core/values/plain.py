@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -10,8 +11,31 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-from stanchion.core.classes import attributes, is_attrs, is_path, is_uuid
 from stanchion.errors import InvalidInput
+
+
+def is_attrs(kind: Any) -> bool:
+    """Return whether this is a class of attrs."""
+    return isinstance(kind, type) and hasattr(kind, "__attrs_attrs__")
+
+
+def attributes(kind: Any) -> tuple[Any, ...]:
+    """Return the attributes of a class of attrs: each has a name, an alias, a default, and an init."""
+    found: tuple[Any, ...] = kind.__attrs_attrs__
+    return found
+
+
+def is_path(kind: Any) -> bool:
+    """Return whether this is a class of paths; a program that has one has loaded its module, with six others."""
+    path = getattr(sys.modules.get("pathlib"), "PurePath", None)
+    return path is not None and isinstance(kind, type) and issubclass(kind, path)
+
+
+def is_uuid(kind: Any) -> bool:
+    """Return whether this is a class of UUIDs; a program that has one has loaded its module, with two others."""
+    uuid = getattr(sys.modules.get("uuid"), "UUID", None)
+    return uuid is not None and isinstance(kind, type) and issubclass(kind, uuid)
+
 
 PLAIN = (str, int, float, dict, list, type(None))
 """Classes whose instances JSON has."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final, TypeVar
 
-from stanchion.core.error_texts import MAX_ERROR
+from stanchion.core.text.error_texts import MAX_ERROR
 
 FRAMES: Final = 20
 """Frames of a traceback that are kept, the innermost."""

@@ -1,4 +1,4 @@
-"""Portions of bounded size."""
+"""Chunks of bounded size."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def portions_within(most: int, items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
+def chunks_within(most: int, items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
     """Yield the items in lists whose sizes add up to at most `most`; a larger item has a separate list."""
-    portion: list[T] = []
+    chunk: list[T] = []
     total = 0
     for item in items:
         size = size_of(item)
-        if portion and total + size > most:
-            yield portion
-            portion, total = [], 0
-        portion.append(item)
+        if chunk and total + size > most:
+            yield chunk
+            chunk, total = [], 0
+        chunk.append(item)
         total += size
-    if portion:
-        yield portion
+    if chunk:
+        yield chunk

@@ -1,0 +1,1 @@
+"""Names and tokens: checked, hashed, and derived from others."""

@@ -1,0 +1,1 @@
+"""Values as plain ones, and as JSON in the store."""
