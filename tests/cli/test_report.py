@@ -62,7 +62,7 @@ def without_spark(*_: object) -> None:
 @pytest.mark.usefixtures("done")
 def test_too_many_for_python(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[report.__module__], "MOST", 4)
-    monkeypatch.setattr("stanchion.ops.cli.run.report._by_spark", without_spark)
+    monkeypatch.setattr("stanchion.ops.cli.wings.report._by_spark", without_spark)
     answer = run("report", "--out", str(tmp_path / "page.html"))
     assert answer.code != 0
     assert "more than 4 jobs have finished in this time" in answer.error

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from stanchion import Stanchion
+from stanchion.core.urls import Listen
 from stanchion.errors import InvalidInput
 from stanchion.manager.server import address
 from stanchion.ops.web import serving
@@ -48,7 +49,7 @@ def test_a_worker_says_that_there_is_no_such_queue(
 
 
 @pytest.mark.parametrize("read", [serving.listen_address, address.listen_address])
-def test_a_port_alone_is_a_port_of_this_machine(read: Callable[[str], address.Listen]) -> None:
+def test_a_port_alone_is_a_port_of_this_machine(read: Callable[[str], Listen]) -> None:
     assert read("7200") == ("127.0.0.1", 7200)
     assert read("host").host == "host"
     with pytest.raises(InvalidInput, match="host:port"):

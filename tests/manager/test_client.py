@@ -12,8 +12,8 @@ import pytest
 
 from stanchion.core.ids import new_id
 from stanchion.core.spark_errors import LeasesLost
+from stanchion.core.urls import Listen
 from stanchion.errors import CannotJoin, DuplicateKey, InvalidInput, MissingExtra, StoreUnavailable
-from stanchion.manager.server.address import Listen
 from stanchion.manager.server.settings import ServerSettings
 from stanchion.stores.grpc.client import channels as opening
 from stanchion.stores.grpc.client.address import address_of

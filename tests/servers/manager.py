@@ -7,7 +7,7 @@ import threading
 from types import TracebackType
 from typing import Self
 
-from stanchion.manager.server.address import Listen
+from stanchion.core.urls import Listen
 from stanchion.manager.server.server import ManagerServer
 from stanchion.manager.server.settings import ServerSettings
 from stanchion.manager.service.manager import Manager

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from stanchion import Stanchion
+from stanchion.core.urls import Listen
 from stanchion.errors import InvalidInput
-from stanchion.manager.server.address import Listen
 from stanchion.ops.web.access import attempts
 from stanchion.ops.web.access.callers import LOCAL, Caller, Tokens, token_of, tokens_in
 from stanchion.ops.web.access.guard import local_path

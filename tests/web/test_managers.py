@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stanchion import Stanchion
-from stanchion.ops.reads.managers import ManagerFigures, manager_figures
+from stanchion.ops.reads.wings.managers import ManagerFigures, manager_figures
 from stanchion.ops.web.pages.managers import headline
 from stanchion.stores.records.managers import ManagerStatus, QueueFigures, ReceiverFigures
 from stanchion.stores.records.workers import WorkerRow

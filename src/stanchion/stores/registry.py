@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from importlib import import_module
 
+from stanchion import wings
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 
@@ -16,13 +17,7 @@ _STORES = {
     "postgres": "stanchion.stores.postgres.dialect",
     "mysql": "stanchion.stores.mariadb.dialect",
     "mariadb": "stanchion.stores.mariadb.dialect",
-    "mongodb": "stanchion.stores.mongo",
-    "redis": "stanchion.stores.redis",
-    "rediss": "stanchion.stores.redis",
-    "valkey": "stanchion.stores.redis",
-    "valkeys": "stanchion.stores.redis",
-    "grpc": "stanchion.stores.grpc",
-    "grpcs": "stanchion.stores.grpc",
+    **wings.TABLE["stores"],
 }
 """The module of each URL scheme, with `open_store(url)` and `CAPABILITIES`."""
 
@@ -46,10 +41,13 @@ def open_store(url: str, database: str | None = None) -> Store:
         raise InvalidInput(f"{url!r} is not a URL; for a SQLite file give sqlite:///{url or 'jobs.db'}")
     module = _STORES.get(scheme)
     if module is None or "://" not in url:
-        raise InvalidInput(
-            f"no store understands the URL {shown_url(url)!r}; it starts with one of "
-            f"{', '.join(f'{name}://' for name in sorted((*_STORES, _SHARDS)))}, such as sqlite:///jobs.db"
-        )
+        others = wings.others("stores")
+        if scheme not in others or "://" not in url:
+            raise InvalidInput(
+                f"no store understands the URL {shown_url(url)!r}; it starts with one of "
+                f"{', '.join(f'{name}://' for name in sorted((*_STORES, *others, _SHARDS)))}, such as sqlite:///jobs.db"
+            )
+        module = others[scheme]
     store: Store = import_module(module).open_store(url)
     return store
 
@@ -88,15 +86,14 @@ def _through_managers(url: str, database: str) -> Store:
         raise InvalidInput(
             f"database= is for transactions, and {shown_url(database)} has none that a job could join: leave it out"
         )
-    from stanchion.stores import grpc
-
-    store: Store = grpc.open_store(url, behind)
+    store: Store = wings.module("stores", "grpc").open_store(url, behind)
     return store
 
 
 def store_modules() -> dict[str, list[str]]:
     """Return the modules of all stores, each with its URL schemes."""
-    return {module: [name for name, of in _STORES.items() if of == module] for module in _STORES.values()}
+    stores = _STORES | wings.others("stores")
+    return {module: [name for name, of in stores.items() if of == module] for module in stores.values()}
 
 
 def sql_tables() -> frozenset[str]:
@@ -131,18 +128,11 @@ def current_folder() -> str:
 
 def shown_url(url: str) -> str:
     """Return the URL for display: without its password."""
-    if url.startswith("mongodb"):
-        from stanchion.stores.mongo.client.address import hidden
-
-        return hidden(url)
-    if url.startswith("grpc"):
-        from stanchion.stores.grpc.client.address import hidden as without_token
-
-        return without_token(url)
-    if "+sentinel" in url.partition("://")[0]:
-        from stanchion.stores.redis.client import address
-
-        return address.hidden(url)
+    scheme = url.partition(":")[0].partition("+")[0]
+    if scheme in wings.TABLE["stores"]:
+        shown: str | None = wings.module("stores", scheme).shown_url(url)
+        if shown is not None:
+            return shown
     from sqlalchemy import make_url  # its import takes longer than the rest of the model
     from sqlalchemy.exc import ArgumentError
 

@@ -18,7 +18,7 @@ from stanchion.manager.server.streams.receivers import ReceiverStream
 from stanchion.manager.service import process
 from stanchion.manager.service.manager import Manager
 from stanchion.ops.cli import main
-from stanchion.ops.cli.run import manager as command
+from stanchion.ops.cli.wings import manager as command
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import NewJob, Pushed

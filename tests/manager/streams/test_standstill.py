@@ -14,7 +14,7 @@ import pytest
 
 from stanchion import JobState, Stanchion
 from stanchion.core.ids import new_token
-from stanchion.manager.server.address import Listen
+from stanchion.core.urls import Listen
 from stanchion.manager.server.settings import ServerSettings
 from stanchion.partitions.store import PartitionedStore
 from stanchion.stores.grpc.receiving import stream

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from stanchion import wings
 from stanchion.alerts.snapshot import Holder, ScheduleSample, SemaphoreSample, Station, StreamSample
 from stanchion.cron.plan import KIND as SCHEDULE
 from stanchion.cron.plan import Plan
@@ -13,10 +14,7 @@ from stanchion.pipelines.record import PipelineRecord, recorded
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules.liveness import alive
 from stanchion.stores.rules.slots import semaphore_slot
-from stanchion.streams.state import KIND as STREAM
-from stanchion.streams.state import StreamState, worker_id
 
 SEMAPHORES_MAX = 10
 """Semaphores that are checked closely, the ones with most waiters."""
@@ -41,24 +39,8 @@ def read_semaphores(store: Store) -> tuple[SemaphoreSample, ...]:
 
 def read_streams(store: Store, workers: Sequence[WorkerRow], now: int) -> tuple[StreamSample, ...]:
     """Return all streams."""
-    known = {worker.id: worker for worker in workers}
-    found = []
-    for value in store.values(STREAM):
-        state = StreamState.of(value)
-        driver = known.get(worker_id(value.name, state.epoch))
-        found.append(
-            StreamSample(
-                name=value.name,
-                queue=state.queue,
-                live=driver is not None and alive(driver, now),
-                last_beat=driver.last_seen_at if driver else None,
-                pending=state.pending,
-                replays=state.replays,
-                stopped=state.stopped,
-                error=state.error,
-            )
-        )
-    return tuple(found)
+    found: tuple[StreamSample, ...] = wings.module("alerts", "streams").samples(store, workers, now)
+    return found
 
 
 def read_schedules(store: Store, now: int) -> tuple[ScheduleSample, ...]:

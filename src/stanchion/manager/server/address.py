@@ -2,33 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
-from typing import NamedTuple
-
+from stanchion.core.urls import Listen, host_and_port, listening
 from stanchion.errors import InvalidInput
-from stanchion.stores.wire.transport import PORT, host_and_port, joined, listening
-
-
-class Listen(NamedTuple):
-    """A host and a port; port 0 lets the system choose one."""
-
-    host: str
-    port: int
-
-    @property
-    def text(self) -> str:
-        """The address as gRPC and people write it."""
-        return joined(self.host, self.port)
-
-    @property
-    def loopback(self) -> bool:
-        """True if only this machine reaches it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+from stanchion.stores.wire.transport import PORT
 
 
 def listen_address(text: str) -> Listen:
@@ -36,7 +12,7 @@ def listen_address(text: str) -> Listen:
     found = listening(text, PORT)
     if found is None:
         raise InvalidInput(f"the address to listen at must be host:port, such as 127.0.0.1:{PORT}, not {text!r}")
-    return Listen(*found)
+    return found
 
 
 def advertised_address(text: str) -> Listen:

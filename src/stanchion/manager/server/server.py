@@ -11,9 +11,9 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from stanchion.core.urls import Listen
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.manager.dispatch.engine import Engine
-from stanchion.manager.server.address import Listen
 from stanchion.manager.server.guard import Guard
 from stanchion.manager.server.hub import Hub
 from stanchion.manager.server.pool import StoreCalls

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from stanchion.core.urls import Listen
 from stanchion.errors import InvalidInput
-from stanchion.manager.server.address import Listen
 from stanchion.manager.server.tokens import Tokens
 
 

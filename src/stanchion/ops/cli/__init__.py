@@ -15,7 +15,6 @@ from stanchion.ops.cli.look import (
     queues,
     rates,
     semaphores,
-    streams,
     top,
     topics,
     watch,
@@ -23,22 +22,17 @@ from stanchion.ops.cli.look import (
 )
 from stanchion.ops.cli.operate import cron, maintain, push, redrive
 from stanchion.ops.cli.run import (
-    archive,
     backfill,
     demo,
     deploy,
-    manager,
-    manager_status,
     pipeline,
-    report,
-    web,
     worker,
 )
 from stanchion.ops.cli.store import bench, copy, shards, stores
+from stanchion.wings import TABLE, module
 
 __all__ = [
     "alerts",
-    "archive",
     "audit",
     "backfill",
     "bench",
@@ -52,25 +46,23 @@ __all__ = [
     "lanes",
     "main",
     "maintain",
-    "manager",
-    "manager_status",
     "pipeline",
     "push",
     "queues",
     "rates",
     "redrive",
-    "report",
     "semaphores",
     "shards",
     "stores",
-    "streams",
     "top",
     "topics",
     "watch",
-    "web",
     "worker",
     "workers",
 ]
+
+for _name in TABLE["commands"]:
+    module("commands", _name)
 
 cli.registered_commands.sort(key=lambda command: PANELS.index(command.rich_help_panel))
 

@@ -13,13 +13,12 @@ from typing import Final
 import uvicorn
 
 from stanchion.app import Stanchion
+from stanchion.core.urls import Listen, listening
 from stanchion.errors import InvalidInput
-from stanchion.manager.server.address import Listen
 from stanchion.ops.web.access.callers import Token, Tokens
 from stanchion.ops.web.asgi import site_app
 from stanchion.ops.web.repeats import OncePerMinute
 from stanchion.ops.web.site import Site
-from stanchion.stores.wire.transport import listening
 from stanchion.worker.signals import stopping_signals
 
 PORT: Final = 7118
@@ -41,7 +40,7 @@ def listen_address(text: str) -> Listen:
     found = listening(text, PORT)
     if found is None:
         raise InvalidInput(f"the address to listen at must be host:port, such as 127.0.0.1:{PORT}, not {text!r}")
-    return Listen(*found)
+    return found
 
 
 def refuse_open(listen: Listen, tokens: Iterable[Token], *, proxied: bool) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import merge
-from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
+from stanchion import wings
 from stanchion.errors import MissingExtra
 from stanchion.pipelines.finding import queries_by_queue
 from stanchion.pipelines.topology import Topology
@@ -19,9 +19,6 @@ from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.rules.query import PAGE
-
-ARCHIVES = "stanchion.spark.archiving.inputs"
-"""The module that reads archives, with `ArchivedItems`; of a package above this one, so it is found by its name."""
 
 
 class Found(NamedTuple):
@@ -74,7 +71,7 @@ class HistoryItems:
 def archived(folder: str | Path, queue: str, since: int | None) -> Source:
     """Return an archive's items that arrived at a queue and finished since then."""
     try:
-        module = import_module(ARCHIVES)
+        module = wings.module("archives", "delta")
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("stanchion"):
             raise

@@ -6,7 +6,7 @@ import os
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from stanchion.errors import MissingExtra
+from stanchion.errors import InvalidInput, MissingExtra
 from stanchion.stores.records.capabilities import Capabilities
 
 if TYPE_CHECKING:
@@ -41,6 +41,16 @@ def open_store(url: str, database: Store | None = None) -> GrpcStore:
     from stanchion.stores.grpc.store import GrpcStore
 
     return GrpcStore(Channels(address_of(url)), database)
+
+
+def shown_url(url: str) -> str:
+    """Return a URL of managers, even an invalid one, for display: without its token."""
+    from stanchion.stores.grpc.client.address import address_of
+
+    try:
+        return address_of(url).shown
+    except InvalidInput:
+        return f"{url.partition('://')[0]}://..."
 
 
 def _installed() -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from stanchion.errors import MissingExtra
+from stanchion.errors import InvalidInput, MissingExtra
 from stanchion.stores.records.capabilities import Capabilities
 
 if TYPE_CHECKING:
@@ -34,3 +34,13 @@ def open_store(url: str) -> MongoStore:
     from stanchion.stores.mongo.store import MongoStore
 
     return MongoStore(Server(address_of(url)))
+
+
+def shown_url(url: str) -> str:
+    """Return a MongoDB URL, even an invalid one, for display: without its password."""
+    from stanchion.stores.mongo.client.address import address_of
+
+    try:
+        return address_of(url).shown
+    except InvalidInput:
+        return f"{url.partition('://')[0]}://..."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from stanchion.errors import MissingExtra
+from stanchion.errors import InvalidInput, MissingExtra
 from stanchion.stores.records.capabilities import Capabilities
 
 if TYPE_CHECKING:
@@ -39,6 +39,18 @@ def open_store(url: str) -> RedisStore:
     address = address_of(url)
     refuse_options(address)
     return RedisStore(Server(address))
+
+
+def shown_url(url: str) -> str | None:
+    """Return a URL of sentinels for display, without its passwords; None for others."""
+    if "+sentinel" not in url.partition("://")[0]:
+        return None
+    from stanchion.stores.redis.client.address import address_of
+
+    try:
+        return address_of(url).shown
+    except InvalidInput:
+        return f"{url.partition('://')[0]}://..."
 
 
 def _installed() -> bool:

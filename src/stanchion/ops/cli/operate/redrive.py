@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from stanchion import wings
 from stanchion.app import app_of
 from stanchion.context import context_of
 from stanchion.core.ids import new_ids
@@ -32,7 +33,6 @@ from stanchion.ops.cli.console.selection import (
     search,
 )
 from stanchion.ops.cli.console.session import Exit, Session, command
-from stanchion.ops.cli.run.archive import replay_archived
 from stanchion.ops.cli.run.pipeline import named_pipeline
 from stanchion.ops.redriving import GONE, Refusal, Verdict, cancelled, copied, retried
 from stanchion.pipelines.pipeline import plan_of
@@ -170,7 +170,8 @@ def replay(
     if archive is not None:
         if ids or any((state, task, tenant, since, until, text, flow, limit)):
             raise InvalidInput("select archived jobs by --where, which covers all these options, and by --queue")
-        return replay_archived(session, archive, where, queue=queue, to=to, dry_run=dry_run, write_id=write_id)
+        replay_archived = wings.module("commands", "archive").replay_archived
+        return Exit(replay_archived(session, archive, where, queue=queue, to=to, dry_run=dry_run, write_id=write_id))
     if where is not None or to is not None or dry_run or write_id is not None:
         raise InvalidInput(
             "--where, --to, --dry-run and --write-id are for archived jobs: give --archive DIR too; the last two also "

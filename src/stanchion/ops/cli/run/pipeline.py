@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from stanchion import wings
 from stanchion.context import context_of
 from stanchion.core import environment
 from stanchion.core.text.durations import duration
@@ -156,7 +157,7 @@ def resume(session: Session, target: Target, stations: Stations = None) -> None:
     _set_paused(session, target, stations or [], paused=False)
 
 
-_ENGINES = ("workers", "spark")
+_ENGINES = ("workers", *wings.TABLE["engines"])
 
 
 def named_pipeline(session: Session, target: str) -> Pipeline:
@@ -173,7 +174,7 @@ def _run_on_spark(pipeline: Pipeline, *, until_empty: bool, available_now: bool)
     if until_empty:
         raise InvalidInput("--until-empty is for workers; on Spark, --available-now stops once no item is due")
     try:
-        from stanchion.spark.stations import engine as stations
+        stations = wings.module("engines", "spark")
     except ModuleNotFoundError as error:
         if error.name is None or not error.name.startswith("pyspark"):
             raise

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from stanchion.alerts.words import named
 from stanchion.core.text.durations import spelled
-from stanchion.ops.reads.managers import ManagerFigures, manager_figures
+from stanchion.ops.reads.wings.managers import ManagerFigures, manager_figures
 from stanchion.ops.web.visit import Visit
 from stanchion.ops.words import number, plural
 

@@ -12,8 +12,8 @@ from stanchion.errors import InvalidInput
 from stanchion.ops.job_json import last_error
 from stanchion.ops.reads.expectations import read_expectations
 from stanchion.ops.reads.pipelines import Dead, Known, Station, known_pipelines, read_dead, stations
-from stanchion.ops.reads.streams import stream_figures
 from stanchion.ops.reads.track import HOUR
+from stanchion.ops.reads.wings.streams import stream_figures
 from stanchion.ops.web.acts.pauses import set_paused
 from stanchion.ops.web.pages import stations as words
 from stanchion.ops.web.show.plots import spark

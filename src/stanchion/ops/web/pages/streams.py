@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from stanchion import streams
 from stanchion.alerts.words import named
-from stanchion.ops.reads.streams import StreamFigures, stream_figures
+from stanchion.ops.reads.wings.streams import StreamFigures, stream_figures
 from stanchion.ops.web.show.templating import query
 from stanchion.ops.web.visit import Missing, Visit
 from stanchion.ops.words import number, plural

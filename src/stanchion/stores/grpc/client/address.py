@@ -8,9 +8,9 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 from stanchion.core.checks import refuse_unknown
-from stanchion.core.urls import split_with_hosts
+from stanchion.core.urls import host_and_port, joined, split_with_hosts
 from stanchion.errors import InvalidInput
-from stanchion.stores.wire.transport import PORT, TOKEN_VARIABLE, host_and_port, joined
+from stanchion.stores.wire.transport import PORT, TOKEN_VARIABLE
 
 _EXAMPLE = "grpc://host1,host2:7117 or grpcs://host?ca=ca.pem"
 _OPTIONS = ("token", "ca", "cert", "key", "name", "compression")
@@ -67,14 +67,6 @@ def address_of(url: str) -> Address:
         raise InvalidInput("a token is of printable ASCII characters; others can't be sent")
     shown = f"{parts.scheme}://{','.join(hosts)}"
     return Address(hosts, shown, secure, token, compress=compression == "gzip", **options)
-
-
-def hidden(url: str) -> str:
-    """Return a URL of managers, even an invalid one, for display: without its token."""
-    try:
-        return address_of(url).shown
-    except InvalidInput:
-        return f"{url.partition('://')[0]}://..."
 
 
 def contents_of(path: str | None, option: str) -> bytes | None:

@@ -43,11 +43,3 @@ def address_of(url: str) -> Address:
     if not database:
         raise InvalidInput(f"the URL {shown} names no database; write {_EXAMPLE}")
     return Address(url, shown, unquote(database), password or None)
-
-
-def hidden(url: str) -> str:
-    """Return a MongoDB URL, even an invalid one, for display: without its password."""
-    try:
-        return address_of(url).shown
-    except InvalidInput:
-        return f"{url.partition('://')[0]}://..."

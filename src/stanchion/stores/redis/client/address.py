@@ -98,14 +98,6 @@ def _split(url: str) -> SplitResult:
     return parts
 
 
-def hidden(url: str) -> str:
-    """Return a URL for display: without its passwords."""
-    try:
-        return address_of(url).shown
-    except InvalidInput:
-        return f"{url.partition('://')[0]}://..."
-
-
 def _watch(parts: SplitResult, hosts: str, options: dict[str, str]) -> Watch:
     """Return the sentinels in the URL, and remove their options."""
     service = unquote(parts.path.strip("/"))

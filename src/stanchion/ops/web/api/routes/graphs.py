@@ -14,7 +14,7 @@ from stanchion.ops.job_json import last_error
 from stanchion.ops.reads.expectations import read_expectations
 from stanchion.ops.reads.flows import flows_seen, read_flow
 from stanchion.ops.reads.pipelines import Known, known_pipelines, read_dead, stations
-from stanchion.ops.reads.streams import StreamFigures, stream_figures
+from stanchion.ops.reads.wings.streams import StreamFigures, stream_figures
 from stanchion.ops.web.acts.pauses import set_paused
 from stanchion.ops.web.api.operation import Answer, Call, Operation, time_text
 from stanchion.ops.web.api.paging import named_page

@@ -12,9 +12,9 @@ from stanchion.core.checks import checked_name
 from stanchion.core.names.partition_names import logical_name
 from stanchion.core.times import iso
 from stanchion.cron.schedule import Schedule
-from stanchion.ops.reads.managers import ManagerFigures, manager_figures
 from stanchion.ops.reads.schedules import item_of
 from stanchion.ops.reads.semaphores import read_line
+from stanchion.ops.reads.wings.managers import ManagerFigures, manager_figures
 from stanchion.ops.reads.workers import is_late
 from stanchion.ops.web.api.operation import Answer, Call, Operation, time_text
 from stanchion.ops.web.api.paging import named_page

@@ -18,7 +18,7 @@ from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_c
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.selection import ROWS, Rows
 from stanchion.ops.cli.console.session import Exit, Session, command
-from stanchion.ops.reads.streams import StreamFigures, stream_figures
+from stanchion.ops.reads.wings.streams import StreamFigures, stream_figures
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.streams import StreamInfo, release, streams
 

@@ -15,8 +15,8 @@ from stanchion.ops.cli.console.human import age
 from stanchion.ops.cli.console.output import Cell, Column, count_cell
 from stanchion.ops.cli.console.selection import ROWS, Rows
 from stanchion.ops.cli.console.session import Exit, Session, command
-from stanchion.ops.cli.run.manager import manager_cli
-from stanchion.ops.reads.managers import ManagerFigures, Owned, manager_figures
+from stanchion.ops.cli.wings.manager import manager_cli
+from stanchion.ops.reads.wings.managers import ManagerFigures, Owned, manager_figures
 from stanchion.stores.records.managers import ManagerStatus, ReceiverFigures
 
 _COLUMNS = [

@@ -1,0 +1,1 @@
+"""Commands of the wings, found by the table in `stanchion/wings.py`."""

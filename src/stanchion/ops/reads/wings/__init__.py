@@ -1,0 +1,1 @@
+"""Reads of the wings, for their commands and for the page."""
