@@ -15,7 +15,7 @@ from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Rollback
 from stanchion.stores.redis.claim import DueJobs
-from stanchion.stores.redis.client.rows import FIELD
+from stanchion.stores.redis.client.layout import FIELD
 from stanchion.stores.redis.client.server import Server
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.limits import Limits, limits_text

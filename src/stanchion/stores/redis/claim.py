@@ -11,7 +11,8 @@ from stanchion.stores.cas.slots import Slots
 from stanchion.stores.cas.workers import LostJobs
 from stanchion.stores.records.claims import LOWEST_RANK, Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, JobRow
-from stanchion.stores.redis.client.rows import FIELD, ROW, rows_in
+from stanchion.stores.redis.client.layout import FIELD
+from stanchion.stores.redis.client.rows import ROW, rows_in
 from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.rules.claims import in_claim_order
 

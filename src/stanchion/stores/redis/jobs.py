@@ -11,8 +11,9 @@ from stanchion.stores.cas.portions import grouped, portions
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import ORDER, Slot
+from stanchion.stores.redis.client.layout import FIELD
 from stanchion.stores.redis.client.places import Places
-from stanchion.stores.redis.client.rows import FIELD, STATE_FIELDS, body_text, rev_of, seen_in, state_text
+from stanchion.stores.redis.client.rows import STATE_FIELDS, body_text, rev_of, seen_in, state_text
 from stanchion.stores.redis.client.server import Call, Server
 from stanchion.stores.redis.client.settings import settings_in
 

@@ -13,7 +13,7 @@ from typing import Any
 from stanchion.stores.cas.jobs import Seen
 from stanchion.stores.cas.slot_keys import key_of
 from stanchion.stores.records.query import Query
-from stanchion.stores.redis.client.rows import FIELD
+from stanchion.stores.redis.client.layout import FIELD
 from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.redis.slots import SlotRows

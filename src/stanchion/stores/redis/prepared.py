@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.prepared import PlainColumns, Prepared
-from stanchion.stores.redis.client.rows import FIELD, body_text
+from stanchion.stores.redis.client.layout import BODY, FIELD, write_new_body
 from stanchion.stores.redis.jobs import SCRIPT_JOBS_MAX, Jobs
 from stanchion.stores.rules.prepared import data_of, joined, prepared_by, sizes_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_IN_BODY = {"payload": "payload", "tenant": "tenant", "max_attempts": "9", "timeout": "0.5"}
-"""The fields of a body that columns have, with values that mark their places."""
 
 _ID_TEXT = b"\xdb\x00\x00\x00\x24"
 """What precedes an id of 36 characters."""
@@ -72,17 +69,10 @@ def _bodies(columns: PlainColumns) -> pa.Array:
     """Return the bodies of jobs: a template body, with the columns in their places."""
     import pyarrow as pa
 
-    fields = body_text(NewJob("", "", "", **columns.fixed)).split(FIELD)
+    fields = write_new_body(NewJob("", "", "", **columns.fixed)).split(FIELD)
     given = {"payload": columns.payloads, **columns.varying}
     parts: list[Any] = []
-    for n, name in enumerate(_fields()):
+    for n, name in enumerate(BODY):
         text = given[name].cast(pa.string()).fill_null("") if name in given else fields[n].encode()
         parts += [text, FIELD.encode()]
     return joined(parts[:-1])
-
-
-def _fields() -> list[str]:
-    """Return the names of those fields of a body that columns may have, '' for any other."""
-    named = {value: name for name, value in _IN_BODY.items()}
-    job = NewJob("", "", "payload", tenant="tenant", max_attempts=9, timeout=0.5)
-    return [named.get(value, "") for value in body_text(job).split(FIELD)]

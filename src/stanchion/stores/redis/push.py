@@ -16,7 +16,8 @@ from stanchion.stores.cas.portions import grouped, portions
 from stanchion.stores.cas.push import replace_work
 from stanchion.stores.cas.starts import Stored
 from stanchion.stores.records.jobs import NewJob, Pushed
-from stanchion.stores.redis.client.rows import FIELD, new_text
+from stanchion.stores.redis.client.layout import FIELD
+from stanchion.stores.redis.client.rows import new_text
 from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.jobs import SCRIPT_JOBS_MAX, Jobs
 from stanchion.stores.rules.jobs import due_at, refuse_duplicates

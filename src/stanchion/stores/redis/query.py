@@ -14,7 +14,8 @@ from stanchion.stores.cas.entries import as_reserved
 from stanchion.stores.cas.portions import portions
 from stanchion.stores.records.jobs import QUEUED, UNLANED, JobRow, JobState
 from stanchion.stores.records.query import Horizon, Page, Query
-from stanchion.stores.redis.client.rows import FIELD, rows_in
+from stanchion.stores.redis.client.layout import FIELD
+from stanchion.stores.redis.client.rows import rows_in
 from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.flows.nodes import Nodes
 from stanchion.stores.redis.jobs import Jobs

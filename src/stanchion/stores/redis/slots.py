@@ -12,7 +12,8 @@ from stanchion.stores.cas.slots import Slots
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import SemaphoreRow
 from stanchion.stores.records.slots import NODE, ORDER, Slot
-from stanchion.stores.redis.client.rows import FIELD, seen_in
+from stanchion.stores.redis.client.layout import FIELD
+from stanchion.stores.redis.client.rows import seen_in
 from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.rules.limits import Rate

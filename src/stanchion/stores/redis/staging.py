@@ -15,7 +15,8 @@ from stanchion.stores.cas.staging import Begun, Piece, Staged, in_pieces, is_str
 from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.records.prepared import Prepared
 from stanchion.stores.records.values import ValueChange
-from stanchion.stores.redis.client.rows import FIELD, ROW
+from stanchion.stores.redis.client.layout import FIELD
+from stanchion.stores.redis.client.rows import ROW
 from stanchion.stores.redis.client.server import Call, Server
 from stanchion.stores.redis.push import Pushes
 from stanchion.stores.redis.values import Values, value_in

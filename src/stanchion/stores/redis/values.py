@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stanchion.stores.records.values import VersionedValue
-from stanchion.stores.redis.client.rows import FIELD
+from stanchion.stores.redis.client.layout import FIELD
 from stanchion.stores.redis.client.server import Server
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from stanchion.stores.cas.portions import portions
 from stanchion.stores.records.workers import LEASES_SEARCHED_MAX, Beat, WorkerRow
-from stanchion.stores.redis.client.rows import FIELD
+from stanchion.stores.redis.client.layout import FIELD
 from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.rules.liveness import Leased, alive, beat_of, holders_of, orphaned_since

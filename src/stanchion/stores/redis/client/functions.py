@@ -8,6 +8,7 @@ from functools import cache
 from redis.exceptions import ResponseError
 
 from stanchion.errors import StoreUnavailable
+from stanchion.stores.redis.client.layout import BODY
 from stanchion.stores.redis.client.scripts import script, script_texts
 from stanchion.stores.redis.client.server import Server
 from stanchion.stores.rules.plain_push import UNPRINTABLE, filled
@@ -23,5 +24,6 @@ def load(server: Server) -> None:
 def library() -> str:
     """Return the text of the library."""
     unprintable = ", ".join(str(code) for codes in UNPRINTABLE for code in codes)
+    body = ", ".join(f"'{name}'" for name in BODY)
     store = f"local function store(KEYS, ARGV)\n{script('push').text}\nend\n"
-    return f"#!lua name=stanchion\n{store}{filled(script_texts()['plain_push'], unprintable=unprintable)}"
+    return f"#!lua name=stanchion\n{store}{filled(script_texts()['plain_push'], unprintable=unprintable, body=body)}"

@@ -20,7 +20,7 @@ from stanchion.stores.cas.portions import portions
 from stanchion.stores.cas.push import unrefused
 from stanchion.stores.records.flows import ExtendFlow, FlowNode
 from stanchion.stores.records.jobs import SECOND, NewJob
-from stanchion.stores.redis.client.rows import FIELD
+from stanchion.stores.redis.client.layout import FIELD
 from stanchion.stores.redis.client.server import Call, Server
 from stanchion.stores.redis.flows.nodes import Nodes, fields_of
 from stanchion.stores.redis.push import Pushes

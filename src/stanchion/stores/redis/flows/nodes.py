@@ -14,7 +14,7 @@ from stanchion.stores.cas.jobs import Seen
 from stanchion.stores.cas.portions import portions
 from stanchion.stores.records.flows import FlowNode, MemberEnd, NodeState
 from stanchion.stores.records.jobs import SECOND, JobRow
-from stanchion.stores.redis.client.rows import FIELD
+from stanchion.stores.redis.client.layout import FIELD
 from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.redis.slots import SlotRows

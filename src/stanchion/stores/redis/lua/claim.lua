@@ -255,7 +255,7 @@ end
 -- key, or one that was granted a semaphore. Only jobs from before the queue was ordered are.
 local function holder_before(job)
     if string.sub(job[WAITS_FOR], 1, 1) == 'o' then
-        local first = redis.call('ZRANGEBYLEX', P .. 'orders', '[' .. job[ORDER] .. US, '+', 'LIMIT', 0, 1)[1]
+        local first = redis.call('ZRANGEBYLEX', P .. 'orders', '[' .. job[ORDER_KEY] .. US, '+', 'LIMIT', 0, 1)[1]
         return first and string.match(first, '[^\31]*$')
     end
     for _, list in ipairs(redis.call('ZRANGE', P .. 'ready', 0, -1)) do

@@ -52,7 +52,7 @@ local ids = redis.call('ZRANGE', P .. 'leases', 0, tonumber(ARGV[2]) - 1)
 for _, state in ipairs(several('HMGET', P .. 'live', ids)) do
     local job = state and fields(state)
     if job and job[WORKER] ~= '' then
-        local name, started = job[WORKER], tonumber(job[STARTED]) or 0
+        local name, started = job[WORKER], tonumber(job[STARTED_AT]) or 0
         if not counts[name] then
             names[#names + 1], counts[name], first[name], last[name] = name, 0, started, started
         end
@@ -81,7 +81,7 @@ for index, one in ipairs(ids) do
     ids[index] = string.match(one, '[^\31]*$')
 end
 for index, state in ipairs(several('HMGET', P .. 'live', ids)) do
-    if #old < most and state and (tonumber(fields(state)[STARTED]) or 0) <= moment then
+    if #old < most and state and (tonumber(fields(state)[STARTED_AT]) or 0) <= moment then
         old[#old + 1] = ids[index]
     end
 end

@@ -16,7 +16,7 @@ local states = several('HMGET', P .. 'live', ids)
 local done, held, past, ended, seen, brought, at = {}, {}, {}, {}, {}, 0, whole(now)
 local leased, stopping = {}, {}
 -- The fields that a commit needs or changes; those that it leaves as they are stay together, as splitting is what costs.
-local PARTS = '^' .. string.rep('([^\31]*)\31', 8) .. '(' .. string.rep('[^\31]*\31', FINISHED - STOP - 1)
+local PARTS = '^' .. string.rep('([^\31]*)\31', 8) .. '(' .. string.rep('[^\31]*\31', FINISHED_AT - CANCEL_REQUESTED - 1)
     .. ')[^\31]*\31([^\31]*)\31([^\31]*)\31[^\31]*(\31' .. string.rep('[^\31]*\31', FIELDS - RESULT - 1) .. ')([^\31]*)$'
 for index, id in ipairs(ids) do
     local token, result = tokens[index], ARGV[3 + index] or ''
@@ -99,8 +99,8 @@ for first = 2, #ARGV, WIDTH do
     local id, before, after, body, waited, counted, target, beyond, outbox_key, entry_text =
         unpack(ARGV, first, first + WIDTH - 1)
     local old, new = fields(before), fields(after)
-    local state = redis.call('HGET', P .. (old[FINISHED] ~= '' and 'past' or 'live'), id)
-    local holder = new[KEY] ~= '' and new[FINISHED] == '' and redis.call('HGET', P .. 'keys', new[KEY])
+    local state = redis.call('HGET', P .. (old[FINISHED_AT] ~= '' and 'past' or 'live'), id)
+    local holder = new[KEY] ~= '' and new[FINISHED_AT] == '' and redis.call('HGET', P .. 'keys', new[KEY])
     if state ~= before then
         answers[#answers + 1] = 0
     elseif holder and holder ~= id then
@@ -129,7 +129,7 @@ for first = 2, #ARGV, WIDTH do
             revive(target)
             redis.call('HSETNX', target .. 'settings', 'made_at', whole(now))
             put(target, id, after, new, body)
-        elseif new[FINISHED] == '' or keeps_history() then
+        elseif new[FINISHED_AT] == '' or keeps_history() then
             put(P, id, after, new, body)
             if waited ~= '' then
                 redis.call('HSET', P .. 'past_waits', id, waited)
@@ -140,7 +140,7 @@ for first = 2, #ARGV, WIDTH do
         if outbox_key ~= '' then
             redis.call('HSET', P .. 'outbox', outbox_key, entry_text)
         end
-        if counted == 'buried' or (old[FINISHED] == '' and new[FINISHED] ~= '') then
+        if counted == 'buried' or (old[FINISHED_AT] == '' and new[FINISHED_AT] ~= '') then
             ends[#ends + 1] = id
         end
         freed = freed or old[STATE] == 'running'

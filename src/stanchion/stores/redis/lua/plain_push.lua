@@ -11,6 +11,7 @@ local OPTIONS = {
     task = 1, args = 1, priority = 1, run_at = 1, delay = 1, tenant = 1, key = 1, order_key = 1, limits = 1,
     headers = 1, max_attempts = 1, timeout = 1,
 }
+local BODY = { <body> }
 
 local function refuse(reason)
     error({ err = 'ERR stanchion_push: ' .. reason })
@@ -279,8 +280,8 @@ local function push(keys, arguments)
     end
     local semaphores = given.limits and limits_of(given.limits, prefix) or {}
     local priority = whole_of(given, 'priority', <min_priority>, <max_priority>, 0)
-    local attempts = whole_of(given, 'max_attempts', 1, <most_attempts>, <max_attempts>)
-    local timeout = given.timeout and string.format('%.17g', seconds_of(given.timeout, 'timeout')) or ''
+    given.max_attempts = whole_of(given, 'max_attempts', 1, <most_attempts>, <max_attempts>)
+    given.timeout = given.timeout and string.format('%.17g', seconds_of(given.timeout, 'timeout'))
     local delay = given.delay and math.floor(seconds_of(given.delay, 'delay') * 1000000) or 0
     local run_at = given.run_at and string.format('%.0f', moment_of(given.run_at)) or ''
 
@@ -292,9 +293,10 @@ local function push(keys, arguments)
     if parted and (given.key or order ~= '') then
         refuse('a queue with partitions takes no key and no order_key here, as they decide the partition')
     end
-    local bound, limits = '', ''
+    local bound = ''
+    given.payload, given.limits = content, nil
     if #semaphores > 0 then
-        limits, bound = '{"hold":' .. cjson.encode(semaphores) .. '}', 's:' .. semaphores[1]
+        given.limits, bound = '{"hold":' .. cjson.encode(semaphores) .. '}', 's:' .. semaphores[1]
     end
     if order ~= '' then
         bound = 'o' .. length_of(queue) .. ':' .. queue .. ':' .. order
@@ -304,12 +306,14 @@ local function push(keys, arguments)
     end
 
     local id = new_id(P, payload)
-    local job = table.concat({
+    local job = {
         id, 'return', priority, '<unlaned>', run_at, run_at == '' and string.format('%.0f', delay) or '',
-        given.key or '', '', order, bound, '', '', content, given.task or '', given.headers or '', given.tenant or '', limits,
-        '', '', '', '', '', attempts, timeout, '',
-    }, US)
-    local answers = store({ P }, { '0', '', job })[3]
+        given.key or '', '', order, bound, '', '',
+    }
+    for _, name in ipairs(BODY) do
+        job[#job + 1] = given[name] or ''
+    end
+    local answers = store({ P }, { '0', '', table.concat(job, US) })[3]
     return answers[3] or id
 end
 

@@ -107,10 +107,11 @@ local function begin_change(brought, jobs)
     end
 end
 
--- The fields of a job's state, in order.
-local REV, STATE, ATTEMPTS, TOKEN, WORKER, LEASE, STARTED, STOP = 1, 2, 3, 4, 5, 6, 7, 8
-local LANE, RANK, RUN_AT, ENQUEUED, FINISHED, KEY, RESULT = 10, 12, 13, 14, 16, 17, 19
-local WAITS_FOR, SINCE, ORDER, BOUND, FIELDS = 23, 24, 25, 26, 26
+-- The fields of a job's state, in order: client/layout.py reads their names here. WAITS_FOR and BOUND are made of others.
+local REV, STATE, ATTEMPTS, TOKEN, WORKER, LEASE_UNTIL, STARTED_AT, CANCEL_REQUESTED, PROGRESS, LANE, PRIORITY, RANK, RUN_AT,
+    ENQUEUED_AT, FAILURES, FINISHED_AT, KEY, ERRORS, RESULT, SLOTS_HELD, ORDER_HOLD, SLOTS_HOLD, WAITS_FOR, WAITS_SINCE,
+    ORDER_KEY, BOUND = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26
+local FIELDS = BOUND
 -- The lane of jobs in none; and how the names of their ready lists begin, which sort before all others.
 local UNLANED, NO_LANE = '-1', '-0001'
 local PATTERN = '^' .. string.rep('([^\31]*)\31', FIELDS - 1) .. '(.*)$'
@@ -120,7 +121,7 @@ local function fields(text)
 end
 
 local function is_held(job, token)
-    return job[STATE] == 'running' and job[TOKEN] == token and (job[LEASE] == '' or tonumber(job[LEASE]) > now)
+    return job[STATE] == 'running' and job[TOKEN] == token and (job[LEASE_UNTIL] == '' or tonumber(job[LEASE_UNTIL]) > now)
 end
 
 -- Calls a command with many arguments, as many at a time as the Lua stack holds.
@@ -219,7 +220,7 @@ local function keep_key(prefix, id, job)
     end
     local other = redis.call('HGET', prefix .. 'ended_keys', job[KEY])
     local state = other and redis.call('HGET', prefix .. 'past', other)
-    if not state or tonumber(fields(state)[FINISHED]) <= tonumber(job[FINISHED]) then
+    if not state or tonumber(fields(state)[FINISHED_AT]) <= tonumber(job[FINISHED_AT]) then
         redis.call('HSET', prefix .. 'ended_keys', job[KEY], id)
     end
 end
@@ -232,23 +233,23 @@ end
 
 -- Removes a job from the queue and its indexes.
 local function drop(id, job)
-    if job[FINISHED] ~= '' then
+    if job[FINISHED_AT] ~= '' then
         forget_key(id, job[KEY])
         redis.call('HDEL', P .. 'past', id)
         redis.call('ZREM', P .. 'ended', id)
     else
         redis.call('HDEL', P .. 'live', id)
         if job[STATE] == 'running' then
-            redis.call('ZREM', P .. 'running', holding_of(job[LEASE], job[WORKER], id))
+            redis.call('ZREM', P .. 'running', holding_of(job[LEASE_UNTIL], job[WORKER], id))
             redis.call('SREM', P .. 'stopping', id)
             redis.call('ZREM', P .. 'leases', id)
         elseif job[STATE] == 'queued' then
             take_from_list(P, list_of(job[LANE], job[RANK]), { id })
         elseif job[STATE] == 'waiting' then
-            redis.call('ZREM', P .. 'waits', entry(job[WAITS_FOR], job[SINCE], id))
+            redis.call('ZREM', P .. 'waits', entry(job[WAITS_FOR], job[WAITS_SINCE], id))
         end
-        if job[ORDER] ~= '' then
-            redis.call('ZREM', P .. 'orders', entry(job[ORDER], job[ENQUEUED], id))
+        if job[ORDER_KEY] ~= '' then
+            redis.call('ZREM', P .. 'orders', entry(job[ORDER_KEY], job[ENQUEUED_AT], id))
         end
         if job[KEY] ~= '' and redis.call('HGET', P .. 'keys', job[KEY]) == id then
             redis.call('HDEL', P .. 'keys', job[KEY])
@@ -293,9 +294,9 @@ local function put(prefix, id, text, job, body)
             redis.call('HSET', prefix .. 'settings', 'has_dead_letters', '1') -- read by searches for dead jobs
         end
     end
-    if job[FINISHED] ~= '' then
+    if job[FINISHED_AT] ~= '' then
         redis.call('HSET', prefix .. 'past', id, text)
-        redis.call('ZADD', prefix .. 'ended', job[FINISHED], id)
+        redis.call('ZADD', prefix .. 'ended', job[FINISHED_AT], id)
         keep_key(prefix, id, job)
         return
     end
@@ -305,11 +306,11 @@ local function put(prefix, id, text, job, body)
         redis.call('HSET', prefix .. 'keys', job[KEY], id)
     end
     if job[STATE] == 'running' then
-        redis.call('ZADD', prefix .. 'running', 0, holding_of(job[LEASE], job[WORKER], id))
-        if job[LEASE] ~= '' then
-            redis.call('ZADD', prefix .. 'leases', job[LEASE], id)
+        redis.call('ZADD', prefix .. 'running', 0, holding_of(job[LEASE_UNTIL], job[WORKER], id))
+        if job[LEASE_UNTIL] ~= '' then
+            redis.call('ZADD', prefix .. 'leases', job[LEASE_UNTIL], id)
         end
-        if job[STOP] == '1' then
+        if job[CANCEL_REQUESTED] == '1' then
             redis.call('SADD', prefix .. 'stopping', id)
         end
     elseif job[STATE] == 'queued' then
@@ -318,10 +319,10 @@ local function put(prefix, id, text, job, body)
         add_list(prefix, list)
         signal(prefix)
     elseif job[STATE] == 'waiting' then
-        redis.call('ZADD', prefix .. 'waits', 0, entry(job[WAITS_FOR], job[SINCE], id))
+        redis.call('ZADD', prefix .. 'waits', 0, entry(job[WAITS_FOR], job[WAITS_SINCE], id))
     end
-    if job[ORDER] ~= '' then
-        redis.call('ZADD', prefix .. 'orders', 0, entry(job[ORDER], job[ENQUEUED], id))
+    if job[ORDER_KEY] ~= '' then
+        redis.call('ZADD', prefix .. 'orders', 0, entry(job[ORDER_KEY], job[ENQUEUED_AT], id))
     end
 end
 

@@ -35,7 +35,7 @@ end
 local function finished_holder(key, id, ttl)
     local holder = ttl ~= '' and redis.call('HGET', P .. 'ended_keys', key)
     local state = holder and holder ~= id and redis.call('HGET', P .. 'past', holder)
-    if state and tonumber(fields(state)[FINISHED]) > now - tonumber(ttl) then
+    if state and tonumber(fields(state)[FINISHED_AT]) > now - tonumber(ttl) then
         return holder, state
     end
 end
@@ -200,7 +200,7 @@ local answers = {}
 for first = 2, #ARGV, 3 do
     local id, state, body = unpack(ARGV, first, first + 2)
     local job = fields(state)
-    local holder = job[KEY] ~= '' and job[FINISHED] == '' and redis.call('HGET', P .. 'keys', job[KEY])
+    local holder = job[KEY] ~= '' and job[FINISHED_AT] == '' and redis.call('HGET', P .. 'keys', job[KEY])
     local known = redis.call('HEXISTS', P .. 'live', id) + redis.call('HEXISTS', P .. 'past', id) > 0
         or redis.call('ZSCORE', P .. 'gone', id)
     if known or not holder then
