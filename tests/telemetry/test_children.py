@@ -10,7 +10,7 @@ from stanchion.service.settings import WorkerSettings
 from stanchion.service.supervisor import Child
 from stanchion.stores.records.outcomes import Commit
 from stanchion.telemetry.counts import JobCounts, Sums
-from stanchion.worker.remarks import Remarks
+from stanchion.worker.process.remarks import Remarks
 from tests.telemetry.test_counts import LEASE, row
 
 

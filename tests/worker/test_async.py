@@ -142,7 +142,7 @@ def test_a_loop_that_breaks_fails_its_jobs_and_is_replaced(app):
 
 
 def test_a_blocked_loop_is_red_and_other_jobs_get_another(app, monkeypatch):
-    monkeypatch.setattr("stanchion.worker.loop.SILENT", 0.2)
+    monkeypatch.setattr("stanchion.worker.running.loop.SILENT", 0.2)
     let_go, beside_begun, let_beside_go = (threading.Event() for _ in range(3))
 
     @app.task

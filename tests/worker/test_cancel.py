@@ -11,9 +11,9 @@ from stanchion.context import context_of
 from stanchion.core.boot_clock import boot_clock
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Abandon
-from stanchion.worker.attempt import Finished
-from stanchion.worker.default_timeouts import DefaultTimeouts
-from stanchion.worker.runner import Runners
+from stanchion.worker.running.attempt import Finished
+from stanchion.worker.running.default_timeouts import DefaultTimeouts
+from stanchion.worker.running.runner import Runners
 from tests.worker.conftest import ended, until, working
 
 pytestmark = pytest.mark.parametrize("app", ["memory"], indirect=True)

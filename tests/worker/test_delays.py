@@ -3,7 +3,7 @@
 from stanchion.stores.memory import FrozenClock, MemoryStore
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, NewJob
-from stanchion.worker.pace import DELAYS_MAX, PickupDelays
+from stanchion.worker.claiming.pace import DELAYS_MAX, PickupDelays
 from tests.worker.conftest import health, until, working
 
 

@@ -11,10 +11,9 @@ from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.records.workers import LaneRange
 from stanchion.stores.wakeup.signs import ANY, NO_SIGNS, Signs
-from stanchion.worker.due_queues import DueQueues, Seen
-from stanchion.worker.order import Order, Turn
-from stanchion.worker.rest import MANY
-from stanchion.worker.served_queues import ServedQueues
+from stanchion.worker.claiming.due_queues import MANY, DueQueues, Seen
+from stanchion.worker.claiming.order import Order, Turn
+from stanchion.worker.claiming.served_queues import ServedQueues
 
 QUEUES = ["full", "other", "empty"]
 

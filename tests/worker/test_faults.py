@@ -11,7 +11,7 @@ from stanchion.context.context import Context
 from stanchion.errors import InvalidInput, NotPermitted, SchemaMismatch, StanchionError, StoreUnavailable
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
-from stanchion.worker.served_queues import served_by
+from stanchion.worker.claiming.served_queues import served_by
 from tests.worker.conftest import Faulty, ended, health, until, working
 
 
@@ -160,7 +160,7 @@ def test_outcomes_wait_for_the_store(app, store):
 
 @pytest.mark.slow
 def test_claims_stop_while_outcomes_pile_up(app, store, monkeypatch):
-    monkeypatch.setattr("stanchion.worker.claimer.MOST_UNSTORED", 50)
+    monkeypatch.setattr("stanchion.worker.claiming.claimer.MOST_UNSTORED", 50)
     store._verbs = ("settle",)
 
     @app.task

@@ -16,7 +16,7 @@ from stanchion.core import boot_clock
 from stanchion.service.settings import WorkerSettings
 from stanchion.service.stand_in import StandIn, stands_still
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.worker.pulse import PulseWriter, pulse_in
+from stanchion.worker.process.pulse import PulseWriter, pulse_in
 from tests.worker.conftest import until, working
 
 JOBS = """

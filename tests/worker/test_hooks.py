@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stanchion import InvalidInput, JobState, Stanchion, Worker
-from stanchion.worker.loop import Loops
+from stanchion.worker.running.loop import Loops
 from tests.worker.conftest import ended, until, working
 
 seen: list[str] = []
@@ -161,7 +161,7 @@ class TestOfThreads:
     def test_one_whose_thread_was_given_up_is_closed_when_it_ends(
         self, app: Stanchion, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("stanchion.worker.timeouts.STOP_SECONDS_MAX", 0.05)
+        monkeypatch.setattr("stanchion.worker.running.timeouts.STOP_SECONDS_MAX", 0.05)
         app.on_worker_stop(per="thread")(note("closed"))
         gate = threading.Event()
 

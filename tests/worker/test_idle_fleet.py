@@ -9,10 +9,11 @@ import pytest
 from stanchion import Stanchion
 from stanchion.context import context_of
 from stanchion.cron.ticker import Round, Ticker
-from stanchion.worker import heartbeat, scheduler, served_queues
+from stanchion.worker import heartbeat, scheduler
+from stanchion.worker.claiming import served_queues
+from stanchion.worker.claiming.served_queues import ServedQueues
 from stanchion.worker.heartbeat import Heartbeat
 from stanchion.worker.scheduler import Scheduler
-from stanchion.worker.served_queues import ServedQueues
 
 SECONDS = 3600.0
 

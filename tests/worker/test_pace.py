@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from stanchion import Stanchion
 from stanchion.core.backoff import Backoff
 from stanchion.stores.records.jobs import UNLANED
-from stanchion.worker.pace import JITTER, Prefetch, poll_interval
+from stanchion.worker.claiming.pace import JITTER, Prefetch, poll_interval
 from tests.worker.conftest import Faulty, until, working
 
 
@@ -108,7 +108,7 @@ def test_slow_jobs_stay_in_the_store(app):
 
 
 def test_what_was_taken_for_a_faster_pace_goes_back_to_the_others(app, monkeypatch):
-    monkeypatch.setattr("stanchion.worker.claimer.WAIT_FOR_ROOM", 0.2)
+    monkeypatch.setattr("stanchion.worker.claiming.claimer.WAIT_FOR_ROOM", 0.2)
     monkeypatch.setattr("stanchion.worker.heartbeat.QUICK", 0.2)
     release = threading.Event()
 
@@ -135,7 +135,7 @@ def test_the_polling_is_shared_among_those_that_share_a_queue(app, monkeypatch):
         shared[poll].append(sharing)
         return poll_interval(poll, 1)
 
-    monkeypatch.setattr("stanchion.worker.due_queues.poll_interval", noted)
+    monkeypatch.setattr("stanchion.worker.claiming.due_queues.poll_interval", noted)
     app.task(name="nothing")(lambda: None)
     with ExitStack() as stack:
         for _ in range(3):

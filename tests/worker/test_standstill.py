@@ -11,9 +11,10 @@ from stanchion.context import steadiness
 from stanchion.core import boot_clock
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Commit
-from stanchion.worker import claimer, heartbeat, holding
+from stanchion.worker import heartbeat, holding
+from stanchion.worker.claiming import claimer
+from stanchion.worker.claiming.pace import Prefetch
 from stanchion.worker.holding import Holding
-from stanchion.worker.pace import Prefetch
 from tests.worker.conftest import ended, until, working
 
 AWAY = 3600.0

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from stanchion import JobState, Stanchion, Worker
-from stanchion.worker.signals import Calls, stopping_signals
+from stanchion.worker.process.signals import Calls, stopping_signals
 from stanchion.worker.worker import oversight_of
 from tests.worker.conftest import Faulty, until
 

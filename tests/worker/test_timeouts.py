@@ -12,8 +12,8 @@ from stanchion import JobState, Reservation, Stanchion, Worker
 from stanchion.app import on_store
 from stanchion.context import context_of
 from stanchion.errors import InvalidInput, TaskInterrupted
-from stanchion.worker import timeouts
-from stanchion.worker.default_timeouts import DefaultTimeouts
+from stanchion.worker.running import timeouts
+from stanchion.worker.running.default_timeouts import DefaultTimeouts
 from stanchion.worker.worker import oversight_of
 from tests.worker.conftest import Faulty, ended, failed, until, working
 

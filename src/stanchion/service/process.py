@@ -14,7 +14,7 @@ from stanchion.service.loading import load
 from stanchion.service.logs import flushed, log_to_stderr
 from stanchion.service.settings import EXIT_OK, EXIT_UNUSABLE, WorkerSettings
 from stanchion.service.stand_in import watched
-from stanchion.worker.status import checked_port
+from stanchion.worker.process.status import checked_port
 from stanchion.worker.worker import Worker, oversight_of
 
 log = logging.getLogger("stanchion.worker")

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 
 from stanchion.telemetry.server import LOOPBACK
-from stanchion.worker.order import Order
+from stanchion.worker.claiming.order import Order
 
 EXIT_OK, EXIT_UNUSABLE = 0, 2
 """Exit codes of a worker process: stopped as asked, and unusable settings."""

@@ -31,7 +31,7 @@ from stanchion.service.logs import log_to_stderr
 from stanchion.service.settings import WorkerSettings
 from stanchion.stores.protocol import Store
 from stanchion.stores.registry import open_store
-from stanchion.worker.pulse import PulseWriter, pulse_in
+from stanchion.worker.process.pulse import PulseWriter, pulse_in
 from stanchion.worker.worker import Worker, oversight_of
 
 log = logging.getLogger("stanchion.worker")

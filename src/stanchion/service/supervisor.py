@@ -29,10 +29,10 @@ from stanchion.telemetry.counts import Sums, sums_in
 from stanchion.telemetry.jobs import WorkerCollector
 from stanchion.telemetry.prometheus import exposed, new_registry
 from stanchion.telemetry.server import Route, probes
-from stanchion.worker.pulse import pulse_in
-from stanchion.worker.remarks import Remarks
-from stanchion.worker.signals import Calls
-from stanchion.worker.status import REWRITE, Status, StatusReporter
+from stanchion.worker.process.pulse import pulse_in
+from stanchion.worker.process.remarks import Remarks
+from stanchion.worker.process.signals import Calls
+from stanchion.worker.process.status import REWRITE, Status, StatusReporter
 
 TICK = 0.2
 SETTLED = 10.0

@@ -30,8 +30,8 @@ from stanchion.tasks.execution import report, unstorable
 from stanchion.telemetry.counts import JobCounts
 from stanchion.telemetry.failures import FailureTally
 from stanchion.telemetry.lines import JobLines
-from stanchion.worker.attempt import Finished
 from stanchion.worker.health import Health
+from stanchion.worker.running.attempt import Finished
 
 log = logging.getLogger("stanchion.worker")
 

@@ -31,23 +31,23 @@ from stanchion.telemetry.lines import SUM_SECONDS, JobLines
 from stanchion.telemetry.prometheus import exposed, new_registry
 from stanchion.telemetry.server import LOOPBACK, Route, probes
 from stanchion.telemetry.times import JobTimes
-from stanchion.worker.alone import Alone
-from stanchion.worker.attempt import not_started
-from stanchion.worker.claimer import Claimer
-from stanchion.worker.default_timeouts import DefaultTimeouts
+from stanchion.worker.claiming.claimer import Claimer
+from stanchion.worker.claiming.order import Order, checked_order
+from stanchion.worker.claiming.served_queues import checked_lanes, served_by
 from stanchion.worker.finisher import Finisher
 from stanchion.worker.health import Health
 from stanchion.worker.heartbeat import Heartbeat
-from stanchion.worker.hooks import WorkerHooks
-from stanchion.worker.order import Order, checked_order
-from stanchion.worker.oversight import Oversight
+from stanchion.worker.process.oversight import Oversight
+from stanchion.worker.process.remarks import Remarks
+from stanchion.worker.process.signals import Calls
+from stanchion.worker.process.status import Status, StatusReporter, checked_port
 from stanchion.worker.reaper import Reaper
-from stanchion.worker.remarks import Remarks
-from stanchion.worker.runner import Runners
+from stanchion.worker.running.alone import Alone
+from stanchion.worker.running.attempt import not_started
+from stanchion.worker.running.default_timeouts import DefaultTimeouts
+from stanchion.worker.running.hooks import WorkerHooks
+from stanchion.worker.running.runner import Runners
 from stanchion.worker.scheduler import Scheduler
-from stanchion.worker.served_queues import checked_lanes, served_by
-from stanchion.worker.signals import Calls
-from stanchion.worker.status import Status, StatusReporter, checked_port
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

@@ -23,9 +23,9 @@ from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.jobs import created
 from stanchion.stores.wire.outcomes import Refused
 from stanchion.worker import heartbeat
-from stanchion.worker.due_queues import DueQueues
-from stanchion.worker.order import Order
-from stanchion.worker.served_queues import ServedQueues
+from stanchion.worker.claiming.due_queues import DueQueues
+from stanchion.worker.claiming.order import Order
+from stanchion.worker.claiming.served_queues import ServedQueues
 from stanchion.worker.worker import Worker
 from stanchion_conformance.harness import in_threads, new_job
 from tests.servers.manager import ManagerThread

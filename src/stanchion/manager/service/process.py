@@ -14,7 +14,7 @@ from stanchion.manager.server.settings import ServerSettings
 from stanchion.manager.service.manager import Manager
 from stanchion.manager.service.probes import ProbeSettings, serve_probes
 from stanchion.stores.protocol import Store
-from stanchion.worker.signals import stopping_signals
+from stanchion.worker.process.signals import stopping_signals
 
 log = logging.getLogger("stanchion.manager")
 

@@ -19,7 +19,7 @@ from stanchion.ops.web.access.callers import Token, Tokens
 from stanchion.ops.web.asgi import site_app
 from stanchion.ops.web.repeats import OncePerMinute
 from stanchion.ops.web.site import Site
-from stanchion.worker.signals import stopping_signals
+from stanchion.worker.process.signals import stopping_signals
 
 PORT: Final = 7118
 """The port of a page whose address names none."""

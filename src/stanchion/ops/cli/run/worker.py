@@ -116,7 +116,7 @@ def worker(
     app = _check_app(path, session.url, modules)
     from stanchion.service.process import run_worker_process
     from stanchion.service.settings import WorkerSettings
-    from stanchion.worker.order import checked_order
+    from stanchion.worker.claiming.order import checked_order
 
     wanted = names(queues)
     _tell_unknown(session, app, wanted or ())

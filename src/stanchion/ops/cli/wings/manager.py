@@ -32,7 +32,7 @@ from stanchion.ops.cli.run.options import (
 from stanchion.service.logs import log_to_stderr
 from stanchion.stores.registry import open_store, shown_url
 from stanchion.stores.wire.transport import TOKEN_VARIABLE
-from stanchion.worker.status import checked_port
+from stanchion.worker.process.status import checked_port
 
 if TYPE_CHECKING:
     from stanchion.manager.service.manager import Manager

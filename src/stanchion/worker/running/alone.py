@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.rules.lost_leases import lost_leases, start_of
-from stanchion.worker.runner import Runners
+from stanchion.worker.running.runner import Runners
 
 log = logging.getLogger("stanchion.worker")
 

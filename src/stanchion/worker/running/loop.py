@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from typing import Any
 
-from stanchion.worker.attempt import Attempt, Finished, Limit, Running, raised, returned
-from stanchion.worker.hooks import WorkerHooks, astop
-from stanchion.worker.timeouts import Timeouts, half_way
+from stanchion.worker.running.attempt import Attempt, Finished, Limit, Running, raised, returned
+from stanchion.worker.running.hooks import WorkerHooks, astop
+from stanchion.worker.running.timeouts import Timeouts, half_way
 
 log = logging.getLogger("stanchion.worker")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stanchion.worker.pulse import PulseWriter
-from stanchion.worker.signals import Calls
+from stanchion.worker.process.pulse import PulseWriter
+from stanchion.worker.process.signals import Calls
 
 
 class Oversight:

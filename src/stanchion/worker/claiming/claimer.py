@@ -19,16 +19,16 @@ from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.rules.lost_leases import AT_ONCE, is_alone
 from stanchion.stores.rules.lost_replies import LostReplies
 from stanchion.telemetry.times import JobTimes
-from stanchion.worker.alone import Alone
-from stanchion.worker.attempt import not_started
-from stanchion.worker.due_queues import DueQueues
-from stanchion.worker.failing_queues import FailingQueues
+from stanchion.worker.claiming.due_queues import DueQueues
+from stanchion.worker.claiming.failing_queues import FailingQueues
+from stanchion.worker.claiming.order import Order, Turn
+from stanchion.worker.claiming.pace import PickupDelays, Prefetch
+from stanchion.worker.claiming.served_queues import ServedQueues
 from stanchion.worker.finisher import Finisher
 from stanchion.worker.health import Health
-from stanchion.worker.order import Order, Turn
-from stanchion.worker.pace import PickupDelays, Prefetch
-from stanchion.worker.runner import NEVER, Runners
-from stanchion.worker.served_queues import ServedQueues
+from stanchion.worker.running.alone import Alone
+from stanchion.worker.running.attempt import not_started
+from stanchion.worker.running.runner import NEVER, Runners
 
 log = logging.getLogger("stanchion.worker")
 

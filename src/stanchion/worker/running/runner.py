@@ -22,11 +22,20 @@ from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Abandon, Outcome
 from stanchion.stores.rules.lost_leases import start_of
 from stanchion.tasks.execution import Unrunnable, not_begun
-from stanchion.worker.attempt import Attempt, Finished, Running, interrupted, not_started, raised, returned, timed_out
-from stanchion.worker.default_timeouts import DefaultTimeouts
-from stanchion.worker.hooks import WorkerHooks
-from stanchion.worker.loop import Loops
-from stanchion.worker.timeouts import Timeouts
+from stanchion.worker.running.attempt import (
+    Attempt,
+    Finished,
+    Running,
+    interrupted,
+    not_started,
+    raised,
+    returned,
+    timed_out,
+)
+from stanchion.worker.running.default_timeouts import DefaultTimeouts
+from stanchion.worker.running.hooks import WorkerHooks
+from stanchion.worker.running.loop import Loops
+from stanchion.worker.running.timeouts import Timeouts
 
 log = logging.getLogger("stanchion.worker")
 

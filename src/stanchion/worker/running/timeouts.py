@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from weakref import ref
 
 from stanchion.errors import TaskInterrupted
-from stanchion.worker.attempt import Attempt, Limit, Running
+from stanchion.worker.running.attempt import Attempt, Limit, Running
 
 STOP_SECONDS_MAX = 3.0
 """Seconds that an interrupted attempt gets to stop. An async one is cancelled again from half of them on."""

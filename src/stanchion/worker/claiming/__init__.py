@@ -1,0 +1,1 @@
+"""Which jobs a worker claims: from which queues, how many, and when."""

@@ -1,0 +1,1 @@
+"""The process around a worker: its signals, its pulse, its probes and its log lines."""
