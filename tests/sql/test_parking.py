@@ -29,9 +29,7 @@ KEY: dict[str, Any] = {"order_key": "k"}
 
 def parking(store: Any) -> Parking:
     """Return what parks jobs for the claims of an SQL store."""
-    claims = store._verbs.claims
-    ways = getattr(claims, "_claims", claims)._ways
-    found: Parking = getattr(ways, "_general", ways)._rounds._parking
+    found: Parking = store._parts.parking
     return found
 
 

@@ -144,7 +144,7 @@ def test_claims_take_them_in_order(store: SqlStore) -> None:
 def test_an_error_at_each_step_changes_nothing(store: SqlStore, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     publication, carried = ready(store)
     with monkeypatch.context() as patched:
-        *path, name = f"_verbs.staging.{step}".split(".")
+        *path, name = f"_parts.staging.{step}".split(".")
         owner = attrgetter(".".join(path))(store)
         done: Callable[..., Any] = getattr(owner, name)
         patched.setattr(owner, name, lambda *given: (done(*given), 1 / 0))
@@ -161,7 +161,7 @@ def test_an_error_at_each_step_changes_nothing(store: SqlStore, monkeypatch: pyt
 )
 def test_a_connection_killed_at_each_step(store: SqlStore, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     publication, carried = ready(store)
-    *path, name = f"_verbs.staging.{step}".split(".")
+    *path, name = f"_parts.staging.{step}".split(".")
     owner = attrgetter(".".join(path))(store)
     done: Callable[..., Any] = getattr(owner, name)
     kills = iter([True])
@@ -181,7 +181,7 @@ def test_a_connection_killed_at_each_step(store: SqlStore, monkeypatch: pytest.M
 @pytest.mark.parametrize("store", ["pg_store_url"], indirect=True)
 def test_a_connection_killed_within_the_copy(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     publication, carried = ready(store)
-    form = store._verbs.staging._prepared._form
+    form = store._parts.staging._prepared._form
     insert, kills = form.insert, iter([True])
 
     def killed(run: Runner, some: Sequence[Prepared], moment: int) -> None:
@@ -230,7 +230,7 @@ def test_an_answer_that_is_lost(store: SqlStore, monkeypatch: pytest.MonkeyPatch
             raise error
         return answer
 
-    store._rows.queues.make({"out"})
+    store._parts.queues.make({"out"})
     monkeypatch.setattr(store.database, "_attempt", and_lost)
     assert store.publish_prepared(publication, carried), "it is told that it was done by its own first try"
     assert next(losses, None) is None

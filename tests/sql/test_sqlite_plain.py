@@ -240,7 +240,7 @@ class TestOthers:
                 other.execute("COMMIT")
 
             with in_threads([release]):
-                starts = store._verbs.starts
+                starts = store._parts.pushes
                 monkeypatch.setattr(starts, "push", telling(dropped, starts.push))
                 store.push([NewJob(new_id(), "q", "1")])
         assert taken == [True, False]

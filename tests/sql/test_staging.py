@@ -85,11 +85,11 @@ def kill_me(store: SqlStore, run: Runner) -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        "_verbs.staging._values.write",
-        "_verbs.staging._finish",
-        "_rows.queues.use_lanes",
-        "_verbs.staging._staged.store",
-        "_verbs.staging._clear",
+        "_parts.staging._values.write",
+        "_parts.staging._finish",
+        "_parts.queues.use_lanes",
+        "_parts.staging._staged.store",
+        "_parts.staging._clear",
     ],
 )
 @pytest.mark.parametrize("value", [VALUE, None])
@@ -130,7 +130,7 @@ def test_an_answer_that_is_lost(remote: SqlStore, monkeypatch: pytest.MonkeyPatc
             raise error
         return answer
 
-    remote._rows.queues.make({"out"})
+    remote._parts.queues.make({"out"})
     monkeypatch.setattr(remote.database, "_attempt", and_lost)
     assert remote.publish(publication), "it is told that it was done by its own first try"
     assert next(losses, None) is None
@@ -141,7 +141,7 @@ def test_an_answer_that_is_lost(remote: SqlStore, monkeypatch: pytest.MonkeyPatc
 def test_an_error_in_the_middle_changes_nothing(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     publication = ready(store)
     with monkeypatch.context() as patched:
-        patched.setattr(store._verbs.staging._staged, "store", lambda *_: 1 / 0)
+        patched.setattr(store._parts.staging._staged, "store", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             store.publish(publication)
     assert_not_done(store)

@@ -34,10 +34,10 @@ class Starts:
     def __init__(self, jobs: Jobs, stores: Stores, claim: Callable[[Claim], Claimed]) -> None:
         self._jobs, self._stores, self._claim = jobs, stores, claim
 
-    def push(self, jobs: Sequence[NewJob], claim: Claim | None) -> list[Pushed]:
+    def push(self, jobs: Sequence[NewJob], claim: Claim) -> list[Pushed]:
         """Store jobs; the claim's jobs that were not known before run immediately, as far as they may."""
         pushed, new = self._stores.push_new(jobs)
-        if claim is None or not claim.ids or not jobs:
+        if not claim.ids or not jobs:
             return pushed
         started = claim_of(claim, new)
         running = {row.id for row in self._claim(started).rows} if started is not None else set()

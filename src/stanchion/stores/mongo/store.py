@@ -202,7 +202,8 @@ class MongoStore:
     def push(
         self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
     ) -> list[Pushed]:
-        return self._in(tx)._starts.push(jobs, claim)
+        store = self._in(tx)
+        return store._push.push(jobs) if claim is None else store._starts.push(jobs, claim)
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         return self._in(tx)._outcomes.settle(outcomes, repeat=repeat)

@@ -57,11 +57,9 @@ class PostgresStarts:
     def __init__(self, db: Database, queues: QueueRows, by_ids: PostgresByIds, general: Starts) -> None:
         self._db, self._queues, self._by_ids, self._general = db, queues, by_ids, general
 
-    def push(
-        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
-    ) -> list[Pushed]:
+    def push(self, jobs: Sequence[NewJob], tx: Any, claim: Claim, *, repeat: bool = False) -> list[Pushed]:
         """Store jobs; the claim's jobs that were not known before are stored as running, as far as they may run."""
-        if claim is None or tx is not None or repeat or not _fits(jobs, claim):
+        if tx is not None or repeat or not _fits(jobs, claim):
             return self._general.push(jobs, tx, claim, repeat=repeat)
         self._queues.make_for(jobs)
         stored = self._db.statement(lambda run, again: None if again else self._store(run, jobs, claim))

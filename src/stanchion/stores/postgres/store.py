@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from stanchion.stores.postgres.admit import PostgresDecisions, PostgresDue, TwoTrips
@@ -21,91 +22,103 @@ from stanchion.stores.postgres.settle import PostgresCommits
 from stanchion.stores.postgres.staging import CopyStaged, PostgresPlainFinish
 from stanchion.stores.postgres.starts import PostgresStarts
 from stanchion.stores.records.query import Query
-from stanchion.stores.sql.claims.admit import Admissions, Parking
-from stanchion.stores.sql.claims.claim import ClaimRounds, Claims, ShortClaims, TransactionClaims, UnseenReservations
-from stanchion.stores.sql.claims.ids import JobsById, Starts
-from stanchion.stores.sql.claims.lanes import LanePicks, Lanes
-from stanchion.stores.sql.claims.order import InOrder, NextInLanes, NextJobs
-from stanchion.stores.sql.claims.pick import DueJobs
-from stanchion.stores.sql.claims.recover import Recovery
-from stanchion.stores.sql.claims.reserve import Reservations
+from stanchion.stores.sql.claims.claim import ShortClaims
+from stanchion.stores.sql.claims.ids import Starts
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.setup import Setup
-from stanchion.stores.sql.jobs.deletion import Deletion
 from stanchion.stores.sql.jobs.flow_ends import FlowEnds
-from stanchion.stores.sql.jobs.flows import Flows
-from stanchion.stores.sql.jobs.push import Inserts, Push
-from stanchion.stores.sql.jobs.settle import HeldJobs, Outcomes, TransactionCommits
-from stanchion.stores.sql.limits.rate_reads import RateReads
-from stanchion.stores.sql.limits.repair import SlotRepair
-from stanchion.stores.sql.parts import Rows, Verbs
-from stanchion.stores.sql.queues.drop import LiveDrop
+from stanchion.stores.sql.parts import Parts
 from stanchion.stores.sql.queues.purge import Purges
 from stanchion.stores.sql.reading.arrow import Arrow, statement
 from stanchion.stores.sql.reading.query import Queries
-from stanchion.stores.sql.reading.stats import Stats
-from stanchion.stores.sql.staging.prepared import PreparedJobs
-from stanchion.stores.sql.staging.staging import StagedJobs, Staging
+from stanchion.stores.sql.staging.staging import StagedJobs
 from stanchion.stores.sql.store import SqlStore
-from stanchion.stores.sql.values import Values
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class PostgresParts(Parts):
+    """The collaborators of a PostgreSQL store."""
+
+    @cached_property
+    def grants(self) -> PostgresGrants:
+        return PostgresGrants(self.db, self.slots)
+
+    @cached_property
+    def pushes(self) -> PostgresPush:
+        return PostgresPush(self.db, self.transactions, self.jobs, self.queues, general=self.general_pushes)
+
+    @cached_property
+    def flow_ends(self) -> FlowEnds:
+        return FlowEnds(self.db, PostgresFlowEndStatements)
+
+    @cached_property
+    def commits(self) -> PostgresCommits:
+        return PostgresCommits(self.db, self.general_commits)
+
+    @cached_property
+    def outcomes(self) -> PostgresOutcomes:
+        moves = PostgresMoves(self.db, self.queues)
+        return PostgresOutcomes(self.db, self.transactions, self.commits, moves, self.general_outcomes)
+
+    @cached_property
+    def due(self) -> PostgresDue:
+        return PostgresDue(self.db, self.general_due)
+
+    @cached_property
+    def decisions(self) -> PostgresDecisions:
+        return PostgresDecisions(self.db)
+
+    @cached_property
+    def named(self) -> PostgresByIds:
+        return PostgresByIds(self.db, self.queues, self.reservations, self.general_claims)
+
+    @cached_property
+    def routes(self) -> PostgresClaims:
+        two_trips = TwoTrips(self.db, self.admissions).claim
+        slots = ShortClaims(self.transactions, self.reservations, self.rounds, self.general_claims, two_trips)
+        general = self.general_claims, self.general_unseen
+        return PostgresClaims(self.db, self.queues, self.reservations, slots, *general, self.named)
+
+    @cached_property
+    def unseen(self) -> PostgresClaims:
+        return self.routes
+
+    @cached_property
+    def starts(self) -> PostgresStarts:
+        general = Starts(
+            *(self.db, self.transactions, self.jobs, self.queues),
+            *(self.pushes, self.general_claims, self.reservations),
+        )
+        return PostgresStarts(self.db, self.queues, self.named, general)
+
+    @cached_property
+    def staged(self) -> CopyStaged:
+        return CopyStaged(self.db, StagedJobs(self.db))
+
+    @cached_property
+    def plain_finish(self) -> PostgresPlainFinish:
+        return PostgresPlainFinish()
+
+    @cached_property
+    def prepared_form(self) -> CopyForm:
+        return CopyForm(self.db.dialect.qualified)
+
+    @cached_property
+    def queries(self) -> PostgresQueries:
+        return PostgresQueries(self.db, Queries(self.db, self.jobs))
+
+    @cached_property
+    def purges(self) -> Purges:
+        return Purges(self.db, PostgresPurgeStatements)
 
 
 class PostgresStore(SqlStore):
     """Jobs in a PostgreSQL database."""
 
     def __init__(self, db: Database) -> None:
-        rows = Rows(db, PostgresGrants)
-        queues, jobs, slots, transactions = rows.queues, rows.jobs, rows.slots, rows.transactions
-        inserts, values = Inserts(db, jobs), Values(db)
-        pushes = PostgresPush(db, transactions, jobs, queues, general=Push(db, transactions, jobs, queues, inserts))
-        flows = Flows(db, transactions, jobs, queues, pushes, FlowEnds(db, PostgresFlowEndStatements), values)
-        held_jobs = HeldJobs(db, queues)
-        commits = PostgresCommits(db, TransactionCommits(held_jobs, jobs, flows))
-        general_outcomes = Outcomes(db, transactions, jobs, queues, pushes, flows, held_jobs, commits)
-        outcomes = PostgresOutcomes(db, transactions, commits, PostgresMoves(db, queues), general_outcomes)
-        recovery = Recovery(db, transactions, queues, flows, SlotRepair(db, transactions, slots))
-
-        general_due, reservations = DueJobs(db), Reservations(db)
-        due = PostgresDue(db, general_due)
-        rates = RateReads(values)
-        admissions = Admissions(db, slots, PostgresDecisions(db), rates)
-        next_jobs = NextJobs(due, reservations, admissions)
-        lanes = NextInLanes(Lanes(db, LanePicks(db)), next_jobs)
-        rounds = ClaimRounds(Parking(db, transactions, slots, due))
-        in_order = InOrder(db, queues, next_jobs, lanes)
-        general = TransactionClaims(
-            *(db, transactions, jobs, queues, recovery, reservations),
-            *(next_jobs, lanes, in_order, JobsById(db, next_jobs), rounds),
-        )
-        two_trips = ShortClaims(transactions, reservations, rounds, general, TwoTrips(db, admissions).claim)
-        unseen = UnseenReservations(transactions, jobs, queues, recovery, general_due, reservations)
-        by_ids = PostgresByIds(db, queues, reservations, general)
-        routes = PostgresClaims(db, queues, reservations, two_trips, general, unseen, by_ids)
-        starts = Starts(db, transactions, jobs, queues, pushes, general, reservations)
-
-        staged, prepared = CopyStaged(db, StagedJobs(db)), PreparedJobs(db, CopyForm(db.dialect.qualified))
-        verbs = Verbs(
-            pushes=pushes,
-            inserts=inserts,
-            flows=flows,
-            outcomes=outcomes,
-            recovery=recovery,
-            claims=Claims(db, routes, routes, reservations, outcomes),
-            starts=PostgresStarts(db, queues, by_ids, starts),
-            staging=Staging(
-                db, transactions, jobs, queues, pushes, commits, values, staged, PostgresPlainFinish(), prepared
-            ),
-            queries=PostgresQueries(db, Queries(db, jobs)),
-            stats=Stats(db),
-            purges=Purges(db, PostgresPurgeStatements),
-            live_drop=LiveDrop(),
-            deletion=Deletion(db, transactions, jobs),
-            rates=rates,
-        )
-        super().__init__(db, rows, verbs, values, Setup(db))
+        super().__init__(PostgresParts(db), Setup(db))
         self._db, self._arrow_connections = db, ArrowConnections()
         self._arrow = Arrow(db, self._arrow_connections.read)
 

@@ -73,7 +73,7 @@ class RedisStore:
         rates = CachedRates()
         admission = Admission(loop, slots, operator.cancel, partial(rates.of, read=values.values))
         claims = Claims(due, admission, settled)
-        self._starts = Starts(jobs, pushes, claims.claim)
+        self._pushes, self._starts = pushes, Starts(jobs, pushes, claims.claim)
         self._semaphores = Semaphores(jobs, self._slot_rows, slots)
         self._flows = Flows(server, self._nodes, pushes, ends, assembly, operator)
         self._stage = stage = StageRows(server, values, pushes, due.ids_reserved)
@@ -137,7 +137,7 @@ class RedisStore:
         self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
     ) -> list[Pushed]:
         _refuse(tx)
-        return self._starts.push(jobs, claim)
+        return self._pushes.push_new(jobs).pushed if claim is None else self._starts.push(jobs, claim)
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         _refuse(tx)

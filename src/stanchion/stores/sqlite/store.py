@@ -75,7 +75,7 @@ class SqliteStore(SqlStore):
                     if self._loaded:
                         self.dialect.announce({job.queue for job in jobs})
                     return pushed
-        return self._verbs.starts.push(jobs, tx, claim, repeat=repeat)
+        return self._general_push(jobs, tx, claim, repeat=repeat)
 
     def _check(self) -> None:
         if not self._reads.has_schema():
@@ -118,18 +118,19 @@ class SqliteStore(SqlStore):
         with self._file.gate.lock:
             if self._loaded:
                 return
+            from stanchion.stores.sql.engine.setup import Setup
             from stanchion.stores.sqlite.dialect import SqliteDialect
             from stanchion.stores.sqlite.general import general
             from stanchion.stores.sqlite.misfits import burying_first
 
             dialect = SqliteDialect(self._file, self._synchronous, self._writers, self._write_lock)
-            way = general(self._path, dialect, self._file)
-            super().__init__(way.database, way.rows, way.verbs, way.values, way.schema)
+            parts = general(self._path, dialect)
+            super().__init__(parts, Setup(parts.db, before=self._file.accept))
             self.push = self._push
-            self.maintain = burying_first(way.misfits, self.maintain)
-            self._arrow = way.arrow
+            self.maintain = burying_first(parts.misfits, self.maintain)
+            self._arrow = parts.arrow
             if self._delay is not None:
-                way.verbs.recovery.lost_lease_delay = self._delay
+                parts.recovery.lost_lease_delay = self._delay
             self._file.when_replaced(self._forget)
             self._file.gate.closes(dialect.watch.close_idle)
             self._loaded = True
@@ -137,13 +138,13 @@ class SqliteStore(SqlStore):
     @property
     def lost_lease_delay(self) -> LostLeaseDelay:
         """The delay of a job after its second lost lease, and each further one."""
-        return self._verbs.recovery.lost_lease_delay
+        return self._parts.recovery.lost_lease_delay
 
     @lost_lease_delay.setter
     def lost_lease_delay(self, delay: LostLeaseDelay) -> None:
         self._delay = delay
         if self._loaded:
-            self._verbs.recovery.lost_lease_delay = delay
+            self._parts.recovery.lost_lease_delay = delay
 
     def select_arrow(self, query: Query) -> Iterator[pa.RecordBatch]:
         return self._arrow.select_arrow(query)
@@ -155,7 +156,7 @@ class SqliteStore(SqlStore):
 
     def _forget(self) -> None:
         """Forget all that was cached of the former file."""
-        self._rows.queues.forget_known()
+        self._parts.queues.forget_known()
         self.database.identity = None
 
 

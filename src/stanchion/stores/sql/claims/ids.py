@@ -120,10 +120,8 @@ def _held(row: JobRow, worker: str, claim: Claim, lease_micros: int) -> JobRow:
 class PushesToRun(Protocol):
     """Stores new jobs, and reserves the ones that a claim names."""
 
-    def push(
-        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
-    ) -> list[Pushed]:
-        """Store jobs; see `Store.push`."""
+    def push(self, jobs: Sequence[NewJob], tx: Any, claim: Claim, *, repeat: bool = False) -> list[Pushed]:
+        """Store jobs; the claim's jobs that were not known before are stored as running, as far as they may run."""
 
 
 class ClaimsNamed(Protocol):
@@ -159,11 +157,9 @@ class Starts:
         self._claims, self._reservations = claims, reservations
         self._held_keys, self._queues = HeldKeys(db, jobs), queues
 
-    def push(
-        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
-    ) -> list[Pushed]:
+    def push(self, jobs: Sequence[NewJob], tx: Any, claim: Claim, *, repeat: bool = False) -> list[Pushed]:
         """Store jobs; the claim's jobs that were not known before are stored as running, as far as they may run."""
-        if claim is None or not claim.ids:
+        if not claim.ids:
             return self._pushes.push(jobs, tx, repeat=repeat)
         push_in = self._held_keys.respected(jobs, self._pushes.push_in)
         plain = _are_plain(jobs, claim) and not repeat
