@@ -139,7 +139,7 @@ def test_those_of_the_named_queues_are_read(app: Stanchion, store: Counting) -> 
 def test_many_queues_are_read_together(app: Stanchion, store: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(10_000))
     watch = SimpleNamespace(monotonic=lambda: next(clock) // 250 * 2.0)
-    monkeypatch.setattr("stanchion.context.cached_settings.time", watch)
+    monkeypatch.setattr("stanchion.context.queues.cached_settings.time", watch)
     for n in range(1000):
         app.queue(f"queue {n % 250}").push(n)
     assert store.settings_read <= 250 + 3 * 10

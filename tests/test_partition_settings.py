@@ -1,6 +1,6 @@
 """Each setting of queues is decided on for partitioned ones."""
 
-from stanchion.context.settings import SETTINGS
+from stanchion.context.queues.settings import SETTINGS
 from stanchion.partitions.settings import COPIED, OF_THE_QUEUE, REFUSED
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stanchion.alerts.snapshot import Snapshot, Window
-from stanchion.context.pauses import Pause
+from stanchion.context.queues.pauses import Pause
 from stanchion.stores.records.queues import Counts
 from stanchion.stores.records.workers import CONSUMER, LaneRange
 from stanchion.stores.rules.slots import HOLDER_BOOST

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from stanchion import Stanchion
-from stanchion.context.pauses import pauses_of
+from stanchion.context.queues.pauses import pauses_of
 from stanchion.core.project import RUNBOOK
 from tests.alerts.test_webhook import Receiver
 from tests.cli.conftest import Run

@@ -1,5 +1,5 @@
 from stanchion import Stanchion
-from stanchion.context.rates import stored_rates
+from stanchion.context.declarations.rates import stored_rates
 from stanchion.ops.audit import AuditLog
 from stanchion.stores.rules.declared_rates import KIND, StoredRate
 from tests.cli.conftest import Run

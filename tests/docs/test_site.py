@@ -18,7 +18,7 @@ from docs.site.staging import with_absolute_links
 from playwright.sync_api import Page
 
 import stanchion
-from stanchion.context.settings import checked_settings
+from stanchion.context.queues.settings import checked_settings
 from stanchion.core.project import FILES
 from stanchion.errors import InvalidInput
 from stanchion.jobs.options import ENQUEUE_OPTIONS

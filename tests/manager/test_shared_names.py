@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stanchion import Stanchion, chain
-from stanchion.context.rates import delete_rate, set_rate, stored_rates
+from stanchion.context.declarations.rates import delete_rate, set_rate, stored_rates
 from stanchion.core.ids import new_id
 from stanchion.core.spark_errors import StagedJobsLost
 from stanchion.errors import InvalidInput, NotPermitted

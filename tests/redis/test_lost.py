@@ -19,7 +19,7 @@ def store(redis_url: str, opened: Open) -> RedisStore:
 @pytest.fixture
 def app(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> Stanchion:
     """An app that looks at once whether what it has declared is there still."""
-    monkeypatch.setattr("stanchion.context.semaphores.SEEN_FOR", 0.0)
+    monkeypatch.setattr("stanchion.context.declarations.semaphores.SEEN_FOR", 0.0)
     app = Stanchion(store=store)
     app.semaphore("smtp", 5)
     return app

@@ -7,7 +7,7 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.context import context_of
-from stanchion.context.pauses import pauses_of
+from stanchion.context.queues.pauses import pauses_of
 from stanchion.ops.reads.expectations import read_expectations
 from stanchion.ops.reads.pipelines import Known
 from stanchion.pipelines import Pipeline

@@ -9,7 +9,7 @@ import pytest
 
 from stanchion import Pipeline, Stanchion
 from stanchion.context import context_of
-from stanchion.context.pauses import pauses_of
+from stanchion.context.queues.pauses import pauses_of
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.ops.reads.expectations import read_expectations
 from stanchion.ops.reads.pipelines import Known

@@ -10,7 +10,7 @@ import pytest
 from stanchion import Push, Stanchion
 from stanchion.alerts.alerts import store_limits
 from stanchion.context import context_of
-from stanchion.context.queue_options import QueueOptions
+from stanchion.context.queues.options import QueueOptions
 from stanchion.core.text.error_kinds import group_of
 from stanchion.ops.reads import lists
 from stanchion.ops.reads.lists import page_of

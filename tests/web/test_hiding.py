@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from stanchion import Stanchion
 from stanchion.context import context_of
-from stanchion.context.hiding import KIND
+from stanchion.context.declarations.hiding import KIND
 from stanchion.core.text.hiding import Hidden, place_of
 from stanchion.errors import InvalidInput
 from stanchion.ops.cli import cli

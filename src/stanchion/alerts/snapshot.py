@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from stanchion.alerts.on_it import OnIt
 from stanchion.alerts.thresholds import Thresholds
-from stanchion.context.pauses import Pause
+from stanchion.context.queues.pauses import Pause
 from stanchion.core.service_levels import Band, band_of
 from stanchion.stores.letters import Letters
 from stanchion.stores.records.jobs import SECOND

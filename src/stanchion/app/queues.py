@@ -11,7 +11,7 @@ from stanchion.core.concurrency.aio import off_loop
 from stanchion.jobs.options import keyed_rate
 
 if TYPE_CHECKING:  # imported at first use, so that a program loads only what it uses
-    from stanchion.context.queue_options import QueueOptions
+    from stanchion.context.queues.options import QueueOptions
     from stanchion.feed.feed import Feed
     from stanchion.feed.options import FeedOptions
     from stanchion.queues.consumer import Consumer

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-from stanchion.context.cached_settings import CachedSettings
-from stanchion.context.declared import DeclaredQueues
-from stanchion.context.hiding import DeclaredHidden
+from stanchion.context.declarations.hiding import DeclaredHidden
+from stanchion.context.declarations.rates import DeclaredRates, stored_rates
+from stanchion.context.declarations.semaphores import DeclaredSemaphores
 from stanchion.context.lanes import LaneChooser
-from stanchion.context.queue_schemas import QueueSchemas
-from stanchion.context.rates import DeclaredRates, stored_rates
+from stanchion.context.queues.cached_settings import CachedSettings
+from stanchion.context.queues.declared_settings import DeclaredQueues
+from stanchion.context.queues.schemas import QueueSchemas
 from stanchion.context.registry import Registry
-from stanchion.context.semaphores import DeclaredSemaphores
 from stanchion.core import environment
 from stanchion.core.checks import shown
 from stanchion.core.concurrency.aio import calls_pool

@@ -1,4 +1,4 @@
-"""Lanes: which lanes belong to a tenant, and which one gets a new job.
+"""Lanes: which lanes belong to a tenant, and which one gets a new job; and the order key that a job gets with it.
 
 A queue with n lanes gives each tenant m of them, its shuffle shard: always the same lanes, chosen so that two tenants
 seldom share all of them. A tenant with many jobs delays only the tenants that share its lanes.
@@ -28,15 +28,14 @@ from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from stanchion.context.order_keys import with_order_key
 from stanchion.context.shard import MAX_LANES, shuffle_shard
 from stanchion.stores.records.jobs import UNLANED, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome
+from stanchion.stores.records.queues import QueueSettings
 
 if TYPE_CHECKING:
-    from stanchion.context.cached_settings import CachedSettings
+    from stanchion.context.queues.cached_settings import CachedSettings
     from stanchion.stores.protocol import Store
-    from stanchion.stores.records.queues import QueueSettings
 
 COUNTED = 1000
 """Jobs counted per lane; longer lanes count as equally long."""
@@ -147,3 +146,10 @@ def _placed(outcome: Outcome, placed: Mapping[str, NewJob]) -> Outcome:
         case Commit(jobs=jobs) if jobs:
             return outcome._replace(jobs=tuple(map(at, jobs)))
     return outcome
+
+
+def with_order_key(job: NewJob, settings: QueueSettings) -> NewJob:
+    """Return a job that enters a queue with the order key that the queue gives to jobs without one."""
+    if settings.ordered_by is None or job.order_key is not None or job.tenant is None:
+        return job
+    return job._replace(order_key=job.tenant)

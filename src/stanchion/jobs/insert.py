@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 from stanchion.context.context import Context
-from stanchion.context.settings import settings_of
+from stanchion.context.queues.settings import settings_of
 from stanchion.errors import InvalidInput
 from stanchion.partitions.opening import is_partitioned
 from stanchion.stores.protocol import Store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stanchion.context.declared_texts import DeclaredTexts
+from stanchion.context.declarations.declared_texts import DeclaredTexts
 from stanchion.pipelines.record import KIND, Engine, PipelineRecord, StationRecord
 from stanchion.pipelines.station import Station
 from stanchion.stores.protocol import Store

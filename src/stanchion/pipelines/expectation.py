@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from stanchion.context import pauses
-from stanchion.context.settings import settings_of
+from stanchion.context.queues import pauses
+from stanchion.context.queues.settings import settings_of
 from stanchion.core.names.partition_names import logical_name
 from stanchion.errors import InvalidInput
 from stanchion.jobs.outcome import Bury, Cancel, Outcome, Snooze, for_unmet

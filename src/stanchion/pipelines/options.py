@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple, Self, get_args
 
-from stanchion.context.settings import checked_settings
+from stanchion.context.queues.settings import checked_settings
 from stanchion.core.checks import checked_name, seconds_of, several, whole
 from stanchion.core.retry import Retry
 from stanchion.errors import InvalidInput

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, Unpack, overload
 
 from stanchion.context.context import Context
-from stanchion.context.queue_options import StationQueueOptions
+from stanchion.context.queues.options import StationQueueOptions
 from stanchion.core.checks import acted_ids
 from stanchion.core.concurrency.aio import off_loop, off_loop_alone
 from stanchion.core.graph.draw import GraphForm, drawn

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any, Unpack
 
 from stanchion.context.context import Context
-from stanchion.context.queue_options import StationQueueOptions
+from stanchion.context.queues.options import StationQueueOptions
 from stanchion.core.checks import checked_name
 from stanchion.core.functions import redefines
 from stanchion.errors import InvalidInput

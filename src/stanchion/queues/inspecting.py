@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Unpack
 
-from stanchion.context.settings import settings_of
+from stanchion.context.queues.settings import settings_of
 from stanchion.context.shard import shown_lane
 from stanchion.core.checks import refuse_unknown, whole
 from stanchion.core.concurrency.aio import off_loop

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Unpack
 
-from stanchion.context import pauses
 from stanchion.context.context import Context
-from stanchion.context.declared import as_declared, resettable
-from stanchion.context.queue_options import QueueOptions
-from stanchion.context.settings import checked_settings, store_settings
+from stanchion.context.queues import pauses
+from stanchion.context.queues.declared_settings import as_declared, resettable
+from stanchion.context.queues.options import QueueOptions
+from stanchion.context.queues.settings import checked_settings, store_settings
 from stanchion.core.checks import acted_id, acted_ids, seconds_of
 from stanchion.core.concurrency.aio import off_loop
 from stanchion.core.names.partition_names import checked_partitioned, logical_name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stanchion.context.settings import settings_of
+from stanchion.context.queues.settings import settings_of
 from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.jobs import SECOND, JobRef
 from stanchion.stores.records.query import Condition, Query

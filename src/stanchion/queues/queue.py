@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stanchion.context.context import Context
-from stanchion.context.settings import checked_settings
+from stanchion.context.queues.settings import checked_settings
 from stanchion.core.names.partition_names import checked_partitioned, checked_queue, is_queue
 from stanchion.queues.operating import Operating, without_schema
 from stanchion.queues.pushing import Pushing

@@ -7,7 +7,7 @@ declared in code ──first use──► stored, known to every process      en
 from __future__ import annotations
 
 from stanchion.context.context import Context
-from stanchion.context.semaphores import checked_capacity, unknown
+from stanchion.context.declarations.semaphores import checked_capacity, unknown
 from stanchion.core.checks import checked_name, whole
 from stanchion.core.concurrency.aio import off_loop
 from stanchion.errors import InvalidInput

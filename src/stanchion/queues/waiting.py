@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import zip_longest
 
 from stanchion.context.context import Context
-from stanchion.context.pauses import past_pauses_of
+from stanchion.context.queues.pauses import past_pauses_of
 from stanchion.core.times import moment
 from stanchion.jobs.job import Job, PastWait
 from stanchion.stores.protocol import pages

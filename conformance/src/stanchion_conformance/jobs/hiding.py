@@ -8,7 +8,7 @@ import pytest
 
 from stanchion import Stanchion, Worker
 from stanchion.context import context_of
-from stanchion.context.hiding import KIND
+from stanchion.context.declarations.hiding import KIND
 from stanchion.core.text.hiding import MASK
 from stanchion.jobs.job import Job
 from stanchion.ops.job_json import job_json

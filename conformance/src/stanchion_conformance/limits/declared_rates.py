@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from stanchion import Push, Queue, Stanchion, group
-from stanchion.context import context_of, rates
-from stanchion.context.hiding import KIND as HIDDEN
-from stanchion.context.rates import DeclaredRates, delete_rate, reset_rate, set_rate
+from stanchion.context import context_of
+from stanchion.context.declarations import rates
+from stanchion.context.declarations.hiding import KIND as HIDDEN
+from stanchion.context.declarations.rates import DeclaredRates, delete_rate, reset_rate, set_rate
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.values import VersionedValue
@@ -244,7 +245,7 @@ class TestDeclaringRates:
     def test_a_running_process_keeps_an_operators_rate(
         self, app: Stanchion, other_app: Stanchion, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("stanchion.context.declared_texts.LOOK_SECONDS", 0)
+        monkeypatch.setattr("stanchion.context.declarations.declared_texts.LOOK_SECONDS", 0)
         app.rate("stripe", 20)
         queue = app.queue(QUEUE)
         queue.push(1)

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from stanchion import Push, Queue, Stanchion
-from stanchion.context import context_of, declared_texts
-from stanchion.context.hiding import KIND as HIDDEN
-from stanchion.context.rates import set_rate, stored_rates
+from stanchion.context import context_of
+from stanchion.context.declarations import declared_texts
+from stanchion.context.declarations.hiding import KIND as HIDDEN
+from stanchion.context.declarations.rates import set_rate, stored_rates
 from stanchion.copying.transfer import Transfer
 from stanchion.pipelines.record import KIND as PIPELINE
 from stanchion.stores.memory import MemoryStore

@@ -8,7 +8,7 @@ import pytest
 
 from stanchion import Queue, Stanchion, chain
 from stanchion.context import context_of
-from stanchion.context.pauses import PAUSES_MAX, past_pauses_of
+from stanchion.context.queues.pauses import PAUSES_MAX, past_pauses_of
 from stanchion.copying.transfer import Transfer
 from stanchion.core.ids import new_id
 from stanchion.jobs import facts

@@ -10,8 +10,8 @@ import pytest
 
 from stanchion import Push, Queue, Stanchion
 from stanchion.context import context_of
-from stanchion.context.declared import AFFIRM_SECONDS, GONE_SECONDS, DeclaredQueues
-from stanchion.context.queue_options import QueueOptions
+from stanchion.context.queues.declared_settings import AFFIRM_SECONDS, GONE_SECONDS, DeclaredQueues
+from stanchion.context.queues.options import QueueOptions
 from stanchion.errors import CannotJoin, InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import QueueSettings
@@ -85,7 +85,7 @@ class TestDeclaredSettings:
     ) -> None:
         running = start(max_rate=5, max_running=3)
         q.configure(max_rate=50)
-        monkeypatch.setattr("stanchion.context.declared.LOOK_SECONDS", 0)
+        monkeypatch.setattr("stanchion.context.queues.declared_settings.LOOK_SECONDS", 0)
         q.delete()
         context_of(running).keep_declared()
         assert context_of(q).store.queues() == []  # no call has used it
@@ -173,7 +173,7 @@ class TestDeclaredLanes:
     def test_processes_that_run_say_so(
         self, q: Queue, start: Start, clock: StoreClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("stanchion.context.declared.LOOK_SECONDS", 0)
+        monkeypatch.setattr("stanchion.context.queues.declared_settings.LOOK_SECONDS", 0)
         old, new = start(lanes=16), start(lanes=4)
         for _ in range(3):
             clock.advance(AFFIRM_SECONDS + GONE_SECONDS / 2)

@@ -6,7 +6,7 @@ import pytest
 
 from stanchion import Queue, Stanchion
 from stanchion.alerts.on_it import LASTS, be_on_it, who_is_on_it
-from stanchion.context.pauses import CODE, past_pauses_of, pauses_of
+from stanchion.context.queues.pauses import CODE, past_pauses_of, pauses_of
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND

@@ -87,7 +87,7 @@ class TestQueueSchemas:
     def test_one_of_another_queue_costs_a_push_nothing(
         self, app: Stanchion, orders: Queue, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("stanchion.context.cached_settings.SETTINGS_SECONDS", 1e6)
+        monkeypatch.setattr("stanchion.context.queues.cached_settings.SETTINGS_SECONDS", 1e6)
         app.queue("other").push(1)
         assert context_of(orders).schemas.declared
         for name in ("values", "queues"):
@@ -241,7 +241,7 @@ class TestSchemaEvolution:
     def test_a_queue_that_was_deleted_meanwhile_gets_its_schema_again(
         self, orders: Queue, other_q: Queue, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("stanchion.context.queue_schemas.LOOK_SECONDS", 0)
+        monkeypatch.setattr("stanchion.context.queues.schemas.LOOK_SECONDS", 0)
         orders.push({"id": 1})
         other_q.delete()
         context_of(orders).keep_declared()

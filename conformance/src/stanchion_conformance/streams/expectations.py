@@ -8,7 +8,7 @@ import pytest
 
 from stanchion import Job, JobState, Pipeline, Retry, Stanchion, Worker
 from stanchion.context import context_of
-from stanchion.context.pauses import pauses_of
+from stanchion.context.queues.pauses import pauses_of
 from stanchion.ops.reads.expectations import Expected, read_expectations
 from stanchion.ops.reads.pipelines import Known
 from stanchion.pipelines.pipeline import plan_of

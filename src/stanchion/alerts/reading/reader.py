@@ -13,7 +13,7 @@ from stanchion.alerts.reading.jobs import JobReads
 from stanchion.alerts.reading.parts import read_schedules, read_semaphores, read_stations, read_streams
 from stanchion.alerts.reading.windows import limits_in, read_values, windows_in
 from stanchion.alerts.snapshot import QueueSample, Snapshot
-from stanchion.context.pauses import pauses_of
+from stanchion.context.queues.pauses import pauses_of
 from stanchion.errors import SchemaMismatch, StoreUnavailable
 from stanchion.partitions.store import PartitionedStore
 from stanchion.pipelines.plan import PipelinePlan

@@ -9,7 +9,7 @@ from stanchion.alerts.rules.found import Found, of_queue
 from stanchion.alerts.snapshot import QueueSample, Snapshot
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.words import command, number
-from stanchion.context.pauses import Pause
+from stanchion.context.queues.pauses import Pause
 from stanchion.core.service_levels import BANDS, Band
 from stanchion.core.text.durations import spelled
 from stanchion.core.times import moment

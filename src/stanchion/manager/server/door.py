@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from stanchion.context.settings import check_changes
+from stanchion.context.queues.settings import check_changes
 from stanchion.core.checks import LONGEST_DELAY, MAX_NAME, SHORTEST_LEASE, checked_name, number, shown, whole
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.claims import Claim

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from stanchion.context.semaphores import SEEN_FOR, unknown
+from stanchion.context.declarations.semaphores import SEEN_FOR, unknown
 from stanchion.core.names.partition_names import logical_name, refuse_partition
 from stanchion.manager.server.named import jobs_in, made_queues
 from stanchion.stores.protocol import Store

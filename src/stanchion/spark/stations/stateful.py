@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from stanchion.context import context_of
-from stanchion.context.settings import settings_of
+from stanchion.context.queues.settings import settings_of
 from stanchion.errors import InvalidInput
 from stanchion.pipelines import Pipeline
 from stanchion.pipelines.options import Frame

@@ -65,7 +65,7 @@ class QueueSettings:
     ordered_by: Literal["tenant"] | None = None
     """What becomes the order key of jobs that enter the queue without one."""
     declared: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """The settings that the code declared last, which may not be in force; see `stanchion.context.declared`."""
+    """The settings that the code declared last, which may not be in force; see `context.queues.declared_settings`."""
     partitions: int = field(default=1, metadata=_NOT_STORED)
     """The physical queues over which new jobs are spread; see `stanchion.partitions`, which stores it elsewhere."""
     key_partitions: int = field(default=0, metadata=_NOT_STORED)

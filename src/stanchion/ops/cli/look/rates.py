@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stanchion.context.rates import delete_rate, reset_rate, set_rate, stored_rates
+from stanchion.context.declarations.rates import delete_rate, reset_rate, set_rate, stored_rates
 from stanchion.errors import InvalidInput
 from stanchion.jobs.options import checked_rate_name, per_second_of, spelled_rate
 from stanchion.ops.cli.console.output import Cell, Column

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from stanchion.context import context_of
-from stanchion.context.semaphores import checked_capacity
+from stanchion.context.declarations.semaphores import checked_capacity
 from stanchion.core.checks import whole
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput

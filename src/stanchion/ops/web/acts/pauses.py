@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stanchion.context import pauses
-from stanchion.context.pauses import Pause
+from stanchion.context.queues import pauses
+from stanchion.context.queues.pauses import Pause
 from stanchion.ops.web.visit import Visit
 from stanchion.stores.records.queues import QueueSettings
 

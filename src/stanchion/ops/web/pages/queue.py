@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from stanchion.alerts.verdict import by_queue
 from stanchion.context import context_of
-from stanchion.context.pauses import Pause
+from stanchion.context.queues.pauses import Pause
 from stanchion.core.checks import checked_name
 from stanchion.core.text.durations import spelled
 from stanchion.errors import InvalidInput

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from stanchion.alerts.words import named
 from stanchion.context import context_of
-from stanchion.context.rates import stored_rates
+from stanchion.context.declarations.rates import stored_rates
 from stanchion.errors import InvalidInput
 from stanchion.jobs.options import spelled_rate
 from stanchion.ops.naming import job_names

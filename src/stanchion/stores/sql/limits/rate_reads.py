@@ -1,4 +1,4 @@
-"""Reading declared rates within the transaction of a claim; `context.rates` declares them."""
+"""Reading declared rates within the transaction of a claim; `context.declarations.rates` declares them."""
 
 from __future__ import annotations
 

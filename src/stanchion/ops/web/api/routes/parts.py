@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from stanchion.context import context_of
-from stanchion.context.rates import stored_rates
+from stanchion.context.declarations.rates import stored_rates
 from stanchion.core.checks import checked_name
 from stanchion.core.names.partition_names import logical_name
 from stanchion.core.times import iso

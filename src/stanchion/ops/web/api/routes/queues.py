@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stanchion.context.settings import checked_settings
+from stanchion.context.queues.settings import checked_settings
 from stanchion.core.names.partition_names import checked_queue, logical_name
 from stanchion.ops.reads.queue_parts import partitions_of, tenants_of
 from stanchion.ops.reads.queues import figures

@@ -1,4 +1,4 @@
-"""The settings of queues as keyword arguments, for type checkers. `context.settings` checks their values."""
+"""The settings of queues as keyword arguments, for type checkers. `context.queues.settings` checks their values."""
 
 from __future__ import annotations
 

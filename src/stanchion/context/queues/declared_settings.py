@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from stanchion.context.pauses import CODE, by_settings
-from stanchion.context.settings import (
+from stanchion.context.queues.pauses import CODE, by_settings
+from stanchion.context.queues.settings import (
     CONCERN_ORDER,
     SETTINGS,
     check_lanes,

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from stanchion.context.declared_texts import DeclaredTexts
+from stanchion.context.declarations.declared_texts import DeclaredTexts
 from stanchion.core.text.hiding import Hidden
 from stanchion.stores.protocol import Store
 

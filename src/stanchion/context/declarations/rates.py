@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from stanchion.context.declared_texts import DeclaredTexts
+from stanchion.context.declarations.declared_texts import DeclaredTexts
 from stanchion.errors import InvalidInput
 from stanchion.stores.rules.declared_rates import CACHED_SECONDS, KIND, CachedRates, StoredRate, rate_in, rate_text
 from stanchion.stores.rules.task_rates import KIND as OF_TASKS

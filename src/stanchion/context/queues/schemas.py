@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stanchion.context.cached_settings import SETTINGS_SECONDS
-from stanchion.context.declared import LOOK_SECONDS
+from stanchion.context.queues.cached_settings import SETTINGS_SECONDS
+from stanchion.context.queues.declared_settings import LOOK_SECONDS
 from stanchion.core.values.codec import Codec
 from stanchion.errors import InvalidInput, PayloadMisfit
 from stanchion.stores.protocol import Store

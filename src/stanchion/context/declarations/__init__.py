@@ -1,0 +1,1 @@
+"""What code declares besides queues, stored for processes without the code."""
