@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from stanchion.context.steadiness import Steadiness
 from stanchion.context.upkeep_lease import UpkeepLease
 from stanchion.stores.records.jobs import JobRow, JobState
-from stanchion.stores.rules.lost_leases import lost_leases
 from stanchion.stores.rules.upkeep import Budget
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ class Lag:
 
 def _ended_dead(row: JobRow) -> bool:
     """Return whether a recovered job died or became a dead letter (which has no lost leases), instead of waiting."""
-    return row.state == JobState.DEAD or (row.finished_at is None and not lost_leases(row))
+    return row.state == JobState.DEAD or (row.finished_at is None and not row.lost_in_all)
 
 
 class Host(Protocol):

@@ -11,9 +11,8 @@ from stanchion.stores.grpc.receiving.receiver import Feeding, Link, Receiver
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.outcomes import Commit
-from stanchion.stores.rules.error_entries import with_entries
 from stanchion.stores.rules.jobs import created
-from stanchion.stores.rules.lost_leases import ALONE_FROM, Losses
+from stanchion.stores.rules.lost_leases import ALONE_FROM
 from stanchion.stores.wire.messages import pb
 from stanchion.stores.wire.outcomes import Elsewhere, Refused
 from stanchion_conformance.harness import in_threads, new_job, worker
@@ -79,9 +78,7 @@ class TestReceiver:
         assert set(one.holding()) == {row.lease for row in rows}
 
     def test_a_job_that_must_run_alone_is_claimed_alone(self, one: Receiver, link: Link) -> None:
-        losses = Losses(ALONE_FROM, ALONE_FROM)
-        alone = with_entries(reserved(), [{"at": 0, "attempt": 1, "error": "x", **losses.fields}])
-        rows = [reserved(), alone, reserved()]
+        rows = [reserved(), reserved(lost_leases=ALONE_FROM, lost_in_all=ALONE_FROM), reserved()]
         one.take_in(link, rows, [False] * 3)
         assert [self.claim(one) for _ in range(3)] == [[row] for row in rows]
 

@@ -214,6 +214,26 @@ class TestAlone:
         store.push([new_job()])
         assert store.claim(Claim(QUEUE, 10, new_id(), lease=60.0, rows=False)).reserved == 3
 
+    def test_also_after_it_was_put_off(self, store: Store, clock: StoreClock) -> None:
+        (lone,) = self.lost_twice(store, clock)
+        (row,) = claim(store)
+        store.settle([Rollback(row.lease, 0.0, "no task", refund=True)])
+        store.push([new_job()])
+        assert [row.id for row in claim(store, 10)] == [lone]
+
+    def test_until_it_is_resumed(self, store: Store, clock: StoreClock) -> None:
+        """A retry of a job that waits for its next attempt clears the charge, which no attempt has answered."""
+        (lone,) = self.lost_twice(store, clock)
+        (row,) = claim(store)
+        clock.advance(1000)
+        store.settle([Rollback(row.lease, 60.0, "no task", refund=True)])
+        assert row_of(store, lone).lost_leases == 2
+        store.retry([lone])
+        found = row_of(store, lone)
+        assert (found.lost_leases, found.lost_in_all, len(json.loads(found.errors or ""))) == (0, 0, 3)
+        store.push([new_job()])
+        assert len(claim(store, 10)) == 2
+
     def test_so_that_nobody_beside_the_culprit_dies(self, store: Store, clock: StoreClock) -> None:
         """A job kills its worker before any start is recorded; the other jobs of the worker have one attempt each."""
         jobs = [new_job(max_attempts=1) for _ in range(4)]

@@ -120,6 +120,8 @@ FIELDS: Final = (
     Field("max_attempts", Kind.INT, listed=True),
     Field("timeout", Kind.REAL),
     Field("errors", Kind.JSON, Step.RESTARTED),
+    Field("lost_leases", Kind.INT, Step.RESTARTED, Of.LIVE, public=None),
+    Field("lost_in_all", Kind.INT, Step.RESTARTED, Of.LIVE, public=None),
     Field("progress", Kind.REAL, Step.RELEASED, about="The share done."),
     Field("token", Kind.TOKEN, public=None),  # a settle repeated after a lost reply recognises its own work by it
     Field("worker", Kind.NAME, Step.RELEASED, listed=True, about="The worker that runs it, or ran it last."),

@@ -103,13 +103,14 @@ class JobRef(NamedTuple):
 class JobRow(NamedTuple):
     """A whole job as stored, live or finished.
 
-    `rank`: sort key of claims, highest first: the priority, plus a boost for a queued job that was granted a
-    semaphore. `slots_held`: the number of slots held, the order key first, then semaphores by name. `order_hold`,
-    `slots_hold`: see `rules.slots.hold_tokens`. `waits_kind`, `waits_queue`, `waits_name`, `waits_since`: the slot
-    where the job is parked, and since when; for a job deferred by its rate, `waits_since` encodes
-    `rules.slots.promise_of`. `arrival_payload`: the payload on arrival in the queue; None if unchanged since. `trail`:
-    see `rules.trail`. `entry_payload`: the payload on entry to the first queue, if a move has changed it and it is
-    kept. `past_waits`: see `rules.past_waits`; a claim does not read it.
+    `rank`: sort key of claims, highest first: the priority, plus a boost for a queued job that was granted a semaphore.
+    `slots_held`: the number of slots held, the order key first, then semaphores by name. `order_hold`, `slots_hold`:
+    see `rules.slots.hold_tokens`. `waits_kind`, `waits_queue`, `waits_name`, `waits_since`: the slot where the job is
+    parked, and since when; for a job deferred by its rate, `waits_since` encodes `rules.slots.promise_of`.
+    `lost_leases`, `lost_in_all`: lost leases in a row, see `rules.lost_leases`. `arrival_payload`: the payload on
+    arrival in the queue; None if unchanged since. `trail`: see `rules.trail`. `entry_payload`: the payload on entry to
+    the first queue, if a move has changed it and it is kept. `past_waits`: see `rules.past_waits`; a claim does not
+    read it.
     """
 
     id: str
@@ -137,6 +138,8 @@ class JobRow(NamedTuple):
     max_attempts: int = 25
     timeout: float | None = None
     errors: str | None = None
+    lost_leases: int = 0
+    lost_in_all: int = 0
     progress: float | None = None
     token: str | None = None
     worker: str | None = None

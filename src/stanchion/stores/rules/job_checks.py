@@ -100,7 +100,7 @@ def check_stored(row: JobRow) -> None:
     for name in _CONTENTS:
         if (value := getattr(row, name)) is not None:
             check_payload(value, f"the {name}")
-    for name in ("attempts", "failures"):
+    for name in ("attempts", "failures", "lost_leases", "lost_in_all"):
         whole(getattr(row, name), name, 0, MOST_ATTEMPTS)
     whole(row.slots_held, "slots_held", 0, MAX_LIMITS + 1)
     if row.progress is not None:
@@ -215,7 +215,7 @@ def _are_errors(value: Any) -> bool:
 
 
 _OF_ERRORS: Final[dict[str, Any]] = {
-    **dict.fromkeys(("attempt", "lost", "lost_in_all", "times"), (int,)),
+    **dict.fromkeys(("attempt", "times"), (int,)),
     **dict.fromkeys(("at", "since", "started", "until"), (int, float)),
     **dict.fromkeys(("group", "traceback", "worker"), (str,)),
 }

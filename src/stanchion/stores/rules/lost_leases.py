@@ -12,21 +12,18 @@ their attempt back. Evidence of a start:
 If a job kills its worker immediately, its start may thus be unknown. It is charged all the same, together with the
 worker's other jobs, up to ALONE_FROM losses; no job dies of these. From then on the job waits between its attempts and
 is delivered alone: the worker lets its other jobs end, records the start, and only then begins the job. The next loss
-is therefore certainly caused by this job, and after MOST of them the job is dead. The charge is stored in the job's
-last error entry. Any other end of an attempt clears it, except a put-off: the put-off entry, which has `times`, is
-skipped when the charge is read.
+is therefore certainly caused by this job, and after MOST of them the job is dead. The job has the charge in its field
+`lost_leases`, and all its losses in `lost_in_all`. Any other end of an attempt clears both, except a put-off.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
 
 from stanchion.stores.records.claims import POP, Claimed
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Outcome, Rollback
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules.error_entries import entries_of, with_entries
 from stanchion.stores.rules.unreadable import readable
 
 ALONE_FROM = 2
@@ -50,47 +47,25 @@ def default_delay(row: JobRow, number: int) -> float:  # noqa: ARG001 - some go 
     return float(number**4 + 5)
 
 
-class Losses(NamedTuple):
-    """Consecutive lost leases: those charged to the job, and all of them."""
-
-    charged: int = 0
-    in_all: int = 0
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The fields that record the losses in the error entry."""
-        return {"lost": self.charged, "lost_in_all": self.in_all}
-
-
-def lost_leases(row: JobRow) -> int:
-    """Return the number of consecutive lost leases charged to a job."""
-    return _losses(row).charged
-
-
 def is_alone(row: JobRow) -> bool:
     """Return True if a job must run without other jobs on its worker."""
-    return lost_leases(row) >= ALONE_FROM
+    return row.lost_leases >= ALONE_FROM
 
 
-def charged(row: JobRow, *, begun: bool) -> Losses:
-    """Return the losses of a job after one more."""
-    before = _losses(row)
-    more = begun or before.charged < ALONE_FROM
-    return Losses(before.charged + 1 if more else before.charged, before.in_all + 1)
+def charged(row: JobRow, *, begun: bool) -> JobRow:
+    """Return the job with one more lost lease."""
+    more = begun or row.lost_leases < ALONE_FROM
+    return row._replace(lost_leases=row.lost_leases + more, lost_in_all=row.lost_in_all + 1)
 
 
-def is_fatal(row: JobRow, losses: Losses, *, begun: bool) -> bool:
-    """Return True if a job is dead after these lost leases."""
-    return (begun and (row.attempts >= row.max_attempts or losses.charged >= MOST)) or losses.in_all >= MOST_IN_ALL
+def is_fatal(row: JobRow, *, begun: bool) -> bool:
+    """Return True if a job is dead after its lost leases."""
+    return (begun and (row.attempts >= row.max_attempts or row.lost_leases >= MOST)) or row.lost_in_all >= MOST_IN_ALL
 
 
 def forgiven(row: JobRow) -> JobRow:
-    """Return the job without any charge, after an attempt has ended or the job is restarted."""
-    if not lost_leases(row):
-        return row
-    return with_entries(
-        row, [{name: value for name, value in entry.items() if name not in _FIELDS} for entry in entries_of(row)]
-    )
+    """Return the job without any charge, after an attempt has ended otherwise."""
+    return row._replace(lost_leases=0, lost_in_all=0) if row.lost_in_all else row
 
 
 def start_of(job_id: str, token: str) -> str:
@@ -115,7 +90,7 @@ def apart(claimed: Claimed) -> tuple[Claimed, Sequence[Outcome]]:
     """
     claimed, dead = readable(claimed)
     rows = claimed.rows
-    if len(rows) < 2 or not any(row.errors is not None and is_alone(row) for row in rows):
+    if len(rows) < 2 or not any(map(is_alone, rows)):
         return claimed, dead
     kept: list[JobRow] = []
     back: list[Outcome] = [*dead]
@@ -129,13 +104,3 @@ def apart(claimed: Claimed) -> tuple[Claimed, Sequence[Outcome]]:
             alone[row.worker] = is_alone(row)
             kept.append(row)
     return claimed._replace(rows=kept), back
-
-
-_FIELDS = frozenset(Losses().fields)
-
-
-def _losses(row: JobRow) -> Losses:
-    if row.errors is None or '"lost"' not in row.errors:
-        return Losses()
-    last: dict[str, Any] = next((entry for entry in reversed(entries_of(row)) if "times" not in entry), {})
-    return Losses(last.get("lost", 0), last.get("lost_in_all", 0))

@@ -13,6 +13,7 @@ from operator import itemgetter
 from types import NoneType
 from typing import Any, Final, get_args, get_type_hints
 
+from stanchion.stores.fields.jobs import FIELDS, Kind
 from stanchion.stores.records.jobs import QUEUED, UNLANED, JobRow, JobState
 from stanchion.stores.rules.unreadable import OfWrongTypes
 
@@ -20,7 +21,7 @@ _HINTS: Final = {name: get_args(hint) or (hint,) for name, hint in get_type_hint
 _STATES: Final = frozenset({QUEUED, *JobState})
 _OTHERWISE: Final = {"lane": UNLANED, "state": QUEUED}
 _KNOWN_MAX: Final = 10_000
-SMALL: Final = ("lane", "priority", "rank", "attempts", "failures", "max_attempts", "slots_held")
+SMALL: Final = tuple(one.name for one in FIELDS if one.kind in (Kind.SMALL, Kind.INT) and one.required)
 """Fields of 32 bits: not every database limits them."""
 SMALL_MAX: Final = 2**31 - 1
 _small_of = itemgetter(*map(JobRow._fields.index, SMALL))

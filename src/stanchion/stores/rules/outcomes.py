@@ -106,13 +106,12 @@ def lease_lost(
     """
     if row.cancel_requested:
         return Transition(_cancelled(row, "", now), "cancelled")
-    losses = charged(row, begun=begun)
-    failed = with_error(row, LEASE_LOST if begun else NEVER_BEGAN, None, now, **losses.fields)
-    if is_fatal(row, losses, begun=begun):
+    failed = charged(with_error(row, LEASE_LOST if begun else NEVER_BEGAN, None, now), begun=begun)
+    if is_fatal(failed, begun=begun):
         return _dead(failed, queue, now)
     back = _unreserved(failed if begun else failed._replace(attempts=row.attempts - 1))
     if is_alone(back):
-        back = waiting_until(back, now + int(max(0.0, delay(row, losses.charged - ALONE_FROM + 1)) * SECOND))
+        back = waiting_until(back, now + int(max(0.0, delay(row, failed.lost_leases - ALONE_FROM + 1)) * SECOND))
     return Transition(back, "expired")
 
 
@@ -146,7 +145,7 @@ def retried(row: JobRow, now: int) -> JobRow:
     is_queued = row.state == JobState.WAITING or (row.state == QUEUED and row.run_at <= now)
     if is_queued and (home is None or row.waits_kind == NODE):
         return row
-    restarted = _restarted(wait_over(row, now), now)._replace(errors=forgiven(row).errors)
+    restarted = _restarted(wait_over(row, now), now)._replace(errors=row.errors)
     if home is None:
         return restarted._replace(slots_held=row.slots_held, order_hold=row.order_hold, slots_hold=row.slots_hold)
     back = trail_to(row, home, now)
@@ -188,7 +187,7 @@ def _dead(row: JobRow, queue: QueueSettings, now: int) -> Transition:
         lane=UNLANED,
         key=None,
         headers=headers_of_letter(row, now),
-        errors=forgiven(row).errors,
+        errors=row.errors,
     )
     return Transition(letter, "buried")
 
@@ -231,7 +230,7 @@ def _cancelled(row: JobRow, reason: str, now: int) -> JobRow:
 
 def _failed(row: JobRow, outcome: Rollback | Bury, error: str, now: int, **fields: Any) -> JobRow:
     failed = with_error(row, error, outcome.traceback, now, outcome.group, outcome.type, **fields)
-    return failed._replace(failures=row.failures + 1)
+    return forgiven(failed._replace(failures=row.failures + 1))
 
 
 def popped(row: JobRow) -> JobRow:

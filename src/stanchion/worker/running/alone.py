@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.rules.lost_leases import lost_leases, start_of
+from stanchion.stores.rules.lost_leases import start_of
 from stanchion.worker.running.runner import Runners
 
 log = logging.getLogger("stanchion.worker")
@@ -38,7 +38,7 @@ class Alone:
 
         `claimed_at`: when its claim was sent, by the boot clock.
         """
-        log.warning("job %s has lost its lease %d times: it runs alone", row.id, lost_leases(row))
+        log.warning("job %s has lost its lease %d times: it runs alone", row.id, row.lost_leases)
         if not self._wait(stopping, DRAIN_SECONDS_MAX, until=1):
             if stopping.is_set():
                 return False

@@ -105,7 +105,7 @@ def _waits(job: Job, waits: Sequence[PastWait]) -> Iterator[Step]:
 def _title(entry: dict[str, Any]) -> str:
     if times := entry.get("times"):
         return f"Put off {times} times: no worker knows its task"
-    if "lost" in entry or str(entry.get("error", "")).startswith(LOST):
+    if str(entry.get("error", "")).startswith(LOST):
         return f"Attempt {entry['attempt']} lost its worker" if entry.get("worker") else "Lost its lease"
     return f"Attempt {entry['attempt']} failed"
 

@@ -65,7 +65,10 @@ FIELDS = frozenset({*JobRow._fields[1:], "waits_for", "live", "unique", "letter"
 
 _ONCE_KEPT_MICROS = 3600 * SECOND
 """Microseconds after storing a job within which a repeat may store it again."""
-_DEFAULTS = JobRow._field_defaults
+_NAMES = JobRow._fields[1:]
+_ABSENT = tuple(map(JobRow._field_defaults.get, _NAMES))
+_LOST = frozenset(name for name in _NAMES if name.startswith("lost_"))
+"""Numbers that are left out while they are zero."""
 _REMAINS = frozenset({"_id", "queue", "run_at", "enqueued_at", "finished_at"})
 GRACE_SECONDS = 86_400
 LAST_MOMENT_MS = 253_402_300_799_999
@@ -82,7 +85,11 @@ def document_of(row: JobRow) -> Document:
     fields["unique"] = row.key if live else None
     fields["letter"] = is_marked(row) or None
     fields["held_by"] = row.worker if row.state == JobState.RUNNING and row.lease_until is None else None
-    return {name: value for name, value in fields.items() if value is not None and value is not False}
+    return {
+        name: value
+        for name, value in fields.items()
+        if value or (value is not None and value is not False and name not in _LOST)
+    }
 
 
 def refuse_large(row: JobRow) -> None:
@@ -100,7 +107,7 @@ def refuse_large(row: JobRow) -> None:
 
 def row_of(document: Mapping[str, Any], *, whole: bool = False) -> JobRow:
     """Return the job of a document. `whole`: all fields that a job must have were read."""
-    found = JobRow(document["_id"], *(document.get(name, _DEFAULTS.get(name)) for name in JobRow._fields[1:]))
+    found = JobRow(document["_id"], *map(document.get, _NAMES, _ABSENT))
     row = _TYPES.fitted(found, mended if isinstance(mended := document.get("misfit"), list) else (), whole=whole)
     return row._replace(**waits_at(slot_of(document["waits_for"]))) if "waits_for" in document else row
 

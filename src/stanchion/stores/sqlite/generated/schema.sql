@@ -30,6 +30,8 @@ CREATE TABLE stanchion_jobs (
 	max_attempts INTEGER NOT NULL, 
 	timeout FLOAT, 
 	errors TEXT, 
+	lost_leases INTEGER DEFAULT '0' NOT NULL, 
+	lost_in_all INTEGER DEFAULT '0' NOT NULL, 
 	progress FLOAT, 
 	token VARCHAR(64), 
 	worker VARCHAR(200), 
