@@ -8,7 +8,7 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.core.ids import new_ids
-from stanchion.jobs.batches import batches
+from stanchion.jobs.insert import batches
 from stanchion.pipelines.pipeline import plan_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, NewJob

@@ -12,7 +12,7 @@ from flights.meter import Meter
 from flights.source import Row, known
 from flights.stations import ENRICHES, PER_BATCH, stations
 from stanchion.app import Stanchion
-from stanchion.jobs.batches import batches
+from stanchion.jobs.insert import batches
 from stanchion.jobs.job import Job
 from stanchion.jobs.options import Push
 from stanchion.pipelines import PipelineStatus

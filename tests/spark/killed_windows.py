@@ -9,7 +9,7 @@ from unittest.mock import patch
 from stanchion import Pipeline, Stanchion
 from stanchion.context import context_of
 from stanchion.spark.stations import engine, queries, stateful
-from stanchion.tasks.inline import drained
+from stanchion.tasks.testing.inline import drained
 from tests.spark import killing
 from tests.spark.places import opened
 from tests.spark.test_state_kills import BATCH, ROW, item, sums

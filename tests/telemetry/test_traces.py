@@ -16,7 +16,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from stanchion import Bury, Cancel, Job, Retry, Send, Snooze, Stanchion, group
 from stanchion.core.checks import MAX_HEADERS
 from stanchion.core.times import iso
-from stanchion.jobs.batches import BATCH
+from stanchion.jobs.insert import BATCH
 from tests.servers.manager import ManagerThread
 from tests.telemetry.spans import attributes, identity, links, parent, pickup, printed, recording, span, spans, stored
 from tests.worker.conftest import ended, until, working

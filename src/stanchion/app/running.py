@@ -36,7 +36,7 @@ class RunCalls(Area):
         On the thread of a running event loop, use `await app.adrain()`, which runs async tasks on that loop.
         """
         from stanchion.tasks.coroutines import refuse_running_loop
-        from stanchion.tasks.inline import drained
+        from stanchion.tasks.testing.inline import drained
 
         refuse_running_loop("app.adrain")
         return drained(self._context, self._context.registry.own_queues() if queues is None else named_queues(queues))
@@ -60,7 +60,7 @@ class RunCalls(Area):
         `run`: "at_once" runs jobs as soon as they are due, within the call that made them so; "when_drained" leaves
         that to `drain`. `url`: use the real store of this test database instead, which is emptied.
         """
-        from stanchion.tasks.at_once import AtOnce
+        from stanchion.tasks.testing.inline import AtOnce
 
         at_once = AtOnce(self._context) if checked_run(run, url) else None
         begun = False
@@ -89,7 +89,7 @@ class RunCalls(Area):
         Without `args` and `kwargs`, all its jobs. Raises AssertionError unless there are `times` of them, by default at
         least one; the message lists what was enqueued.
         """
-        from stanchion.tasks.assertions import asserted
+        from stanchion.tasks.testing.assertions import asserted
 
         return asserted(self._context, task, args, kwargs, times)
 

@@ -18,7 +18,7 @@ from stanchion.stores.registry import open_store, refusal_of_transactions, rehea
 
 if TYPE_CHECKING:
     from stanchion.cron.ticker import Ticker
-    from stanchion.tasks.at_once import AtOnce
+    from stanchion.tasks.testing.inline import AtOnce
 
 AT: Final = datetime(2024, 1, 1, tzinfo=UTC)
 """The time at which the clock of a test begins by default, for the same ticks in each run: a Monday at midnight."""

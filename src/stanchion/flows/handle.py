@@ -15,8 +15,8 @@ from stanchion.flows.failure import failure_for, failure_of_flow
 from stanchion.flows.flow_failure import FlowFailure
 from stanchion.flows.plan import after_of
 from stanchion.flows.results import Values
-from stanchion.jobs.batches import batches
 from stanchion.jobs.handle import JobHandle
+from stanchion.jobs.insert import batches
 from stanchion.jobs.job import Job, JobState
 from stanchion.jobs.search import MAX_PAGE
 from stanchion.stores.protocol import pages

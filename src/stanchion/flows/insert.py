@@ -14,8 +14,7 @@ from uuid import UUID, uuid5
 from stanchion.context.context import Context
 from stanchion.errors import FlowClosed, InvalidInput
 from stanchion.flows.plan import LARGE, After, Part, Plan, Stream, fresh_ids
-from stanchion.jobs.batches import batches, portions
-from stanchion.jobs.insert import announce, make_ready
+from stanchion.jobs.insert import announce, batches, make_ready, portions
 from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, OpenFlow
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.rules import flows

@@ -1,19 +1,21 @@
-"""Inserting new jobs: the one function through which they enter the store.
+"""Inserting new jobs, one or many: the one function through which they enter the store.
 
 Steps: (1) store the declared settings of their queues, (2) apply the options of stations to their items, (3) check that
 their semaphores are known and that payloads fit the schemas, (4) choose partitions and lanes, (5) store the jobs, (6)
-fire the event. With traces, a span
-covers all of it, and the jobs get its context in step 2.
+fire the event. With traces, a span covers all of it, and the jobs get its context in step 2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import copy_context
+from itertools import chain, islice
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from stanchion.context.context import Context
 from stanchion.context.queues.settings import settings_of
+from stanchion.core.chunks import chunks_within
 from stanchion.errors import InvalidInput
 from stanchion.partitions.opening import is_partitioned
 from stanchion.stores.protocol import Store
@@ -102,3 +104,47 @@ def announce(context: Context, jobs: Sequence[NewJob]) -> None:
         now = context.store.now()
         for row in (created(job, now) for job in jobs):
             context.events.fire("pushed", Job(context, row, state_of(row, now)))
+
+
+T = TypeVar("T")
+
+BATCH = 2000
+"""Jobs per round trip of the bulk calls."""
+
+BATCH_CHARACTERS = 8 * 1024 * 1024
+"""Characters of payload per round trip, unless a single job has more."""
+
+
+def batches(items: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:
+    """Split an iterable into lists of up to `size`."""
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
+
+
+def store_batches(
+    context: Context, new: Iterable[list[NewJob]], tx: Any = None
+) -> Iterator[tuple[list[NewJob], list[Pushed]]]:
+    """Store batches one after the other; prepare the next while one is being stored."""
+    batches = (portion for batch in new for portion in portions(batch))
+    first = next(batches, None)
+    second = next(batches, None) if tx is None else None
+    if second is None:  # one batch, or a transaction that must stay in its thread
+        yield from ((batch, insert(context, batch, tx)) for batch in chain([first] if first else [], batches))
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    assert first is not None  # noqa: S101 - it came before the second
+    here = copy_context()  # of the caller, with the trace that it is in
+    with ThreadPoolExecutor(1, "stanchion-push") as storing:
+        under_way = storing.submit(here.run, insert, context, first)
+        for batch in chain([second], batches):
+            stored, under_way = under_way.result(), storing.submit(here.run, insert, context, batch)
+            yield first, stored
+            first = batch
+        yield first, under_way.result()
+
+
+def portions(jobs: list[NewJob]) -> Iterator[list[NewJob]]:
+    """Split a batch so that the payloads of each portion fit into one call (BATCH_CHARACTERS)."""
+    return chunks_within(BATCH_CHARACTERS, jobs, lambda job: len(job.payload))

@@ -8,7 +8,7 @@ from typing import Any
 from stanchion.context.context import Context
 from stanchion.core.checks import checked_id, several, shown
 from stanchion.errors import InvalidInput, LeaseLost
-from stanchion.jobs.batches import batches
+from stanchion.jobs.insert import batches
 from stanchion.jobs.job import JobState
 from stanchion.jobs.reservation import Reservation, Settlement, settled
 

@@ -31,7 +31,7 @@ from stanchion.pipelines.status import PipelineStatus, status_of
 from stanchion.pipelines.windows import Windows
 from stanchion.queues.queue import Queue
 from stanchion.tasks.coroutines import refuse_running_loop
-from stanchion.tasks.inline import drained
+from stanchion.tasks.testing.inline import drained
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -16,8 +16,7 @@ from stanchion.context.context import Context
 from stanchion.core.checks import checked_name
 from stanchion.core.ids import new_ids
 from stanchion.errors import InvalidInput
-from stanchion.jobs.batches import batches, portions
-from stanchion.jobs.insert import make_ready
+from stanchion.jobs.insert import batches, make_ready, portions
 from stanchion.jobs.job import Job
 from stanchion.jobs.lookup import job_of
 from stanchion.pipelines.route import headers_at_entry

@@ -11,8 +11,7 @@ from stanchion.core.ids import new_id, new_ids
 from stanchion.core.types import Transaction
 from stanchion.errors import InvalidInput
 from stanchion.jobs import lookup
-from stanchion.jobs.batches import batches, store_batches
-from stanchion.jobs.insert import insert
+from stanchion.jobs.insert import batches, insert, store_batches
 from stanchion.jobs.job import FreshJob, Job
 from stanchion.jobs.options import Push, PushOptions, checked
 from stanchion.queues.part import QueuePart

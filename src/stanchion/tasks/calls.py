@@ -13,7 +13,7 @@ from stanchion.jobs.call import Call, encoded_call
 from stanchion.jobs.options import ENQUEUE_OPTIONS, DeclaredRate, EnqueueOptions, checked, member, sharing
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.rules.limits import Rate, limits_in
-from stanchion.tasks.binding import CallShape
+from stanchion.tasks.parameters import CallShape
 
 if TYPE_CHECKING:
     from stanchion.core.types import Transaction

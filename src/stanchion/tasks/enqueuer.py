@@ -43,7 +43,7 @@ class Enqueuer(Generic[P, R_co]):
 
     def enqueue_many(self, calls: Iterable[AnyCall]) -> list[JobHandle[R_co]]:
         """Store many calls, one round trip per 2000: tuples of arguments, mappings of keywords, or `s(...)`."""
-        from stanchion.jobs.batches import batches, store_batches
+        from stanchion.jobs.insert import batches, store_batches
 
         context, tx = self._calls.context, self._calls.tx
         given = (self._call_of(call) for call in several(calls, "calls", "[(1,), (2,)]"))

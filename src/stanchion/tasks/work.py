@@ -15,9 +15,8 @@ from stanchion.errors import InvalidInput
 from stanchion.jobs.call import called_with, encoded_result
 from stanchion.jobs.options import EnqueueOptions, FlowElement
 from stanchion.stores.records.jobs import JobRow
-from stanchion.tasks.binding import CallShape
 from stanchion.tasks.calls import CallMaker
-from stanchion.tasks.parameters import are_plain, hints_of, injected_parameters, signature_of
+from stanchion.tasks.parameters import CallShape, are_plain, hints_of, injected_parameters, signature_of
 
 if TYPE_CHECKING:
     from stanchion.stores.records.outcomes import Commit, Continue

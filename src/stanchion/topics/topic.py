@@ -16,7 +16,7 @@ from stanchion.core.ids import beside, new_id
 from stanchion.core.times import micros
 from stanchion.core.types import Transaction
 from stanchion.errors import InvalidInput
-from stanchion.jobs.batches import BATCH, BATCH_CHARACTERS, batches, store_batches
+from stanchion.jobs.insert import BATCH, BATCH_CHARACTERS, batches, store_batches
 from stanchion.jobs.options import Push, PushOptions, checked
 from stanchion.queues.queue import Queue
 from stanchion.stores.records.jobs import SECOND

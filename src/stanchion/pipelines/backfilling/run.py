@@ -20,8 +20,7 @@ from typing import Any
 from stanchion.context.context import Context
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
-from stanchion.jobs.batches import portions
-from stanchion.jobs.insert import make_ready
+from stanchion.jobs.insert import make_ready, portions
 from stanchion.pipelines.backfilling.plan import Choice, Planner
 from stanchion.pipelines.backfilling.record import Asked, Backfill, BackfillRecord, load
 from stanchion.pipelines.backfilling.sources import Found, HistoryItems, Source

@@ -12,8 +12,7 @@ from stanchion.context import context_of
 from stanchion.core.checks import checked_name
 from stanchion.core.ids import new_ids
 from stanchion.errors import InvalidInput, MissingExtra
-from stanchion.jobs.batches import batches
-from stanchion.jobs.insert import make_ready
+from stanchion.jobs.insert import batches, make_ready
 from stanchion.stores.fields.jobs import CHOSEN
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.staging import Publication

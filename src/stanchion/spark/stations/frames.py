@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from stanchion.errors import InvalidInput
-from stanchion.jobs.batches import batches, portions
+from stanchion.jobs.insert import batches, portions
 from stanchion.pipelines.options import Frame
 from stanchion.pipelines.send import Send
 from stanchion.pipelines.station import Station

@@ -12,7 +12,7 @@ from typing import IO, Any
 from stanchion.context import context_of
 from stanchion.core.values.codec import Codec
 from stanchion.errors import InvalidInput
-from stanchion.jobs.batches import BATCH
+from stanchion.jobs.insert import BATCH
 from stanchion.ops.cli.console.given import json_value
 from stanchion.ops.cli.console.human import duration, per_second, rate
 from stanchion.ops.cli.console.session import Exit, Session

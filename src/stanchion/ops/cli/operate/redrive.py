@@ -14,7 +14,7 @@ from stanchion.context import context_of
 from stanchion.core.ids import new_ids
 from stanchion.errors import FlowNotFound, InvalidInput
 from stanchion.flows.handle import FlowState
-from stanchion.jobs.batches import batches
+from stanchion.jobs.insert import batches
 from stanchion.jobs.job import JobState
 from stanchion.ops.cli.console.given import job_ids
 from stanchion.ops.cli.console.root import OPERATE, cli

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 from stanchion.app import Stanchion
 from stanchion.context import context_of
 from stanchion.errors import StanchionError
-from stanchion.jobs.batches import BATCH
+from stanchion.jobs.insert import BATCH
 from stanchion.ops.cli.console.human import per_second
 
 PREFIX = "stanchion-bench-"

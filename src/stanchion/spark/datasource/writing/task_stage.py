@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from stanchion.jobs.batches import batches, portions
+from stanchion.jobs.insert import batches, portions
 from stanchion.spark.datasource.runs import carried_share
 from stanchion.stores.protocol import PreparedJobs, Store
 from stanchion.stores.records.jobs import NewJob

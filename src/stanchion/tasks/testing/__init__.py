@@ -1,0 +1,1 @@
+"""For tests: tasks run in this process, and assertions about what was enqueued."""
