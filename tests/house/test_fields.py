@@ -7,7 +7,8 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from stanchion.stores.fields.jobs import BY_RULE, FIELDS, FINISHED, KINDS, LIVE, Field, Kind, Of, Step, cleared
+from stanchion.jobs.options import PushOptions
+from stanchion.stores.fields.jobs import BY_RULE, FIELDS, FINISHED, KINDS, LIVE, OPTIONS, Field, Kind, Of, Step, cleared
 from stanchion.stores.fields.sql import GIVEN, stored_as_given
 from stanchion.stores.records.jobs import JobRow, NewJob
 
@@ -26,6 +27,14 @@ def test_it_has_the_fields_of_stored_and_new_jobs() -> None:
     assert tuple(field.name for field in FIELDS) == JobRow._fields
     assert set(KINDS) == {*JobRow._fields, *NewJob._fields}
     assert {*LIVE, *FINISHED} == set(FIELDS)
+
+
+def test_the_options_of_a_push_are_its_typed_ones() -> None:
+    assert {one.name for one in OPTIONS} | {"rate", "rate_by", "rate_key"} == PushOptions.__optional_keys__
+    hints = get_type_hints(PushOptions)
+    assert {one.name for one in OPTIONS if one.optional} == {
+        one.name for one in OPTIONS if NoneType in types_of(hints[one.name])
+    }
 
 
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)

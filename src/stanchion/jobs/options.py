@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from stanchion.core.checks import (
@@ -26,6 +27,7 @@ from stanchion.core.times import micros
 from stanchion.core.types import Transaction
 from stanchion.core.values.codec import Codec
 from stanchion.errors import InvalidInput
+from stanchion.stores.fields.jobs import OPTIONS, Kind, Option
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.rules.limits import FASTEST, SLOWEST, Limits, Rate, limits_text
 
@@ -264,15 +266,16 @@ def _rate_by(value: Any) -> str:
     return str(value)
 
 
-_CHECKS: dict[str, Any] = {
+def _check(option: Option, value: Any) -> Any:
+    return _OF_KIND[option.kind](value, option.name)
+
+
+_OF_KIND: dict[Kind, Callable[[Any, str], Any]] = {Kind.NAME: checked_name, Kind.REAL: seconds_of}
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    **{one.name: partial(_check, one) for one in OPTIONS if one.kind in _OF_KIND},
     "run_at": _run_at,
-    "delay": lambda value: seconds_of(value, "delay"),
     "priority": checked_priority,
-    "tenant": lambda value: checked_name(value, "tenant"),
-    "key": lambda value: checked_name(value, "key"),
-    "key_ttl": lambda value: seconds_of(value, "key_ttl"),
     "on_duplicate": _on_duplicate,
-    "order_key": lambda value: checked_name(value, "order_key"),
     "limits": limits_names,
     "rate": per_second_of,
     "rate_by": _rate_by,
@@ -281,6 +284,7 @@ _CHECKS: dict[str, Any] = {
     "max_attempts": _max_attempts,
     "timeout": checked_timeout,
 }
+"""The checks of options: of some, the check of their kind."""
 
 
 def member(job: NewJob) -> NewJob:

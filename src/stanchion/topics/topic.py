@@ -19,6 +19,7 @@ from stanchion.errors import InvalidInput
 from stanchion.jobs.insert import BATCH, BATCH_CHARACTERS, batches, store_batches
 from stanchion.jobs.options import Push, PushOptions, checked
 from stanchion.queues.queue import Queue
+from stanchion.stores.fields.jobs import OPTIONS
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import Sizes
 from stanchion.tasks.task import Task, work_of
@@ -32,7 +33,7 @@ Since = datetime | timedelta | Literal["all"]
 
 AnyTask = TypeVar("AnyTask", bound=Task[..., Any])
 
-_OF_EACH = frozenset({"run_at", "key", "key_ttl", "on_duplicate", "headers", "tenant", "order_key"})
+_OF_EACH = frozenset(one.name for one in OPTIONS if one.of_event)
 """Options that belong to an event, and not to a subscription."""
 
 

@@ -174,6 +174,43 @@ KINDS: Final = {field.name: field.kind for field in FIELDS} | _NEW_ONLY
 """The kinds of the fields of stored and of new jobs."""
 
 
+class Option(NamedTuple):
+    """An option of a push: a field of the new job that users set."""
+
+    name: str
+    about: str
+    """A sentence for users; of a span of time, the part behind its unit."""
+    of_event: bool = False
+    """True if it belongs to an event, and not to a subscription."""
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the field."""
+        return KINDS[self.name]
+
+    @property
+    def optional(self) -> bool:
+        """True if users may give None."""
+        return NewJob._field_defaults[self.name] is None
+
+
+OPTIONS: Final = (
+    Option("run_at", "When it is due, with a time zone; by default now.", of_event=True),
+    Option("delay", "from now until it is due, in place of run_at."),
+    Option("priority", "Higher first; or a band by its name."),
+    Option("tenant", "The tenant that it belongs to.", of_event=True),
+    Option("key", "Unique among the live jobs of the queue.", of_event=True),
+    Option("key_ttl", "that the key stays taken after the job has finished.", of_event=True),
+    Option("on_duplicate", "What to do if the key is taken: return (default), raise or replace.", of_event=True),
+    Option("order_key", "Jobs of one key run one at a time, in the order of their pushes.", of_event=True),
+    Option("limits", "The semaphores that it holds while it runs."),
+    Option("headers", "Metadata, stored with the payload.", of_event=True),
+    Option("max_attempts", "Attempts after which it is dead."),
+    Option("timeout", "that one attempt may run."),
+)
+"""The options of a push, except for its rate."""
+
+
 def names(kind: Kind, *kinds: Kind) -> tuple[str, ...]:
     """Return the names of the fields of stored jobs of these kinds."""
     return tuple(field.name for field in FIELDS if field.kind in (kind, *kinds))

@@ -8,7 +8,7 @@ import re
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import IntEnum
 from functools import cached_property, partial
@@ -206,19 +206,23 @@ def command(
     panel: str | None = None,
     makes_store: bool = False,
     group: bool = False,
+    options: Iterable[inspect.Parameter] = (),
 ) -> Callable[[Callable[Concatenate[Session, P], Exit | None]], Callable[Concatenate[Session, P], Exit | None]]:
     """Register a function as a command, with its own options and the shared ones.
 
     The function gets a session and returns an exit code, None for success. An error is printed as one line on
     stderr. Options before the command's name count too. `makes_store`: the command may create a SQLite file.
-    `group`: it runs if `cli` is called without a subcommand.
+    `group`: it runs if `cli` is called without a subcommand. `options`: further ones, for its `**` parameter.
     """
+
+    more = list(options)
 
     def register(
         function: Callable[Concatenate[Session, P], Exit | None],
     ) -> Callable[Concatenate[Session, P], Exit | None]:
         common = inspect.signature(shared, eval_str=True).parameters
-        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        named = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        own = [one for one in named if one.kind is not inspect.Parameter.VAR_KEYWORD] + more
 
         def run(ctx: typer.Context, **values: Any) -> None:
             given = shared(**{option: values.pop(option) for option in common})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, cast
+from typing import Annotated, Any
 
 import typer
 
@@ -16,15 +16,13 @@ from stanchion.ops.cli.console.given import (
     SHELL_QUOTES,
     json_value,
     loose_value,
-    moment,
-    names,
-    optional_duration,
     pairs,
 )
 from stanchion.ops.cli.console.human import until
 from stanchion.ops.cli.console.root import OPERATE, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.cli.operate.lines import push_lines
+from stanchion.ops.cli.operate.push_options import PARAMETERS, push_options
 from stanchion.ops.cli.operate.target import Calls, Payloads
 from stanchion.ops.job_json import job_json
 
@@ -48,57 +46,19 @@ File = Annotated[
         "of arguments or an object of keyword arguments.",
     ),
 ]
-Delay = Annotated[str | None, typer.Option(help="Due after this time, such as 30s or 2h.")]
-RunAt = Annotated[str | None, typer.Option(help="Due at this ISO 8601 time; UTC unless it names an offset.")]
-Priority = Annotated[
-    str | None,
-    typer.Option(
-        "--priority",
-        "-p",
-        help="From -100 to 100, higher first; or interactive, user_visible, eventual or reporting.",
-    ),
-]
-Tenant = Annotated[str | None, typer.Option(help="The tenant that the job belongs to.")]
-Key = Annotated[str | None, typer.Option(help="Unique among the live jobs of the queue.")]
-KeyTtl = Annotated[
-    str | None,
-    typer.Option(metavar="TIME", help="A job that has finished within this time, such as 1h, holds its key."),
-]
-OnDuplicate = Annotated[
-    str | None, typer.Option(help="What to do if the key is taken: return (default), raise or replace.")
-]
-OrderKey = Annotated[str | None, typer.Option(help="Jobs of one key run one at a time, in the order they were pushed.")]
-Limits = Annotated[
-    list[str] | None, typer.Option(metavar="SEMAPHORE", help="A semaphore to hold while it runs; repeat for more.")
-]
-Headers = Annotated[
-    list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header, JSON or plain text; repeat for more.")
-]
-MaxAttempts = Annotated[int | None, typer.Option(help="Deliveries before the job is dead.")]
-Timeout = Annotated[str | None, typer.Option(help="How long one attempt may run, such as 90s.")]
 
 
-@command(cli, "push", panel=OPERATE, makes_store=True)
+@command(cli, "push", panel=OPERATE, makes_store=True, options=PARAMETERS)
 def push(
     session: Session,
+    /,
     queue: QueueName = None,
     payload: PayloadText = None,
     task: TaskName = None,
     arg: Args = None,
     kwarg: Kwargs = None,
     file: File = None,
-    delay: Delay = None,
-    run_at: RunAt = None,
-    priority: Priority = None,
-    tenant: Tenant = None,
-    key: Key = None,
-    key_ttl: KeyTtl = None,
-    on_duplicate: OnDuplicate = None,
-    order_key: OrderKey = None,
-    limits: Limits = None,
-    header: Headers = None,
-    max_attempts: MaxAttempts = None,
-    timeout: Timeout = None,
+    **given: Any,
 ) -> Exit | None:
     """Enqueue a job, or one for each line of a file.
 
@@ -109,25 +69,11 @@ def push(
     stanchion push orders --file orders.jsonl
     """
     app = session.app
-    given = {
-        "delay": optional_duration(delay, "--delay"),
-        "run_at": None if run_at is None else moment(run_at, "--run-at"),
-        "priority": None if priority is None else loose_value(priority),
-        "tenant": tenant,
-        "key": key,
-        "key_ttl": optional_duration(key_ttl, "--key-ttl"),
-        "on_duplicate": on_duplicate,
-        "order_key": order_key,
-        "limits": names(limits),
-        "headers": {name: loose_value(value) for name, value in pairs(header or (), "a header").items()} or None,
-        "max_attempts": max_attempts,
-        "timeout": optional_duration(timeout, "--timeout"),
-    }
-    options = cast(PushOptions, {name: value for name, value in given.items() if value is not None})
+    options = push_options(given)
     if file is not None:
         if payload is not None or arg or kwarg:
             raise InvalidInput("give --file, or the payload or arguments of one job, not both")
-        if key is not None:
+        if "key" in options:
             raise InvalidInput("--key would make all lines of the file duplicates of one job; leave it out")
         return push_lines(
             session, Calls.of(app, task, queue, options) if task else Payloads.of(app, queue, options), file

@@ -19,9 +19,9 @@ from stanchion.core.values.codec import Codec, decoder
 from stanchion.errors import InvalidInput
 from stanchion.jobs.call import arguments, called_with
 from stanchion.jobs.insert import make_ready
-from stanchion.jobs.options import PushOptions, checked, sharing
+from stanchion.jobs.options import checked, sharing
 from stanchion.spark.datasource.json_values import jsonable, plain_values
-from stanchion.stores.fields.jobs import KINDS, Kind
+from stanchion.stores.fields.jobs import KINDS, OPTIONS, Kind
 from stanchion.stores.records.jobs import NewJob
 
 if TYPE_CHECKING:
@@ -39,13 +39,14 @@ _BY_KIND = dict.fromkeys(Kind, _TEXT) | {
     Kind.INT: _WHOLE,
 }
 _RATES = {"rate": (*_TEXT, *_NUMBER), "rate_by": _TEXT, "rate_key": _TEXT}
-_OPTIONS = PushOptions.__optional_keys__ - {"headers", "key_ttl", *_RATES}
+_OPTIONS = tuple(one.name for one in OPTIONS if one.name not in ("headers", "key_ttl"))
 _TYPES: dict[str, tuple[str, ...]] = {name: _BY_KIND[KINDS[name]] for name in ("queue", "task", *_OPTIONS)} | _RATES
 """The columns with options of an enqueue, and their Spark types."""
 
 _CONTENT = ("payload", "args", "kwargs", "headers")
 """The columns of any type that JSON can represent; text in them is JSON."""
 
+_TIMES = ("run_at", "delay")
 _OF_LIMITS = ("limits", *_RATES)
 _MANY = 100_000
 
@@ -145,10 +146,8 @@ class JobMaker:
 
     def _times(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, Iterable[Any]]:
         """Return when the jobs are due; values of a row override the defaults."""
-        fixed = {
-            name: checked_option(name, self.defaults[name]) for name in ("run_at", "delay") if name in self.defaults
-        }
-        present = [name for name in ("run_at", "delay") if name in columns]
+        fixed = {name: checked_option(name, self.defaults[name]) for name in _TIMES if name in self.defaults}
+        present = [name for name in _TIMES if name in columns]
         if not present:
             return {name: repeat(value) for name, value in fixed.items()}
         delays = [None if one is None else checked_option("delay", one) for one in columns.get("delay", ())]
@@ -159,7 +158,7 @@ class JobMaker:
         own = {"run_at": moments or repeat(None), "delay": delays or repeat(None)}
         return {
             name: [fixed.get(name) if quiet else value for value, quiet in zip(own[name], silent, strict=False)]
-            for name in ("run_at", "delay")
+            for name in _TIMES
         }
 
     def _limits(
@@ -191,7 +190,7 @@ def _rates_of(context: Context, tasks: Sequence[str | None]) -> Mapping[str, Map
     return own | context.rates.of_other_tasks(named - context.registry.tasks.keys(), context.store)
 
 
-_ONE_BY_ONE = ("priority", "headers", "tenant", "key", "on_duplicate", "order_key", "max_attempts", "timeout")
+_ONE_BY_ONE = ("headers", *(name for name in _OPTIONS if name not in (*_TIMES, "limits")))
 _KNOWN = {*_TYPES, *_CONTENT}
 _DEFAULTS = {name: NewJob._field_defaults.get(name) for name in NewJob._fields}
 _PLAIN = Codec()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final, get_args
 
 from stanchion.context.shard import MAX_LANES
@@ -29,7 +31,7 @@ from stanchion.ops.web.api.schemas.kinds import (
     time,
     whole,
 )
-from stanchion.stores.fields.jobs import Kind
+from stanchion.stores.fields.jobs import OPTIONS, Kind, Option
 from stanchion.stores.fields.queues import SETTABLE, Setting
 
 PUSHED_MAX: Final = 1000
@@ -52,24 +54,39 @@ _PAYLOAD: Final = anything(
 _DELAY: Final = seconds("Seconds from now until it is due.")
 _NOTE: Final = text("Why, for the audit log.", maxLength=NOTE_MAX)
 
+_OPTIONS: Final[dict[str, Callable[[str], Schema]]] = {
+    "priority": lambda about: {
+        "description": about,
+        "oneOf": [whole(least=MIN_PRIORITY, most=MAX_PRIORITY), choice(band.name for band in BANDS)],
+    },
+    "on_duplicate": partial(choice, get_args(OnDuplicate)),
+    "limits": partial(several, name(), maxItems=MAX_LIMITS),
+    "headers": partial(table, anything("Any JSON value.")),
+    "max_attempts": partial(whole, least=1, most=MOST_ATTEMPTS),
+    "timeout": lambda about: seconds(f"Seconds {about}", exclusiveMinimum=0),
+}
+_OF_KIND: Final[dict[Kind, Callable[[str], Schema]]] = {
+    Kind.NAME: name,
+    Kind.MICROS: time,
+    Kind.REAL: lambda about: seconds(f"Seconds {about}"),
+    Kind.INT: whole,
+    Kind.FLAG: flag,
+}
+
+
+def _option(one: Option) -> Schema:
+    """Return the schema of an option of a push."""
+    schema = (_OPTIONS.get(one.name) or _OF_KIND[one.kind])(one.about)
+    return maybe(schema) if one.optional else schema
+
+
 _NEW_JOB: Final = body(
     "A job: a payload, or the call of a task, `task` with `args` and `kwargs`.",
     payload=anything("Any JSON value."),
     task=name("The task to call."),
     args=several(anything("An argument."), "The positional arguments of the call."),
     kwargs=table(anything("An argument."), "The keyword arguments of the call."),
-    run_at=maybe(time("When it is due, with a time zone; by default now.")),
-    delay=maybe(seconds("Seconds from now until it is due, in place of run_at.")),
-    priority={
-        "description": "Higher first; or a band by its name.",
-        "oneOf": [whole(least=MIN_PRIORITY, most=MAX_PRIORITY), choice(band.name for band in BANDS)],
-    },
-    tenant=maybe(name("The tenant that it belongs to.")),
-    key=maybe(name("Unique among the live jobs of the queue.")),
-    key_ttl=maybe(seconds("Seconds that the key stays taken after the job has finished.")),
-    on_duplicate=choice(get_args(OnDuplicate), "What becomes of a job whose key is taken."),
-    order_key=maybe(name("Jobs of one key run one at a time, in the order of their pushes.")),
-    limits=maybe(several(name(), "The semaphores that it holds while it runs.", maxItems=MAX_LIMITS)),
+    **{one.name: _option(one) for one in OPTIONS},
     rate=maybe(
         {
             "description": "Starts per second of the jobs that share the rate, or such as 100/m.",
@@ -78,9 +95,6 @@ _NEW_JOB: Final = body(
     ),
     rate_by=maybe(choice(get_args(RateBy), "Which jobs share the rate.")),
     rate_key=maybe(name("All jobs with this key share the rate.")),
-    headers=maybe(table(anything("Any JSON value."), "Metadata, stored with the payload.")),
-    max_attempts=whole("Attempts after which it is dead.", 1, MOST_ATTEMPTS),
-    timeout=maybe(seconds("Seconds that one attempt may run.", exclusiveMinimum=0)),
 )  # fmt: skip
 
 _MOST: Final = {"lanes": MAX_LANES, "lanes_per_tenant": MAX_LANES, "partitions": MAX_PARTITIONS}
