@@ -1,9 +1,14 @@
-"""Outputs by key: which item of a station with a key is the current output of each key.
+"""Outputs by key: which item of a station with a key is the current output of each key; and the versions of items.
 
 A versioned value per key names the item. It only ever changes to a newer version, whatever the order of processing:
 so a backfill replaces the output of earlier code for the same input, and never the output of a later input or a later
 backfill. The value changes before the item leaves the station. A death in between leaves a value that the same item
 writes again.
+
+Copies that replays and backfills enqueue have a header:
+
+x-input    [1790000000000000, 1790086400000000]: when the input of the pipeline came, and when it was last run again, by
+           the store's clock in microseconds
 """
 
 from __future__ import annotations
@@ -16,8 +21,36 @@ from typing import Any, Final, NamedTuple
 from stanchion.core.checks import shown
 from stanchion.core.names.fitted_names import fitted
 from stanchion.errors import InvalidInput
-from stanchion.pipelines.versions import Version
 from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.rules.trail import stops_of
+
+INPUT: Final = "x-input"
+
+
+class Version(NamedTuple):
+    """The version of an item, compared in order: of a later input, or of the same one run again later, is newer.
+
+    `came_at`: when the input came; `again_at`: when the replay or backfill began that runs it again, 0 if none does.
+    """
+
+    came_at: int
+    again_at: int = 0
+
+
+def version_of(row: JobRow) -> Version:
+    """Return the version of an item; all that were split from one input have the version of that input."""
+    told = (json.loads(row.headers) if row.headers else {}).get(INPUT)
+    if isinstance(told, list) and len(told) == len(Version._fields) and all(type(one) is int for one in told):
+        return Version(*told)
+    return Version(stops_of(row)[0].entered_at)
+
+
+def with_version(headers: str | None, version: Version) -> str:
+    """Return the headers of a copy, with its version."""
+    kept = json.loads(headers) if headers else {}
+    return json.dumps({**kept, INPUT: version}, separators=(",", ":"))
+
 
 KIND: Final = "output"
 

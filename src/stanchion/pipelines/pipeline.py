@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, Unpack, overload
@@ -12,6 +12,7 @@ from stanchion.context.queues.options import StationQueueOptions
 from stanchion.core.checks import acted_ids
 from stanchion.core.concurrency.aio import off_loop, off_loop_alone
 from stanchion.core.graph.draw import GraphForm, drawn
+from stanchion.core.graph.model import PLAIN, Graph, GraphNode
 from stanchion.core.retry import Retry
 from stanchion.core.types import Transaction
 from stanchion.errors import InvalidInput
@@ -22,14 +23,14 @@ from stanchion.pipelines.backfilling.call import Given, backfill_of, backfills_o
 from stanchion.pipelines.backfilling.record import Backfill
 from stanchion.pipelines.expectation import Expectation, OnFail
 from stanchion.pipelines.finding import checked_query, found
-from stanchion.pipelines.graph import graph_of
-from stanchion.pipelines.options import MAX_ROUNDS, Frame, PayloadMode, StationOptions
+from stanchion.pipelines.options import MAX_ROUNDS, Frame, PayloadMode, StationOptions, Windows
 from stanchion.pipelines.outputs import KeyOf, current
 from stanchion.pipelines.plan import PipelinePlan
 from stanchion.pipelines.replay import copies_of
+from stanchion.pipelines.station import Station
 from stanchion.pipelines.status import PipelineStatus, status_of
-from stanchion.pipelines.windows import Windows
 from stanchion.queues.queue import Queue
+from stanchion.stores.rules.limits import limits_in
 from stanchion.tasks.coroutines import refuse_running_loop
 from stanchion.tasks.testing.inline import drained
 
@@ -328,3 +329,29 @@ class Pipeline:
 def plan_of(pipeline: Pipeline) -> PipelinePlan:
     """Return the plan of a pipeline."""
     return pipeline._plan
+
+
+def graph_of(pipeline: str, stations: Mapping[str, Station], entries: Sequence[str]) -> Graph:
+    """Return the graph of a pipeline whose links are checked."""
+    return Graph(
+        f"Pipeline {pipeline}",
+        {name: _node(station) for name, station in stations.items()},
+        {name: station.to for name, station in stations.items()},
+        entries,
+    )
+
+
+def _node(station: Station) -> GraphNode:
+    kind = "spark" if station.frame else PLAIN if station.to else "end"
+    return GraphNode(station.station, _note(station), kind, "spark" if station.frame else "")
+
+
+def _note(station: Station) -> str:
+    """Return the special properties of a station."""
+    notes = ["Spark"] if station.frame else []
+    notes += limits_in(station.limits).semaphores
+    if station.max_rate is not None:
+        notes.append(f"{station.max_rate:g}/s")
+    if not station.to:
+        notes.append("end")
+    return ", ".join(notes)

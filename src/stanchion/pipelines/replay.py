@@ -19,9 +19,9 @@ from stanchion.errors import InvalidInput
 from stanchion.jobs.insert import batches, make_ready, portions
 from stanchion.jobs.job import Job
 from stanchion.jobs.lookup import job_of
+from stanchion.pipelines.outputs import version_of, with_version
 from stanchion.pipelines.route import headers_at_entry
 from stanchion.pipelines.topology import Topology
-from stanchion.pipelines.versions import version_of, with_version
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.staging import Publication

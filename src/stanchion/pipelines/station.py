@@ -21,11 +21,10 @@ from stanchion.jobs.job import Job
 from stanchion.jobs.outcome import UNCHANGED
 from stanchion.pipelines.expectation import Expectations
 from stanchion.pipelines.options import Frame, StationOptions
-from stanchion.pipelines.outputs import Output, key_in, newer, replace_older
+from stanchion.pipelines.outputs import Output, key_in, newer, replace_older, version_of
 from stanchion.pipelines.route import headers_after, rounds_of
 from stanchion.pipelines.send import Send, delay_of, priority_of
 from stanchion.pipelines.topology import Topology, checked_station, only_on_spark
-from stanchion.pipelines.versions import version_of
 from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob
 from stanchion.stores.records.outcomes import Abandon, Continue, Move, Outcome
 from stanchion.stores.rules.flows import position_of

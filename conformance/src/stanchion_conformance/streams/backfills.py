@@ -16,7 +16,7 @@ from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
 from stanchion.pipelines.backfilling import run as backfill_run
 from stanchion.pipelines.backfilling.record import Backfill
-from stanchion.pipelines.versions import INPUT
+from stanchion.pipelines.outputs import INPUT
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.rules.jobs import created

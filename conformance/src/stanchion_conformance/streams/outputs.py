@@ -10,9 +10,8 @@ from stanchion import Job, JobState, Pipeline, Stanchion
 from stanchion.context import context_of
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
-from stanchion.pipelines.outputs import Output, current, replace_older
+from stanchion.pipelines.outputs import Output, Version, current, replace_older
 from stanchion.pipelines.pipeline import plan_of
-from stanchion.pipelines.versions import Version
 from stanchion.stores.protocol import Store
 from stanchion_conformance.harness import LONG_LEASE, StoreClock, all_at_once
 

@@ -9,7 +9,7 @@ import pytest
 from stanchion import Cancel, Job, JobState, Pipeline, Send, Snooze, Stanchion
 from stanchion.errors import InvalidInput
 from stanchion.jobs.reservation import Reservation
-from stanchion.pipelines.versions import INPUT
+from stanchion.pipelines.outputs import INPUT
 from stanchion.stores.protocol import Store
 from stanchion_conformance.harness import StoreClock, row_of
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from stanchion.context.context import Context
 from stanchion.errors import PayloadMisfit
 from stanchion.pipelines.backfilling.record import BackfillRecord
+from stanchion.pipelines.outputs import version_of
 from stanchion.pipelines.replay import origins_of, rerun_of
 from stanchion.pipelines.topology import Topology
-from stanchion.pipelines.versions import version_of
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.rules.jobs import state_of
 from stanchion.stores.rules.trail import own_stops_of, was_split

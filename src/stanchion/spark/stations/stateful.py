@@ -19,10 +19,9 @@ from stanchion.context import context_of
 from stanchion.context.queues.settings import settings_of
 from stanchion.errors import InvalidInput
 from stanchion.pipelines import Pipeline
-from stanchion.pipelines.options import Frame
+from stanchion.pipelines.options import Frame, Windows
 from stanchion.pipelines.pipeline import plan_of
 from stanchion.pipelines.station import Station
-from stanchion.pipelines.windows import Windows
 from stanchion.schemas.ddl import struct_of
 from stanchion.spark.datasource.options import reachable_url
 from stanchion.spark.datasource.reading.typed import ddl_of
