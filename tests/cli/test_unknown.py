@@ -10,7 +10,7 @@ import pytest
 from stanchion import Stanchion
 from stanchion.core.urls import Listen
 from stanchion.errors import InvalidInput
-from stanchion.manager.server import address
+from stanchion.manager.server import settings
 from stanchion.ops.web import serving
 from stanchion.stores.registry import open_store
 from tests.cli.conftest import Run
@@ -48,7 +48,7 @@ def test_a_worker_says_that_there_is_no_such_queue(
     assert "'other'" not in err
 
 
-@pytest.mark.parametrize("read", [serving.listen_address, address.listen_address])
+@pytest.mark.parametrize("read", [serving.listen_address, settings.listen_address])
 def test_a_port_alone_is_a_port_of_this_machine(read: Callable[[str], Listen]) -> None:
     assert read("7200") == ("127.0.0.1", 7200)
     assert read("host").host == "host"

@@ -12,8 +12,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.manager.server import server as server_module
-from stanchion.manager.server.address import listen_address
-from stanchion.manager.server.settings import Limits, ServerSettings
+from stanchion.manager.server.settings import Limits, ServerSettings, listen_address
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.query import Query

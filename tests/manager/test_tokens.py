@@ -15,8 +15,7 @@ from stanchion.context.upkeep_lease import KIND, NAME, UpkeepLease, holding_in
 from stanchion.core.ids import new_id
 from stanchion.core.urls import Listen
 from stanchion.errors import InvalidInput, NotPermitted, PayloadMisfit, StoreUnavailable
-from stanchion.manager.server.address import listen_address
-from stanchion.manager.server.settings import ServerSettings, Tls
+from stanchion.manager.server.settings import ServerSettings, Tls, listen_address
 from stanchion.manager.server.tokens import Caller, Role, Tokens, token_of, tokens_in
 from stanchion.manager.service.upkeep import StoreHost
 from stanchion.pipelines.record import recorded

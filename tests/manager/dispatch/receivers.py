@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from stanchion.manager.dispatch.engine import Engine
-from stanchion.manager.dispatch.receiver import Guard, Sent
+from stanchion.manager.dispatch.receivers.receiver import Guard, Sent
 from stanchion.manager.leadership.owner import Owned
 from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.leases import Lease

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from stanchion.manager.dispatch.receiver import Guard, Sent
+from stanchion.manager.dispatch.receivers.receiver import Guard, Sent
 from stanchion.manager.dispatch.sender import Sender, Stored
 from stanchion.manager.leadership.rows import SLICE
 from stanchion.manager.server.streams.receivers import ReceiverStream

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stanchion.core.ids import new_id
-from stanchion.manager.dispatch.receiver import Guard, Sent
+from stanchion.manager.dispatch.receivers.receiver import Guard, Sent
 from stanchion.manager.leadership.owner import Owned
 from stanchion.manager.server.streams import outgoing
 from stanchion.manager.server.streams.outgoing import Outgoing

@@ -17,10 +17,9 @@ from time import sleep
 from typing import NamedTuple
 from uuid import uuid4
 
-from stanchion.manager.dispatch.calls import Calls, apart
-from stanchion.manager.dispatch.peers import Peer, Peers, Placing, free
-from stanchion.manager.dispatch.precedence import Precedence
-from stanchion.manager.dispatch.rounds import MOST, Rounds
+from stanchion.manager.dispatch.calls import MOST, Calls, Rounds, apart
+from stanchion.manager.dispatch.receivers.peers import Peer, Peers, Placing, free
+from stanchion.manager.dispatch.receivers.precedence import Precedence
 from stanchion.manager.dispatch.sender import Sender, Stored
 from stanchion.manager.dispatch.slices import Slices
 from stanchion.manager.leadership.owner import Owned

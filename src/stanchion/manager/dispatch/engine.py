@@ -20,12 +20,12 @@ from stanchion.manager.dispatch.calls import Calls
 from stanchion.manager.dispatch.claims import Claims
 from stanchion.manager.dispatch.delays import Delays
 from stanchion.manager.dispatch.figures import Counts, EngineStatus
-from stanchion.manager.dispatch.flight import Flights
 from stanchion.manager.dispatch.inbox import Inbox
 from stanchion.manager.dispatch.inheritance import Inheritance
-from stanchion.manager.dispatch.peers import Peers
 from stanchion.manager.dispatch.presence import Presence
-from stanchion.manager.dispatch.receiver import Receiver, Session, tell
+from stanchion.manager.dispatch.receivers.flight import Flights
+from stanchion.manager.dispatch.receivers.peers import Peers
+from stanchion.manager.dispatch.receivers.receiver import Receiver, Session, tell
 from stanchion.manager.dispatch.refill import Refill
 from stanchion.manager.dispatch.sender import Sender
 from stanchion.manager.dispatch.settles import Settles

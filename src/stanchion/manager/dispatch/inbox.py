@@ -18,11 +18,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from stanchion.errors import StoreUnavailable
-from stanchion.manager.dispatch.calls import Calls, apart
+from stanchion.manager.dispatch.calls import MOST, Calls, Rounds, apart
 from stanchion.manager.dispatch.claims import UnderWay, new_token
-from stanchion.manager.dispatch.peers import Peer, Peers, Placing, free
-from stanchion.manager.dispatch.precedence import Precedence
-from stanchion.manager.dispatch.rounds import MOST, Rounds
+from stanchion.manager.dispatch.receivers.peers import Peer, Peers, Placing, free
+from stanchion.manager.dispatch.receivers.precedence import Precedence
 from stanchion.manager.dispatch.sender import Sender, Stored
 from stanchion.manager.dispatch.slices import Slices
 from stanchion.manager.leadership.owner import Owned

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from stanchion.manager.dispatch.calls import Calls
 from stanchion.manager.dispatch.claims import TOKEN
-from stanchion.manager.dispatch.flight import Flight, Flights
-from stanchion.manager.dispatch.peers import Peer
+from stanchion.manager.dispatch.receivers.flight import Flight, Flights
+from stanchion.manager.dispatch.receivers.peers import Peer
 from stanchion.manager.dispatch.settles import Settles
 from stanchion.manager.leadership.owner import Owned
 from stanchion.stores.protocol import Store, pages

@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from stanchion.manager.dispatch.delays import Delays, jittered
-from stanchion.manager.dispatch.flight import Flights
 from stanchion.manager.dispatch.inheritance import Inheritance
-from stanchion.manager.dispatch.peers import Peer, Peers
-from stanchion.manager.dispatch.receiver import Receiver, tell
+from stanchion.manager.dispatch.receivers.flight import Flights
+from stanchion.manager.dispatch.receivers.peers import Peer, Peers
+from stanchion.manager.dispatch.receivers.receiver import Receiver, tell
 from stanchion.manager.dispatch.settles import Settles
 from stanchion.manager.dispatch.slices import Slices
 from stanchion.stores.records.leases import Lease

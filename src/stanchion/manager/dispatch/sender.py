@@ -7,9 +7,9 @@ from functools import partial
 from typing import NamedTuple
 
 from stanchion.manager.dispatch.figures import Counts
-from stanchion.manager.dispatch.flight import Flight, Flights
-from stanchion.manager.dispatch.peers import Peer
-from stanchion.manager.dispatch.receiver import Guard, Sent, Session, tell
+from stanchion.manager.dispatch.receivers.flight import Flight, Flights
+from stanchion.manager.dispatch.receivers.peers import Peer
+from stanchion.manager.dispatch.receivers.receiver import Guard, Sent, Session, tell
 from stanchion.manager.dispatch.settles import Settles
 from stanchion.manager.dispatch.slices import Slices
 from stanchion.manager.leadership.owner import Owned

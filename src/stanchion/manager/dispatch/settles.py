@@ -16,11 +16,10 @@ from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from stanchion.core.backoff import Backoff
-from stanchion.manager.dispatch.calls import Calls
+from stanchion.manager.dispatch.calls import MOST, Calls, Rounds
 from stanchion.manager.dispatch.delays import Delays
 from stanchion.manager.dispatch.figures import Counts
-from stanchion.manager.dispatch.receiver import Receiver, tell
-from stanchion.manager.dispatch.rounds import MOST, Rounds
+from stanchion.manager.dispatch.receivers.receiver import Receiver, tell
 from stanchion.stores.one_by_one import Left, OneByOne, takes
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.leases import Lease

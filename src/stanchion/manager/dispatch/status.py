@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from stanchion.manager.dispatch.calls import Calls
 from stanchion.manager.dispatch.figures import Counts, EngineStatus
-from stanchion.manager.dispatch.flight import Flights
-from stanchion.manager.dispatch.peers import Peer, Peers
 from stanchion.manager.dispatch.presence import Presence
+from stanchion.manager.dispatch.receivers.flight import Flights
+from stanchion.manager.dispatch.receivers.peers import Peer, Peers
 from stanchion.manager.dispatch.slices import Slices
 from stanchion.manager.window.reader import Reader
 from stanchion.manager.window.store_time import StoreTime

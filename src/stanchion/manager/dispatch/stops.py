@@ -12,12 +12,11 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
-from stanchion.manager.dispatch.calls import Calls
+from stanchion.manager.dispatch.calls import MOST, Calls
 from stanchion.manager.dispatch.delays import Delays
-from stanchion.manager.dispatch.flight import Flight, Flights
-from stanchion.manager.dispatch.peers import Peers
-from stanchion.manager.dispatch.receiver import tell
-from stanchion.manager.dispatch.rounds import MOST
+from stanchion.manager.dispatch.receivers.flight import Flight, Flights
+from stanchion.manager.dispatch.receivers.peers import Peers
+from stanchion.manager.dispatch.receivers.receiver import tell
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.query import Condition, Query

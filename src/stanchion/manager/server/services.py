@@ -17,7 +17,7 @@ import grpc
 
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.manager.dispatch.engine import Engine
-from stanchion.manager.server import access, door
+from stanchion.manager.server import access, value_checks
 from stanchion.manager.server.guard import STOPPING, Guard, Refused
 from stanchion.manager.server.hub import Hub
 from stanchion.manager.server.known import Known
@@ -112,8 +112,8 @@ class Services(grpc.GenericRpcHandler):
         """Carry a request out; return the reply, and the result. In a thread, as a large one takes long to read."""
         args = served.arguments(read(served.method.request, data))
         if b"\0" in data:
-            door.check_texts(args)
-        door.check(served.verb, args)
+            value_checks.check_texts(args)
+        value_checks.check(served.verb, args)
         access.check(self._store, caller, served.verb, args)
         check_flows(self._store, caller, served.verb, args)
         self._known.check(served.verb, args)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
-from stanchion.manager.dispatch.receiver import Guard, Sent
+from stanchion.manager.dispatch.receivers.receiver import Guard, Sent
 from stanchion.manager.leadership.owner import Owned
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.wire.jobs import JOB

@@ -17,7 +17,7 @@ import grpc
 
 from stanchion.errors import StanchionError
 from stanchion.manager.dispatch.engine import Engine
-from stanchion.manager.server import access, door
+from stanchion.manager.server import access, value_checks
 from stanchion.manager.server.guard import STOPPING, Guard, Refused
 from stanchion.manager.server.known import Known
 from stanchion.manager.server.pool import StoreCalls
@@ -107,8 +107,8 @@ class Producers:
         """Return the jobs of a request, and the claim of the jobs that should start running."""
         args = _CALL.arguments(request)
         if b"\0" in data:
-            door.check_texts([args["jobs"], args.get("claim")])
-        door.check("push", args)
+            value_checks.check_texts([args["jobs"], args.get("claim")])
+        value_checks.check("push", args)
         access.check(self._store, caller, "push", args)
         return args["jobs"], args.get("claim")
 

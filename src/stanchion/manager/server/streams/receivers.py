@@ -19,10 +19,10 @@ import grpc
 
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.manager.dispatch.engine import Engine
-from stanchion.manager.dispatch.receiver import Guard as Bound
-from stanchion.manager.dispatch.receiver import Sent
+from stanchion.manager.dispatch.receivers.receiver import Guard as Bound
+from stanchion.manager.dispatch.receivers.receiver import Sent
 from stanchion.manager.leadership.owner import Owned
-from stanchion.manager.server import access, door
+from stanchion.manager.server import access, value_checks
 from stanchion.manager.server.guard import STOPPING, Guard, Refused
 from stanchion.manager.server.known import Known
 from stanchion.manager.server.own_workers import OwnWorkers
@@ -158,11 +158,11 @@ class Receivers:
     def _checked_hello(self, caller: Caller, hello: Any) -> Any:
         check_id(hello.receiver, "a receiver")
         for queue in hello.queues:
-            door.check("listen", {"queue": queue})
+            value_checks.check("listen", {"queue": queue})
         access.check(self._store, caller, "receive", {"queues": list(hello.queues)})
         if hello.HasField("worker"):
             args = {"workers": [WORKER_ROW.take(hello.worker)]}
-            door.check("beat", args)
+            value_checks.check("beat", args)
             access.check(self._store, caller, "beat", args)
         return hello
 
@@ -178,8 +178,8 @@ class Receivers:
             found = list(map(reported, messages))
             args = {"outcomes": found}
             if texts:
-                door.check_texts(found)
-            door.check("settle", args)
+                value_checks.check_texts(found)
+            value_checks.check("settle", args)
             access.check(self._store, caller, "settle", args)
         except StanchionError as error:
             if len(messages) > 1:  # some of them may be good

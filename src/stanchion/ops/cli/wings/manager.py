@@ -12,8 +12,7 @@ import typer
 from stanchion.core.checks import whole
 from stanchion.core.text.durations import duration
 from stanchion.errors import InvalidInput, MissingExtra
-from stanchion.manager.server.address import advertised_address, listen_address
-from stanchion.manager.server.settings import Limits, ServerSettings, tls_of
+from stanchion.manager.server.settings import Limits, ServerSettings, advertised_address, listen_address, tls_of
 from stanchion.manager.server.tokens import Caller, Tokens, token_of, tokens_in
 from stanchion.ops.cli.console.root import RUN, cli
 from stanchion.ops.cli.console.session import Session, command

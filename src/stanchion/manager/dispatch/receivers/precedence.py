@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from stanchion.core.names.partition_names import logical_name
-from stanchion.manager.dispatch.receiver import Receiver
+from stanchion.manager.dispatch.receivers.receiver import Receiver
 from stanchion.manager.window.window import Window
 from stanchion.stores.records.claims import LOWEST_RANK
 

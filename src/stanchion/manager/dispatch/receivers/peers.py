@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 
-from stanchion.manager.dispatch.flight import Flights
-from stanchion.manager.dispatch.precedence import NONE, Precedence
-from stanchion.manager.dispatch.receiver import Receiver
+from stanchion.manager.dispatch.receivers.flight import Flights
+from stanchion.manager.dispatch.receivers.precedence import NONE, Precedence
+from stanchion.manager.dispatch.receivers.receiver import Receiver
 
 
 class Peer:
