@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 from stanchion.context.context import Context
 from stanchion.core.functions import is_async, refuse_generator
@@ -25,6 +26,7 @@ from stanchion.pipelines.outputs import Output, key_in, newer, replace_older, ve
 from stanchion.pipelines.route import headers_after, rounds_of
 from stanchion.pipelines.send import Send, delay_of, priority_of
 from stanchion.pipelines.topology import Topology, checked_station, only_on_spark
+from stanchion.stores.fields.jobs import CHOSEN
 from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob
 from stanchion.stores.records.outcomes import Abandon, Continue, Move, Outcome
 from stanchion.stores.rules.flows import position_of
@@ -32,6 +34,12 @@ from stanchion.stores.rules.outcomes import commit_of
 from stanchion.stores.rules.trail import split_trail
 from stanchion.tasks.execution import Attempted, Superseded, attempted
 from stanchion.tasks.parameters import hints_of, parameter_of, signature_of
+
+_KEPT: Final = tuple(
+    name for name in CHOSEN if name not in {"queue", "lane", "priority", "task", "headers", "key", "limits"}
+)
+"""Fields that an item has at all stations."""
+_kept: Final = attrgetter(*_KEPT)
 
 
 class Station:
@@ -182,11 +190,8 @@ class Station:
             priority=row.priority if (number := priority_of(send)) is None else number,
             delay=delay_of(send),
             headers=headers,
-            tenant=row.tenant,
-            order_key=row.order_key,
             limits=self.topology.stations[target].limits,
-            max_attempts=row.max_attempts,
-            timeout=row.timeout,
+            **dict(zip(_KEPT, _kept(row), strict=True)),
         )
 
     def fitted(self, job: NewJob) -> NewJob:

@@ -14,6 +14,7 @@ from stanchion.core.ids import first_id_at
 from stanchion.core.times import moment
 from stanchion.jobs.call import called_with
 from stanchion.jobs.options import Push
+from stanchion.stores.fields.jobs import OPTIONS, Kind
 from stanchion.stores.protocol import pages
 from stanchion.stores.records.jobs import QUEUED, SECOND
 from stanchion.stores.records.query import Condition, Query
@@ -25,9 +26,11 @@ _READ_AT_ONCE = 5000
 
 _SKEW = 86_400 * SECOND
 
+_OF_EVENT = tuple(one.name for one in OPTIONS if one.of_event and one.kind is Kind.NAME and one.name != "key")
+"""Options of an event, which its jobs keep as they are."""
 _COLUMNS = (
-    *("id", "state", "priority", "run_at", "payload", "arrival_payload", "task", "headers", "tenant", "order_key"),
-    *("origin", "attempts", "enqueued_at"),
+    *("id", "state", "priority", "run_at", "payload", "arrival_payload", "task", "headers"),
+    *("origin", "attempts", "enqueued_at", *_OF_EVENT),
 )
 
 _Found = tuple[str, dict[str, Any], dict[str, Any], Terms]
@@ -94,8 +97,7 @@ def _pushed(context: Context, found: _Found) -> Push | None:
             return None
     options: dict[str, Any] = {
         "headers": {name: value for name, value in headers.items() if name not in (EVENT, TOPIC)},
-        "tenant": row["tenant"],
-        "order_key": row["order_key"],
+        **{name: row[name] for name in _OF_EVENT},
     }
     if row["priority"] != terms.options.get("priority", 0):
         options["priority"] = row["priority"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from stanchion.errors import InvalidInput
+from stanchion.stores.fields.jobs import COMPARED
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.query import COMPARED, MATCHED, OF_SLOTS, Condition, Query
+from stanchion.stores.records.query import MATCHED, OF_SLOTS, Condition, Query
 from stanchion_conformance.harness import QUEUE, new_job
 from stanchion_conformance.operate.selecting import where
 

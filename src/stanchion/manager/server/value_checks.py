@@ -11,6 +11,7 @@ from typing import Any, Final
 from stanchion.context.queues.settings import check_changes
 from stanchion.core.checks import LONGEST_DELAY, MAX_NAME, SHORTEST_LEASE, checked_name, number, shown, whole
 from stanchion.errors import InvalidInput
+from stanchion.stores.fields.jobs import LANES_MAX, LATEST
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowChange, FlowNode, NodeState, OpenFlow
 from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob
@@ -19,8 +20,6 @@ from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.flows import failure_job
 from stanchion.stores.rules.job_checks import (
-    LANES_MAX,
-    LATEST,
     check_headers,
     check_id,
     check_json,

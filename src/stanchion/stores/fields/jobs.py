@@ -9,7 +9,9 @@ from __future__ import annotations
 from enum import IntEnum, StrEnum, auto
 from typing import Any, Final, NamedTuple
 
-from stanchion.stores.records.jobs import JobRow, NewJob
+from stanchion.core.checks import LONGEST_DELAY, MAX_LIMITS, MAX_PRIORITY, MIN_PRIORITY
+from stanchion.core.retry import MOST_ATTEMPTS
+from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob
 
 
 class Kind(StrEnum):
@@ -62,6 +64,16 @@ class Of(StrEnum):
 
 SAME: Final = ""
 
+LATEST: Final = 253_402_300_799_999_999
+"""The last microsecond of the year 9999."""
+LANES_MAX: Final = 1_000_000
+WITHIN: Final[dict[Kind, tuple[float, float]]] = {
+    Kind.MICROS: (0, LATEST),
+    Kind.INT: (0, 2**31 - 1),
+    Kind.REAL: (0, LONGEST_DELAY),
+}
+"""The least and the greatest number of a kind."""
+
 
 class Field(NamedTuple):
     """A field of stored jobs."""
@@ -77,6 +89,10 @@ class Field(NamedTuple):
     """True if lists of jobs show it."""
     about: str = ""
     """A sentence for users, where its name does not say all."""
+    compared: bool = False
+    """True if queries compare it, by all operators."""
+    within: tuple[float, float] | None = None
+    """The least and the greatest number; None: those of its kind."""
 
     @property
     def shown_as(self) -> str:
@@ -95,18 +111,18 @@ class Field(NamedTuple):
 
 
 FIELDS: Final = (
-    Field("id", Kind.ID, listed=True, about="The id of the job."),
-    Field("queue", Kind.NAME, listed=True),
-    Field("lane", Kind.INT, listed=True),
-    Field("state", Kind.WORD, listed=True),
-    Field("priority", Kind.SMALL, listed=True),
-    Field("rank", Kind.SMALL, of=Of.LIVE, public=None),
-    Field("run_at", Kind.MICROS, listed=True, about="When it is or was due."),
-    Field("enqueued_at", Kind.MICROS, listed=True),
+    Field("id", Kind.ID, listed=True, compared=True, about="The id of the job."),
+    Field("queue", Kind.NAME, listed=True, compared=True),
+    Field("lane", Kind.INT, listed=True, compared=True, within=(UNLANED, LANES_MAX)),
+    Field("state", Kind.WORD, listed=True, compared=True),
+    Field("priority", Kind.SMALL, listed=True, compared=True, within=(MIN_PRIORITY, MAX_PRIORITY)),
+    Field("rank", Kind.SMALL, of=Of.LIVE, public=None, compared=True),
+    Field("run_at", Kind.MICROS, listed=True, compared=True, about="When it is or was due."),
+    Field("enqueued_at", Kind.MICROS, listed=True, compared=True),
     Field("payload", Kind.CONTENT, about="The payload; of a task, its arguments."),
-    Field("task", Kind.NAME, listed=True, about="The task that it calls; null for a payload."),
+    Field("task", Kind.NAME, listed=True, compared=True, about="The task that it calls; null for a payload."),
     Field("headers", Kind.JSON),
-    Field("tenant", Kind.NAME, listed=True),
+    Field("tenant", Kind.NAME, listed=True, compared=True),
     Field("key", Kind.NAME, Step.MOVED, listed=True),
     Field("order_key", Kind.NAME),
     Field("limits", Kind.JSON),
@@ -115,20 +131,20 @@ FIELDS: Final = (
     Field("flow_index", Kind.INT, public=None),
     Field("flow_after", Kind.MARKED_ID, public=None),
     Field("origin", Kind.ID, about="The job that it copies."),
-    Field("attempts", Kind.INT, Step.RESTARTED, listed=True),
-    Field("failures", Kind.INT, Step.RESTARTED, listed=True),
-    Field("max_attempts", Kind.INT, listed=True),
+    Field("attempts", Kind.INT, Step.RESTARTED, listed=True, within=(0, MOST_ATTEMPTS)),
+    Field("failures", Kind.INT, Step.RESTARTED, listed=True, within=(0, MOST_ATTEMPTS)),
+    Field("max_attempts", Kind.INT, listed=True, within=(1, MOST_ATTEMPTS)),
     Field("timeout", Kind.REAL),
     Field("errors", Kind.JSON, Step.RESTARTED),
-    Field("lost_leases", Kind.INT, Step.RESTARTED, Of.LIVE, public=None),
-    Field("lost_in_all", Kind.INT, Step.RESTARTED, Of.LIVE, public=None),
-    Field("progress", Kind.REAL, Step.RELEASED, about="The share done."),
+    Field("lost_leases", Kind.INT, Step.RESTARTED, Of.LIVE, public=None, within=(0, MOST_ATTEMPTS)),
+    Field("lost_in_all", Kind.INT, Step.RESTARTED, Of.LIVE, public=None, within=(0, MOST_ATTEMPTS)),
+    Field("progress", Kind.REAL, Step.RELEASED, about="The share done.", within=(0, 1)),
     Field("token", Kind.TOKEN, public=None),  # a settle repeated after a lost reply recognises its own work by it
     Field("worker", Kind.NAME, Step.RELEASED, listed=True, about="The worker that runs it, or ran it last."),
     Field("lease_until", Kind.MICROS, Step.RELEASED, Of.LIVE),
-    Field("started_at", Kind.MICROS, Step.RELEASED, listed=True, about="Of the last attempt."),
+    Field("started_at", Kind.MICROS, Step.RELEASED, listed=True, compared=True, about="Of the last attempt."),
     Field("cancel_requested", Kind.FLAG, Step.RESTARTED, Of.LIVE),
-    Field("slots_held", Kind.INT, Step.FREED, Of.LIVE, public=None),
+    Field("slots_held", Kind.INT, Step.FREED, Of.LIVE, public=None, within=(0, MAX_LIMITS + 1)),
     Field("order_hold", Kind.TOKEN, Step.FREED, Of.LIVE, public=None),
     Field("slots_hold", Kind.TOKEN, Step.FREED, Of.LIVE, public=None),
     Field("waits_kind", Kind.WORD, Step.FREED, Of.LIVE),
@@ -139,7 +155,7 @@ FIELDS: Final = (
     Field("trail", Kind.JSON),
     Field("entry_payload", Kind.CONTENT, about="The payload at its entry into the first queue, if it is kept."),
     Field("past_waits", Kind.JSON),
-    Field("finished_at", Kind.MICROS, Step.RESTARTED, Of.HISTORY, listed=True),
+    Field("finished_at", Kind.MICROS, Step.RESTARTED, Of.HISTORY, listed=True, compared=True),
     Field("result", Kind.CONTENT, Step.RESTARTED, Of.HISTORY, about="The result that it was committed with."),
 )
 
@@ -147,6 +163,9 @@ PUBLIC: Final = tuple(field for field in FIELDS if field.public is not None)
 """The fields that users see."""
 LIVE: Final = tuple(field for field in FIELDS if field.of is not Of.HISTORY)
 FINISHED: Final = tuple(field for field in FIELDS if field.of is not Of.LIVE)
+
+COMPARED: Final = frozenset(field.name for field in FIELDS if field.compared)
+"""The fields that queries compare."""
 
 TIES: Final = ("order_key", "limits", "flow_node")
 """A job without these is untied: its steps do not affect other jobs."""

@@ -20,7 +20,7 @@ from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.sql.claims.admit import ASKING
 from stanchion.stores.sql.claims.ids import ByIdStatements
 from stanchion.stores.sql.claims.lanes import ByArms, LaneStatements, pick
-from stanchion.stores.sql.claims.pick import FULL_MAX, DueStatements
+from stanchion.stores.sql.claims.pick import DueStatements, skips_full
 from stanchion.stores.sql.claims.reserve import ReservationStatements
 from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.dialect import Dialect
@@ -163,11 +163,8 @@ def _due(condition: str) -> TextClause:
     """)
 
 
-_NOT_FULL = " AND ".join(f"limits NOT LIKE :shut{n} ESCAPE '|'" for n in range(FULL_MAX))
-
 DUE = _due("TRUE")
-_FREE = f"(order_key IS NULL OR order_key NOT IN :keys) AND (limits IS NULL OR {_NOT_FULL})"
-DUE_PAST = _due(f"(slots_held > 0 OR waits_since IS NOT NULL OR {_FREE})")
+DUE_PAST = _due(skips_full("order_key IN :keys"))
 
 # Due jobs by rank, from the highest in use downward. A session variable passes the rank on, so that these statements
 # can be sent together.

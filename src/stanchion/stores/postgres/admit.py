@@ -145,7 +145,7 @@ _PICK_ASKING = pick_asking(NOW, "true")
 
 
 def _pick_past(dialect: Dialect) -> TextClause:
-    return pick_asking(NOW, skips_full(dialect))
+    return pick_asking(NOW, skips_full(dialect.among("order_key", "keys")))
 
 
 class PostgresDecisions:

@@ -13,8 +13,8 @@ Op = Literal["=", "<", "<=", ">", ">=", "in"]
 class Condition(NamedTuple):
     """A comparison of a job's field: `=`, `<`, `<=`, `>`, `>=` with a value, or `in` with a tuple of values.
 
-    A job without a value in the field does not meet it. COMPARED fields support all operators. State and priority are
-    compared as callers see them; a finished job has no rank. These support `=` only:
+    A job without a value in the field does not meet it. The fields in `fields.jobs.COMPARED` support all operators.
+    State and priority are compared as callers see them; a finished job has no rank. These support `=` only:
 
         token       the job is reserved under this token, with its lease in force; or it finished under it
         flow_root   it belongs to the flow with this id
@@ -29,14 +29,6 @@ class Condition(NamedTuple):
     op: Op
     value: Any
 
-
-COMPARED = frozenset(
-    {
-        *("id", "queue", "lane", "state", "task", "tenant", "priority", "rank"),
-        *("run_at", "enqueued_at", "started_at", "finished_at"),
-    }
-)
-"""The fields that support all operators."""
 
 MATCHED = frozenset({"token", "flow_root", "flow_node", "order_key", "passed", "waits_for", "holds"})
 """The fields that support `=` only."""

@@ -10,113 +10,72 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NoReturn
 
 from stanchion.core.checks import (
     LONGEST_DELAY,
     MAX_HEADERS,
-    MAX_LIMITS,
-    MAX_PRIORITY,
-    MIN_PRIORITY,
     checked_name,
     number,
     shown,
     whole,
 )
 from stanchion.core.ids import ID
-from stanchion.core.retry import MOST_ATTEMPTS
 from stanchion.core.values.codec import is_sealed
 from stanchion.errors import InvalidInput
-from stanchion.stores.fields.jobs import WAITS, Kind, names
-from stanchion.stores.records.jobs import QUEUED, UNLANED, JobRow, JobState, NewJob
+from stanchion.stores.fields.jobs import FIELDS, KINDS, WAITS, WITHIN, Kind
+from stanchion.stores.records.jobs import QUEUED, JobRow, JobState, NewJob
 from stanchion.stores.records.slots import NODE, ORDER, SEMAPHORE
 from stanchion.stores.rules.dead_letters import check_story, headers_in
 from stanchion.stores.rules.limits import checked_limits
 from stanchion.stores.rules.past_waits import lines_of, wait_in
 from stanchion.stores.rules.unreadable import misfit
 
-LATEST: Final = 253_402_300_799_999_999
-"""The last microsecond of the year 9999."""
-
-LANES_MAX: Final = 1_000_000
-
 _SEALED: Final = re.compile(r"enc:[A-Za-z0-9_=-]+")
-_MEMBERS_MAX: Final = 2**31 - 1
 
 _ADOPTED: Final = (QUEUED, JobState.DONE, JobState.DEAD, JobState.CANCELLED)
-_NAMES: Final = tuple(name for name in names(Kind.NAME, Kind.TOKEN) if name not in {"queue", *WAITS})
-_NEW_NAMES: Final = tuple(name for name in _NAMES if name in NewJob._fields)
-_TIMES: Final = names(Kind.MICROS)
-_CONTENTS: Final = names(Kind.CONTENT)
-_IDS: Final = names(Kind.ID)[1:]
 
 
 def check_new(job: NewJob) -> None:
     """Raise InvalidInput for a new job that no store should keep."""
-    check_id(job.id)
-    checked_name(job.queue, "the queue of a job")
-    for name in _NEW_NAMES:
-        if (value := getattr(job, name)) is not None:
-            checked_name(value, name)
-    check_payload(job.payload)
-    _check_schedule(job)
-    _check_flow(job)
-    _check_texts(job)
-    if job.run_at is not None:
-        whole(job.run_at, "run_at", 0, LATEST)
-    for name in ("delay", "key_ttl"):
-        if (value := getattr(job, name)) is not None:
-            number(value, name, 0, LONGEST_DELAY)
+    for value, check in zip(job, _NEW_CHECKS, strict=True):
+        if value is not None and check is not None:
+            check(value)
     if job.key_ttl is not None and job.key is None:
         raise InvalidInput("key_ttl says how long a key holds; give the key too")
     if job.on_duplicate not in ("return", "raise", "replace"):
         raise InvalidInput(f"on_duplicate must be return, raise or replace, not {shown(job.on_duplicate)}")
-    if (job.waits_kind, job.waits_queue or "") not in ((None, ""), (NODE, "")):
+    if (slot := job.waits_for) is None:
+        return
+    if slot[:2] != (NODE, ""):
         raise InvalidInput(
-            f"a new job waits for a node of its flow or for nothing, not for {shown(job.waits_kind)} of queue "
-            f"{shown(job.waits_queue)}: leave waits_kind out; limits and order_key make a job wait for others"
+            f"a new job waits for a node of its flow or for nothing, not for {shown(slot.kind)} of queue "
+            f"{shown(slot.queue)}: leave waits_kind out; limits and order_key make a job wait for others"
         )
-    if job.waits_kind is not None:
-        check_id(job.waits_name or "", "the node that a job waits for")
+    check_id(slot.name, "the node that a job waits for")
 
 
 def check_stored(row: JobRow) -> None:
     """Raise InvalidInput for a job of another store that can't be adopted."""
     if fault := misfit(row):
         raise InvalidInput(fault)
-    check_id(row.id)
-    checked_name(row.queue, "the queue of a job")
     if row.state not in _ADOPTED or (row.state == QUEUED) != (row.finished_at is None):
         raise InvalidInput(
             f"a job to adopt is queued, or {', '.join(_ADOPTED[1:])} with finished_at, not {shown(row.state)} with "
             f"finished_at={row.finished_at}"
         )
-    for name in _NAMES:
-        if (value := getattr(row, name)) is not None:
-            checked_name(value, name)
-    for name in _TIMES:
-        if (value := getattr(row, name)) is not None:
-            whole(value, name, 0, LATEST)
-    for name in _CONTENTS:
-        if (value := getattr(row, name)) is not None:
-            check_payload(value, f"the {name}")
-    for name in ("attempts", "failures", "lost_leases", "lost_in_all"):
-        whole(getattr(row, name), name, 0, MOST_ATTEMPTS)
-    whole(row.slots_held, "slots_held", 0, MAX_LIMITS + 1)
-    if row.progress is not None:
-        number(row.progress, "progress", 0, 1)
-    _check_schedule(row)
-    _check_flow(row)
-    _check_texts(row)
-    _check_json(row.errors, "the errors", _are_errors, "a JSON list of objects, each with an error")
+    for value, check in zip(row, _STORED_CHECKS, strict=True):
+        if value is not None and check is not None:
+            check(value)
     for line in lines_of(row):
         if wait_in(line) is None:
             raise InvalidInput(f"a past wait must be [kind, queue, name, since, until], not {shown(line)}")
-    if row.waits_kind not in (None, *_KINDS) or (row.state == QUEUED and row.waits_kind is not None):
+    if row.waits_kind not in (None, *_WAITED) or (row.state == QUEUED and row.waits_kind is not None):
         raise InvalidInput(f"a job to adopt waits for nothing, not for {shown(row.waits_kind)}: leave waits_kind out")
 
 
-_KINDS: Final = (ORDER, SEMAPHORE, NODE)
+_WAITED: Final = (ORDER, SEMAPHORE, NODE)
 
 
 def check_id(value: str, what: str = "a job") -> None:
@@ -142,29 +101,17 @@ def check_json(text: str | None, what: str) -> None:
     _check_json(text, what, lambda _: True, "JSON")
 
 
-def _check_schedule(job: NewJob | JobRow) -> None:
-    whole(job.priority, "priority", MIN_PRIORITY, MAX_PRIORITY)
-    whole(job.max_attempts, "max_attempts", 1, MOST_ATTEMPTS)
-    whole(job.lane, "lane", UNLANED, LANES_MAX)
-    if job.timeout is not None and number(job.timeout, "timeout", 0, LONGEST_DELAY) == 0:
+def _check_timeout(value: float) -> None:
+    if number(value, "timeout", 0, LONGEST_DELAY) == 0:
         raise InvalidInput("timeout must be more than 0 seconds; leave it out for none")
 
 
-def _check_flow(job: NewJob | JobRow) -> None:
-    for name in _IDS:
-        if (value := getattr(job, name)) is not None:
-            check_id(value, name)
-    if job.flow_index is not None:
-        whole(job.flow_index, "flow_index", 0, _MEMBERS_MAX)
-    if job.flow_after is not None:
-        check_id(job.flow_after.removesuffix("*"), "flow_after")
+def _check_trail(text: str) -> None:
+    _check_json(text, "the trail", _is_trail, "a JSON list of [queue, entered_at, attempts, left]")
 
 
-def _check_texts(job: NewJob | JobRow) -> None:
-    check_headers(job.headers)
-    if job.limits is not None:
-        checked_limits(job.limits)
-    _check_json(job.trail, "the trail", _is_trail, "a JSON list of [queue, entered_at, attempts, left]")
+def _check_errors(text: str) -> None:
+    _check_json(text, "the errors", _are_errors, "a JSON list of objects, each with an error")
 
 
 def _check_json(text: str | None, what: str, fits: Callable[[Any], bool], form: str) -> None:
@@ -219,3 +166,40 @@ _OF_ERRORS: Final[dict[str, Any]] = {
     **dict.fromkeys(("at", "since", "started", "until"), (int, float)),
     **dict.fromkeys(("group", "traceback", "worker"), (str,)),
 }
+
+_Check = Callable[[Any], object]
+_BY_NAME: Final[dict[str, _Check]] = {
+    "id": check_id,
+    "queue": partial(checked_name, what="the queue of a job"),
+    "headers": check_headers,
+    "limits": checked_limits,
+    "timeout": _check_timeout,
+    "errors": _check_errors,
+    "trail": _check_trail,
+}
+_OF_TEXT: Final[dict[Kind, Callable[[Any, str], object]]] = {
+    Kind.ID: check_id,
+    Kind.MARKED_ID: lambda value, name: check_id(value.removesuffix("*"), name),
+    Kind.NAME: checked_name,
+    Kind.TOKEN: checked_name,
+    Kind.CONTENT: lambda value, name: check_payload(value, f"the {name}"),
+}
+
+
+def _check_of(name: str) -> _Check | None:
+    """Return the check of the values of a field; None: other functions check it, or it can't be wrong."""
+    kind = KINDS[name]
+    if name in _BY_NAME or name in WAITS:
+        return _BY_NAME.get(name)
+    if (check := _OF_TEXT.get(kind)) is not None:
+        return lambda value: check(value, name)
+    if (within := _WITHIN.get(name, WITHIN.get(kind))) is None:
+        return None
+    if kind is Kind.REAL:
+        return lambda value: number(value, name, *within)
+    return lambda value: whole(value, name, int(within[0]), int(within[1]))
+
+
+_WITHIN: Final = {field.name: field.within for field in FIELDS if field.within is not None}
+_NEW_CHECKS: Final = tuple(map(_check_of, NewJob._fields))
+_STORED_CHECKS: Final = tuple(map(_check_of, JobRow._fields))

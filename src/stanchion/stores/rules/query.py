@@ -12,8 +12,9 @@ from typing import Any
 from stanchion.core.checks import MAX_NAME, shown, whole
 from stanchion.core.ids import ID
 from stanchion.errors import InvalidInput
+from stanchion.stores.fields.jobs import COMPARED
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState
-from stanchion.stores.records.query import COMPARED, MATCHED, OF_SLOTS, Condition, Horizon, Order, Page, Query
+from stanchion.stores.records.query import MATCHED, OF_SLOTS, Condition, Horizon, Order, Page, Query
 from stanchion.stores.records.queues import Sizes
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.claims import holds

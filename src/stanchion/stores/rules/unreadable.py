@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from operator import attrgetter
 
+from stanchion.stores.fields.jobs import CHOSEN, KINDS, Kind
 from stanchion.stores.records.claims import Claimed
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Bury
@@ -33,7 +34,7 @@ class OfWrongTypes(str):
     fields: tuple[str, ...]
 
 
-TEXTS = ("payload", "task", "headers", "tenant", "key", "order_key", "limits")
+TEXTS = ("payload", *(name for name in CHOSEN if name != "queue" and KINDS[name] in (Kind.NAME, Kind.JSON)))
 """Texts of a job that a claim returns, and that other programs set; fields with a fixed form are left out."""
 
 _texts_of = attrgetter(*TEXTS)

@@ -43,12 +43,21 @@ from stanchion.ops.cli.console.selection import (
 )
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.cli.look.flows import show_flow
-from stanchion.ops.job_json import job_json, last_error, moment_of, past_waits_json, readable, run_time
+from stanchion.ops.job_json import SHOWN, job_json, last_error, moment_of, past_waits_json, readable, run_time
 from stanchion.ops.naming import job_name, job_names
 from stanchion.ops.reads.lists import page_of
 from stanchion.ops.words import waited
 from stanchion.pipelines.route import FORKED, ROUTE, Stop, route_of
 from stanchion.queues.waiting import past_waits, waits_for
+from stanchion.stores.fields.jobs import Kind
+
+_FIRST = ("queue", "partition", "task", "priority", "tenant", "lane")
+_NAMED = (*_FIRST, *(one.shown_as for one in SHOWN if one.kind is Kind.NAME and one.name not in (*_FIRST, "worker")))
+"""Attributes of a job whose names and values are shown as they are."""
+_TIMES_NAMED = {"enqueued_at": "enqueued", "run_at": "due", "started_at": "started"}
+_MICROS = [one.shown_as for one in SHOWN if one.kind is Kind.MICROS]
+_TIMES = (*_TIMES_NAMED, *(name for name in _MICROS if name not in _TIMES_NAMED))
+_SPANS = tuple(one.shown_as for one in SHOWN if one.kind is Kind.REAL and one.name != "progress")
 
 _COLUMNS = [
     Column("ID", short=13),
@@ -160,24 +169,19 @@ def story(
     line("job", Text.assemble((job.id, "bold"), "" if job.task or job.key else f"  {safe(name)}"))
     line("state", _state(job))
     line("waits for", safe(awaited or ""))
-    line("queue", safe(job.queue))
-    line("partition", None if job.partition is None else str(job.partition))
-    line("task", safe(job.task or ""))
-    line("priority", str(job.priority))
-    line("tenant", safe(job.tenant or ""))
-    line("lane", None if job.lane is None else str(job.lane))
-    line("key", safe(job.key or ""))
-    line("order key", safe(job.order_key or ""))
+    for name in _NAMED:
+        value = getattr(job, name)
+        line(name.replace("_", " "), None if value is None else safe(str(value)))
     line("limits", safe(", ".join(job.limits)))
-    line("enqueued", when(job.enqueued_at))
-    line("due", when(job.run_at))
-    line("started", when(job.started_at))
-    line("picked up", _after("after", job.pickup_delay))
-    line("finished", when(job.finished_at))
+    for name in _TIMES:
+        line(_TIMES_NAMED.get(name, name.removesuffix("_at").replace("_", " ")), when(getattr(job, name)))
+        if name == "started_at":
+            line("picked up", _after("after", job.pickup_delay))
     line("took", duration(run_time(job)))
     failed = "" if job.died_in not in (None, job.queue) else f", {job.failures} failed"  # dead letters restart at 0
     line("attempts", f"{job.attempts} of {job.max_attempts}{failed}")
-    line("timeout", duration(job.timeout))
+    for name in _SPANS:
+        line(name.replace("_", " "), duration(getattr(job, name)))
     line("worker", safe(job.worker or ""))
     route = route_of(job.headers)
     line("forked from" if route else "replay of", job.origin)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from markupsafe import Markup
 from starlette.responses import Response
@@ -16,7 +16,7 @@ from stanchion.core.text.redaction import JobRedaction
 from stanchion.errors import InvalidInput, JobNotFound, StanchionError
 from stanchion.jobs import lookup
 from stanchion.jobs.job import Job, JobState
-from stanchion.ops.job_json import last_error, readable
+from stanchion.ops.job_json import SHOWN, last_error, readable
 from stanchion.ops.naming import job_name
 from stanchion.ops.reads.filters import CANCELLED, RETRIED
 from stanchion.ops.web.acts.moves import move
@@ -24,6 +24,7 @@ from stanchion.ops.web.show import story
 from stanchion.ops.web.show.foreign import HIDDEN, pretty
 from stanchion.ops.web.visit import Visit
 from stanchion.queues.waiting import past_waits, waits_for
+from stanchion.stores.fields.jobs import Kind
 
 
 def show(visit: Visit) -> Response:
@@ -84,7 +85,7 @@ def _cancel(visit: Visit, job: Job) -> tuple[str, str]:
     after = lookup.cancel(context_of(visit.site.app), job.id)
     if after is None:
         raise JobNotFound(job.id)
-    if job.finished_at is not None or after not in (JobState.RUNNING, JobState.CANCELLED):
+    if job.state.final or after not in (JobState.RUNNING, JobState.CANCELLED):
         return job.id, f"Not cancelled: the job is {after} already"
     return job.id, "The job is asked to stop" if after is JobState.RUNNING else "The job is cancelled"
 
@@ -116,7 +117,7 @@ def _acts(job: Job) -> list[str]:
     found = ["retry"] if job.state in RETRIED else []
     found += ["cancel"] if job.state in CANCELLED else []
     found += ["move"] if job.state is JobState.READY else []
-    return [*found, "replay"] if job.finished_at is not None else found
+    return [*found, "replay"] if job.state.final else found
 
 
 def _page(visit: Visit, job: Job, *, hidden: bool) -> Response:
@@ -156,24 +157,49 @@ def _shown(job: Job, name: str, hide: Callable[[Any], Any] | None) -> Markup:
 
 def _facts(job: Job) -> list[tuple[str, str, str]]:
     """Return further details: name, value, and link."""
-    band = next(band.name for band in BANDS if job.priority >= band.least).replace("_", " ")
-    lane = f", lane {job.lane}" if job.lane is not None else ""
     found = [
-        ("Queue", job.queue, "queue"),
-        ("Died in", job.died_in if job.died_in not in (None, job.queue) else "", "queue"),
-        ("Task", job.task or "", "task"),
-        ("Priority", f"{job.priority}, {band}".replace("-", "−"), ""),
-        ("Tenant", f"{job.tenant}{lane}" if job.tenant else "", ""),
-        ("Attempts", f"{job.attempts} of {job.max_attempts}", ""),
-        ("Time-out", spelled(job.timeout) if job.timeout else "", ""),
-        ("Key", job.key or "", ""),
-        ("Order key", job.order_key or "", ""),
-        ("Semaphores", ", ".join(job.limits), ""),
-        ("Flow", job.flow or "", "flow"),
-        ("Copy of", job.origin or "", "job"),
-        ("Worker", job.worker or "", ""),
+        (_LABELS.get(name, name.replace("_", " ").capitalize()), _fact(job, name, kind), _LINKS.get(name, ""))
+        for name, kind in _FACTS.items()
     ]
+    if job.died_in not in (None, job.queue):
+        found.insert(1, ("Died in", job.died_in or "", "queue"))
     return [fact for fact in found if fact[1]]
+
+
+def _fact(job: Job, name: str, kind: Kind) -> str:
+    """Return a value as text; empty for none."""
+    if name in _TEXTS:
+        return _TEXTS[name](job)
+    value = getattr(job, name)
+    return spelled(value) if value and kind is Kind.REAL else value or ""
+
+
+def _priority(job: Job) -> str:
+    band = next(band.name for band in BANDS if job.priority >= band.least).replace("_", " ")
+    return f"{job.priority}, {band}".replace("-", "−")
+
+
+def _tenant(job: Job) -> str:
+    lane = f", lane {job.lane}" if job.lane is not None else ""
+    return f"{job.tenant}{lane}" if job.tenant else ""
+
+
+_TEXTS: Final[dict[str, Callable[[Job], str]]] = {
+    "priority": _priority,
+    "tenant": _tenant,
+    "attempts": lambda job: f"{job.attempts} of {job.max_attempts}",
+    "limits": lambda job: ", ".join(job.limits),
+}
+_LABELS: Final = {"timeout": "Time-out", "limits": "Semaphores", "origin": "Copy of"}
+_LINKS: Final = {"queue": "queue", "task": "task", "flow": "flow", "origin": "job"}
+_FIRST: Final = ("queue", "task", "priority", "tenant", "attempts", "timeout")
+_KINDS: Final = {
+    one.shown_as: one.kind
+    for one in SHOWN
+    if one.shown_as not in ("id", "progress")
+    and (one.shown_as in _TEXTS or one.kind in (Kind.NAME, Kind.ID, Kind.REAL))
+}
+_FACTS: Final = {name: _KINDS[name] for name in (*_FIRST, *_KINDS)}
 
 
 def _job(visit: Visit) -> Job:

@@ -46,9 +46,10 @@ from stanchion.spark.datasource.reading.typed import (
     wanted_fields,
     with_needed,
 )
+from stanchion.stores.fields.jobs import COMPARED
 from stanchion.stores.protocol import ArrowReads, Store, pages
 from stanchion.stores.records.jobs import UNLANED
-from stanchion.stores.records.query import COMPARED, Condition, Query
+from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.rules.query import PAGE
 
 if TYPE_CHECKING:

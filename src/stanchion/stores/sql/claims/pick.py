@@ -150,10 +150,12 @@ class FindsDue(Protocol):
         """Return the ids of the next due jobs that are similar to a parked one, locked."""
 
 
-def skips_full(dialect: Dialect) -> str:
-    """Return the condition that a job needs none of the full slots in `shut0`, `shut1`, ... and `keys` first."""
+def skips_full(keys: str) -> str:
+    """Return the condition that a job needs none of the full slots in `shut0`, `shut1`, ... and `keys` first.
+
+    `keys`: the condition that its order key is among the full ones.
+    """
     full = " AND ".join(f"limits NOT LIKE :shut{n} ESCAPE '|'" for n in range(FULL_MAX))
-    keys = dialect.among("order_key", "keys")
     free = f"(order_key IS NULL OR NOT {keys}) AND (limits IS NULL OR {full})"
     return f"(slots_held > 0 OR waits_since IS NOT NULL OR {free})"
 
@@ -175,7 +177,7 @@ class DueStatements:
             .limit(param("most", Integer))
             .with_for_update(skip_locked=True)
         )
-        self.pick_past: Executable = self.pick.where(text(skips_full(dialect)))
+        self.pick_past: Executable = self.pick.where(text(skips_full(dialect.among("order_key", "keys"))))
         asking = and_(
             jobs.c.slots_held == literal_column("0"), jobs.c.order_hold.is_(None), jobs.c.slots_hold.is_(None)
         )
