@@ -31,7 +31,7 @@ def test_waits_for_a_rate_that_defers_again_are_one() -> None:
 
 @pytest.mark.parametrize("line", ["", "x", "[", "5", "null", "{}", "[" * 9000, "[1,2,3,4,5]", '["a","b","c",1,true]'])
 def test_lines_of_another_program_are_left_alone(line: str) -> None:
-    deferred = row(line)._replace(state=JobState.SCHEDULED, waits_since=5, run_at=5)
+    deferred = row(line)._replace(state=JobState.SCHEDULED, promised=1, run_at=5)
     assert past_waits_of(deferred) == []
     assert last_wait_until(deferred.past_waits) == 0
     assert wait_over(deferred, 3) == deferred

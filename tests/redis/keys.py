@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stanchion.stores.redis.client.layout import FIELD
+from stanchion.stores.redis.client.layout import FIELD, STATE
 from stanchion.stores.redis.store import RedisStore
 
 
@@ -19,8 +19,8 @@ class _Keys:
 
     def __init__(self, store: RedisStore, queue: str) -> None:
         self._client, self._prefix = store.server.client, store.server.keys.queue(queue)
-        self.live = {job: text.split(FIELD) for job, text in self._hash("live").items()}
-        self.past = {job: text.split(FIELD) for job, text in self._hash("past").items()}
+        self.live = {job: _fields(text) for job, text in self._hash("live").items()}
+        self.past = {job: _fields(text) for job, text in self._hash("past").items()}
         self.body, self.keys = set(self._hash("body")), self._hash("keys")
         self.ids, self.ended = self._zset("ids"), self._zset("ended")
         self.stopping = self._set("stopping")
@@ -32,8 +32,8 @@ class _Keys:
         self.counts = {name: int(number) for name, number in self._hash("counts").items()}
 
     def broken(self) -> Iterator[str]:
-        queued = {job: fields for job, fields in self.live.items() if fields[1] == "queued"}
-        running = {job: fields for job, fields in self.live.items() if fields[1] == "running"}
+        queued = {job: fields for job, fields in self.live.items() if fields["state"] == "queued"}
+        running = {job: fields for job, fields in self.live.items() if fields["state"] == "running"}
         jobs = self.live.keys() | self.past.keys()
         listed = {job: (name, due) for name, entries in self.ready.items() for job, due in entries.items()}
 
@@ -43,40 +43,50 @@ class _Keys:
         yield from _unequal(
             "queued jobs and ready lists",
             {
-                (job, f"{int(fields[9]):05}:{5000 - int(fields[11]):05}", float(fields[12]))
+                (job, f"{int(fields['lane']):05}:{5000 - int(fields['rank']):05}", float(fields["run_at"]))
                 for job, fields in queued.items()
             },
             {(job, name, due) for job, (name, due) in listed.items()},
         )
         yield from _unequal(
             "order keys",
-            {(fields[24], fields[13].zfill(20), job) for job, fields in self.live.items() if fields[24]},
+            {
+                (fields["order_key"], fields["enqueued_at"].zfill(20), job)
+                for job, fields in self.live.items()
+                if fields["order_key"]
+            },
             self.orders,
         )
         yield from _unequal(
             "waiting jobs",
-            {(fields[22], fields[23].zfill(20), job) for job, fields in self.live.items() if fields[1] == "waiting"},
+            {
+                (fields["waits_for"], fields["waits_since"].zfill(20), job)
+                for job, fields in self.live.items()
+                if fields["state"] == "waiting"
+            },
             self.waits,
         )
         yield from _unequal("ready lists in use", {name for name, entries in self.ready.items() if not entries}, set())
         yield from _unequal(
             "running jobs",
-            {("" if fields[5] else fields[4], job) for job, fields in running.items()},
+            {("" if fields["lease_until"] else fields["worker"], job) for job, fields in running.items()},
             self.running,
         )
         yield from _unequal(
             "leases",
-            {(job, float(fields[5])) for job, fields in running.items() if fields[5]},
+            {(job, float(fields["lease_until"])) for job, fields in running.items() if fields["lease_until"]},
             set(self.leases.items()),
         )
-        yield from _unequal("stopping", {job for job, fields in running.items() if fields[7]}, self.stopping)
+        yield from _unequal(
+            "stopping", {job for job, fields in running.items() if fields["cancel_requested"]}, self.stopping
+        )
         yield from _unequal(
             "unique keys",
-            {(fields[16], job) for job, fields in self.live.items() if fields[16]},
+            {(fields["key"], job) for job, fields in self.live.items() if fields["key"]},
             set(self.keys.items()),
         )
         yield from _unequal(
-            "ends", {(job, float(fields[15])) for job, fields in self.past.items()}, set(self.ended.items())
+            "ends", {(job, float(fields["finished_at"])) for job, fields in self.past.items()}, set(self.ended.items())
         )
 
     def _hash(self, name: str) -> dict[str, str]:
@@ -90,6 +100,10 @@ class _Keys:
         return {
             member.decode(): score for member, score in self._client.zrange(self._prefix + name, 0, -1, withscores=True)
         }
+
+
+def _fields(text: str) -> dict[str, str]:
+    return dict(zip(STATE, text.split(FIELD), strict=True))
 
 
 def _unequal(what: str, some: Any, others: Any) -> Iterator[str]:

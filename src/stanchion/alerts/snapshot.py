@@ -19,7 +19,7 @@ from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.dead_letters import letter_queues
 from stanchion.stores.rules.liveness import alive
 from stanchion.stores.rules.serving import by_served_queue, divided_queues
-from stanchion.stores.rules.slots import HOLDER_BOOST
+from stanchion.stores.rules.slots import priority_of
 from stanchion.telemetry.failures import Failures
 
 
@@ -231,8 +231,3 @@ class Snapshot:
         for head in queue.stats.heads if not letters_alone else ():
             if head.due_in <= 0:
                 yield band_of(priority_of(head.rank)), head
-
-
-def priority_of(rank: int) -> int:
-    """Return the priority of a queued job by its rank."""
-    return rank - HOLDER_BOOST if rank > HOLDER_BOOST // 2 else rank

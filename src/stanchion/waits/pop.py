@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from stanchion.core.ids import new_token
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.claims import POP, Claim, Claimed
+from stanchion.stores.records.claims import POPPED, Claim, Claimed
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.rules.outcomes import commit_of, popped
 from stanchion.stores.rules.slots import uses_slots
@@ -21,8 +21,13 @@ def pop(store: Store, request: Claim) -> Claimed:
     A death after (2) leaves them done, though no caller has received them.
     """
     rows: list[JobRow] = []
-    token = (request.token or new_token()) + POP
-    claim = request._replace(token=token, worker=None, holder=request.held_by, lease=POP_LEASE_SECONDS)
+    claim = request._replace(
+        token=request.token or new_token(),
+        worker=None,
+        holder=request.held_by,
+        lease=POP_LEASE_SECONDS,
+        delivery=POPPED,
+    )
     while True:
         claimed = store.claim(claim)
         done = _committed(store, claimed.rows)
@@ -32,7 +37,7 @@ def pop(store: Store, request: Claim) -> Claimed:
         # The slots these held are free again, so jobs parked there may be claimable.
         if missing < 1 or not (broken_off or any(map(uses_slots, done))):
             return claimed._replace(rows=rows)
-        claim = claim._replace(limit=missing, token=new_token() + POP, repeat=False)
+        claim = claim._replace(limit=missing, token=new_token(), repeat=False)
 
 
 def _committed(store: Store, rows: Sequence[JobRow]) -> list[JobRow]:

@@ -17,7 +17,7 @@ from stanchion.manager.dispatch.delays import Delays
 from stanchion.manager.dispatch.engine import Engine
 from stanchion.manager.server.pool import StoreCalls
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.claims import BY_MANAGER, Claim
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.registry import open_store
@@ -83,7 +83,7 @@ def test_jobs_of_all_kinds_run_once_and_survive_their_manager(store: Store) -> N
             await first.close()
             lost = await asyncio.to_thread(store.push, jobs(3))
             claimed = [(job.id, process.worker) for job in lost]
-            await asyncio.to_thread(store.claim, Claim(QUEUE, 3, "m:1:lost", ids=tuple(claimed)))
+            await asyncio.to_thread(store.claim, Claim(QUEUE, 3, "lost", ids=tuple(claimed), delivery=BY_MANAGER))
             process.work = 0.002
             process.cut()
             process.connect(second)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from stanchion.stores.records.claims import Claim
+from stanchion.core.ids import new_id
+from stanchion.stores.records.claims import BY_MANAGER, Claim
 from stanchion.stores.records.jobs import SECOND, JobState
 from tests.manager.dispatch.receivers import Process
 from tests.manager.dispatch.scene import LEASE, QUEUE, Scene, fail, jobs, lose_reply, slice_of
@@ -131,7 +132,7 @@ class TestDeaths:
             scene = Scene()
             some = jobs(3)
             scene.store.inner.push(some)
-            scene.store.inner.claim(Claim(QUEUE, 3, "m:1:x", worker="w"))
+            scene.store.inner.claim(Claim(QUEUE, 3, new_id(), worker="w", delivery=BY_MANAGER))
             scene.store.next("select", fault, fail)
             async with scene.engine(owns=False) as engine:
                 process = Process(3, worker="w")
@@ -224,7 +225,7 @@ class TestStops:
                 engine._signed(None)
                 await until(lambda: asked)
                 assert abs((asked[0].not_after or 0) - engine.session.until) < 0.01 * SECOND
-                assert asked[0].token.startswith("m:1:")
+                assert asked[0].delivery == BY_MANAGER
 
         run(go())
 
@@ -314,7 +315,7 @@ class TestHandOver:
                 await engine.take([slice_of(1)])
                 await asyncio.sleep(0.1)
                 scene.store.inner.push(jobs(2, queue="other"))
-                scene.store.inner.claim(Claim("other", 2, "m:1:x", worker=process.worker))
+                scene.store.inner.claim(Claim("other", 2, new_id(), worker=process.worker, delivery=BY_MANAGER))
                 await engine.take([slice_of(1, "other")])
                 await asyncio.sleep(0.15)
                 assert len(stream.reports) == 2  # the second one after the first was answered
@@ -347,7 +348,7 @@ class TestHandOver:
                 process.connect(engine)
                 await engine.take([slice_of(2)])
                 await asyncio.sleep(0.5)
-                scene.store.inner.claim(Claim(QUEUE, 2, "m:1:x", worker=process.worker))
+                scene.store.inner.claim(Claim(QUEUE, 2, new_id(), worker=process.worker, delivery=BY_MANAGER))
                 process.capacity = 3
                 await until(lambda: scene.done(2))
                 assert {row.attempts for row in scene.rows()} == {1}

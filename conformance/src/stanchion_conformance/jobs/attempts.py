@@ -8,7 +8,7 @@ from stanchion import JobState, Queue, Retry
 from stanchion.context import context_of
 from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.claims import POP, Claim
+from stanchion.stores.records.claims import POPPED, Claim
 from stanchion.stores.records.outcomes import Commit, Rollback
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, counts_of, new_job, row_of, state, worker
 
@@ -23,7 +23,7 @@ class TestAttempts:
 
     def test_a_pop_that_died_before_its_commit_is_none(self, q: Queue, store: Store, clock: StoreClock) -> None:
         pushed = q.push({}, max_attempts=1)
-        (row,) = store.claim(Claim(QUEUE, 1, new_id() + POP, lease=10)).rows
+        (row,) = store.claim(Claim(QUEUE, 1, new_id(), lease=10, delivery=POPPED)).rows
         clock.advance(11)
         assert store.settle([Commit(row.lease)]) == [None]
         assert [lost.attempts for lost in store.recover()] == [0]

@@ -13,10 +13,10 @@ import pytest
 from stanchion import Queue, Retry, Stanchion
 from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.claims import BEGUN, Claim
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.outcomes import Commit, Rollback
-from stanchion.stores.rules.lost_leases import AT_ONCE, start_of
+from stanchion.stores.rules.lost_leases import start_of
 from stanchion_conformance.harness import (
     QUEUE,
     StoreClock,
@@ -75,8 +75,8 @@ class TestCharges:
     def test_of_a_claim_whose_jobs_begin_at_once_counts(self, store: Store, clock: StoreClock) -> None:
         _told(store, "w")
         store.push([new_job(), new_job()])
-        for token in (new_id() + AT_ONCE, new_id()):
-            claim(store, worker="w", token=token)
+        for delivery in (BEGUN, None):
+            claim(store, worker="w", delivery=delivery)
         assert sorted(row.attempts for row in _killed(store, clock)) == [0, 1]
 
     def test_of_a_worker_that_does_not_say_what_began_counts(self, store: Store, clock: StoreClock) -> None:

@@ -7,11 +7,10 @@ import pytest
 from stanchion import Bury as BuryJob
 from stanchion import Cancel, JobState, Queue, Stanchion
 from stanchion.context import context_of
-from stanchion.core.ids import new_id
 from stanchion.core.text.error_texts import MAX_ERROR, MAX_TRACEBACK
 from stanchion.jobs.lookup import push_copies
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.claims import POP
+from stanchion.stores.records.claims import POPPED
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Move, Outcome, Rollback
 from stanchion_conformance.harness import (
     QUEUE,
@@ -375,8 +374,8 @@ class TestBatches:
     def test_popped_and_reserved_jobs_of_several_queues(self, app: Stanchion, store: Store) -> None:
         queues = [QUEUE, "next"]
         store.push([new_job(queue=queue) for queue in queues for _ in range(4)])
-        ends = [(queue, new_id() + suffix) for queue in queues for suffix in ("", POP)]
-        rows = [row for queue, token in ends for row in claim(store, 2, queue=queue, token=token)]
+        ways = [(queue, delivery) for queue in queues for delivery in (None, POPPED)]
+        rows = [row for queue, delivery in ways for row in claim(store, 2, queue=queue, delivery=delivery)]
         results = {row.id: str(number) if number % 2 else None for number, row in enumerate(rows)}
         assert store.settle([Commit(row.lease, results[row.id]) for row in rows]) == [JobState.DONE] * 8
         assert {job_id: row.result for job_id, row in store.fetch(list(results)).items()} == results

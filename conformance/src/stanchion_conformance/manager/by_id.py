@@ -8,7 +8,7 @@ import pytest
 
 from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.claims import POP, Claim, Claimed
+from stanchion.stores.records.claims import POPPED, Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Move, Rollback
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, counts_of, new_job, row_of, sizes_of, state, worker
@@ -138,7 +138,7 @@ class TestClaimsById:
 
     def test_a_pop(self, store: Store) -> None:
         (job,) = pushed(store, 1)
-        (row,) = store.claim(named(job, token=new_id() + POP)).rows
+        (row,) = store.claim(named(job, delivery=POPPED)).rows
         assert counts_of(store, QUEUE).reserved == 0
         assert store.settle([Commit(row.lease)]) == [JobState.DONE]
         assert counts_of(store, QUEUE).popped == 1

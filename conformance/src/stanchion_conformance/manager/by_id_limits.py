@@ -8,7 +8,7 @@ import pytest
 
 from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.claims import POPPED, Claim, Claimed
 from stanchion.stores.records.flows import FlowNode, OpenFlow
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.outcomes import Commit, Rollback
@@ -199,7 +199,7 @@ class TestSlotsOfClaimsById:
         store.set_semaphore(SMTP, 1)
         jobs = [limited(SMTP), limited(SMTP)]
         store.push(jobs)
-        assert claim_ids(store, *jobs, token=new_id() + "-") == [jobs[0].id]
+        assert claim_ids(store, *jobs, delivery=POPPED) == [jobs[0].id]
         assert counts_of(store, QUEUE).reserved == 0
         finish(store, jobs[0].id)
         assert counts_of(store, QUEUE).popped == 1

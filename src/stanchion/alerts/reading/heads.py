@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from stanchion.alerts.snapshot import QueueSample, priority_of
+from stanchion.alerts.snapshot import QueueSample
 from stanchion.core.service_levels import band_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.queues import Head
 from stanchion.stores.rules.past_waits import last_wait_until
+from stanchion.stores.rules.slots import priority_of
 
 HEADS_MAX: Final = 10
 """Number of heads checked, the ones with the largest share of their bands' limits; others count from their due

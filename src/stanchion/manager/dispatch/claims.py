@@ -15,8 +15,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from time import sleep
 from typing import NamedTuple
-from uuid import uuid4
 
+from stanchion.core.ids import new_token
 from stanchion.manager.dispatch.calls import MOST, Calls, Rounds, apart
 from stanchion.manager.dispatch.receivers.peers import Peer, Peers, Placing, free
 from stanchion.manager.dispatch.receivers.precedence import Precedence
@@ -27,25 +27,17 @@ from stanchion.manager.window.key import COLUMNS, Key, key_of
 from stanchion.manager.window.store_time import StoreTime
 from stanchion.manager.window.window import Window
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.claims import BY_MANAGER, Claim, Claimed
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.query import Condition, Query
 
 log = logging.getLogger("stanchion.manager")
-
-TOKEN = "m:"  # noqa: S105 - no secret
-"""How the tokens of managers begin."""
 
 ASIDE, ASIDE_SECONDS = 1000, 60.0
 """How many jobs that the store refuses to reserve are left out at most, and for how long."""
 
 BYTES, BYTES_EACH = 16 * 2**20, 2**16
 """Approximate payload bytes of one claim; and assumed job size for a queue that has delivered none yet."""
-
-
-def new_token(slices: Collection[Owned]) -> str:
-    """Return a token for jobs of these slices."""
-    return f"{TOKEN}{max((one.epoch for one in slices), default=0)}:{uuid4().hex}"
 
 
 class Taken(NamedTuple):
@@ -201,8 +193,7 @@ class Claims:
     async def _claim(self, window: Window, taken: Sequence[Taken]) -> None:
         queue = window.queue
         ids = tuple((one.key.id, one.peer.receiver.worker) for one in taken)
-        token = new_token({one.owned for one in taken})
-        claim = Claim(queue, len(ids), token, ids=ids, not_after=self._sender.not_after)
+        claim = Claim(queue, len(ids), new_token(), ids=ids, not_after=self._sender.not_after, delivery=BY_MANAGER)
         due = max(one.key.run_at for one in taken)
 
         def reserve(repeat: bool) -> Claimed:

@@ -17,9 +17,10 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from stanchion.core.ids import new_token
 from stanchion.errors import StoreUnavailable
 from stanchion.manager.dispatch.calls import MOST, Calls, Rounds, apart
-from stanchion.manager.dispatch.claims import UnderWay, new_token
+from stanchion.manager.dispatch.claims import UnderWay
 from stanchion.manager.dispatch.receivers.peers import Peer, Peers, Placing, free
 from stanchion.manager.dispatch.receivers.precedence import Precedence
 from stanchion.manager.dispatch.sender import Sender, Stored
@@ -28,7 +29,7 @@ from stanchion.manager.leadership.owner import Owned
 from stanchion.manager.window.key import key_of
 from stanchion.manager.window.store_time import StoreTime
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.claims import BY_MANAGER, Claim
 from stanchion.stores.records.jobs import JobRow, NewJob, Pushed
 from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules.jobs import created
@@ -184,8 +185,8 @@ class Inbox:
         if not places:
             return None
         ids = tuple((job, peer.receiver.worker) for job, (_, peer) in places.items())
-        token = new_token({owned for owned, _ in places.values()})
-        return Starting(Claim(queue, len(ids), token, ids=ids, not_after=self._sender.not_after), places)
+        not_after = self._sender.not_after
+        return Starting(Claim(queue, len(ids), new_token(), ids=ids, not_after=not_after, delivery=BY_MANAGER), places)
 
     def _may_start(self, job: NewJob, now: int | None, quiet: dict[tuple[str, int], bool]) -> bool:
         """Return True if a job may run before all that waits, as far as this manager knows.

@@ -19,17 +19,17 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from stanchion.manager.dispatch.calls import Calls
-from stanchion.manager.dispatch.claims import TOKEN
 from stanchion.manager.dispatch.receivers.flight import Flight, Flights
 from stanchion.manager.dispatch.receivers.peers import Peer
 from stanchion.manager.dispatch.settles import Settles
 from stanchion.manager.leadership.owner import Owned
 from stanchion.stores.protocol import Store, pages
+from stanchion.stores.records.claims import BY_MANAGER
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.query import Condition, Query
 
-_COLUMNS = ("lane", "id", "token", "worker", "attempts")
+_COLUMNS = ("lane", "id", "token", "worker", "attempts", "delivery")
 
 
 class Inherited(NamedTuple):
@@ -86,7 +86,8 @@ class Inheritance:
     def _running(self, queue: str) -> list[tuple[int, str, str, str | None, int]]:
         where = (Condition("queue", "=", queue), Condition("state", "=", JobState.RUNNING.value))
         query = Query("live", where, order="id", columns=_COLUMNS)
-        return [row for page in pages(self._store, query) for row in page if (row[2] or "").startswith(TOKEN)]
+        running = (row for page in pages(self._store, query) for row in page)
+        return [one for *one, delivery in running if delivery == BY_MANAGER]
 
     def answered(self, peer: Peer, holding: Collection[tuple[str, str]]) -> None:
         """Compare with the report of a receiver: the ids and tokens of the jobs that it has."""

@@ -141,6 +141,7 @@ FIELDS: Final = (
     Field("progress", Kind.REAL, Step.RELEASED, about="The share done.", within=(0, 1)),
     Field("token", Kind.TOKEN, public=None),  # a settle repeated after a lost reply recognises its own work by it
     Field("worker", Kind.NAME, Step.RELEASED, listed=True, about="The worker that runs it, or ran it last."),
+    Field("delivery", Kind.WORD, Step.RELEASED, Of.LIVE, public=None),
     Field("lease_until", Kind.MICROS, Step.RELEASED, Of.LIVE),
     Field("started_at", Kind.MICROS, Step.RELEASED, listed=True, compared=True, about="Of the last attempt."),
     Field("cancel_requested", Kind.FLAG, Step.RESTARTED, Of.LIVE),
@@ -151,6 +152,7 @@ FIELDS: Final = (
     Field("waits_queue", Kind.NAME, Step.FREED, Of.LIVE),
     Field("waits_name", Kind.NAME, Step.FREED, Of.LIVE),
     Field("waits_since", Kind.MICROS, Step.FREED, Of.LIVE),
+    Field("promised", Kind.INT, Step.FREED, Of.LIVE, public=None),
     Field("arrival_payload", Kind.CONTENT, Step.MOVED),
     Field("trail", Kind.JSON),
     Field("entry_payload", Kind.CONTENT, about="The payload at its entry into the first queue, if it is kept."),

@@ -21,12 +21,13 @@ def resets(step: Step, column: Callable[[str], str] = str) -> str:
 def begun(
     lease_until: str = ":lease_until", started_at: str = ":started_at", worker: str = ":worker"
 ) -> dict[str, str]:
-    """Return the terms of the columns that the begin of an attempt changes, under the token in a parameter."""
+    """Return the terms of the columns that the begin of an attempt changes, under a token, in parameters."""
     return {
         "state": "'running'",
         "attempts": "attempts + 1",
         "token": ":token",
         "worker": worker,
+        "delivery": ":delivery",
         "lease_until": lease_until,
         "started_at": started_at,
         "progress": "NULL",

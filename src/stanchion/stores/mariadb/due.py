@@ -137,11 +137,13 @@ def lock_queued(run: Runner, queue: str, ids: Sequence[str]) -> list[str]:
     return [one for one in ids if one in locked]
 
 
+_HELD = ("queue", "token", "worker", "delivery", "lease_until", "started_at")
+
+
 def reserved(run: Runner, rows: list[JobRow]) -> list[JobRow]:
     """Reserve picked jobs, and return them."""
     if rows:
-        held = {name: getattr(rows[0], name) for name in ("queue", "token", "worker", "lease_until", "started_at")}
-        run.send(sql.RESERVE, {"ids": [row.id for row in rows], **held})
+        run.send(sql.RESERVE, {"ids": [row.id for row in rows], **{name: getattr(rows[0], name) for name in _HELD}})
     return rows
 
 

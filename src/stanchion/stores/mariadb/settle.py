@@ -32,7 +32,8 @@ _TIES = attrgetter("ties")
 IN_TIME = f"job.state = 'running' AND {in_time(NOW, 'job.')}"
 
 _HELD = text(f"""
-    SELECT COUNT(*), coalesce((SELECT history_ttl > 0 FROM stanchion_queues WHERE name = :queue), TRUE),
+    SELECT COUNT(*), MAX(job.delivery),
+        coalesce((SELECT history_ttl > 0 FROM stanchion_queues WHERE name = :queue), TRUE),
         (SELECT max_running FROM stanchion_queues WHERE name = :queue) IS NOT NULL
     FROM {LISTED}
     WHERE job.id IN :ids AND job.queue = :queue AND job.token = :token AND {IN_TIME}
@@ -73,7 +74,7 @@ class MariaDBHeldStatements(HeldStatements):
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
         self.lock = text(f"""
-            SELECT {names_of(HELD_COLUMNS, "job.")}, job.token
+            SELECT {names_of((*HELD_COLUMNS, "token", "delivery"), "job.")}
             FROM {by_ids("stanchion_jobs")} WHERE job.queue IN :queues AND {IN_TIME} FOR UPDATE
         """)
 
@@ -115,7 +116,7 @@ class MariaDBCommits:
         if len(ids) < len(commits) or len(claims) > 1 or not MAYBE_UNTIED.issuperset(map(_TIES, commits)):
             return self._general.commit_in(run, commits)
         ((queue, token),) = claims
-        held, keeps, bounded = run.rows(_HELD, {"ids": sorted(ids), "queue": queue, "token": token})[0]
+        held, delivery, keeps, bounded = run.rows(_HELD, {"ids": sorted(ids), "queue": queue, "token": token})[0]
         if held < len(ids):
             return self._general.commit_in(run, commits)  # some are lost or tied
         run.ended.update(ids)
@@ -124,5 +125,5 @@ class MariaDBCommits:
         if keeps:
             self._held.keep_done(run, commits)
         self._jobs.remove(run, ids, [queue])
-        self._jobs.count(run, Counter({(queue, counted_as(commits[0])): held}))
+        self._jobs.count(run, Counter({(queue, counted_as(commits[0], delivery)): held}))
         return [JobState.DONE] * held

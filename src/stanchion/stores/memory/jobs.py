@@ -19,7 +19,7 @@ from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules.jobs import holds_key
 from stanchion.stores.rules.rate_limit import Bucket
 from stanchion.stores.rules.shapes import FEW, reshaped, shaped
-from stanchion.stores.rules.slots import HOLDER_BOOST, order_slot
+from stanchion.stores.rules.slots import is_granted, order_slot
 from stanchion.stores.rules.upkeep import Expiring, Use
 from stanchion.stores.wakeup.listeners import Listeners
 
@@ -159,9 +159,7 @@ class Queue:
             # A job from before the queue was ordered may hold the slot that the head waits for.
             due = (row for row in self.live.values() if row.slots_held and row.state == QUEUED and row.run_at <= now)
             of_key = head.waits_for is not None and head.waits_for.kind == ORDER
-            held = (
-                row for row in due if (row.order_key == head.order_key if of_key else row.rank >= HOLDER_BOOST // 2)
-            )
+            held = (row for row in due if (row.order_key == head.order_key if of_key else is_granted(row)))
             yield from islice(held, 1)
 
     def until_head(self, now: int) -> float | None:

@@ -14,7 +14,7 @@ from sqlalchemy import text
 
 from stanchion.stores.fields import queues
 from stanchion.stores.fields.sql import begun, changes
-from stanchion.stores.postgres.pick import AS_TEXT, NOW, listed
+from stanchion.stores.postgres.pick import AS_TEXT, NOW, RESERVES, listed
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, row_from
 from stanchion.stores.records.queues import QueueSettings
@@ -62,7 +62,7 @@ _CLAIM = text(f"""
     ), counted AS (
         INSERT INTO stanchion_counter_events (queue, what, n)
         SELECT :of_queue, 'reserved', count(*) FROM claimed
-        WHERE right(CAST(:token AS text), 1) <> '-' HAVING count(*) > 0
+        WHERE {RESERVES} HAVING count(*) > 0
     )
     SELECT claimed.*, elsewhere FROM (
         SELECT bounded OR EXISTS (SELECT 1 FROM picked WHERE needs_slot) AS elsewhere FROM clock
@@ -108,6 +108,7 @@ class PostgresByIds:
             "of_queue": claim.queue,
             "named": json.dumps([(job, worker or None) for job, worker in workers.items()]),
             "token": claim.token,
+            "delivery": claim.delivery,
             "holder": claim.holder,
             "lease_micros": int(lease_of(claim, settings) * SECOND),
             "not_after": claim.not_after,

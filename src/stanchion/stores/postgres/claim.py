@@ -19,7 +19,7 @@ from sqlalchemy import text
 from stanchion.errors import InvalidInput
 from stanchion.stores.postgres.by_ids import PostgresByIds
 from stanchion.stores.postgres.lanes import CLAIM_LANES, Taken, taken
-from stanchion.stores.postgres.pick import EXPIRED, PICKED, RESERVED, SHAPE, WHOLE
+from stanchion.stores.postgres.pick import EXPIRED, PICKED, RESERVED, RESERVES, SHAPE, WHOLE
 from stanchion.stores.postgres.slots import claim_slots
 from stanchion.stores.records import calls
 from stanchion.stores.records.claims import Claim, Claimed
@@ -53,7 +53,7 @@ _CLAIMED = f"""
     ), counted AS (
         INSERT INTO stanchion_counter_events (queue, what, n)
         SELECT :queue, 'reserved', count(*) FROM claimed
-        WHERE right(CAST(:token AS text), 1) <> '-' HAVING count(*) > 0
+        WHERE {RESERVES} HAVING count(*) > 0
     )
 """
 _CLAIM = text(f"""

@@ -8,6 +8,7 @@ from stanchion.stores.fields import queues
 from stanchion.stores.fields.jobs import Kind
 from stanchion.stores.fields.queues import LIMITED
 from stanchion.stores.fields.sql import begun, changes
+from stanchion.stores.records.claims import POPPED
 from stanchion.stores.records.jobs import UNLANED
 from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS, ID_COLUMNS
 
@@ -128,6 +129,9 @@ SHAPE = f"""
     END
 """
 """The reason why a statement with `PICKED` has reserved nothing: the shape of the queue, or expired leases."""
+
+RESERVES = f"CAST(:delivery AS text) IS DISTINCT FROM '{POPPED}'"
+"""The condition that a claim counts its jobs as reserved."""
 
 RESERVED = changes(
     begun("(SELECT now FROM clock) + CAST(:lease_micros AS BIGINT)", started_at="(SELECT now FROM clock)")

@@ -12,6 +12,7 @@ from stanchion.stores.fields.jobs import TIES
 from stanchion.stores.fields.sql import in_time, missing
 from stanchion.stores.postgres.pick import AS_TEXT, HERE, NOW, ONCE, listed
 from stanchion.stores.postgres.slots import SEMAPHORES
+from stanchion.stores.records.claims import POPPED
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Commit, Ties
@@ -54,17 +55,17 @@ _FINISH = f"""
     gone AS (
         DELETE FROM stanchion_jobs AS job USING given
         WHERE job.id = given.id AND job.queue = given.queue AND {{which}}
-        RETURNING {_DONE}, {ONCE} AS finished_at, given.result AS result, job.slots_held
+        RETURNING {_DONE}, {ONCE} AS finished_at, given.result AS result, job.slots_held, job.delivery
     ), kept AS (
         INSERT INTO stanchion_history ({listed(HISTORY_COLUMNS)})
         SELECT {listed(HISTORY_COLUMNS)} FROM gone
         WHERE NOT EXISTS (SELECT 1 FROM stanchion_queues WHERE name = gone.queue AND history_ttl <= 0)
     ), counted AS (
         INSERT INTO stanchion_counter_events (queue, what, n)
-        SELECT queue, CASE WHEN right(token, 1) = '-' THEN 'popped' ELSE 'committed' END AS what, count(*)
+        SELECT queue, CASE WHEN delivery = '{POPPED}' THEN 'popped' ELSE 'committed' END AS what, count(*)
         FROM gone GROUP BY queue, what
     )
-    SELECT {listed(HELD_COLUMNS, **AS_TEXT)}, token,
+    SELECT {listed(HELD_COLUMNS, **AS_TEXT)}, token, delivery,
         queue IN (SELECT name FROM stanchion_queues WHERE max_running IS NOT NULL) AS bounded
     FROM gone
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import TextClause, text
 
+from stanchion.stores.postgres.pick import RESERVES
 from stanchion.stores.records.jobs import UNLANED
 from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.sql.claims.admit import ASKING
@@ -84,7 +85,7 @@ def claim_slots(picked: str, reserved: str, returning: str, shape: str) -> TextC
     ), counted AS (
         INSERT INTO stanchion_counter_events (queue, what, n)
         SELECT :queue, 'reserved', count(*) FROM claimed
-        WHERE right(CAST(:token AS text), 1) <> '-' HAVING count(*) > 0
+        WHERE {RESERVES} HAVING count(*) > 0
     ), places AS (
         SELECT CAST(id AS text) AS id, row_number() OVER () AS nth FROM picked
     )

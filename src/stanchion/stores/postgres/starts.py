@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from stanchion.stores.postgres.by_ids import BOUNDED, IN_TIME, PostgresByIds
-from stanchion.stores.postgres.pick import NOW
+from stanchion.stores.postgres.pick import NOW, RESERVES
 from stanchion.stores.postgres.push import KEY_OF, LANE_OF, NO_KEYS, NO_LANES, asked, given_in, pushes
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import UNLANED, NewJob, Pushed
@@ -27,9 +27,9 @@ _PUSH = pushes(
     more=", runs boolean, worker text",
     told=f", {_STARTS} AS starts",
     returning="id, queue, state",
-    counts="""
+    counts=f"""
         UNION ALL SELECT :of_queue, 'reserved', count(*) FROM stored
-        WHERE state = 'running' AND right(CAST(:token AS text), 1) <> '-' HAVING count(*) > 0
+        WHERE state = 'running' AND {RESERVES} HAVING count(*) > 0
     """,
     answer=f""", {BOUNDED}, CASE
         WHEN (SELECT count(*) FROM stored WHERE state = 'running') < (SELECT count(*) FROM given WHERE runs)
@@ -39,6 +39,7 @@ _PUSH = pushes(
     attempts="CASE WHEN starts THEN 1 ELSE 0 END",
     token="CASE WHEN starts THEN CAST(:token AS text) END",
     worker="CASE WHEN starts THEN coalesce(worker, CAST(:holder AS text)) END",
+    delivery="CASE WHEN starts THEN CAST(:delivery AS text) END",
     lease_until=f"CASE WHEN worker IS NULL AND starts THEN {NOW} + CAST(:lease_micros AS bigint) END",
     started_at=f"CASE WHEN starts THEN {NOW} END",
 )

@@ -7,9 +7,12 @@ from typing import Final, NamedTuple
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.slots import Slot
 
-POP: Final = "-"
-"""Suffix of the token of a claim whose jobs are committed before delivery; see `Claim.counted`."""
-
+POPPED: Final = "popped"
+"""A delivery of jobs that are committed first."""
+BEGUN: Final = "begun"
+"""A delivery to a worker that has a free thread for each job: they begin immediately."""
+BY_MANAGER: Final = "by-manager"
+"""A delivery by a manager, to one of its receivers."""
 
 LOWEST_RANK: Final = -32_768
 """Below the rank of each job: a claim of jobs of any rank."""
@@ -30,7 +33,8 @@ class Claim(NamedTuple):
     as without a worker), if they are queued and due in this queue, and its limits and their slots let them start; rows
     have the order of `ids`. Such a claim never waits for a lock: it leaves out jobs that another transaction holds.
     `worker`, `lanes` and `min_rank` do not count. Empty: any jobs. `not_after`: nothing is reserved once the store's
-    clock is past this time, in microseconds; it is compared in the step that reserves.
+    clock is past this time, in microseconds; it is compared in the step that reserves. `delivery`: `POPPED`, `BEGUN`,
+    `BY_MANAGER`, or None; it is stored with the jobs until the lease is over.
     """
 
     queue: str
@@ -46,6 +50,7 @@ class Claim(NamedTuple):
     min_rank: int = LOWEST_RANK
     ids: tuple[tuple[str, str], ...] = ()
     not_after: int | None = None
+    delivery: str | None = None
 
     @property
     def held_by(self) -> str | None:
@@ -70,13 +75,8 @@ class Claim(NamedTuple):
 
     @property
     def counted(self) -> bool:
-        """False for the token of a pop: the delivery is not counted as reserved, and is no attempt if the lease is
-        lost.
-
-        The commit counts the job as popped. The token carries this because it is stored with the job: when the lease
-        expires, the attempt is refunded.
-        """
-        return not self.token.endswith(POP)
+        """False for a pop: the delivery is not counted as reserved, and is no attempt if the lease is lost."""
+        return self.delivery != POPPED
 
 
 class Claimed(NamedTuple):

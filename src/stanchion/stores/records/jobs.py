@@ -106,11 +106,11 @@ class JobRow(NamedTuple):
     `rank`: sort key of claims, highest first: the priority, plus a boost for a queued job that was granted a semaphore.
     `slots_held`: the number of slots held, the order key first, then semaphores by name. `order_hold`, `slots_hold`:
     see `rules.slots.hold_tokens`. `waits_kind`, `waits_queue`, `waits_name`, `waits_since`: the slot where the job is
-    parked, and since when; for a job deferred by its rate, `waits_since` encodes `rules.slots.promise_of`.
-    `lost_leases`, `lost_in_all`: lost leases in a row, see `rules.lost_leases`. `arrival_payload`: the payload on
-    arrival in the queue; None if unchanged since. `trail`: see `rules.trail`. `entry_payload`: the payload on entry to
-    the first queue, if a move has changed it and it is kept. `past_waits`: see `rules.past_waits`; a claim does not
-    read it.
+    parked, and since when. `promised`: how often its rate has promised it a start; the last promise is `run_at`.
+    `delivery`: see `Claim`; of a running job. `lost_leases`, `lost_in_all`: lost leases in a row, see
+    `rules.lost_leases`. `arrival_payload`: the payload on arrival in the queue; None if unchanged since. `trail`: see
+    `rules.trail`. `entry_payload`: the payload on entry to the first queue, if a move has changed it and it is kept.
+    `past_waits`: see `rules.past_waits`; a claim does not read it.
     """
 
     id: str
@@ -143,6 +143,7 @@ class JobRow(NamedTuple):
     progress: float | None = None
     token: str | None = None
     worker: str | None = None
+    delivery: str | None = None
     lease_until: int | None = None
     started_at: int | None = None
     cancel_requested: bool = False
@@ -153,6 +154,7 @@ class JobRow(NamedTuple):
     waits_queue: str | None = None
     waits_name: str | None = None
     waits_since: int | None = None
+    promised: int = 0
     arrival_payload: str | None = None
     trail: str | None = None
     entry_payload: str | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import NamedTuple
 
-from stanchion.stores.records.claims import POP
 from stanchion.stores.records.flows import FlowNode
 from stanchion.stores.records.jobs import UNLANED, NewJob
 from stanchion.stores.records.leases import Lease
@@ -34,11 +33,6 @@ class Commit(NamedTuple):
     jobs: tuple[NewJob, ...] = ()
     ties: Ties | None = None
     """Known from the reserved job; None: unknown. It selects a faster route only, and never changes the result."""
-
-    @property
-    def popped(self) -> bool:
-        """True for the token of a pop, see `Claim.counted`; the commit counts as popped."""
-        return self.lease.token.endswith(POP)
 
 
 class Rollback(NamedTuple):

@@ -40,7 +40,7 @@ class DueJobs:
     def _reserve_some(self, claim: Claim) -> Claimed:
         lease = "" if claim.lease is None else str(int(claim.lease * SECOND))
         worker = claim.worker or ""
-        lanes, counted = claim.lanes or ("", ""), "reserved" if claim.counted else ""
+        lanes = claim.lanes or ("", "")
         server, places = self._jobs.server, self._jobs.places
 
         start: Sequence[Any] = ("", 0)
@@ -50,7 +50,7 @@ class DueJobs:
         def run(again: bool) -> Any:
             repeat = "1" if again or claim.repeat else ""
             batch = "" if claim.rows else "1"
-            wish = (claim.limit, claim.token, worker, lease, repeat, counted, *lanes, batch)
+            wish = (claim.limit, claim.token, worker, lease, repeat, claim.delivery or "", *lanes, batch)
             wish = (*wish, claim.holder or "", claim.min_rank, *start, until, named)
             return server.run("claim", server.keys.queue(claim.queue), *wish, *map(key_of, claim.full))
 

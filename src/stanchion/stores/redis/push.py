@@ -16,7 +16,7 @@ from stanchion.stores.cas.portions import grouped, portions
 from stanchion.stores.cas.push import replace_work
 from stanchion.stores.cas.starts import Stored
 from stanchion.stores.records.jobs import NewJob, Pushed
-from stanchion.stores.redis.client.layout import FIELD
+from stanchion.stores.redis.client.layout import FIELD, STATE
 from stanchion.stores.redis.client.rows import new_text
 from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.jobs import SCRIPT_JOBS_MAX, Jobs
@@ -137,8 +137,8 @@ class Pushes:
             if not state:
                 pushed[job.id] = self._gone(job, now)
                 continue
-            fields = state.decode().split(FIELD)
-            there = Pushed(holder_id, int(fields[12]), int(fields[13]), duplicate=what == b"taken")
+            fields = dict(zip(STATE, state.decode().split(FIELD), strict=True))
+            there = Pushed(holder_id, int(fields["run_at"]), int(fields["enqueued_at"]), duplicate=what == b"taken")
             if there.duplicate and job.on_duplicate == "replace" and not _is_finished(state):
                 there = self._replace(job, holder_id)
             pushed[job.id] = there
@@ -169,7 +169,7 @@ class Pushes:
 
 
 def _is_finished(state: bytes) -> bool:
-    return bool(state.split(FIELD.encode())[15])
+    return bool(state.split(FIELD.encode())[STATE.index("finished_at")])
 
 
 def _grouped(parts: Sequence[list[T]], most: int) -> Iterator[list[T]]:

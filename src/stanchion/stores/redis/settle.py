@@ -13,7 +13,6 @@ from stanchion.stores.cas.portions import portions
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit, Outcome
 from stanchion.stores.redis.jobs import Jobs
-from stanchion.stores.rules.outcomes import counted_as
 
 _SCRIPT_JOBS_MAX = 2000
 _DONE, _LOST, _UNKNOWN = 1, 0, -1
@@ -41,9 +40,9 @@ class Outcomes:
     def _commit(self, commits: Sequence[Commit]) -> list[JobState | None]:
         """Commit in the queues of the leases; decide on the others one by one."""
         answers = [_UNKNOWN] * len(commits)
-        for (queue, counted), group in _by_script(commits).items():
+        for queue, group in _by_queue(commits).items():
             for part in portions(group, _SCRIPT_JOBS_MAX):
-                found = self._commit_in(queue, [commits[index] for index in part], counted)
+                found = self._commit_in(queue, [commits[index] for index in part])
                 for index, answer in zip(part, found, strict=True):
                     answers[index] = answer
         states = [JobState.DONE if answer == _DONE else None for answer in answers]
@@ -54,7 +53,7 @@ class Outcomes:
                 states[index] = state
         return states
 
-    def _commit_in(self, queue: str, commits: Sequence[Commit], counted: str) -> list[int]:
+    def _commit_in(self, queue: str, commits: Sequence[Commit]) -> list[int]:
         leases = [text for commit in commits for text in commit.lease[1:]]
         results = [commit.result or "" for commit in commits]
         server = self._jobs.server
@@ -64,7 +63,7 @@ class Outcomes:
                 states = self._general.settle(commits, repeat=True)
                 return [_DONE if state else _LOST for state in states]
             # In one text: encoding it takes the driver less time than two arguments for each job.
-            given = (counted, json.dumps(leases), *(results if any(results) else ()))
+            given = (json.dumps(leases), *(results if any(results) else ()))
             answers: list[int] = server.run("commit", server.keys.queue(queue), *given)
             return answers
 
@@ -83,14 +82,12 @@ def _are_plain(outcomes: Sequence[Outcome]) -> TypeGuard[Sequence[Commit]]:
     )
 
 
-def _by_script(commits: Sequence[Commit]) -> Mapping[tuple[str, str], Sequence[int]]:
-    """Return the indexes of the commits of each script, by queue and counter."""
-    leases = [commit.lease for commit in commits]
-    one_of_each = {lease.token: commit for lease, commit in zip(leases, commits, strict=True)}
-    counters = {token: counted_as(commit) for token, commit in one_of_each.items()}
-    if len({lease.queue for lease in leases}) == len(set(counters.values())) == 1:  # as nearly always
-        return {(leases[0].queue, counters[leases[0].token]): range(len(commits))}
-    found: dict[tuple[str, str], list[int]] = {}
-    for index, (queue, _, token) in enumerate(leases):
-        found.setdefault((queue, counters[token]), []).append(index)
+def _by_queue(commits: Sequence[Commit]) -> Mapping[str, Sequence[int]]:
+    """Return the indexes of the commits of each queue."""
+    queues = [commit.lease.queue for commit in commits]
+    if len(set(queues)) == 1:  # as nearly always
+        return {queues[0]: range(len(commits))}
+    found: dict[str, list[int]] = {}
+    for index, queue in enumerate(queues):
+        found.setdefault(queue, []).append(index)
     return found

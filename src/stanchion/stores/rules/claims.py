@@ -12,10 +12,10 @@ from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.rules.jobs import state_of, stored_state_of
 from stanchion.stores.rules.past_waits import deferred, wait_over
 from stanchion.stores.rules.slots import (
-    HOLDER_BOOST,
     Verdict,
-    held_slots,
+    is_granted,
     promised,
+    rank_of,
     waits_at,
 )
 
@@ -37,6 +37,7 @@ def claimed(row: JobRow, claim: Claim, lease: float, now: int) -> JobRow:
         attempts=row.attempts + 1,
         token=claim.token,
         worker=claim.held_by,
+        delivery=claim.delivery,
         lease_until=None if claim.worker else now + int(lease * SECOND),
         started_at=now,
         progress=None,
@@ -58,27 +59,35 @@ def parked_or_deferred(row: JobRow, verdict: Verdict, token: str, now: int) -> J
     )
     if verdict.run_at is not None:
         return promised(deferred(parked, verdict.run_at, now), verdict.run_at)
-    return parked._replace(state=JobState.WAITING.value, **waits_at(slot), waits_since=now)
+    return parked._replace(state=JobState.WAITING.value, **waits_at(slot), waits_since=now, promised=0)
 
 
 def undelivered(row: JobRow) -> JobRow:
     """Return a claimed job as it was before its claim, because it is not delivered."""
     return row._replace(
-        state=QUEUED, attempts=row.attempts - 1, token=None, worker=None, lease_until=None, started_at=None
+        state=QUEUED,
+        attempts=row.attempts - 1,
+        token=None,
+        worker=None,
+        delivery=None,
+        lease_until=None,
+        started_at=None,
     )
 
 
 def put_back(row: JobRow) -> JobRow:
     """Return a claimed job as it was before its claim, with its rank in the queue."""
-    holds_a_slot = any(slot.kind == SEMAPHORE for slot in held_slots(row))
-    return undelivered(row)._replace(rank=row.priority + (HOLDER_BOOST if holds_a_slot else 0))
+    return undelivered(row)._replace(rank=rank_of(row.priority, granted=is_granted(row)))
 
 
 def granted(row: JobRow, now: int) -> JobRow:
     """Give a waiting job the slot that it waits for; the job continues from there with its next claim."""
-    boost = HOLDER_BOOST if row.waits_kind == SEMAPHORE else 0
     return wait_over(row, now)._replace(
-        state=QUEUED, rank=row.priority + boost, slots_held=row.slots_held + 1, **waits_at(None), waits_since=None
+        state=QUEUED,
+        rank=rank_of(row.priority, granted=row.waits_kind == SEMAPHORE),
+        slots_held=row.slots_held + 1,
+        **waits_at(None),
+        waits_since=None,
     )
 
 

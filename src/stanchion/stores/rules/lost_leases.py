@@ -4,7 +4,7 @@ When a worker dies, each of its jobs that had begun is charged with the loss, an
 their attempt back. Evidence of a start:
 
     reservation with a lease           it began at delivery; a popped job never began
-    token of the claim ends in "+"     the worker had a free thread for each of its jobs: they began immediately
+    delivered as BEGUN                 the worker had a free thread for each of its jobs: they began immediately
     worker's row lists the job         it was running at the last heartbeat
     worker's row has no list           a consumer with heartbeats: its jobs began at delivery
     otherwise                          it may have begun since the last heartbeat
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from stanchion.stores.records.claims import POP, Claimed
+from stanchion.stores.records.claims import BEGUN, POPPED, Claimed
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Outcome, Rollback
 from stanchion.stores.records.workers import WorkerRow
@@ -34,9 +34,6 @@ MOST = 5
 
 MOST_IN_ALL = 25
 """Lost leases after which a job is dead in any case: something kills its holders before it begins."""
-
-AT_ONCE = "+"
-"""Suffix of the token of a claim whose jobs all begin at delivery."""
 
 LostLeaseDelay = Callable[[JobRow, int], float]
 """Returns the seconds of a job's n-th wait after lost leases."""
@@ -75,12 +72,11 @@ def start_of(job_id: str, token: str) -> str:
 
 def had_begun(row: JobRow, worker: WorkerRow | None) -> bool:
     """Return True if a job whose holder is gone is known to have begun; `worker`: the holder's row, if any."""
-    token = row.token or ""
     if row.lease_until is not None or row.worker is None:
-        return not token.endswith(POP)
-    if token.endswith(AT_ONCE) and not is_alone(row):
+        return row.delivery != POPPED
+    if row.delivery == BEGUN and not is_alone(row):
         return True
-    return worker is not None and (worker.began is None or start_of(row.id, token) in worker.began)
+    return worker is not None and (worker.began is None or start_of(row.id, row.token or "") in worker.began)
 
 
 def apart(claimed: Claimed) -> tuple[Claimed, Sequence[Outcome]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stanchion.core.names.partition_names import logical_name
+from stanchion.stores.records.claims import POPPED
 from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState, NewJob, Redriven
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Continue, Ending, Move, Outcome, Rollback
@@ -57,7 +58,7 @@ def settled(row: JobRow, outcome: Ending, queue: QueueSettings, now: int) -> Tra
             return Transition(_cancelled(row, "", now), "cancelled")
         case Commit(result=result, payload=payload):
             done = _finished(with_payload(row, payload), JobState.DONE, now)
-            return Transition(done._replace(result=result), counted_as(outcome))
+            return Transition(done._replace(result=result), counted_as(outcome, row.delivery))
         case Rollback():
             return _given_back(row, outcome, queue, now)
         case Move():
@@ -77,11 +78,11 @@ def settled(row: JobRow, outcome: Ending, queue: QueueSettings, now: int) -> Tra
             return Transition(_cancelled(row, reason, now), "cancelled")
 
 
-def counted_as(commit: Commit) -> str:
-    """Return the queue counter that a commit increments."""
+def counted_as(commit: Commit, delivery: str | None) -> str:
+    """Return the queue counter that the commit of a job, delivered in this way, increments."""
     if commit.jobs:
         return "moved"
-    return "popped" if commit.popped else "committed"
+    return "popped" if delivery == POPPED else "committed"
 
 
 def opens_jobs(outcome: Outcome) -> bool:

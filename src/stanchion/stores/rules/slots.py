@@ -26,6 +26,18 @@ from stanchion.stores.rules.rate_limit import Bucket, Promise
 
 HOLDER_BOOST = 1000
 """Added to the rank of a queued job that was granted a semaphore, so that it precedes jobs that hold none."""
+LEAST_GRANTED = HOLDER_BOOST // 2
+"""A bound for searches in indexes: the rank of a job that was granted a semaphore is above it, any other below."""
+
+
+def rank_of(priority: int, *, granted: bool) -> int:
+    """Return the rank of a queued job."""
+    return priority + HOLDER_BOOST if granted else priority
+
+
+def priority_of(rank: int) -> int:
+    """Return the priority of a queued job by its rank."""
+    return rank - HOLDER_BOOST if rank > LEAST_GRANTED else rank
 
 
 class Asking(NamedTuple):
@@ -63,7 +75,12 @@ def waits_at(slot: Slot | None) -> dict[str, Any]:
 def parks_at(slot: Slot, token: str, now: int) -> dict[str, Any]:
     """Return the fields of a job that waits for this slot from now on, and holds none; `token`: its hold token."""
     order, semaphores = (token, None) if slot.kind == ORDER else (None, token)
-    return {**waits_at(slot), "waits_since": now, **dict(zip(HOLDS, (0, order, semaphores), strict=True))}
+    return {
+        **waits_at(slot),
+        "waits_since": now,
+        "promised": 0,
+        **dict(zip(HOLDS, (0, order, semaphores), strict=True)),
+    }
 
 
 def slots_of(row: JobRow | NewJob) -> tuple[Slot, ...]:
@@ -100,20 +117,24 @@ def held_slots(row: JobRow | None) -> tuple[Slot, ...]:
     return () if row is None or not row.slots_held else slots_of(row)[: row.slots_held]
 
 
+def is_granted(row: JobRow) -> bool:
+    """Return True if a queued job was granted a semaphore; it keeps none between two attempts."""
+    return row.slots_hold is not None
+
+
 def held_between(row: JobRow) -> int:
     """Return the number of slots that a job keeps between two attempts: 1 if it holds its order key."""
     return 1 if row.slots_held and row.order_key is not None else 0
 
 
 def promise_of(row: JobRow) -> Promise | None:
-    """Return the time that its rate promised to a job; None if there is none, or the job was rescheduled since."""
-    offset = None if row.waits_since is None else row.run_at - row.waits_since
-    return Promise(row.run_at, again=offset == 1) if offset in (0, 1) else None
+    """Return the time that its rate promised to a job; None if there is none. A new schedule ends a promise."""
+    return Promise(row.run_at, again=row.promised > 1) if row.promised else None
 
 
 def promised(row: JobRow, run_at: int) -> JobRow:
     """Return a job deferred by its rate until `run_at`."""
-    return row._replace(run_at=run_at, waits_since=run_at - (promise_of(row) is not None))
+    return row._replace(run_at=run_at, promised=row.promised + 1)
 
 
 class HoldTokens(NamedTuple):

@@ -39,7 +39,7 @@ class CommitStatements:
             select(setting).where(queues.c.name == queue).scalar_subquery()
             for setting in (queues.c.history_ttl > 0, queues.c.max_running.is_not(None))
         )
-        self.held: Executable = select(func.count(), func.coalesce(keeps, 1), bounded).where(
+        self.held: Executable = select(func.count(), func.max(jobs.c.delivery), func.coalesce(keeps, 1), bounded).where(
             these, jobs.c.token == param("token", String), RUNS, in_time(now), *untied
         )
         as_done = {"result": null(), "finished_at": now, "state": literal(JobState.DONE.value)}
@@ -72,7 +72,7 @@ class SqliteCommits:
         """Commit jobs under one token. If some are lost or tied after all, all of them go the general way."""
         lease, listed = commits[0].lease, json.dumps(ids)
         given = {"queue": lease.queue, "ids": listed}
-        held, keeps, bounded = run.rows(self._statements.held, {**given, "token": lease.token})[0]
+        held, delivery, keeps, bounded = run.rows(self._statements.held, {**given, "token": lease.token})[0]
         if held < len(ids):
             return self._general.commit_in(run, commits)
         run.ended.update(ids)
@@ -81,7 +81,7 @@ class SqliteCommits:
         if keeps:
             self._keep(run, commits, given)
         self._jobs.remove(run, ids, [lease.queue])
-        self._jobs.count(run, Counter({(lease.queue, counted_as(commits[0])): held}))
+        self._jobs.count(run, Counter({(lease.queue, counted_as(commits[0], delivery)): held}))
         return [JobState.DONE] * len(ids)
 
     def _keep(self, run: Runner, commits: Sequence[Commit], given: dict[str, str]) -> None:

@@ -14,9 +14,9 @@ from stanchion.core.boot_clock import boot_clock
 from stanchion.core.ids import new_token
 from stanchion.core.names.partition_names import logical_name
 from stanchion.stores.protocol import Listener
-from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.claims import BEGUN, Claim, Claimed
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.rules.lost_leases import AT_ONCE, is_alone
+from stanchion.stores.rules.lost_leases import is_alone
 from stanchion.stores.rules.lost_replies import LostReplies
 from stanchion.telemetry.times import JobTimes
 from stanchion.worker.claiming.due_queues import DueQueues
@@ -220,12 +220,18 @@ class Claimer:
         return found, retry_in
 
     def _claimed_from(self, turn: Turn, limit: int) -> Claimed:
-        token = new_token()
-        if not self._ahead:  # a thread is free for each of them
-            token += AT_ONCE
         mine = self._served.lanes.get(turn.queue)
-        lanes = None if mine is None else (mine.first, mine.last)
-        return self._asked(Claim(turn.queue, limit, token, worker=self._worker, lanes=lanes, min_rank=turn.min_rank))
+        return self._asked(
+            Claim(
+                turn.queue,
+                limit,
+                new_token(),
+                worker=self._worker,
+                lanes=None if mine is None else (mine.first, mine.last),
+                min_rank=turn.min_rank,
+                delivery=None if self._ahead else BEGUN,  # a thread is free for each of them
+            )
+        )
 
     def _asked(self, claim: Claim) -> Claimed:
         def ask() -> Claimed:

@@ -44,7 +44,7 @@ from stanchion.stores.records.claims import LOWEST_RANK, Claim, Claimed
 from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState
 from stanchion.stores.records.outcomes import Rollback
 from stanchion.stores.rules.claims import in_claim_order
-from stanchion.stores.rules.slots import HOLDER_BOOST, order_slot
+from stanchion.stores.rules.slots import LEAST_GRANTED, order_slot
 
 _LANE_MAX = 1 << 30
 _CLAIMED: Final[Document] = {"past_waits": 0}
@@ -181,7 +181,8 @@ class DueJobs:
             if found["waits_for"] == key_of(order_slot(state.settings.name, found.get("order_key", ""))):
                 of_key = {**live, "order_key": found["order_key"]}
                 return on.jobs.find_one(of_key, fields, sort=[("enqueued_at", 1), ("_id", 1)]) or found
-            granted = {**queued(state.settings.name), "rank": {"$gte": HOLDER_BOOST // 2}}
+            by_index = {"rank": {"$gt": LEAST_GRANTED}}
+            granted = {**queued(state.settings.name), **by_index, "slots_hold": {"$ne": None}}
             return on.jobs.find_one(granted, fields) or found
 
         return self._server.call(work)
@@ -314,6 +315,8 @@ def _reserving(claim: Claim, state: QueueState) -> Document:
             held["worker"] = claim.holder
     else:
         held |= {"worker": claim.worker, "held_by": claim.worker}
+    if claim.delivery is not None:
+        held["delivery"] = claim.delivery
     update: Document = {"$set": held, "$inc": {"attempts": 1, "version": 1}, "$unset": {"progress": ""}}
     if claim.counted:
         update["$push"] = {"events": event(ObjectId(), claim.queue, "reserved")}

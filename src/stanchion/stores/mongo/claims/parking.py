@@ -92,8 +92,8 @@ class Parking:
             "version": NUMBER,
             **unchanged,
         }
-        parked = {"state": JobState.WAITING.value, "waits_for": key_of(slot), "waits_since": began, hold: claim.token}
-        update = {"$set": parked, "$inc": {"version": 1}}
+        waits = {"waits_for": key_of(slot), "waits_since": began, "promised": 0}
+        update = {"$set": {"state": JobState.WAITING.value, **waits, hold: claim.token}, "$inc": {"version": 1}}
         self._server.call(lambda on, _again: on.jobs.update_many(due, update))
 
 

@@ -67,7 +67,7 @@ _ONCE_KEPT_MICROS = 3600 * SECOND
 """Microseconds after storing a job within which a repeat may store it again."""
 _NAMES = JobRow._fields[1:]
 _ABSENT = tuple(map(JobRow._field_defaults.get, _NAMES))
-_LOST = frozenset(name for name in _NAMES if name.startswith("lost_"))
+_LEFT_OUT = frozenset(("lost_leases", "lost_in_all", "promised"))
 """Numbers that are left out while they are zero."""
 _REMAINS = frozenset({"_id", "queue", "run_at", "enqueued_at", "finished_at"})
 GRACE_SECONDS = 86_400
@@ -88,7 +88,7 @@ def document_of(row: JobRow) -> Document:
     return {
         name: value
         for name, value in fields.items()
-        if value or (value is not None and value is not False and name not in _LOST)
+        if value or (value is not None and value is not False and name not in _LEFT_OUT)
     }
 
 

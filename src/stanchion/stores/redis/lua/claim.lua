@@ -1,7 +1,7 @@
 --- claim
 
 -- Reserves due jobs. ARGV: offset, limit, token, worker or '', lease in microseconds or '' for the queue's own, 1 to
--- return the jobs that the token holds already, if any, the counter or '', the first and the last lane or '' for all, 1
+-- return the jobs that the token holds already, if any, the kind of delivery or '', the first and the last lane or '' for all, 1
 -- to reserve a batch, whose jobs are found by its token, the name of the holder of leases or '', the lowest rank. To skip
 -- jobs of full slots: the ready list and the index in it to start at, or '' and 0. The time past which nothing is
 -- reserved or ''; '' or the only jobs to reserve, each with its worker or '', which then stand for the worker and the
@@ -12,7 +12,8 @@
 -- queue may allow more, or ''. If it stopped because it skipped too many jobs: also the list and the index to continue
 -- at.
 
-local limit, token, worker, lease, again, counted = tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local limit, token, worker, lease, again, delivery = tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local popped = delivery == 'popped'
 -- The worker of each job that the claim names, and these jobs in their order; nil for any jobs.
 local worker_of, named = {}, ARGV[16] ~= '' and {}
 for id, name in string.gmatch(ARGV[16], '([^\31\30]+)\31([^\30]*)') do
@@ -24,7 +25,7 @@ end
 local first_lane, last_lane, batch = ARGV[8], ARGV[9], ARGV[10] == '1' and 'batch:' .. token
 -- How the name of a ready list of the lowest rank ends; those of higher ranks sort before it.
 local LOWEST = string.format('%05d', 5000 - tonumber(ARGV[12]))
-local TAIL = '^([^\31]*)\31[^\31]*\31([^\31]*)' .. string.rep('\31[^\31]*', 6) .. '\31(.*)$'
+local TAIL = '^([^\31]*)\31[^\31]*\31([^\31]*)' .. string.rep('\31[^\31]*', 7) .. '\31(.*)$'
 
 local expired = redis.call('ZRANGEBYSCORE', P .. 'leases', '-inf', whole(now), 'LIMIT', 0, 500)
 if #expired > 0 then
@@ -286,7 +287,7 @@ end
 if limit > 0 then
     -- A server out of memory still hands out jobs that leave nothing behind, so that it can be emptied.
     -- The TTL of an idle queue stays: a claim that takes nothing is no use, and a queue with live jobs has none.
-    if counted == '' or tonumber(history_ttl or 1) == 0 then
+    if popped or tonumber(history_ttl or 1) == 0 then
         never_refused()
     else
         refuse_if_full()
@@ -316,7 +317,7 @@ if #ids > 0 then
     local lease_end = whole(now + (lease ~= '' and tonumber(lease) or math.floor(tonumber(own_lease or 30) * 1000000)))
     local function reserved_by(mine)
         local until_when = mine == '' and lease_end or ''
-        return table.concat({ token, mine ~= '' and mine or ARGV[11], until_when, whole(now), '', '' }, US) .. US
+        return table.concat({ token, mine ~= '' and mine or ARGV[11], until_when, whole(now), delivery, '', '' }, US) .. US
     end
     local reserved = reserved_by(worker)
     local live, running, leases = {}, {}, {}
@@ -342,8 +343,8 @@ if #ids > 0 then
         redis.call('ZADD', P .. 'batches', whole(now), token)
     end
     each('ZADD', P .. 'leases', leases, 2)
-    if counted ~= '' then
-        redis.call('HINCRBY', P .. 'counts', counted, #ids)
+    if not popped then
+        redis.call('HINCRBY', P .. 'counts', 'reserved', #ids)
     end
 end
 

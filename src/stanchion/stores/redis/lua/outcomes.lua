@@ -2,28 +2,28 @@
 
 --- commit
 
--- Finishes running jobs as done. ARGV: offset, the counter, a JSON array of the id and the token of each; then the result
--- of each or '', or nothing if none has one.
+-- Finishes running jobs as done. ARGV: offset, a JSON array of the id and the token of each; then the result of each or
+-- '', or nothing if none has one.
 --
 -- Returns for each: 1 done, 0 lease lost, -1 the job is not live here, or its end has consequences.
 
 local ids, tokens, answers = {}, {}, {}
-for place, text in ipairs(cjson.decode(ARGV[3])) do
+for place, text in ipairs(cjson.decode(ARGV[2])) do
     local list = place % 2 == 1 and ids or tokens
     list[#list + 1] = text
 end
 local states = several('HMGET', P .. 'live', ids)
 local done, held, past, ended, seen, brought, at = {}, {}, {}, {}, {}, 0, whole(now)
-local leased, stopping = {}, {}
+local leased, stopping, popped = {}, {}, 0
 -- The fields that a commit needs or changes; those that it leaves as they are stay together, as splitting is what costs.
-local PARTS = '^' .. string.rep('([^\31]*)\31', 8) .. '(' .. string.rep('[^\31]*\31', FINISHED_AT - CANCEL_REQUESTED - 1)
+local PARTS = '^' .. string.rep('([^\31]*)\31', 9) .. '(' .. string.rep('[^\31]*\31', FINISHED_AT - CANCEL_REQUESTED - 1)
     .. ')[^\31]*\31([^\31]*)\31([^\31]*)\31[^\31]*(\31' .. string.rep('[^\31]*\31', FIELDS - RESULT - 1) .. ')([^\31]*)$'
 for index, id in ipairs(ids) do
-    local token, result = tokens[index], ARGV[3 + index] or ''
+    local token, result = tokens[index], ARGV[2 + index] or ''
     if not states[index] then
         answers[index] = -1
     else
-        local rev, state, attempts, holder, worker, lease, started, stop, times, key, errors, slots, bound =
+        local rev, state, attempts, holder, worker, lease, started, delivery, stop, times, key, errors, slots, bound =
             string.match(states[index], PARTS)
         answers[index] = bound == '' and 0 or -1
         if bound == '' and not seen[id] and state == 'running' and holder == token
@@ -36,11 +36,14 @@ for index, id in ipairs(ids) do
             if stop ~= '' then
                 stopping[#stopping + 1] = id
             end
+            if delivery == 'popped' then
+                popped = popped + 1
+            end
             brought = brought + #result
             local number = #done + 1
             done[number], held[number] = id, holding_of(lease, worker, id)
             past[2 * number - 1], past[2 * number] = id, (rev + 1) .. US .. 'done' .. US .. attempts .. US .. token .. US
-                .. worker .. US .. US .. started .. US .. US .. times .. at .. US .. key .. US .. errors .. US .. result
+                .. worker .. US .. US .. started .. US .. US .. US .. times .. at .. US .. key .. US .. errors .. US .. result
                 .. slots .. bound
             ended[2 * number - 1], ended[2 * number] = at, id
         end
@@ -61,7 +64,11 @@ else
     each('HDEL', P .. 'past_waits', done, 1)
     each('ZREM', P .. 'ids', done, 1)
 end
-redis.call('HINCRBY', P .. 'counts', ARGV[2], #done)
+for counter, number in pairs({ committed = #done - popped, popped = popped }) do
+    if number > 0 then
+        redis.call('HINCRBY', P .. 'counts', counter, number)
+    end
+end
 each('HDEL', P .. 'live', done, 1)
 each('ZREM', P .. 'running', held, 1)
 each('SREM', P .. 'stopping', stopping, 1)

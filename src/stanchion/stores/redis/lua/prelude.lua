@@ -108,9 +108,10 @@ local function begin_change(brought, jobs)
 end
 
 -- The fields of a job's state, in order: client/layout.py reads their names here. WAITS_FOR and BOUND are made of others.
-local REV, STATE, ATTEMPTS, TOKEN, WORKER, LEASE_UNTIL, STARTED_AT, CANCEL_REQUESTED, PROGRESS, LANE, PRIORITY, RANK, RUN_AT,
-    ENQUEUED_AT, FAILURES, FINISHED_AT, KEY, ERRORS, RESULT, SLOTS_HELD, ORDER_HOLD, SLOTS_HOLD, WAITS_FOR, WAITS_SINCE,
-    ORDER_KEY, BOUND = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26
+local REV, STATE, ATTEMPTS, TOKEN, WORKER, LEASE_UNTIL, STARTED_AT, DELIVERY, CANCEL_REQUESTED, PROGRESS, LANE, PRIORITY,
+    RANK, RUN_AT, ENQUEUED_AT, FAILURES, FINISHED_AT, KEY, ERRORS, RESULT, SLOTS_HELD, ORDER_HOLD, SLOTS_HOLD, WAITS_FOR,
+    WAITS_SINCE, PROMISED, ORDER_KEY, BOUND =
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28
 local FIELDS = BOUND
 -- The lane of jobs in none; and how the names of their ready lists begin, which sort before all others.
 local UNLANED, NO_LANE = '-1', '-0001'

@@ -31,8 +31,8 @@ return 1
 local PARKED, CHUNK = 2000, 500
 local since, hold_token, alone, full = ARGV[2], ARGV[3], ARGV[6] == '1', full_slots(7)
 local first, last = tonumber(ARGV[4]) or -1, tonumber(ARGV[5]) or 99999
--- All fields but the number of changes, state, slots held, hold tokens, waits_for and waits_since.
-local PARTS = '^([^\31]*)\31[^\31]*\31(.*)' .. string.rep('\31[^\31]*', 5) .. '\31([^\31]*\31([^\31]*))$'
+-- All fields but the number of changes, state, slots held, hold tokens, waits_for, waits_since and promised.
+local PARTS = '^([^\31]*)\31[^\31]*\31(.*)' .. string.rep('\31[^\31]*', 6) .. '\31([^\31]*\31([^\31]*))$'
 
 local lists = redis.call('ZRANGE', P .. 'ready', 0, -1)
 if redis.call('HGET', P .. 'settings', 'ordered') == '1' then
@@ -55,7 +55,7 @@ local function park(list, some)
         local order_hold, slots_hold = of_key and hold_token or '', of_key and '' or hold_token
         gone[index], waits[2 * index - 1], waits[2 * index] = id, 0, entry(slot, since, id)
         live[2 * index - 1] = id
-        live[2 * index] = table.concat({ rev + 1, 'waiting', rest, '', order_hold, slots_hold, slot, since, tail }, US)
+        live[2 * index] = table.concat({ rev + 1, 'waiting', rest, '', order_hold, slots_hold, slot, since, '', tail }, US)
     end
     if #gone > 0 then
         each('HSET', P .. 'live', live, 2)

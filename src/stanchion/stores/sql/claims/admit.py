@@ -49,11 +49,11 @@ from stanchion.stores.sql.rows.past_waits import with_line
 from stanchion.stores.sql.rows.slots import SlotRow, SlotRows, record_freed
 from stanchion.stores.sql.rows.transactions import Transactions
 
-_ASKING_FOR = (*LIMITS, *HOLDS, "waits_since")
+_ASKING_FOR = (*LIMITS, *HOLDS, "promised")
 ASKING = ("queue", "state", "priority", "rank", "run_at", *_ASKING_FOR)
 """The columns, in addition to the id, that are read for a job that asks for slots."""
 
-_PARKED = (*WAITS, "waits_since", *HOLDS)
+_PARKED = (*WAITS, "waits_since", "promised", *HOLDS)
 
 
 class Admission(NamedTuple):
@@ -113,7 +113,7 @@ class AdmissionStatements:
         self.postpone = text(f"""
             UPDATE stanchion_jobs
             SET past_waits = {with_line(dialect, ":past_waits")}, run_at = :run_at, {dialect.rank} = priority,
-                {assigned((*HOLDS, "waits_since"))}
+                {assigned((*HOLDS, "promised"))}
             WHERE queue = :queue AND id = :id
         """)
 

@@ -16,7 +16,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import ORDER
-from stanchion.stores.rules.slots import HOLDER_BOOST
+from stanchion.stores.rules.slots import LEAST_GRANTED
 from stanchion.stores.sql.claims.admit import Admission, Admissions
 from stanchion.stores.sql.claims.lanes import Lanes
 from stanchion.stores.sql.claims.pick import FindsDue, Search
@@ -150,15 +150,18 @@ def _of_key(dialect: Dialect) -> Executable:
     return _held(dialect, jobs.c.order_key == param("order_key", String))
 
 
+_IS_GRANTED = jobs.c.slots_hold.is_not(None), jobs.c.rank > literal_column(str(LEAST_GRANTED))
+
+
 def _granted(dialect: Dialect) -> Executable:
     """Return the query for a job that was granted a semaphore."""
-    return _held(dialect, jobs.c.rank >= literal_column(str(HOLDER_BOOST // 2)))
+    return _held(dialect, *_IS_GRANTED)
 
 
 def _granted_unlaned(dialect: Dialect) -> Executable:
     """Return the same for a queue without jobs in lanes: one step of the index."""
     unlaned = jobs.c.lane == literal_column(str(UNLANED))
-    return _held(dialect, jobs.c.rank >= literal_column(str(HOLDER_BOOST // 2)), unlaned)
+    return _held(dialect, *_IS_GRANTED, unlaned)
 
 
 class InOrder:

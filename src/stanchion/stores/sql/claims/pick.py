@@ -157,7 +157,7 @@ def skips_full(keys: str) -> str:
     """
     full = " AND ".join(f"limits NOT LIKE :shut{n} ESCAPE '|'" for n in range(FULL_MAX))
     free = f"(order_key IS NULL OR NOT {keys}) AND (limits IS NULL OR {full})"
-    return f"(slots_held > 0 OR waits_since IS NOT NULL OR {free})"
+    return f"(slots_held > 0 OR promised > 0 OR {free})"
 
 
 class DueStatements:

@@ -115,6 +115,7 @@ def reservation(claim: Claim, settings: QueueSettings) -> Params:
         "queue": claim.queue,
         "token": claim.token,
         "worker": claim.held_by,
+        "delivery": claim.delivery,
         "lease_micros": None if claim.worker is not None else int(lease_of(claim, settings) * SECOND),
     }
 
@@ -125,6 +126,7 @@ def reservation_at(claim: Claim, settings: QueueSettings, now: int) -> Params:
         "queue": claim.queue,
         "token": claim.token,
         "worker": claim.held_by,
+        "delivery": claim.delivery,
         "started_at": now,
         "lease_until": None if claim.worker else now + int(lease_of(claim, settings) * SECOND),
     }

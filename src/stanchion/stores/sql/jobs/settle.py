@@ -51,7 +51,7 @@ from stanchion.stores.sql.rows.transactions import Transactions
 
 # Called by built-ins, without a frame for each job.
 _JOBS, _ID = attrgetter("jobs"), attrgetter("id")
-_LEASE, _QUEUE_AND_TOKEN = attrgetter(*Lease._fields), attrgetter("queue", "token")
+_LEASE, _CLAIM = attrgetter(*Lease._fields), attrgetter("queue", "token", "delivery")
 
 
 class Commits(Protocol):
@@ -70,7 +70,7 @@ class HeldStatements:
         one = and_(jobs.c.id == param("job", jobs.c.id.type), jobs.c.queue == param("queue", String))
         mine = and_(one, jobs.c.token == param("token", String), held)
         of_these = jobs.c.id.in_(dialect.values("ids", jobs.c.id.type)), text(dialect.among("queue", "queues"))
-        locked = select(*held_row(), jobs.c.token).where(held).with_for_update()
+        locked = select(*held_row(), jobs.c.token, jobs.c.delivery).where(held).with_for_update()
         # All callers lock jobs in this order.
         self.lock: Executable = locked.where(*of_these).order_by(jobs.c.id)
         self.lock_one: Executable = locked.where(one)
@@ -173,8 +173,8 @@ class TransactionCommits:
         self._jobs.remove(run, [job.id for job in ended], map(QUEUE_OF, ended))
         one_of_each = {commit.lease.token: commit for commit, _ in done}
         counted: Counter[tuple[str, str]] = Counter()
-        for (queue, token), jobs_done in Counter(map(_QUEUE_AND_TOKEN, ended)).items():
-            counted[queue, counted_as(one_of_each[token])] += jobs_done
+        for (queue, token, delivery), jobs_done in Counter(map(_CLAIM, ended)).items():
+            counted[queue, counted_as(one_of_each[token], delivery)] += jobs_done
         self._jobs.count(run, counted)
         self.follow(run, done)
         return states

@@ -17,7 +17,7 @@ AFFECTS_NONE = (None, None)
 
 
 class HeldJob(NamedTuple):
-    """A running job with a valid lease: its holds, its flow position, and its token.
+    """A running job with a valid lease: its holds, its flow position, and its claim.
 
     `bounded`: its queue limits the number of running jobs; set where the statement has read it.
     """
@@ -30,6 +30,7 @@ class HeldJob(NamedTuple):
     flow_index: int | None
     slots_held: int
     token: str
+    delivery: str | None
     bounded: bool = False
 
     @property

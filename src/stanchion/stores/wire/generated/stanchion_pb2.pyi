@@ -131,7 +131,7 @@ class JobRef(_message.Message):
     def __init__(self, id: _Optional[str] = ..., finished_at: _Optional[int] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "queue", "payload", "lane", "state", "priority", "rank", "run_at", "enqueued_at", "token", "attempts", "task", "headers", "worker", "started_at", "tenant", "key", "order_key", "limits", "flow_root", "flow_node", "flow_index", "flow_after", "origin", "failures", "max_attempts", "timeout_us", "errors", "progress", "lease_until", "cancel_requested", "slots_held", "order_hold", "slots_hold", "waits_kind", "waits_queue", "waits_name", "waits_since", "arrival_payload", "trail", "entry_payload", "finished_at", "result", "past_waits", "lost_leases", "lost_in_all", "epoch", "slice")
+    __slots__ = ("id", "queue", "payload", "lane", "state", "priority", "rank", "run_at", "enqueued_at", "token", "attempts", "task", "headers", "worker", "started_at", "tenant", "key", "order_key", "limits", "flow_root", "flow_node", "flow_index", "flow_after", "origin", "failures", "max_attempts", "timeout_us", "errors", "progress", "lease_until", "cancel_requested", "slots_held", "order_hold", "slots_hold", "waits_kind", "waits_queue", "waits_name", "waits_since", "arrival_payload", "trail", "entry_payload", "finished_at", "result", "past_waits", "lost_leases", "lost_in_all", "delivery", "promised", "epoch", "slice")
     ID_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
@@ -178,6 +178,8 @@ class Job(_message.Message):
     PAST_WAITS_FIELD_NUMBER: _ClassVar[int]
     LOST_LEASES_FIELD_NUMBER: _ClassVar[int]
     LOST_IN_ALL_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_FIELD_NUMBER: _ClassVar[int]
+    PROMISED_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SLICE_FIELD_NUMBER: _ClassVar[int]
     id: str
@@ -226,9 +228,11 @@ class Job(_message.Message):
     past_waits: str
     lost_leases: int
     lost_in_all: int
+    delivery: str
+    promised: int
     epoch: int
     slice: int
-    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., payload: _Optional[str] = ..., lane: _Optional[int] = ..., state: _Optional[str] = ..., priority: _Optional[int] = ..., rank: _Optional[int] = ..., run_at: _Optional[int] = ..., enqueued_at: _Optional[int] = ..., token: _Optional[str] = ..., attempts: _Optional[int] = ..., task: _Optional[str] = ..., headers: _Optional[str] = ..., worker: _Optional[str] = ..., started_at: _Optional[int] = ..., tenant: _Optional[str] = ..., key: _Optional[str] = ..., order_key: _Optional[str] = ..., limits: _Optional[str] = ..., flow_root: _Optional[str] = ..., flow_node: _Optional[str] = ..., flow_index: _Optional[int] = ..., flow_after: _Optional[str] = ..., origin: _Optional[str] = ..., failures: _Optional[int] = ..., max_attempts: _Optional[int] = ..., timeout_us: _Optional[int] = ..., errors: _Optional[str] = ..., progress: _Optional[float] = ..., lease_until: _Optional[int] = ..., cancel_requested: bool = ..., slots_held: _Optional[int] = ..., order_hold: _Optional[str] = ..., slots_hold: _Optional[str] = ..., waits_kind: _Optional[str] = ..., waits_queue: _Optional[str] = ..., waits_name: _Optional[str] = ..., waits_since: _Optional[int] = ..., arrival_payload: _Optional[str] = ..., trail: _Optional[str] = ..., entry_payload: _Optional[str] = ..., finished_at: _Optional[int] = ..., result: _Optional[str] = ..., past_waits: _Optional[str] = ..., lost_leases: _Optional[int] = ..., lost_in_all: _Optional[int] = ..., epoch: _Optional[int] = ..., slice: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., payload: _Optional[str] = ..., lane: _Optional[int] = ..., state: _Optional[str] = ..., priority: _Optional[int] = ..., rank: _Optional[int] = ..., run_at: _Optional[int] = ..., enqueued_at: _Optional[int] = ..., token: _Optional[str] = ..., attempts: _Optional[int] = ..., task: _Optional[str] = ..., headers: _Optional[str] = ..., worker: _Optional[str] = ..., started_at: _Optional[int] = ..., tenant: _Optional[str] = ..., key: _Optional[str] = ..., order_key: _Optional[str] = ..., limits: _Optional[str] = ..., flow_root: _Optional[str] = ..., flow_node: _Optional[str] = ..., flow_index: _Optional[int] = ..., flow_after: _Optional[str] = ..., origin: _Optional[str] = ..., failures: _Optional[int] = ..., max_attempts: _Optional[int] = ..., timeout_us: _Optional[int] = ..., errors: _Optional[str] = ..., progress: _Optional[float] = ..., lease_until: _Optional[int] = ..., cancel_requested: bool = ..., slots_held: _Optional[int] = ..., order_hold: _Optional[str] = ..., slots_hold: _Optional[str] = ..., waits_kind: _Optional[str] = ..., waits_queue: _Optional[str] = ..., waits_name: _Optional[str] = ..., waits_since: _Optional[int] = ..., arrival_payload: _Optional[str] = ..., trail: _Optional[str] = ..., entry_payload: _Optional[str] = ..., finished_at: _Optional[int] = ..., result: _Optional[str] = ..., past_waits: _Optional[str] = ..., lost_leases: _Optional[int] = ..., lost_in_all: _Optional[int] = ..., delivery: _Optional[str] = ..., promised: _Optional[int] = ..., epoch: _Optional[int] = ..., slice: _Optional[int] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("id", "token", "queue")
@@ -291,7 +295,7 @@ class Assignment(_message.Message):
     def __init__(self, id: _Optional[str] = ..., worker: _Optional[str] = ...) -> None: ...
 
 class Claim(_message.Message):
-    __slots__ = ("queue", "limit", "token", "worker", "lease_us", "repeat", "lanes", "full", "rows", "holder", "min_rank", "ids", "not_after")
+    __slots__ = ("queue", "limit", "token", "worker", "lease_us", "repeat", "lanes", "full", "rows", "holder", "min_rank", "ids", "not_after", "delivery")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
@@ -305,6 +309,7 @@ class Claim(_message.Message):
     MIN_RANK_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
     NOT_AFTER_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_FIELD_NUMBER: _ClassVar[int]
     queue: str
     limit: int
     token: str
@@ -318,7 +323,8 @@ class Claim(_message.Message):
     min_rank: int
     ids: _containers.RepeatedCompositeFieldContainer[Assignment]
     not_after: int
-    def __init__(self, queue: _Optional[str] = ..., limit: _Optional[int] = ..., token: _Optional[str] = ..., worker: _Optional[str] = ..., lease_us: _Optional[int] = ..., repeat: bool = ..., lanes: _Optional[_Union[Lanes, _Mapping]] = ..., full: _Optional[_Iterable[_Union[Slot, _Mapping]]] = ..., rows: bool = ..., holder: _Optional[str] = ..., min_rank: _Optional[int] = ..., ids: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ..., not_after: _Optional[int] = ...) -> None: ...
+    delivery: str
+    def __init__(self, queue: _Optional[str] = ..., limit: _Optional[int] = ..., token: _Optional[str] = ..., worker: _Optional[str] = ..., lease_us: _Optional[int] = ..., repeat: bool = ..., lanes: _Optional[_Union[Lanes, _Mapping]] = ..., full: _Optional[_Iterable[_Union[Slot, _Mapping]]] = ..., rows: bool = ..., holder: _Optional[str] = ..., min_rank: _Optional[int] = ..., ids: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ..., not_after: _Optional[int] = ..., delivery: _Optional[str] = ...) -> None: ...
 
 class ReserveRequest(_message.Message):
     __slots__ = ("claim",)
