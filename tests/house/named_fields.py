@@ -19,7 +19,7 @@ COMMON = frozenset(
         *("result", "payload", "priority", "headers", "rank", "delivery", "promised"),
     )
 )
-COMMON_SETTINGS = frozenset(("name", "lease", "paused", "declared", "lanes", "timeout", "ordered"))
+COMMON_SETTINGS = frozenset(("name", "lease", "paused", "declared", "lanes", "timeout", "ordered", "partitioned"))
 """Names that also mean other things, so they show nothing."""
 
 JOB_FIELDS = frozenset(JobRow._fields) | frozenset(NewJob._fields)

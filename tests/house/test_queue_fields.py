@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from stanchion.stores.fields.queues import BOUNDED, LIMITED, SETTINGS, SHAPE
+from stanchion.stores.fields.queues import BOUNDED, LIMITED, MERGED, SETTINGS, SHAPE
 from stanchion.stores.records.queues import STORED_SETTINGS, QueueSettings
 
 FLAGS = ("paused", "uses_lanes", "uses_slots", "ordered")
@@ -42,6 +42,6 @@ def test_each_stored_setting_has_its_kind() -> None:
     assert tuple(one.name for one in SETTINGS) == STORED_SETTINGS
     defaults = QueueSettings("q")
     assert {one.name for one in SETTINGS if not one.required} == {
-        "declared",
+        *MERGED,
         *(name for name in STORED_SETTINGS if getattr(defaults, name) is None),
     }

@@ -245,7 +245,7 @@ class TestQueues:
         return client(url_of(self.manager, "mail"))
 
     def test_its_own(self, mail: Store) -> None:
-        mail.configure("mail", {"declared": {"partitioned": True}})
+        mail.configure("mail", {"partitioned": True})
         mail.push([new_job(queue="mail.fast"), new_job(queue="mail#3")])
         (row,) = claim(mail, queue="mail")
         assert mail.settle([Move(row.lease, "mail.slow")]) == ["ready"]

@@ -9,8 +9,9 @@ from typing import Any, Final
 from docs.site.reference.api import package
 from docs.site.reference.tables import code, prose, table
 
-_NOT_SET: Final = ("name", "uses_lanes", "uses_slots", "declared", "key_partitions")
-"""Fields of a queue's row that nobody sets."""
+from stanchion.stores.fields.queues import SETTABLE
+
+_SET: Final = {one.name for one in SETTABLE}
 
 _NAMES: Final = r"`\w+`(?:(?:,| and) `\w+`)*"
 _MEANING: Final = re.compile(rf"({_NAMES}): (.*?)(?=[;.] {_NAMES}: |$)")
@@ -20,7 +21,7 @@ def page() -> str:
     """Return the page."""
     found = package()
     queue = found["stores.records.queues.QueueSettings"]
-    fields = [one for one in queue.attributes.values() if "property" not in one.labels and one.name not in _NOT_SET]
+    fields = [one for one in queue.attributes.values() if "property" not in one.labels and one.name in _SET]
     job = found["jobs.options.EnqueueOptions"]
     enqueue = {one.name for one in _options(job)}
     task = found["tasks.task.TaskOptions"]

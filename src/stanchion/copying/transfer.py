@@ -37,7 +37,7 @@ from stanchion.stores.hand_over import fitting, hand_over, portions
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.records.queues import PARTITIONED, SCHEMA_VERSION, STORED_SETTINGS, QueueSettings, Sizes
+from stanchion.stores.records.queues import STORED_SETTINGS, QueueSettings, Sizes
 from stanchion.stores.records.values import DECLARED
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.job_checks import check_stored
@@ -70,8 +70,8 @@ class Copied:
     resumed: bool = False
 
 
-_OWN = (PARTITIONED, SCHEMA_VERSION)
-"""Among the declared settings of a queue: marks for what each store keeps elsewhere."""
+_OWN = ("name", "lanes_seen", "partitioned", "schema_after")
+"""Settings that each store writes itself."""
 
 
 class Watcher:
@@ -158,8 +158,7 @@ class Transfer:
                 declare(self._destination, copied.queue, schema)
         for copied in self._copied:
             given = asdict(known[copied.queue])
-            settings = {name: given[name] for name in STORED_SETTINGS if name != "name"}
-            settings["declared"] = {name: value for name, value in given["declared"].items() if name not in _OWN}
+            settings = {name: given[name] for name in STORED_SETTINGS if name not in _OWN}
             if given["partitions"] > 1:
                 settings["partitions"] = given["partitions"]
             self._source.configure(copied.queue, {"paused": True})

@@ -22,7 +22,7 @@ from stanchion.partitions.layout import Layout
 from stanchion.partitions.layouts import Layouts
 from stanchion.stores.fields.queues import SETTABLE
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.queues import PARTITIONED, QueueSettings
+from stanchion.stores.records.queues import QueueSettings
 
 OF_THE_QUEUE = ("partitions", "timeout", "expires_with_jobs")
 """Settings that are read by the name of the queue itself."""
@@ -59,7 +59,7 @@ class PartitionSettings:
         self._refuse(queue, given)
         if partitions is not None and (before is None or before.partitions != partitions):
             self._resize(queue, partitions, tx)
-        given["declared"] = {**given.get("declared", {}), PARTITIONED: True}
+        given["partitioned"] = True
         if queue not in self._layouts.known:  # one partition, and never more
             return self._store.configure(queue, given, tx)
         settings = self._store.configure(queue, self._own(queue, given), tx)
@@ -103,7 +103,7 @@ class PartitionSettings:
                 f"queue {queue!r} takes the dead letters of another queue, so it can't have partitions: "
                 f"name a queue without partitions as dead_letter there"
             )
-        current = self._store.configure(queue, {"declared": {PARTITIONED: True}})
+        current = self._store.configure(queue, {"partitioned": True})
         layout = self._layouts.planned(queue, partitions)
         if layout is not None:
             stored = {one.name: one for one in self._store.queues(layout.names(queue))}

@@ -22,7 +22,7 @@ from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Outcome
 from stanchion.stores.records.prepared import PlainColumns, Prepared
 from stanchion.stores.records.query import Page, Query
-from stanchion.stores.records.queues import PARTITIONED, QueueSettings, QueueStats, Stat
+from stanchion.stores.records.queues import QueueSettings, QueueStats, Stat
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.rules.lost_leases import LostLeaseDelay
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
@@ -82,7 +82,7 @@ class PartitionedStore:
 
     def queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
         found = self.within.queues(names)
-        if any(PARTITIONED in one.declared and one.name not in self.layouts.known for one in found):
+        if any(one.partitioned and one.name not in self.layouts.known for one in found):
             self.layouts.read()
         else:
             self.layouts.read_again()  # a process that only pushes reads settings, and calls no maintenance

@@ -1,11 +1,11 @@
-"""The schema of a queue in the store: a versioned value, and a mark among the declared settings of the queue.
+"""The schema of a queue in the store: a versioned value, and the queue's setting `schema_after`.
 
-    1. if the queue has no mark: the version that the value has now, 0 without one, as the mark
+    1. if the queue has no `schema_after`: set it to the version that the value has now, 0 without one
     2. the value, by compare-and-set: its version is the version of the schema
 
-The schema is in force from the first change after the mark. So processes that read the queue's settings know of its
-schema, older releases copy the mark like any other declared setting, and a later queue of the same name does not
-inherit the schema of a deleted one. A process that dies after 1 leaves a mark without a schema.
+The schema is in force from the first change after that version. So processes that read the queue's settings know of
+its schema, and a later queue of the same name does not inherit the schema of a deleted one. A process that dies after 1
+leaves a queue without a schema.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from stanchion.schemas.ddl import struct_of
 from stanchion.schemas.evolution import Refused, merged
 from stanchion.schemas.kinds import Schema
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.queues import SCHEMA_VERSION
 
 KIND = "schema"
 """The kind of the values."""
@@ -27,16 +26,16 @@ _NONE = ""
 
 
 class Stored(NamedTuple):
-    """Stored schema of a queue. `version`: of the value; `base`: the mark; None: the queue has none."""
+    """Stored schema of a queue. `version`: of the value; `after`: the queue's `schema_after`."""
 
     text: str
     version: int
-    base: int | None
+    after: int | None
 
     @property
     def is_in_force(self) -> bool:
         """True if the queue has a schema."""
-        return self.base is not None and self.version > self.base and self.text != _NONE
+        return self.after is not None and self.version > self.after and self.text != _NONE
 
     @property
     def schema(self) -> Schema | None:
@@ -46,11 +45,11 @@ class Stored(NamedTuple):
 
 def stored_schema(store: Store, queue: str) -> Stored:
     """Return the stored schema of a queue."""
-    # The value first: if there is no mark afterwards, no process has changed the value since it was read.
+    # The value first: if `schema_after` is not set afterwards, no process has changed the value since it was read.
     value = next(iter(store.values(KIND, [queue])), None)
     settings = next(iter(store.queues([queue])), None)
-    base = None if settings is None else settings.declared.get(SCHEMA_VERSION)
-    return Stored("", 0, base) if value is None else Stored(value.text, value.version, base)
+    after = None if settings is None else settings.schema_after
+    return Stored("", 0, after) if value is None else Stored(value.text, value.version, after)
 
 
 def declared_in(found: Stored, queue: str, schema: Schema) -> Schema | None:
@@ -98,8 +97,8 @@ def replace(store: Store, queue: str, schema: Schema | None) -> None:
 
 def _change(store: Store, queue: str, found: Stored, text: str) -> bool:
     """Write the value; return False if another process has written it since it was read."""
-    if found.base is None:
-        store.configure(queue, {"declared": {SCHEMA_VERSION: found.version}})
+    if found.after is None:
+        store.configure(queue, {"schema_after": found.version})
     elif found.text == text and found.is_in_force:
         return True
     return store.compare_and_set(KIND, queue, text, found.version)

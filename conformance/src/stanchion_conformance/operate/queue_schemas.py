@@ -17,7 +17,6 @@ from stanchion.errors import InvalidInput, PayloadMisfit, SchemaRefused
 from stanchion.schemas.stored import KIND
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.queues import SCHEMA_VERSION
 from stanchion_conformance.harness import QUEUE, NewStore, all_at_once, new_job, payloads
 
 ORDERS = "id bigint not null, city string, miles double"
@@ -266,7 +265,7 @@ class TestSchemaEvolution:
             release(ORDERS)
 
     def test_a_death_in_a_declaration_leaves_no_schema(self, q: Queue, other_q: Queue, release: Release) -> None:
-        context_of(q).store.configure(QUEUE, {"declared": {SCHEMA_VERSION: 0}})
+        context_of(q).store.configure(QUEUE, {"schema_after": 0})
         other_q.push([1])
         assert other_q.schema is None
         found = release(ORDERS).schema

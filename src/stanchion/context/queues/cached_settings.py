@@ -9,7 +9,7 @@ from itertools import islice
 
 from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.queues import PARTITIONED, SCHEMA_VERSION, QueueSettings
+from stanchion.stores.records.queues import QueueSettings
 
 SETTINGS_SECONDS = 1.0
 """Seconds that a process caches settings."""
@@ -70,7 +70,7 @@ class CachedSettings:
         others = (queue for queue, (read_at, _) in list(read.items()) if now - read_at > SETTINGS_SECONDS)
         old.update(islice(others, QUEUES_AT_ONCE))
         stored = store.queues(old)
-        if any(PARTITIONED in one.declared and one.partitions == 1 and not one.key_partitions for one in stored):
+        if any(one.partitioned and one.partitions == 1 and not one.key_partitions for one in stored):
             self.unknown_partitions = True
         found = {settings.name: settings for settings in stored if _concern_more(settings)}
         read.update((queue, (now, found.get(queue))) for queue in old)
@@ -82,4 +82,4 @@ def concern_new_jobs(settings: QueueSettings) -> bool:
 
 
 def _concern_more(settings: QueueSettings) -> bool:
-    return concern_new_jobs(settings) or SCHEMA_VERSION in settings.declared
+    return concern_new_jobs(settings) or settings.schema_after is not None

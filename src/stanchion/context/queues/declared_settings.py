@@ -43,8 +43,6 @@ the processes count as gone."""
 LOOK_SECONDS = 10.0
 """Seconds between checks that declared settings are still stored."""
 
-_SEEN = "lanes:"
-
 
 class DeclaredQueues:
     """The queue settings that the code of one process declares, and which of them may not be stored yet."""
@@ -148,45 +146,43 @@ def difference(settings: Mapping[str, Any], current: QueueSettings, now: Callabl
     if not new:
         return agreement(settings, current, now)
     changes = {name: value for name, value in new.items() if name not in ("lanes", "lanes_per_tenant")}
-    declared = dict(new)
     if "lanes" in new:
         moment = now()
         mine, before = settings["lanes"], last.get("lanes", 0)
-        changes |= lanes_changes(settings, current, max(mine, before, *_there(last, moment)))
-        declared |= {f"{_SEEN}{lanes}": moment for lanes in (mine, before) if lanes}
+        changes |= lanes_changes(settings, current, max(mine, before, *_there(current, moment)))
+        changes["lanes_seen"] = {str(lanes): moment for lanes in (mine, before) if lanes}
     elif "lanes_per_tenant" in new:
         changes |= tenant_lanes(settings, current)
     if not CONCERN_ORDER.isdisjoint(changes):
         changes |= ordered_changes(changes, current)
-    return {**changes, "declared": declared}
+    return {**changes, "declared": new}
 
 
 def agreement(settings: Mapping[str, Any], current: QueueSettings, now: Callable[[], int]) -> dict[str, Any]:
     """Return the changes needed when processes declare several numbers of lanes."""
-    mine, seen = settings.get("lanes"), _seen(current.declared)
+    mine, seen = settings.get("lanes"), _seen(current)
     others = {lanes for lanes in seen if lanes != mine}
     if not others or mine not in seen:
         return {}
     moment = now()
-    there = {mine, *_there(current.declared, moment)}
+    there = {mine, *_there(current, moment)}
     gone = others - there
-    declared = {f"{_SEEN}{lanes}": 0 for lanes in gone}
+    now_seen = {str(lanes): 0 for lanes in gone}
     if gone != others and moment - seen[mine] > AFFIRM_SECONDS * SECOND:
-        declared[f"{_SEEN}{mine}"] = moment
-    changes: dict[str, Any] = {"declared": declared} if declared else {}
+        now_seen[str(mine)] = moment
+    changes: dict[str, Any] = {"lanes_seen": now_seen} if now_seen else {}
     if current.lanes in seen and current.lanes != max(there):  # a number that an operator has set stays
         changes |= lanes_changes(settings, current, max(there))
     return changes
 
 
-def _seen(declared: Mapping[str, Any]) -> dict[int, int]:
+def _seen(current: QueueSettings) -> dict[int, int]:
     """Return for each declared number of lanes when a process that declares it was last seen, unless all are gone."""
-    seen = {name.removeprefix(_SEEN): at for name, at in declared.items() if name.startswith(_SEEN)}
-    return {int(lanes): at for lanes, at in seen.items() if at}
+    return {int(lanes): at for lanes, at in current.lanes_seen.items() if at}
 
 
-def _there(declared: Mapping[str, Any], moment: int) -> set[int]:
-    return {lanes for lanes, at in _seen(declared).items() if moment - at <= GONE_SECONDS * SECOND}
+def _there(current: QueueSettings, moment: int) -> set[int]:
+    return {lanes for lanes, at in _seen(current).items() if moment - at <= GONE_SECONDS * SECOND}
 
 
 def resettable(current: QueueSettings) -> list[str]:
@@ -201,6 +197,6 @@ def as_declared(current: QueueSettings, names: Iterable[str], now: Callable[[], 
     changes = {name: current.declared.get(name, getattr(usual, name)) for name in names}
     lanes = changes.pop("lanes", current.lanes)
     if changes.pop("lanes_per_tenant", None) is not None or lanes != current.lanes:
-        there = _there(current.declared, now()) if lanes != current.lanes else ()
+        there = _there(current, now()) if lanes != current.lanes else ()
         changes |= lanes_changes(current.declared, current, max((lanes, *there)))
     return changes

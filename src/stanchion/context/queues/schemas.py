@@ -18,7 +18,7 @@ from stanchion.core.values.codec import Codec
 from stanchion.errors import InvalidInput, PayloadMisfit
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import NewJob
-from stanchion.stores.records.queues import SCHEMA_VERSION, QueueSettings
+from stanchion.stores.records.queues import QueueSettings
 
 if TYPE_CHECKING:
     from stanchion.schemas.kinds import Schema
@@ -98,8 +98,8 @@ class QueueSchemas:
         """Look every LOOK_SECONDS for declared schemas of queues that were deleted: their next use declares them."""
         if self.are_stored(store) and self.declared and time.monotonic() - self._looked_at > LOOK_SECONDS:
             self._looked_at = time.monotonic()
-            marked = {one.name for one in store.queues(self.declared) if SCHEMA_VERSION in one.declared}
-            self._missing |= self.declared.keys() - marked
+            there = {one.name for one in store.queues(self.declared) if one.schema_after is not None}
+            self._missing |= self.declared.keys() - there
 
     def check(self, store: Store, codec: Codec, jobs: Sequence[NewJob], settings: Mapping[str, QueueSettings]) -> None:
         """Raise PayloadMisfit for the first job whose payload does not fit the schema of its queue.
@@ -107,7 +107,7 @@ class QueueSchemas:
         Calls of tasks are not checked. `settings`: of these jobs' queues, as far as known.
         """
         for queue, one in settings.items():
-            if SCHEMA_VERSION in one.declared and (known := self.in_force(store, queue)) is not None:
+            if one.schema_after is not None and (known := self.in_force(store, queue)) is not None:
                 self._check(store, queue, known, _payloads(codec, queue, jobs))
 
     def in_force(self, store: Store, queue: str, *, fresh: bool = False) -> InForce | None:

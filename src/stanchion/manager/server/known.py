@@ -14,7 +14,6 @@ from stanchion.context.declarations.semaphores import SEEN_FOR, unknown
 from stanchion.core.names.partition_names import logical_name, refuse_partition
 from stanchion.manager.server.named import jobs_in, made_queues
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.queues import PARTITIONED
 from stanchion.stores.rules.limits import limits_in
 
 Args = Mapping[str, Any]
@@ -43,9 +42,7 @@ class Known:
 
     def __init__(self, store: Store) -> None:
         self._semaphores = Seen(lambda names: [one.name for one in store.semaphores(names)])
-        self._partitioned = Seen(
-            lambda names: [one.name for one in store.queues(names) if one.declared.get(PARTITIONED)]
-        )
+        self._partitioned = Seen(lambda names: [one.name for one in store.queues(names) if one.partitioned])
 
     def check(self, verb: str, args: Args) -> None:
         """Raise InvalidInput for names of semaphores and partitions that don't exist. It may read the store."""

@@ -10,12 +10,12 @@ from stanchion.errors import InvalidInput
 from stanchion.schemas.kinds import Schema
 from stanchion.schemas.stored import KIND, Stored
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.queues import SCHEMA_VERSION, QueueSettings
+from stanchion.stores.records.queues import QueueSettings
 
 
 def schemas_of(store: Store, queues: Sequence[QueueSettings]) -> dict[str, Schema]:
     """Return the schemas in force of those queues that have one that this release can read."""
-    bases = {one.name: one.declared[SCHEMA_VERSION] for one in queues if SCHEMA_VERSION in one.declared}
+    bases = {one.name: one.schema_after for one in queues if one.schema_after is not None}
     found: dict[str, Schema] = {}
     for value in store.values(KIND, list(bases)) if bases else ():
         with suppress(InvalidInput):  # a newer release has stored it

@@ -62,6 +62,8 @@ def _setting(name: str, hint: Any) -> Setting:
 _ALL: Final = tuple(_setting(name, hint) for name, hint in get_type_hints(QueueSettings).items())
 SETTINGS: Final = tuple(one for one in _ALL if one.name in STORED_SETTINGS)
 """The settings that a store keeps with the queue, its name first. Nothing declared is stored as none."""
+MERGED: Final = tuple(one.name for one in SETTINGS if one.kind is Kind.JSON)
+"""The settings of which a change replaces only the keys that it names."""
 SETTABLE: Final = tuple(one for one in _ALL if one.about)
 """The settings that people set."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from stanchion.stores.fields.queues import MERGED
 from stanchion.stores.memory.flows import Flows
 from stanchion.stores.memory.jobs import Jobs
 from stanchion.stores.records.queues import QueueSettings
@@ -20,8 +21,9 @@ class Queues:
     def configure(self, name: str, changes: Mapping[str, Any]) -> QueueSettings:
         """Make the queue if missing, apply the changes, return its settings."""
         queue = self._jobs.queue(name)
-        declared = {**queue.settings.declared, **changes.get("declared", {})}
-        queue.settings = replace(queue.settings, **{**changes, "declared": declared})
+        known = queue.settings
+        merged = {name: {**getattr(known, name), **changes[name]} for name in MERGED if name in changes}
+        queue.settings = replace(known, **{**changes, **merged})
         if "expires" in changes:
             queue.last_use = None
         self._jobs.wake(name)

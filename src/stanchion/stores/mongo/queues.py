@@ -18,6 +18,7 @@ from pymongo import ReturnDocument, UpdateOne
 from stanchion.stores.cas.entries import FollowUp, entry_of
 from stanchion.stores.cas.jobs import Change
 from stanchion.stores.cas.portions import portions
+from stanchion.stores.fields.queues import MERGED
 from stanchion.stores.mongo.client.documents import (
     FINISHED,
     FREE,
@@ -60,8 +61,9 @@ class Queues:
         self._documents.forget(queue)  # another process may have dropped it
         self._documents.make(queue)
 
-        set_to = {name: value for name, value in changes.items() if name != "declared"}
-        set_to |= {f"declared.{name}": value for name, value in changes.get("declared", {}).items()}
+        set_to = {name: value for name, value in changes.items() if name not in MERGED}
+        for name in MERGED:
+            set_to |= {f"{name}.{key}": value for key, value in changes.get(name, {}).items()}
 
         def work(on: Place, _again: bool) -> QueueSettings:
             update: Document = {"$setOnInsert": {"folds": 0}, **({"$set": set_to} if set_to else {})}

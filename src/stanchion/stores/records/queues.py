@@ -20,12 +20,6 @@ class SemaphoreRow(NamedTuple):
     waiting: int = 0
 
 
-PARTITIONED: Final = "partitioned"
-"""Among the declared settings of a queue: it has, or had, partitions."""
-
-SCHEMA_VERSION: Final = "schema"
-"""Among the declared settings of a queue: the version of its payloads' schema."""
-
 _NOT_STORED: Final = {"stored": False}
 
 
@@ -66,6 +60,12 @@ class QueueSettings:
     """What becomes the order key of jobs that enter the queue without one."""
     declared: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """The settings that the code declared last, which may not be in force; see `context.queues.declared_settings`."""
+    lanes_seen: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """By a number of lanes that code declares: when a process that declares it was last seen; 0: all are gone."""
+    partitioned: bool = field(default=False, compare=False)
+    """True once the queue has had partitions."""
+    schema_after: int | None = field(default=None, compare=False)
+    """The version of the stored schema after which one of this queue is in force; None: it never had one."""
     partitions: int = field(default=1, metadata=_NOT_STORED)
     """The physical queues over which new jobs are spread; see `stanchion.partitions`, which stores it elsewhere."""
     key_partitions: int = field(default=0, metadata=_NOT_STORED)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, get_args
 
 from stanchion.errors import InvalidInput
+from stanchion.stores.fields.queues import MERGED
 from stanchion.stores.records.queues import Counts, Head, QueueSettings, QueueStats, SemaphoreRow, Sizes, Stat
 from stanchion.stores.wire.codec import JSON, SECONDS, Codec, Part, one_of
 from stanchion.stores.wire.messages import pb
@@ -13,7 +14,7 @@ from stanchion.stores.wire.messages import pb
 SETTINGS: Final = Codec(
     QueueSettings,
     pb.QueueSettings,
-    parts=dict.fromkeys(("history_ttl", "lease", "expires", "timeout"), SECONDS) | {"declared": JSON},
+    parts=dict.fromkeys(("history_ttl", "lease", "expires", "timeout"), SECONDS) | dict.fromkeys(MERGED, JSON),
 )
 SEMAPHORE: Final = Codec(SemaphoreRow, pb.Semaphore)
 SIZES: Final = Codec(Sizes, pb.Sizes)

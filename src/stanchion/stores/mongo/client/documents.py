@@ -31,6 +31,7 @@ from bson.datetime_ms import DatetimeMS
 from stanchion.errors import InvalidInput
 from stanchion.stores.cas.jobs import Change, Seen
 from stanchion.stores.cas.slot_keys import key_of, slot_of
+from stanchion.stores.fields.jobs import FIELDS as TABLE
 from stanchion.stores.fields.jobs import TIES, WAITS
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.rules.dead_letters import is_marked
@@ -67,7 +68,7 @@ _ONCE_KEPT_MICROS = 3600 * SECOND
 """Microseconds after storing a job within which a repeat may store it again."""
 _NAMES = JobRow._fields[1:]
 _ABSENT = tuple(map(JobRow._field_defaults.get, _NAMES))
-_LEFT_OUT = frozenset(("lost_leases", "lost_in_all", "promised"))
+_LEFT_OUT = frozenset(one.name for one in TABLE if one.public is None and one.default == 0)
 """Numbers that are left out while they are zero."""
 _REMAINS = frozenset({"_id", "queue", "run_at", "enqueued_at", "finished_at"})
 GRACE_SECONDS = 86_400

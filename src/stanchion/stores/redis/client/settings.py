@@ -7,16 +7,14 @@ from collections.abc import Callable, Mapping
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
+from stanchion.stores.fields.queues import MERGED
 from stanchion.stores.records.queues import STORED_SETTINGS, QueueSettings
-
-_DECLARED = "declared "
-"""Prefix of the fields for declared settings, whose values are JSON."""
 
 
 def stored_setting(name: str, value: Any) -> list[str]:
-    """Return the fields and values of a setting in stored form."""
-    if name == "declared":
-        return [text for one, its in value.items() for text in (_DECLARED + one, json.dumps(its))]
+    """Return the fields and values of a setting in stored form; one that is merged has a field for each of its keys."""
+    if name in MERGED:
+        return [text for key, its in value.items() for text in (f"{name} {key}", json.dumps(its))]
     if value is None:
         return [name, ""]
     return [name, str(int(value)) if isinstance(value, bool) else str(value)]
@@ -24,10 +22,14 @@ def stored_setting(name: str, value: Any) -> list[str]:
 
 def settings_in(queue: str, stored: Mapping[bytes, bytes]) -> QueueSettings:
     """Return the settings in the hash of a queue."""
-    given = {name: kind(stored[name.encode()].decode()) for name, kind in _KINDS.items() if name.encode() in stored}
-    declared = {name: value for name, value in stored.items() if name.startswith(_DECLARED.encode())}
-    read = {name.decode().removeprefix(_DECLARED): json.loads(value) for name, value in declared.items()}
-    return QueueSettings(queue, **given, declared=read)
+    given: dict[str, Any] = {name: {} for name in MERGED}
+    for field, value in stored.items():
+        name, space, key = field.decode().partition(" ")
+        if space:
+            given[name][key] = json.loads(value)
+        elif name in _KINDS:
+            given[name] = _KINDS[name](value.decode())
+    return QueueSettings(queue, **given)
 
 
 def _reader(hint: Any) -> Callable[[str], Any]:
@@ -42,5 +44,5 @@ def _reader(hint: Any) -> Callable[[str], Any]:
 _KINDS = {
     name: _reader(hint)
     for name, hint in get_type_hints(QueueSettings).items()
-    if name in STORED_SETTINGS and name not in ("name", "declared")
+    if name in STORED_SETTINGS and name not in ("name", *MERGED)
 }

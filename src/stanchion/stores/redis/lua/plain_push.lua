@@ -289,7 +289,7 @@ local function push(keys, arguments)
     if order == '' and redis.call('HGET', P .. 'settings', 'ordered_by') == 'tenant' then
         order = given.tenant or ''
     end
-    local parted = redis.call('HGET', P .. 'settings', 'declared partitioned')
+    local parted = redis.call('HGET', P .. 'settings', 'partitioned')
     if parted and (given.key or order ~= '') then
         refuse('a queue with partitions takes no key and no order_key here, as they decide the partition')
     end

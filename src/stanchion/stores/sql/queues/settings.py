@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import select, text
 
+from stanchion.stores.fields.queues import MERGED
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.upkeep import Use
 from stanchion.stores.sql.engine.database import Database
@@ -41,9 +42,9 @@ class Queues:
             if row is None:
                 self._rows.insert(run, [queue])
                 row = self._rows.find(run, queue, lock=True)  # another caller may have made it meanwhile
-            known = row.settings.declared if row else {}
+            known = row.settings if row else QueueSettings(queue)
             for name, value in changes.items():
-                stored = json.dumps({**known, **value}) if name == "declared" else value
+                stored = json.dumps({**getattr(known, name), **value}) if name in MERGED else value
                 self._rows.change(run, queue, name, stored)
             if "expires" in changes:
                 self._rows.write_use(run, queue, Use(0, 0))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from stanchion.stores.fields.jobs import Kind
-from stanchion.stores.fields.queues import SETTINGS
+from stanchion.stores.fields.queues import MERGED, SETTINGS
 from stanchion.stores.records.jobs import UNLANED
 from stanchion.stores.records.queues import STORED_SETTINGS, QueueSettings
 
@@ -34,7 +34,7 @@ COLUMNS: Final = (*STORED_SETTINGS, *_STATE)
 """The columns of the table, in its order."""
 _SETTINGS_MAX: Final = len(STORED_SETTINGS)
 _FLAGS: Final = [n for n, setting in enumerate(SETTINGS) if setting.kind is Kind.FLAG]
-_DECLARED: Final = STORED_SETTINGS.index("declared")
+_MERGED: Final = [STORED_SETTINGS.index(name) for name in MERGED]
 
 
 def queue_row(columns: Sequence[Any]) -> QueueRow:
@@ -42,7 +42,8 @@ def queue_row(columns: Sequence[Any]) -> QueueRow:
     given = list(columns[:_SETTINGS_MAX])
     for place in _FLAGS:
         given[place] = bool(given[place])
-    given[_DECLARED] = json.loads(given[_DECLARED]) if given[_DECLARED] else {}
+    for place in _MERGED:
+        given[place] = json.loads(given[place]) if given[place] else {}
     return QueueRow(QueueSettings(*given), *columns[_SETTINGS_MAX:])
 
 

@@ -815,7 +815,7 @@ class PartitionReply(_message.Message):
     def __init__(self, queries: _Optional[_Iterable[_Union[JobQuery, _Mapping]]] = ...) -> None: ...
 
 class QueueSettings(_message.Message):
-    __slots__ = ("name", "paused", "max_rate", "max_running", "lanes", "lanes_per_tenant", "history_ttl_us", "dead_letter", "lease_us", "uses_lanes", "uses_slots", "expires_us", "expires_with_jobs", "timeout_us", "ordered", "ordered_by", "declared", "partitions", "key_partitions")
+    __slots__ = ("name", "paused", "max_rate", "max_running", "lanes", "lanes_per_tenant", "history_ttl_us", "dead_letter", "lease_us", "uses_lanes", "uses_slots", "expires_us", "expires_with_jobs", "timeout_us", "ordered", "ordered_by", "declared", "partitions", "key_partitions", "lanes_seen", "partitioned", "schema_after")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PAUSED_FIELD_NUMBER: _ClassVar[int]
     MAX_RATE_FIELD_NUMBER: _ClassVar[int]
@@ -835,6 +835,9 @@ class QueueSettings(_message.Message):
     DECLARED_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     KEY_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    LANES_SEEN_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONED_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_AFTER_FIELD_NUMBER: _ClassVar[int]
     name: str
     paused: bool
     max_rate: float
@@ -854,7 +857,10 @@ class QueueSettings(_message.Message):
     declared: str
     partitions: int
     key_partitions: int
-    def __init__(self, name: _Optional[str] = ..., paused: bool = ..., max_rate: _Optional[float] = ..., max_running: _Optional[int] = ..., lanes: _Optional[int] = ..., lanes_per_tenant: _Optional[int] = ..., history_ttl_us: _Optional[int] = ..., dead_letter: _Optional[str] = ..., lease_us: _Optional[int] = ..., uses_lanes: bool = ..., uses_slots: bool = ..., expires_us: _Optional[int] = ..., expires_with_jobs: bool = ..., timeout_us: _Optional[int] = ..., ordered: bool = ..., ordered_by: _Optional[str] = ..., declared: _Optional[str] = ..., partitions: _Optional[int] = ..., key_partitions: _Optional[int] = ...) -> None: ...
+    lanes_seen: str
+    partitioned: bool
+    schema_after: int
+    def __init__(self, name: _Optional[str] = ..., paused: bool = ..., max_rate: _Optional[float] = ..., max_running: _Optional[int] = ..., lanes: _Optional[int] = ..., lanes_per_tenant: _Optional[int] = ..., history_ttl_us: _Optional[int] = ..., dead_letter: _Optional[str] = ..., lease_us: _Optional[int] = ..., uses_lanes: bool = ..., uses_slots: bool = ..., expires_us: _Optional[int] = ..., expires_with_jobs: bool = ..., timeout_us: _Optional[int] = ..., ordered: bool = ..., ordered_by: _Optional[str] = ..., declared: _Optional[str] = ..., partitions: _Optional[int] = ..., key_partitions: _Optional[int] = ..., lanes_seen: _Optional[str] = ..., partitioned: bool = ..., schema_after: _Optional[int] = ...) -> None: ...
 
 class Semaphore(_message.Message):
     __slots__ = ("name", "capacity", "held", "waiting")
