@@ -119,6 +119,9 @@ class LoggedStore:
         self._listeners = Listeners(connected=lambda _listener: False)
         self._replica = Replica(self._listeners)
 
+    def extension(self, port: type) -> None:
+        """Return None: it has no optional ports."""
+
     def setup(self, *, dry_run: bool = False) -> list[str]:
         if self._path.exists() or dry_run:
             return [] if self._path.exists() else [f"create {self._path}"]

@@ -22,7 +22,8 @@ _PATH = re.compile(r"[\w./{},*-]+\.(?:py|lua|toml)|[\w/]+/")
 
 def verbs() -> list[str]:
     """Return the names of the verbs of the port."""
-    return [name for name, verb in vars(Store).items() if not name.startswith("_") and callable(verb)]
+    named = [name for name, verb in vars(Store).items() if not name.startswith("_") and callable(verb)]
+    return [name for name in named if name != "extension"]
 
 
 def text() -> str:

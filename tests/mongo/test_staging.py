@@ -17,7 +17,8 @@ from stanchion.stores.cas.staging import Staged, Staging
 from stanchion.stores.mongo import staging
 from stanchion.stores.mongo.jobs import Jobs
 from stanchion.stores.mongo.store import MongoStore
-from stanchion.stores.protocol import PreparedJobs, Store
+from stanchion.stores.ports import PreparedJobs
+from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit

@@ -14,7 +14,7 @@ import pytest
 from stanchion import Queue, Stanchion
 from stanchion.core.ids import new_id
 from stanchion.jobs.handle import JobHandle
-from stanchion.stores.protocol import ArrowReads
+from stanchion.stores.ports import ArrowReads
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.query import Condition, Query

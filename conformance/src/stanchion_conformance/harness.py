@@ -6,13 +6,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from stanchion import Job, Queue, Stanchion
 from stanchion.core.ids import new_id
-from stanchion.stores.protocol import Store, Transactions, pages
+from stanchion.stores.ports import Transactions
+from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.query import Condition, Of, Op, Query
@@ -170,7 +171,9 @@ def rows_reserved(
 
 def transaction(store: Store) -> AbstractContextManager[Any]:
     """Open a transaction of a store that has such."""
-    return cast("Transactions", store).transaction()
+    transactions = store.extension(Transactions)
+    assert transactions is not None
+    return transactions.transaction()
 
 
 def sizes_of(store: Store, queue: str) -> Sizes:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from stanchion.context.declarations.hiding import DeclaredHidden
 from stanchion.context.declarations.rates import DeclaredRates, stored_rates
@@ -25,7 +25,8 @@ from stanchion.core.functions import Hooks, Listeners, Middleware
 from stanchion.core.retry import Retry, delay_anyway
 from stanchion.errors import CannotJoin, InvalidInput, LeaseLost
 from stanchion.partitions.layout import READ_SECONDS
-from stanchion.partitions.opening import is_partitioned, with_partitions
+from stanchion.partitions.opening import with_partitions
+from stanchion.stores.ports import Partitions, Transactions
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.registry import absolute_url, current_folder, open_store, shown_url
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from stanchion.context.unknown_work import UnknownWork
     from stanchion.context.upkeep import Upkeep
     from stanchion.core.values.codec import Codec
-    from stanchion.stores.protocol import Store, Transactions
+    from stanchion.stores.protocol import Store
     from stanchion.stores.rules.declared_rates import StoredRate
     from stanchion.telemetry.traces import Traces
     from stanchion.waits import Waits
@@ -183,8 +184,8 @@ class Context:
         self.settings.unknown_partitions = False
         self._noticed_at = time.monotonic()
         store = self.store
-        if is_partitioned(store):
-            store.layouts.read()
+        if (partitions := store.extension(Partitions)) is not None:
+            partitions.read_layouts()
         else:
             self._store = store = with_partitions(store)
         return store
@@ -234,13 +235,13 @@ class Context:
 
     def transaction(self) -> AbstractContextManager[Any]:
         """Open a transaction of the store. Raises CannotJoin if the store has none."""
-        capabilities = self.store.capabilities
-        if not capabilities.joins_transactions:
+        store = self.store
+        if (transactions := store.extension(Transactions)) is None:
             raise CannotJoin(
-                f"the {capabilities.name} store has no transactions that jobs could be part of: leave tx out, or use a "
-                f"store on the database that holds your transaction"
+                f"the {store.capabilities.name} store has no transactions that jobs could be part of: leave tx out, or "
+                f"use a store on the database that holds your transaction"
             )
-        return cast("Transactions", self.store).transaction()
+        return transactions.transaction()
 
     def close(self) -> None:
         """Release connections and threads; a later call reopens them. Pending waits end with an error."""

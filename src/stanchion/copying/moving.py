@@ -29,7 +29,8 @@ from stanchion.copying.guard import HEARTBEAT, Guard
 from stanchion.copying.transfer import SETTLE, Watcher
 from stanchion.core.names.partition_names import logical_name
 from stanchion.stores.hand_over import QUEUED, hand_over, queued_portions
-from stanchion.stores.protocol import OverShards, Store, pages
+from stanchion.stores.ports import OverShards
+from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.queues import STORED_SETTINGS, QueueSettings, Sizes

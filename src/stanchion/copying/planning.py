@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from stanchion.core.names.partition_names import logical_name, partition_name, partition_number, ranges_of
 from stanchion.errors import InvalidInput
-from stanchion.partitions.store import PartitionedStore
-from stanchion.stores.protocol import OverShards, Store
+from stanchion.stores.ports import OverShards, Partitions
+from stanchion.stores.protocol import Store
 from stanchion.stores.rules.shard_map import Phase, ShardMap
 
 
@@ -30,11 +30,10 @@ class Plans:
     """Plans of moves, for a store of several shards. InvalidInput for another store."""
 
     def __init__(self, store: Store) -> None:
-        within = store.within if isinstance(store, PartitionedStore) else store
-        if not hasattr(within, "change_chart"):
+        over = store.extension(OverShards)
+        if over is None:
             raise InvalidInput("this store has no shards: give the URL of a map, such as shards:///shards.toml")
-        self.over = cast("OverShards", within)
-        self._store, self._within = store, within
+        self.over, self._store, self._known = over, store, store.extension(Partitions)
 
     def places(self) -> list[Placed]:
         """Return where the partitions of all queues are, by queue and shard."""
@@ -53,7 +52,7 @@ class Plans:
 
     def live(self, partitions: Sequence[str]) -> dict[str, int]:
         """Return the numbers of live jobs of partitions."""
-        return {name: one.states.total for name, one in self._within.stats(partitions, ["states"]).items()}
+        return {name: one.states.total for name, one in self._store.stats(partitions, ["states"]).items()}
 
     def some(self, queue: str, numbers: Iterable[int]) -> list[str]:
         """Return partitions of a queue by their numbers."""
@@ -78,7 +77,7 @@ class Plans:
         """
         self._refuse_unknown(to)
         for queue in {logical_name(name) for name in partitions}:
-            settings = self._within.queues([queue])
+            settings = self._store.queues([queue])
             if settings and settings[0].dead_letter is not None:
                 raise InvalidInput(
                     f"queue {queue!r} has a dead_letter queue, which may be in another shard then: take it away first"
@@ -106,10 +105,10 @@ class Plans:
         return len(gone)
 
     def _queues(self) -> list[str]:
-        return sorted(self._store.layouts.known) if isinstance(self._store, PartitionedStore) else []
+        return [] if self._known is None else sorted(self._known.partitioned())
 
     def _partitions(self, queue: str) -> list[str]:
-        names = self._store.partitions_of(queue) if isinstance(self._store, PartitionedStore) else ()
+        names = () if self._known is None else self._known.partitions_of(queue)
         if not names:
             raise InvalidInput(f"queue {queue!r} has no partitions, so it stays in the default shard")
         return list(names[1:])

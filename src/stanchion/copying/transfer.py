@@ -31,9 +31,10 @@ from dataclasses import asdict, dataclass, field, replace
 from stanchion.copying.guard import HEARTBEAT, Guard
 from stanchion.core.names.partition_names import is_queue
 from stanchion.errors import InvalidInput, NotPermitted
-from stanchion.partitions.opening import is_partitioned, with_partitions
+from stanchion.partitions.opening import with_partitions
 from stanchion.schemas.stored import declare, stored_schema
 from stanchion.stores.hand_over import fitting, hand_over, portions
+from stanchion.stores.ports import Partitions
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Condition, Query
@@ -124,7 +125,7 @@ class Transfer:
         watcher: Watcher | None = None,
     ) -> None:
         self._source = with_partitions(source)
-        self._destination = with_partitions(destination, always=is_partitioned(self._source))
+        self._destination = with_partitions(destination, always=self._source.extension(Partitions) is not None)
         self._history, self._resume, self._wait, self._settle = history, resume, wait, settle
         self._watcher = watcher or Watcher()
         self._guard = Guard(source, destination, queues, heartbeat)

@@ -22,7 +22,7 @@ from stanchion.cron.plan import KIND, Firing, Plan
 from stanchion.cron.schedule import REFRESH, UNDECLARED, Declared, value_of
 from stanchion.errors import StoreUnavailable
 from stanchion.jobs.insert import insert
-from stanchion.partitions.opening import is_partitioned
+from stanchion.stores.ports import Partitions
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.values import VersionedValue
 
@@ -100,7 +100,7 @@ class Ticker:
         if plan.firing is not None and plan.firing.by != self._id:
             log.warning("completing the tick of schedule %s that another scheduler left", name)
         jobs = plan.jobs(name)
-        if is_partitioned(store := self._context.store):
+        if (store := self._context.store).extension(Partitions) is not None:
             # The queue may have got other partitions since an earlier try, where no push checks for its jobs.
             known = store.fetch([job.id for job in jobs])
             jobs = [job for job in jobs if job.id not in known]

@@ -17,7 +17,7 @@ from stanchion.context.context import Context
 from stanchion.context.queues.settings import settings_of
 from stanchion.core.chunks import chunks_within
 from stanchion.errors import InvalidInput
-from stanchion.partitions.opening import is_partitioned
+from stanchion.stores.ports import Partitions
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import NewJob, Pushed
 
@@ -48,8 +48,8 @@ def make_ready(context: Context, jobs: list[NewJob], tx: Any = None, *, checks_p
             break
     if (concerned := context.settings.of(store, set(map(_QUEUE, jobs)))) and checks_payloads:
         context.schemas.check(store, context.codec, jobs, concerned)
-    if is_partitioned(store):
-        jobs[:] = store.placed(jobs)
+    if (partitions := store.extension(Partitions)) is not None:
+        jobs[:] = partitions.placed(jobs)
         concerned = context.settings.of(store, set(map(_QUEUE, jobs)))
     context.lanes.assign(store, jobs, concerned)
     if set(map(_KEY_TTL, jobs)) - _NONE:
@@ -83,8 +83,8 @@ def insert(context: Context, jobs: list[NewJob], tx: Any = None) -> list[Pushed]
 
 def _inserted(context: Context, jobs: list[NewJob], tx: Any) -> list[Pushed]:
     store = make_ready(context, jobs, tx)
-    if is_partitioned(store):
-        jobs[:] = store.placed(jobs)  # by layouts that were noticed just now: the caller sees the partitions
+    if (partitions := store.extension(Partitions)) is not None:
+        jobs[:] = partitions.placed(jobs)  # by layouts that were noticed just now: the caller sees the partitions
     pushed = store.push(jobs, tx)
     if context.events.hears("pushed"):
         from stanchion.jobs.lookup import jobs_of

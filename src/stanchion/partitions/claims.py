@@ -12,11 +12,11 @@ import random
 import time
 from collections.abc import Sequence
 from itertools import count
-from typing import cast
 
 from stanchion.errors import StoreUnavailable
 from stanchion.partitions.layouts import Layouts
-from stanchion.stores.protocol import BehindManagers, Store, pages
+from stanchion.stores.ports import BehindManagers
+from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.rules.claims import in_claim_order
@@ -33,6 +33,7 @@ class PartitionClaims:
 
     def __init__(self, store: Store, layouts: Layouts) -> None:
         self._store, self._layouts = store, layouts
+        self._managers = store.extension(BehindManagers)
         self._asked_all: dict[str, float] = {}
         # A random start in each process spreads the consumers over the partitions.
         self._turns = count(random.randrange(1 << 20))  # noqa: S311 - spreading load
@@ -66,9 +67,7 @@ class PartitionClaims:
 
     def _come_by_streams(self, claim: Claim, names: Sequence[str]) -> bool:
         """Return whether streams deliver the jobs of all physical queues to the claiming worker, without reads."""
-        if claim.worker is None or not hasattr(self._store, "feeds"):
-            return False
-        return cast("BehindManagers", self._store).feeds(claim.worker, names)
+        return claim.worker is not None and self._managers is not None and self._managers.feeds(claim.worker, names)
 
     def _is_time_for_all(self, queue: str) -> bool:
         """Return True if no claim has asked all physical queues of a queue for EXPIRED_SECONDS."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from stanchion.core.names.partition_names import logical_name
 from stanchion.partitions.layouts import Layouts
-from stanchion.stores.protocol import ArrowReads, Store
+from stanchion.stores.ports import ArrowReads
+from stanchion.stores.protocol import Store
 from stanchion.stores.records.query import MATCHED, Condition, Page, Query
 from stanchion.stores.records.queues import Counts, Head, QueueStats, Sizes, Stat
 from stanchion.stores.rules.query import merged, value_of
@@ -56,7 +57,9 @@ class Reading:
 
     def select_arrow(self, query: Query) -> Iterator[Any]:
         """Yield the record batches of a query, with the names of the queues themselves."""
-        for batch in cast("ArrowReads", self._store).select_arrow(self.expanded(query)):
+        arrow = self._store.extension(ArrowReads)
+        assert arrow is not None  # noqa: S101 - see PartitionedStore.extension
+        for batch in arrow.select_arrow(self.expanded(query)):
             yield _logical_batch(batch) if "queue" in query.columns else batch
 
     def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, cast
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from stanchion.core.names.partition_names import logical_name, refuse_partition
 from stanchion.errors import DuplicateKey
@@ -14,11 +13,11 @@ from stanchion.partitions.listener import LogicalListener
 from stanchion.partitions.placing import Placing
 from stanchion.partitions.reading import Reading
 from stanchion.partitions.settings import PartitionSettings
-from stanchion.stores.protocol import BehindManagers, Listener, PreparedJobs, Store, Transactions
+from stanchion.stores.ports import ArrowReads, BehindManagers, Partitions, PreparedJobs, SelectText
+from stanchion.stores.protocol import Listener, Port, Store
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.flows import FlowChange
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed
-from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Outcome
 from stanchion.stores.records.prepared import PlainColumns, Prepared
 from stanchion.stores.records.query import Page, Query
@@ -35,8 +34,6 @@ class PartitionedStore:
     name of their physical queue, as it is part of their lease; `logical_name` maps it to the queue.
     """
 
-    knows_partitions = True
-
     def __init__(self, store: Store) -> None:
         self.within = store
         self.capabilities = store.capabilities
@@ -44,8 +41,8 @@ class PartitionedStore:
         self._placing, self._reading = Placing(store, layouts), Reading(store, layouts)
         self._claims, self._settings = PartitionClaims(store, layouts), PartitionSettings(store, layouts)
         layouts.read()
-        if hasattr(store, "spread"):
-            cast("BehindManagers", store).spread(layouts.names)
+        if (managers := store.extension(BehindManagers)) is not None:
+            managers.spread(layouts.names)
         # Verbs that name no queue, or are about physical ones.
         self.setup, self.check, self.close, self.now = store.setup, store.check, store.close, store.now
         self.recover, self.unstage = store.recover, store.unstage
@@ -72,8 +69,14 @@ class PartitionedStore:
     def lost_lease_delay(self, delay: LostLeaseDelay) -> None:
         self.within.lost_lease_delay = delay
 
-    def transaction(self) -> AbstractContextManager[Any]:
-        return cast("Transactions", self.within).transaction()
+    def extension(self, port: type[Port]) -> Port | None:
+        """Return a port that translates names of queues, or the inner store's, where no name of a queue is told."""
+        if port is Partitions:
+            return self  # type: ignore[return-value]
+        found = self.within.extension(port)
+        if port is SelectText:
+            return None
+        return self if found is not None and port in (ArrowReads, PreparedJobs) else found  # type: ignore[return-value]
 
     # -- queues
 
@@ -88,8 +91,14 @@ class PartitionedStore:
             self.layouts.read_again()  # a process that only pushes reads settings, and calls no maintenance
         return [self._settings.shown(one) for one in found] if names is not None else self._settings.listed(found)
 
+    def partitioned(self) -> Collection[str]:
+        return self.layouts.known.keys()
+
+    def read_layouts(self) -> None:
+        self.layouts.read()
+
     def partitions_of(self, queue: str) -> tuple[str, ...]:
-        """Return the physical queues of a partitioned queue, itself among them; none for another queue."""
+        """Return the physical queues of a partitioned queue, itself first; none for another queue."""
         layout = self.layouts.known.get(queue)
         return () if layout is None else layout.names(queue)
 
@@ -128,16 +137,21 @@ class PartitionedStore:
     def prepare(self, columns: PlainColumns) -> list[Prepared] | None:
         if len(self.partitions_of(columns.queue)) > 1:
             return None
-        return cast("PreparedJobs", self.within).prepare(columns)
+        return self._prepared().prepare(columns)
 
     def stage_prepared(self, write: str, attempt: str, prepared: Sequence[Prepared]) -> None:
-        cast("PreparedJobs", self.within).stage_prepared(write, attempt, prepared)
+        self._prepared().stage_prepared(write, attempt, prepared)
 
     def publish_prepared(self, publication: Publication, prepared: Sequence[Prepared]) -> bool:
         try:
-            return cast("PreparedJobs", self.within).publish_prepared(self._placing.publication(publication), prepared)
+            return self._prepared().publish_prepared(self._placing.publication(publication), prepared)
         except DuplicateKey as error:
             raise _logical(error) from None
+
+    def _prepared(self) -> PreparedJobs:
+        found = self.within.extension(PreparedJobs)
+        assert found is not None  # noqa: S101 - see `extension`
+        return found
 
     def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
         try:
@@ -149,13 +163,6 @@ class PartitionedStore:
         return self.within.adopt(list(map(self._placing.row, rows)))
 
     # -- jobs out
-
-    def on_stop(self, worker: str, told: Callable[[], None]) -> None:
-        if hasattr(self.within, "on_stop"):
-            cast("BehindManagers", self.within).on_stop(worker, told)
-
-    def holds(self, lease: Lease) -> bool:
-        return not hasattr(self.within, "holds") or cast("BehindManagers", self.within).holds(lease)
 
     def claim(self, claim: Claim) -> Claimed:
         return self._claims.claim(claim) if claim.queue in self.layouts.known else self.within.claim(claim)

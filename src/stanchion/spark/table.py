@@ -17,7 +17,7 @@ from sqlalchemy import URL, make_url
 from stanchion.errors import MissingExtra
 from stanchion.spark.compared_times import compare_times
 from stanchion.spark.datasource.options import KEYS, Place, checked_options, place_of
-from stanchion.stores.protocol import SelectText
+from stanchion.stores.ports import SelectText
 from stanchion.stores.records.jobs import UNLANED
 from stanchion.stores.records.query import Condition
 
@@ -97,8 +97,8 @@ def _by_jdbc(spark: SparkSession, options: dict[str, Any]) -> DataFrame | None:
         return None
     query = replace(query_of(options["of"], *queue_of(options)), columns=stored_fields(tuple(columns)))
     with place.app() as app:
-        text = app.store.select_text(query) if isinstance(app.store, SelectText) else None
-        if text is None:
+        readable = app.store.extension(SelectText)
+        if readable is None or (text := readable.select_text(query)) is None:
             return None
         parts = divided(app, query, options["partitions"], by_lane=options["by"] == "lane")
     found = spark.read.jdbc(

@@ -6,10 +6,9 @@ the store's clock decides which jobs are due, expired or late.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
 
@@ -18,18 +17,16 @@ if TYPE_CHECKING:
     from stanchion.stores.records.claims import Claim, Claimed
     from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd
     from stanchion.stores.records.jobs import JobRef, JobRow, JobState, NewJob, Pushed, Redriven
-    from stanchion.stores.records.leases import Lease
-    from stanchion.stores.records.managers import ManagerStatus
     from stanchion.stores.records.outcomes import Outcome
-    from stanchion.stores.records.prepared import PlainColumns, Prepared
     from stanchion.stores.records.query import Page, Query
     from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
     from stanchion.stores.records.staging import Publication
     from stanchion.stores.records.values import VersionedValue
     from stanchion.stores.records.workers import Beat, WorkerRow
     from stanchion.stores.rules.lost_leases import LostLeaseDelay
-    from stanchion.stores.rules.shard_map import ShardMap
     from stanchion.stores.wakeup.signs import Signs
+
+Port = TypeVar("Port")
 
 
 class Listener(Protocol):
@@ -294,6 +291,11 @@ class Store(Protocol):
         counted; a queue without settings gets the defaults.
         """
 
+    # -- optional ports
+
+    def extension(self, port: type[Port]) -> Port | None:
+        """Return the store as one of the optional ports in `ports.py`; None if it does not have it. Reads nothing."""
+
     # -- wake-up
 
     def listen(
@@ -304,88 +306,6 @@ class Store(Protocol):
         A store whose signals don't name queues may report others too. Of `interchangeable` listeners of one process
         that wait for the same work, a sign wakes one; it passes the sign on if there may be more work than it takes.
         """
-
-
-class Transactions(Protocol):
-    """Optional port of a store whose capabilities say `joins_transactions`."""
-
-    def transaction(self) -> AbstractContextManager[Any]:
-        """Open a transaction of this store, to be passed as `tx`; CannotJoin if the server does not support any."""
-
-
-class BehindManagers(Protocol):
-    """Optional port of a store that managers serve."""
-
-    def manager_status(self) -> list[ManagerStatus]:
-        """Return the figures of all managers alive, by address. Raises StoreUnavailable if none answers."""
-
-    def on_stop(self, worker: str, told: Callable[[], None]) -> None:
-        """Call `told`, from any thread, once a job of a worker should stop, until it leaves; a heartbeat says which."""
-
-    def spread(self, physical: Callable[[str], Iterable[str]]) -> None:
-        """Feed workers by streams from all their physical queues; `physical` returns the ones of one queue."""
-
-    def feeds(self, worker_id: str, queues: Iterable[str]) -> bool:
-        """Return True if streams bring the jobs of all these queues to a worker: claims of it make no call."""
-
-    def holds(self, lease: Lease) -> bool:
-        """Return False for a job of a stream that managers may have given to others; it may wait for their answer."""
-
-
-class OverShards(Protocol):
-    """Optional port of a store of several shards, by which partitions change their shard."""
-
-    def chart(self) -> ShardMap:
-        """Read the map on record, and return it."""
-
-    def change_chart(self, change: Callable[[ShardMap], ShardMap]) -> ShardMap:
-        """Change the map on record by compare-and-set; return it as it is afterwards. `change` may be called again."""
-
-    def shards(self) -> list[str]:
-        """Return the names of the shards that this process knows, the default shard first."""
-
-    def shard(self, name: str) -> Store:
-        """Return the store of one shard, whose errors name it."""
-
-
-class ArrowReads(Protocol):
-    """Optional port of a store whose capabilities say `arrow`."""
-
-    def select_arrow(self, query: Query) -> Iterator[Any]:
-        """Yield all pages of a query, from one snapshot, as pyarrow record batches with its columns.
-
-        State and priority are as callers see them; times are microseconds, numbers of any width. A column that these
-        jobs do not have is null. Limit and order are ignored, but jobs of a token are sorted by id.
-        """
-
-
-@runtime_checkable
-class SelectText(Protocol):
-    """Optional port of a store that other clients of its database can read: PostgreSQL's."""
-
-    def select_text(self, query: Query) -> str | None:
-        """Return the statement that `select_arrow` runs, with constants in it; None if no job can meet the query."""
-
-
-class PreparedJobs(Protocol):
-    """Optional port of a store whose capabilities say `prepared_jobs`.
-
-    Preparing is the costly part of storing plain jobs, and needs no database: it is done at their origin, a batch at a
-    time. They are then staged or published unchanged, without processing them singly. The rest of a publication
-    is as with `publish`.
-    """
-
-    def prepare(self, columns: PlainColumns) -> list[Prepared] | None:
-        """Return jobs in the form in which the store keeps them; None if it takes jobs of this queue only one by one.
-
-        Their ids must be new. Each part has about a megabyte, unless a single job has more.
-        """
-
-    def stage_prepared(self, write: str, attempt: str, prepared: Sequence[Prepared]) -> None:
-        """Store prepared jobs under a write and an attempt, as `stage` does."""
-
-    def publish_prepared(self, publication: Publication, prepared: Sequence[Prepared]) -> bool:
-        """Publish as `publish` does, and store these jobs, which were not staged, in the same step."""
 
 
 def pages(store: Store, query: Query) -> Iterator[list[Any]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
-from stanchion.stores.protocol import PreparedJobs, Store
+from stanchion.stores.ports import PreparedJobs
+from stanchion.stores.protocol import Store
 from stanchion.stores.records.prepared import Prepared
 from stanchion.stores.records.staging import Publication
 
@@ -14,4 +14,6 @@ def publish(store: Store, publication: Publication, carried: Sequence[Prepared] 
     """Publish staged jobs, and prepared jobs that the caller carries."""
     if not carried:
         return store.publish(publication)
-    return cast("PreparedJobs", store).publish_prepared(publication, carried)
+    prepared = store.extension(PreparedJobs)
+    assert prepared is not None  # noqa: S101 - the store has prepared them
+    return prepared.publish_prepared(publication, carried)

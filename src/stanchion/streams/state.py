@@ -6,13 +6,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from typing import NamedTuple, Self, cast
+from typing import NamedTuple, Self
 from uuid import UUID, uuid5
 
 from stanchion.core.names.fitted_names import fitted
 from stanchion.errors import InvalidInput
 from stanchion.stores.paging import pages_by_size
-from stanchion.stores.protocol import ArrowReads, Store, pages
+from stanchion.stores.ports import ArrowReads
+from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Outcome, Rollback
@@ -242,8 +243,8 @@ def reserved_ids(store: Store, queue: str, token: str) -> list[str]:
     first = store.select(query)
     if first.next is None:
         return [job_id for (job_id,) in first.rows]
-    if store.capabilities.arrow:
-        return [one for batch in cast("ArrowReads", store).select_arrow(query) for one in batch.column(0).to_pylist()]
+    if (arrow := store.extension(ArrowReads)) is not None:
+        return [one for batch in arrow.select_arrow(query) for one in batch.column(0).to_pylist()]
     later = pages(store, replace(query, limit=MORE, after=first.next))
     return [job_id for page in ([first.rows], later) for rows in page for (job_id,) in rows]
 

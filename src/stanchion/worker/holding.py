@@ -9,7 +9,7 @@ import logging
 import math
 
 from stanchion.core.boot_clock import boot_clock
-from stanchion.stores.protocol import BehindManagers
+from stanchion.stores.ports import BehindManagers
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.rules.liveness import MISSED_BEATS
 

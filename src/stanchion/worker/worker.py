@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from stanchion.alerts.alerts import monitor
 from stanchion.alerts.collector import StoreMetrics
@@ -22,7 +22,7 @@ from stanchion.core.concurrency.aio import off_loop_alone
 from stanchion.core.ids import NAME_MAX, process_id
 from stanchion.errors import InvalidInput, SchemaMismatch, StanchionError, StoreUnavailable
 from stanchion.jobs.options import named_queues
-from stanchion.stores.protocol import BehindManagers
+from stanchion.stores.ports import BehindManagers
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.telemetry.counts import JobCounts, Sums
 from stanchion.telemetry.failures import UNMET, FailureTally
@@ -307,9 +307,10 @@ class Worker:
 
     def _meet_managers(self) -> None:
         """Beat immediately when the store's managers, if any, report that a job should stop."""
-        if (holding := self._heartbeat.holding).managers is None and hasattr(store := self._context.store, "on_stop"):
-            holding.managers = cast("BehindManagers", store)
-            holding.managers.on_stop(self.id, self._heartbeat.soon)
+        holding = self._heartbeat.holding
+        if holding.managers is None and (managers := self._context.store.extension(BehindManagers)) is not None:
+            holding.managers = managers
+            managers.on_stop(self.id, self._heartbeat.soon)
 
     def _give_back_buffered(self) -> None:
         for row in self._runners.take_back():

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from stanchion.partitions.store import PartitionedStore
 from stanchion.stores.grpc.receiving import stream
 from stanchion.stores.grpc.receiving.receiver import Link
 from stanchion.stores.memory import MemoryStore
+from stanchion.stores.ports import BehindManagers
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Commit
 from tests.servers.manager import ManagerThread
 from tests.servers.process import free_port
@@ -155,13 +155,21 @@ def test_jobs_given_back_by_a_manager_that_hears_nothing_do_not_begin(elsewhere:
         assert cut.scene.later == 0
 
 
-@pytest.mark.parametrize("behind_managers", [True, False])
-def test_a_store_with_partitions_asks_its_managers(behind_managers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, lost = MemoryStore(), Lease("orders", "1", "t")
-    if behind_managers:
-        monkeypatch.setattr(store, "holds", lambda lease: lease != lost, raising=False)
-    assert PartitionedStore(store).holds(lost) is not behind_managers
-    assert PartitionedStore(store).holds(lost._replace(id="2"))
+class Managed(MemoryStore):
+    """A store that is known to be behind managers."""
+
+    def extension(self, port: type[Any]) -> Any:
+        return self if port is BehindManagers else super().extension(port)
+
+    def spread(self, physical: Callable[[str], Iterable[str]]) -> None:
+        pass
+
+
+def test_a_store_with_partitions_asks_its_managers() -> None:
+    store = Managed()
+    found: Any = PartitionedStore(store).extension(BehindManagers)
+    assert found is store
+    assert PartitionedStore(MemoryStore()).extension(BehindManagers) is None
 
 
 WORKER = """

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from stanchion.core.ids import new_id, new_ids
 from stanchion.core.spark_errors import StagedJobsLost
-from stanchion.stores.protocol import PreparedJobs, Store
+from stanchion.stores.ports import PreparedJobs
+from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Move, Outcome
 from stanchion.stores.records.prepared import PlainColumns, Prepared
@@ -39,7 +40,9 @@ def prepared(store: Store, number: int, queue: str = OUT) -> list[Prepared]:
 
 def preparing(store: Store) -> PreparedJobs:
     """Return the optional port of a store."""
-    return cast("PreparedJobs", store)
+    found = store.extension(PreparedJobs)
+    assert found is not None
+    return found
 
 
 class TestPreparedJobs:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import cast
 
 from stanchion.alerts.on_it import who_is_on_it
 from stanchion.alerts.reading.errors import failing, heaviest, read_tallies
@@ -15,10 +14,10 @@ from stanchion.alerts.reading.windows import limits_in, read_values, windows_in
 from stanchion.alerts.snapshot import QueueSample, Snapshot
 from stanchion.context.queues.pauses import pauses_of
 from stanchion.errors import SchemaMismatch, StoreUnavailable
-from stanchion.partitions.store import PartitionedStore
 from stanchion.pipelines.plan import PipelinePlan
 from stanchion.stores.letters import read_letters
-from stanchion.stores.protocol import BehindManagers, Store
+from stanchion.stores.ports import BehindManagers
+from stanchion.stores.protocol import Store
 from stanchion.stores.records.managers import ManagerStatus
 
 
@@ -80,5 +79,5 @@ def _read(store: Store, pipelines: Iterable[PipelinePlan]) -> Snapshot:
 
 def ask_managers(store: Store) -> tuple[ManagerStatus, ...]:
     """Return the status of a store's managers; nothing for a store that is used without."""
-    within = store.within if isinstance(store, PartitionedStore) else store
-    return tuple(cast("BehindManagers", within).manager_status()) if hasattr(within, "manager_status") else ()
+    managers = store.extension(BehindManagers)
+    return () if managers is None else tuple(managers.manager_status())

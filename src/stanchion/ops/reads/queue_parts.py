@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final, NamedTuple
 
-from stanchion.partitions.store import PartitionedStore
+from stanchion.stores.ports import Partitions
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.query import Condition, Query
 
@@ -46,4 +46,5 @@ def tenants_of(store: Store, queue: str) -> Tenants:
 
 def partitions_of(store: Store, queue: str) -> tuple[str, ...]:
     """Return the physical queues of a partitioned queue, otherwise an empty list. Reads nothing."""
-    return store.partitions_of(queue) if isinstance(store, PartitionedStore) else ()
+    partitions = store.extension(Partitions)
+    return () if partitions is None else partitions.partitions_of(queue)

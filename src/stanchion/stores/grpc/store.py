@@ -18,7 +18,8 @@ from stanchion.stores.grpc.receiving.receivers import Receivers
 from stanchion.stores.grpc.repeats import Repeats
 from stanchion.stores.grpc.status import Statuses
 from stanchion.stores.grpc.wakeup import StreamedSignals
-from stanchion.stores.protocol import Store
+from stanchion.stores.ports import BehindManagers, Extensible
+from stanchion.stores.protocol import Port, Store
 from stanchion.stores.records.calls import seconds_for
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.claims import Claim, Claimed
@@ -33,7 +34,7 @@ from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
 
 
-class GrpcStore:
+class GrpcStore(Extensible):
     """Jobs in the store of managers."""
 
     lost_lease_delay: LostLeaseDelay = staticmethod(default_delay)
@@ -78,6 +79,9 @@ class GrpcStore:
     def clock_offset(self, seconds: float) -> None:
         if seconds:
             raise InvalidInput("a client can't move the clock of a manager's store; test with a local store")
+
+    def extension(self, port: type[Port]) -> Port | None:
+        return self if port is BehindManagers else super().extension(port)  # type: ignore[return-value]
 
     # -- life of the store itself
 

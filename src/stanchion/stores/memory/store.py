@@ -25,6 +25,8 @@ from stanchion.stores.memory.staging import Staging
 from stanchion.stores.memory.starts import Starts
 from stanchion.stores.memory.values import Values
 from stanchion.stores.memory.workers import Workers
+from stanchion.stores.ports import Extensible, FollowsTransactions
+from stanchion.stores.protocol import Port
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import FlowChange
@@ -65,7 +67,7 @@ class Rehearsal:
     refusal: str | None = None
 
 
-class MemoryStore:
+class MemoryStore(Extensible):
     """Jobs in this process, lost at its end.
 
     Each verb delegates to a collaborator, with the lock held.
@@ -220,6 +222,11 @@ class MemoryStore:
     def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
         made = list(changes)
         return self._write(tx, lambda writes: writes.flows.change_flows(made))
+
+    def extension(self, port: type[Port]) -> Port | None:
+        if port is FollowsTransactions and self._transactions is not None:
+            return self  # type: ignore[return-value]
+        return super().extension(port)
 
     @property
     def uncommitted(self) -> int:

@@ -47,6 +47,7 @@ from stanchion.stores.mongo.stats import Stats
 from stanchion.stores.mongo.values import Values
 from stanchion.stores.mongo.wakeup import AfterCommit, Announcer, Signals
 from stanchion.stores.mongo.workers import Workers
+from stanchion.stores.ports import Extensible
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import FlowChange
 from stanchion.stores.records.jobs import JobState, NewJob, Pushed
@@ -57,7 +58,7 @@ from stanchion.stores.rules.lost_leases import LostLeaseDelay
 from stanchion.stores.wakeup.values import with_signs
 
 
-class MongoStore:
+class MongoStore(Extensible):
     """Jobs in a MongoDB database."""
 
     capabilities = CAPABILITIES

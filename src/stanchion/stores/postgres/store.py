@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from stanchion.stores.ports import SelectText
 from stanchion.stores.postgres.admit import PostgresDecisions, PostgresDue, TwoTrips
 from stanchion.stores.postgres.arrow import ArrowConnections, postgres_text
 from stanchion.stores.postgres.by_ids import PostgresByIds
@@ -36,6 +37,8 @@ from stanchion.stores.sql.store import SqlStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from stanchion.stores.protocol import Port
 
 
 class PostgresParts(Parts):
@@ -128,6 +131,9 @@ class PostgresStore(SqlStore):
     def select_text(self, query: Query) -> str | None:
         wanted = statement(self._db, query)
         return None if wanted is None else postgres_text(self._db, *wanted)
+
+    def extension(self, port: type[Port]) -> Port | None:
+        return self if port is SelectText else super().extension(port)  # type: ignore[return-value]
 
     def close(self) -> None:
         super().close()

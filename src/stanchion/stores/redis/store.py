@@ -18,6 +18,7 @@ from stanchion.stores.cas.slots import Slots
 from stanchion.stores.cas.staging import Staging
 from stanchion.stores.cas.starts import Starts
 from stanchion.stores.cas.workers import LostJobs
+from stanchion.stores.ports import Extensible
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import FlowChange
 from stanchion.stores.records.jobs import JobState, NewJob, Pushed
@@ -48,7 +49,7 @@ from stanchion.stores.rules.lost_leases import LostLeaseDelay
 from stanchion.stores.wakeup.values import with_signs
 
 
-class RedisStore:
+class RedisStore(Extensible):
     """Jobs in Redis."""
 
     def __init__(self, server: Server) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from stanchion.core.names.partition_names import logical_name
 from stanchion.errors import InvalidInput, StoreUnavailable
-from stanchion.stores.protocol import Listener, Store
+from stanchion.stores.ports import Extensible, OverShards
+from stanchion.stores.protocol import Listener, Port, Store
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.flows import FlowChange
@@ -37,7 +38,7 @@ _QUEUE = attrgetter("queue")
 _LEASED_IN = attrgetter("lease.queue")
 
 
-class ShardedStore:
+class ShardedStore(Extensible):
     """Jobs in several stores.
 
     A job is in the shard of its physical queue. Values, semaphores, flows and staged jobs are in the default shard.
@@ -59,6 +60,9 @@ class ShardedStore:
         self.semaphores = in_default("semaphores")
         self.flow_nodes, self.flow_ends = in_default("flow_nodes"), in_default("flow_ends")
         self.values, self.compare_and_set = in_default("values"), in_default("compare_and_set")
+
+    def extension(self, port: type[Port]) -> Port | None:
+        return self if port is OverShards else super().extension(port)  # type: ignore[return-value]
 
     # -- the map of shards
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from stanchion.stores.ports import Extensible
+
 if TYPE_CHECKING:
     from stanchion.stores.records.claims import Claim
     from stanchion.stores.records.jobs import NewJob, Pushed
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from stanchion.stores.sql.parts import Parts
 
 
-class SqlStore:
+class SqlStore(Extensible):
     """Jobs in an SQL database; the part that all databases share. Each verb delegates to a collaborator."""
 
     def __init__(self, parts: Parts, schema: Setup) -> None:

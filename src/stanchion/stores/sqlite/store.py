@@ -45,9 +45,6 @@ _USUAL: Final = re.compile(rf"sqlite:///([^?%]+)(?:\?synchronous=({'|'.join(_SYN
 class SqliteStore(SqlStore):
     """Jobs in a file. `synchronous`: when a commit waits for the disk, in SQLite's words."""
 
-    knows_partitions = False
-    """Without it, the question whether the store has partitions would load the general way."""
-
     def __init__(self, path: str, synchronous: str) -> None:
         self._path, self._synchronous = path, synchronous
         self._file = StoreFile(path, VERSION)

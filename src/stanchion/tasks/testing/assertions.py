@@ -13,7 +13,7 @@ from stanchion.core.checks import checked_name, whole
 from stanchion.jobs.call import called_with, encoded_call
 from stanchion.jobs.job import Job
 from stanchion.jobs.lookup import find
-from stanchion.stores.rules.uncommitted import uncommitted
+from stanchion.stores.ports import FollowsTransactions
 from stanchion.tasks.task import Task
 from stanchion.tasks.work import TaskWork
 
@@ -77,7 +77,8 @@ def _enqueued(context: Context, name: str) -> str:
     lines = [f"  {count} times {call}, {state}" for (_, call, state), count in sorted(calls.items())]
     more = [f"  and {len(lines) - _LISTED} other calls"] if len(lines) > _LISTED else []
     listed = "\n".join(["Enqueued were:", *lines[:_LISTED], *more]) if lines else "Nothing was enqueued."
-    if waiting := uncommitted(context.store):
+    follows = context.store.extension(FollowsTransactions)
+    if follows is not None and (waiting := follows.uncommitted):
         calls_wait = (
             "1 call waits for the commit of its" if waiting == 1 else f"{waiting} calls wait for the commit of a"
         )

@@ -19,10 +19,10 @@ from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_c
 from stanchion.ops.cli.console.root import LOOK, OPERATE, cli
 from stanchion.ops.cli.console.selection import ROWS, Rows, tell_unknown
 from stanchion.ops.cli.console.session import Exit, Session, command
+from stanchion.ops.reads.queue_parts import partitions_of
 from stanchion.ops.reads.queues import QueueFigures, figures
 from stanchion.ops.reads.schemas import schema_json, schemas_of
 from stanchion.ops.words import plural
-from stanchion.partitions.store import PartitionedStore
 from stanchion.queues.queue import Queue
 from stanchion.stores.fields.jobs import Kind
 from stanchion.stores.fields.queues import SETTABLE, Setting
@@ -238,9 +238,9 @@ def describe(queue: QueueFigures) -> dict[str, Any]:
 
 
 def _partitions_of(store: Store, queue: QueueSettings) -> list[QueueSettings]:
-    if not isinstance(store, PartitionedStore):
+    names = [name for name in partitions_of(store, queue.name) if name != queue.name]
+    if not names:
         return []
-    names = [name for name in store.partitions_of(queue.name) if name != queue.name]
     stored = {one.name: one for one in store.queues(names)}
     return [stored.get(name, QueueSettings(name)) for name in names]
 

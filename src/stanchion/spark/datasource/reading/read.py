@@ -47,7 +47,8 @@ from stanchion.spark.datasource.reading.typed import (
     with_needed,
 )
 from stanchion.stores.fields.jobs import COMPARED
-from stanchion.stores.protocol import ArrowReads, Store, pages
+from stanchion.stores.ports import ArrowReads
+from stanchion.stores.protocol import pages
 from stanchion.stores.records.jobs import UNLANED
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.rules.query import PAGE
@@ -183,17 +184,12 @@ class FilteringReader(JobsReader):
 def batches_of(app: Stanchion, query: Query, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield all jobs of a query, in batches with these columns: as Arrow if the store can, else row by row."""
     store, of = app.store, _of(query)
-    if (reads := arrow_reads(store)) is not None:
+    if (reads := store.extension(ArrowReads)) is not None:
         for batch in reads.select_arrow(replace(query, columns=stored_fields(names))):
             yield batch_of_arrow(batch, of, names, context_of(app).codec)
         return
     for rows in pages(store, query):
         yield batch_of_rows(rows, of, names, store.now(), context_of(app).codec)
-
-
-def arrow_reads(store: Store) -> ArrowReads | None:
-    """Return the store as ArrowReads, if it supports Arrow."""
-    return cast("ArrowReads", store) if store.capabilities.arrow else None
 
 
 def query_of(of: Of, *where: Condition) -> Query:

@@ -27,10 +27,11 @@ from stanchion.spark.datasource.on_driver import OnDriver
 from stanchion.spark.datasource.options import Place, checked_options, given_options, place_of
 from stanchion.spark.datasource.reading.admission import Admission, admission_of
 from stanchion.spark.datasource.reading.backlog import Backlog
-from stanchion.spark.datasource.reading.read import arrow_reads, columns_of
+from stanchion.spark.datasource.reading.read import columns_of
 from stanchion.spark.datasource.reading.schema import batch_of_arrow, batch_of_rows, stored_fields
 from stanchion.spark.datasource.reading.typed import NEEDED, Misfits, TypedPayloads, with_needed
 from stanchion.spark.datasource.runs import this_run
+from stanchion.stores.ports import ArrowReads
 from stanchion.streams import Part, Position, StreamSource
 from stanchion.streams.heart import Heart
 from stanchion.streams.sink import begin, rows
@@ -262,7 +263,7 @@ class StreamReader(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow
 def batches(app: Stanchion, part: Part, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the jobs of a part, as Arrow if the store can."""
     store = app.store
-    reads = arrow_reads(store)
+    reads = store.extension(ArrowReads)
     if reads is not None and part.size > FEW and not part.finished:
         query = reserved(part.queue, part.token, part.first, part.last)
         for batch in reads.select_arrow(replace(query, columns=stored_fields(names))):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from stanchion.jobs.insert import batches, portions
 from stanchion.spark.datasource.runs import carried_share
-from stanchion.stores.protocol import PreparedJobs, Store
+from stanchion.stores.ports import PreparedJobs
+from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.prepared import PlainColumns, Prepared
 
@@ -38,11 +37,8 @@ class TaskStage:
 
     def add_plain(self, store: Store, columns: PlainColumns) -> bool:
         """Take plain jobs; False if the store takes them only one by one."""
-        if not store.capabilities.prepared_jobs:
-            return False
-        preparing = cast("PreparedJobs", store)
-        prepared = preparing.prepare(columns)
-        if prepared is None:
+        preparing = store.extension(PreparedJobs)
+        if preparing is None or (prepared := preparing.prepare(columns)) is None:
             return False
         self._bytes += sum(len(one.rows) for one in prepared)
         self.carried += prepared

@@ -10,11 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, cast
+from typing import Any
 
 from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.errors import CannotJoin
-from stanchion.stores.protocol import Store, Transactions
+from stanchion.stores.ports import Transactions
+from stanchion.stores.protocol import Store
 from stanchion.stores.rules.sessions import SESSION, session_row
 
 _PAUSE = 0.5
@@ -60,7 +61,9 @@ class ManagersDatabase:
 
     def transaction(self) -> AbstractContextManager[Any]:
         """Open a transaction of the database. Raises CannotJoin if there is none."""
-        return cast("Transactions", self.store).transaction()
+        found = self.store.extension(Transactions)
+        assert found is not None  # noqa: S101 - the registry refuses a database without
+        return found.transaction()
 
     def close(self) -> None:
         """Release its connections; a later call opens them again."""
