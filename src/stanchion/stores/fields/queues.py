@@ -73,6 +73,11 @@ BOUNDED: Final = "ordered OR max_rate IS NOT NULL OR max_running IS NOT NULL"
 LIMITED: Final = f"paused OR uses_lanes OR {BOUNDED}"
 """`QueueSettings.limited`, as a condition on the row of a queue."""
 
+CAPPED: Final = """
+    max_running IS NOT NULL AND max_rate IS NULL AND NOT (paused OR ordered OR uses_lanes OR uses_slots)
+"""
+"""`QueueSettings.capped`, as a condition on the row of a queue."""
+
 SHAPE: Final = f"""
     CASE
         WHEN paused OR {BOUNDED} OR uses_lanes AND uses_slots THEN 'limited'

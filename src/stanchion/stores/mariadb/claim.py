@@ -2,7 +2,7 @@
 
 plain      a read, which needs no transaction if no job is due, then a transaction
 slots      one round trip per step for all jobs; if many jobs have to wait, a transaction as on all databases
-others     a transaction, as on all databases; also after leases have expired, and for a range of lanes
+general    a transaction, as on all databases: for limits and lanes, also after leases have expired
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from stanchion.stores.mariadb import statements as sql
 from stanchion.stores.mariadb.due import Head, MariaDBNextJobs, head_below
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.sql.claims.admit import Admission, Admissions
-from stanchion.stores.sql.claims.claim import ShortClaims, TransactionClaims
-from stanchion.stores.sql.claims.pick import Search
+from stanchion.stores.sql.claims.claim import Answer, Routes, TransactionClaims
+from stanchion.stores.sql.claims.pick import Met, Search
 from stanchion.stores.sql.claims.reserve import Reservations, leased
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Asked, Params, Runner
@@ -29,7 +28,7 @@ _AT_ONCE = 4
 """Number of ranks read together: two of the priorities in use, and two of jobs that already hold a slot."""
 
 
-class MariaDBClaims:
+class MariaDBClaims(Routes):
     """Claims by the route for the shape of the queue."""
 
     def __init__(
@@ -39,32 +38,26 @@ class MariaDBClaims:
         jobs: Jobs,
         reservations: Reservations,
         next_jobs: MariaDBNextJobs,
-        slots: ShortClaims,
+        steps: SlotSteps,
         general: TransactionClaims,
     ) -> None:
         self._db, self._transactions, self._jobs, self._reservations = db, transactions, jobs, reservations
-        self._next_jobs, self._slots, self._general = next_jobs, slots, general
-        self._using_slots: set[str] = set()
-        """Queues whose last claim found that they use slots; for others, a read decides."""
+        self._next_jobs, self._steps = next_jobs, steps
+        super().__init__({"plain": self._plain, "slots": self._slots}, general)
 
-    def claim(self, claim: Claim) -> Claimed:
-        if claim.repeat or claim.lanes is not None or claim.ids or claim.not_after is not None:
-            return self._general.claim(claim)
-        if claim.queue in self._using_slots:
-            return self._claim_slots(claim)
+    def _plain(self, claim: Claim) -> Answer:
+        if claim.repeat:
+            return self.in_general(claim, locks_queue=False)
         # An idle worker mostly finds nothing: that takes a read, and no transaction.
         now, limited, uses_slots, lease, head = self._db.read(lambda run: _prospect(run, claim))
         if limited:
             self._db.locked_leases.suspect(now)
-            return self._general.claim(claim)
+            return self.in_general(claim, locks_queue=False)
         if head is None:
-            return Claimed([])
+            return Answer(Claimed([]), "plain")
         if uses_slots:
-            return self._claim_slots(claim)
-        return self._claim_plain(claim, leased(claim.queue, lease), head)
-
-    def _claim_plain(self, claim: Claim, settings: QueueSettings, head: Head) -> Claimed:
-        search = Search(claim.min_rank)
+            return self._slots(claim)
+        settings, search = leased(claim.queue, lease), Search(claim.min_rank)
 
         def work(run: Runner, again: bool) -> Admission:
             if again and (held := self._reservations.held(run, claim)):
@@ -76,27 +69,30 @@ class MariaDBClaims:
 
         found = self._transactions.write(work, together=True)
         if not found.more:
-            return Claimed(found.rows)
-        rest = self._claim_slots(claim._replace(limit=claim.limit - len(found.rows)))
-        return rest._replace(rows=found.rows + rest.rows)
+            return Answer(Claimed(found.rows), "plain")
+        rest, met = self._claim_slots(claim._replace(limit=claim.limit - len(found.rows)))
+        return Answer(rest._replace(rows=found.rows + rest.rows), met)
 
-    def _claim_slots(self, claim: Claim) -> Claimed:
+    def _slots(self, claim: Claim) -> Answer:
+        return self.in_general(claim, locks_queue=False) if claim.repeat else Answer(*self._claim_slots(claim))
+
+    def _claim_slots(self, claim: Claim) -> tuple[Claimed, Met]:
         search = Search(claim.min_rank, met_slots=True)
-        found = self._slots.claim(claim, search)
-        if search.met_slots:
-            self._using_slots.add(claim.queue)
-        else:
-            self._using_slots.discard(claim.queue)
-        return found
+        found = self._steps.claim(claim, search)
+        return found, search.met_with_slots("slots" if search.met_slots else "plain")
 
 
 class SlotSteps:
     """Claims jobs with or without slots: find them, lock them and their slots, write, each in one round trip."""
 
-    def __init__(self, db: Database, admissions: Admissions) -> None:
-        self._db, self._admissions = db, admissions
+    def __init__(self, db: Database, admissions: Admissions, general: TransactionClaims) -> None:
+        self._db, self._admissions, self._general = db, admissions, general
 
-    def claim(self, run: Runner, claim: Claim, search: Search) -> Admission | None:
+    def claim(self, claim: Claim, search: Search) -> Claimed:
+        """Claim jobs, some of which may have to wait."""
+        return self._general.claim_shortly(claim, self._claim_in, search)
+
+    def _claim_in(self, run: Runner, claim: Claim, search: Search) -> Admission | None:
         """Claim in an open transaction; None if there are limits, expired leases, or more ranks than it reads."""
         picks = search.picks(claim.limit, uses_slots=True)
         at = {**_at(claim), "most": max(4 * picks, _CANDIDATES)}

@@ -13,7 +13,6 @@ from stanchion.stores.mariadb.push import MariaDBInserts, MariaDBInsertStatement
 from stanchion.stores.mariadb.recovery import MariaDBRecovery
 from stanchion.stores.mariadb.settle import MariaDBCommits, MariaDBHeldRows, MariaDBHeldStatements
 from stanchion.stores.mariadb.stats import MariaDBStats
-from stanchion.stores.sql.claims.claim import ShortClaims
 from stanchion.stores.sql.claims.ids import JobsById
 from stanchion.stores.sql.claims.lanes import Lanes
 from stanchion.stores.sql.claims.pick import DueJobs
@@ -90,11 +89,10 @@ class MariaDBParts(Parts):
 
     @cached_property
     def routes(self) -> MariaDBClaims:
-        steps = SlotSteps(self.db, self.admissions).claim
-        slots = ShortClaims(self.transactions, self.reservations, self.rounds, self.general_claims, steps)
+        steps = SlotSteps(self.db, self.admissions, self.general_claims)
         return MariaDBClaims(
             *(self.db, self.transactions, self.jobs, self.reservations),
-            *(self.next_jobs, slots, self.general_claims),
+            *(self.next_jobs, steps, self.general_claims),
         )
 
     @cached_property

@@ -1,4 +1,4 @@
-"""PostgreSQL's claim of jobs that may have to wait for slots, in two round trips.
+"""PostgreSQL's claim of jobs that use slots: one statement if all of them get their slots, else two round trips.
 
     1. lock the next jobs, then their slots, and read the slots under the locks
     2. write the decision, and commit
@@ -17,20 +17,31 @@ from sqlalchemy import Executable, TextClause, text
 from stanchion.stores.fields.jobs import Step, cleared
 from stanchion.stores.fields.queues import LIMITED
 from stanchion.stores.fields.sql import begun, changes, typed
-from stanchion.stores.postgres.pick import NONE_EXPIRED, NOW, TYPES, picked, slots_at, slots_read
-from stanchion.stores.postgres.slots import pick_asking
-from stanchion.stores.records.claims import Claim
+from stanchion.stores.postgres.pick import (
+    NONE_EXPIRED,
+    NOW,
+    PICKED,
+    RESERVED,
+    RESERVES,
+    SHAPE,
+    TYPES,
+    WHOLE,
+    picked,
+    slots_at,
+    slots_read,
+)
+from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow, row_from
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import ORDER, RATE, SEMAPHORE, Slot
 from stanchion.stores.rules.slots import Verdict, rate_slot
 from stanchion.stores.sql.claims.admit import ASKING, Admission, Admissions, Decision, SlotRequests, asking
+from stanchion.stores.sql.claims.claim import TransactionClaims
 from stanchion.stores.sql.claims.pick import DueJobs, Search, skips_full
 from stanchion.stores.sql.claims.reserve import leased, reservation_at
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Params, Runner
-from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS, ID_COLUMNS
 from stanchion.stores.sql.rows.past_waits import with_line
 from stanchion.stores.sql.rows.slots import SLOT_COLUMNS, by_slot, filled
 
@@ -38,8 +49,55 @@ _DECIDED = ("state", "rank", "run_at", *cleared(Step.FREED))
 """The columns of a job that an admission decides."""
 _LASTING = ("id", *_DECIDED, "past_waits")
 _COLUMNS = ", ".join(ASKING)
-_TEXTS = {name: f"CAST(job.{name} AS text) AS {name}" for name in ID_COLUMNS}
-_WHOLE = ", ".join(_TEXTS.get(name, f"job.{name}") for name in CLAIMED_COLUMNS)
+
+SEMAPHORES = f"kind = '{SEMAPHORE}' AND queue = ''"
+"""The condition that a row of stanchion_slots is a semaphore."""
+
+_HOLDS = "jsonb_array_elements_text(CAST({job}.limits AS jsonb) -> 'hold') WITH ORDINALITY AS slot (name, nth)"
+
+
+CLAIM_SLOTS = text(f"""
+    {PICKED}, wanted AS MATERIALIZED (
+        SELECT slot.name, count(*) AS n FROM picked CROSS JOIN LATERAL {_HOLDS.format(job="picked")}
+        WHERE slot.nth > picked.slots_held GROUP BY 1
+    ), locked AS MATERIALIZED (
+        SELECT name, coalesce(capacity, 1) - used AS free FROM stanchion_slots
+        WHERE {SEMAPHORES} AND name = ANY (ARRAY(SELECT name FROM wanted))
+        ORDER BY name COLLATE "C" FOR UPDATE
+    ), allowed AS MATERIALIZED (
+        SELECT
+            NOT EXISTS (SELECT 1 FROM wanted LEFT JOIN locked USING (name) WHERE coalesce(free, 0) < n)
+            AND NOT EXISTS (SELECT 1 FROM picked WHERE order_key IS NOT NULL OR CAST(limits AS jsonb) ? 'rate')
+            AS all_of_them
+    ), used AS (
+        UPDATE stanchion_slots AS slot SET used = used + n FROM wanted
+        WHERE {SEMAPHORES} AND slot.name = ANY (ARRAY(SELECT name FROM wanted WHERE (SELECT all_of_them FROM allowed)))
+            AND slot.name = wanted.name
+    ), claimed AS (
+        UPDATE stanchion_jobs AS job
+        SET {RESERVED},
+            slots_held = coalesce(jsonb_array_length(CAST(limits AS jsonb) -> 'hold'), 0)
+        -- By id, not by position: a job that was changed since the snapshot needs its slots too.
+        WHERE job.queue = :queue AND job.id = ANY (ARRAY(SELECT id FROM picked WHERE (SELECT all_of_them FROM allowed)))
+        RETURNING {WHOLE}
+    ), counted AS (
+        INSERT INTO stanchion_counter_events (queue, what, n)
+        SELECT :queue, 'reserved', count(*) FROM claimed
+        WHERE {RESERVES} HAVING count(*) > 0
+    ), places AS (
+        SELECT CAST(id AS text) AS id, row_number() OVER () AS nth FROM picked
+    )
+    SELECT claimed.*, shape
+    -- One row without an id: the shape of the queue if no job is due, NULL if some due jobs may not run.
+    FROM (SELECT CASE WHEN NOT EXISTS (SELECT 1 FROM picked) THEN {SHAPE} END AS shape) AS answer
+    LEFT JOIN (claimed JOIN places USING (id)) ON true
+    ORDER BY nth
+""")
+"""Reserves the next due jobs if all of them get their slots: no job has to wait.
+
+It locks the rows of the slots before it reads them, and so sees them as they are, regardless of its snapshot. It can't
+see waiters like that, so the row has a `waited` flag. If it reserves nothing, the claim is made in two round trips.
+"""
 
 # Jobs are locked first, then slots in their order; missing rows of order keys and rates are made. The slots are passed
 # to the next statement, which starts after the locks and so reads the last commit.
@@ -95,7 +153,7 @@ _CARRY_OUT = f"""
             past_waits = CASE WHEN new.past_waits IS NULL THEN job.past_waits ELSE {{longer}} END
         FROM new
         WHERE job.queue = :queue AND job.id = ANY (ARRAY(SELECT id FROM new)) AND job.id = new.id
-        RETURNING {_WHOLE}
+        RETURNING {WHOLE}
     ), slot_changes AS MATERIALIZED (
         SELECT * FROM jsonb_to_recordset(CAST(:slots AS jsonb)) AS slot_changes (
             kind text, queue text, name text, taken int, waited boolean, tokens float8, filled_at bigint,
@@ -141,11 +199,17 @@ class PostgresDue:
         return list(search.asking)
 
 
-_PICK_ASKING = pick_asking(NOW, "true")
+def _pick_asking(condition: str) -> TextClause:
+    """Return the statement that locks the next due jobs that meet a condition, and reads what slots they need."""
+    asking = picked(f"id, {_COLUMNS}", allowed="true", condition=condition)
+    return text(f"{asking} SELECT CAST(id AS text), {_COLUMNS} FROM picked ORDER BY rank DESC, run_at, id")
+
+
+_PICK_ASKING = _pick_asking("true")
 
 
 def _pick_past(dialect: Dialect) -> TextClause:
-    return pick_asking(NOW, skips_full(dialect.among("order_key", "keys")))
+    return _pick_asking(skips_full(dialect.among("order_key", "keys")))
 
 
 class PostgresDecisions:
@@ -168,12 +232,16 @@ class PostgresDecisions:
 
 
 class TwoTrips:
-    """Claims jobs that need slots, in two round trips."""
+    """Claims jobs that need slots, in two round trips where that fits."""
 
-    def __init__(self, db: Database, admissions: Admissions) -> None:
-        self._db, self._admissions = db, admissions
+    def __init__(self, db: Database, admissions: Admissions, general: TransactionClaims) -> None:
+        self._db, self._admissions, self._general = db, admissions, general
 
-    def claim(self, run: Runner, claim: Claim, search: Search) -> Admission | None:
+    def claim(self, claim: Claim, search: Search) -> Claimed:
+        """Claim jobs, some of which may have to wait."""
+        return self._general.claim_shortly(claim, self._claim_in, search)
+
+    def _claim_in(self, run: Runner, claim: Claim, search: Search) -> Admission | None:
         """Claim in an open transaction; None if the queue has limits, or leases have expired."""
         picks = search.picks(claim.limit, uses_slots=True)
         rows, slots, (limits,) = run.all_rows(

@@ -1,35 +1,51 @@
 """PostgreSQL's claims: one route per shape of queue; the fast ones are a statement that commits itself.
 
-    plain      one statement
+    plain      one statement; under the lock of the queue if it has `max_running`, in the same round trip
     slots      one statement if all jobs get their slots, else two round trips
     lanes      one statement, repeated if others were faster
-    limited    a transaction, as on all databases; also after leases have expired, and for a range of lanes
+    general    a transaction, as on all databases; also after leases have expired, and for a range of lanes
 
-The statement of a wrong route changes nothing, and returns the shape of the queue; the claim is repeated by the right
-route. So the shapes that a process remembers are hints, and never decide which jobs may run.
+Jobs that a claim names are picked by their ids, and else claimed as from a plain queue. The statement of a wrong route
+changes nothing, and returns what it met; the claim is repeated by the right route.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+import json
+from collections.abc import Callable, Mapping
 
 from sqlalchemy import text
 
 from stanchion.errors import InvalidInput
-from stanchion.stores.postgres.by_ids import PostgresByIds
+from stanchion.stores.fields.queues import CAPPED
+from stanchion.stores.fields.sql import begun, changes
+from stanchion.stores.postgres.admit import CLAIM_SLOTS, TwoTrips
 from stanchion.stores.postgres.lanes import CLAIM_LANES, Taken, taken
-from stanchion.stores.postgres.pick import EXPIRED, PICKED, RESERVED, RESERVES, SHAPE, WHOLE
-from stanchion.stores.postgres.slots import claim_slots
+from stanchion.stores.postgres.pick import (
+    BOUNDED,
+    CLOCK,
+    EXPIRED,
+    IN_TIME,
+    MET,
+    NOW,
+    PICKED,
+    PLACES,
+    SHAPE,
+    WHOLE,
+    answered,
+    claimed,
+    counted,
+    picked,
+)
 from stanchion.stores.records import calls
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.jobs import JobRow, row_from
-from stanchion.stores.records.queues import QueueSettings, QueueShape
+from stanchion.stores.records.jobs import SECOND, JobRow, row_from
+from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.claims import in_claim_order
-from stanchion.stores.sql.claims.claim import ShortClaims, TransactionClaims, UnseenReservations
+from stanchion.stores.sql.claims.claim import Answer, Routes, TransactionClaims, UnseenReservations
 from stanchion.stores.sql.claims.order import excludes_unlaned
-from stanchion.stores.sql.claims.pick import Search
-from stanchion.stores.sql.claims.reserve import Reservations, reservation
+from stanchion.stores.sql.claims.pick import Met, Search
+from stanchion.stores.sql.claims.reserve import Reservations, lease_of, reservation
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Params, Runner
 from stanchion.stores.sql.rows.queues import QueueRows
@@ -42,151 +58,155 @@ except ImportError:  # pragma: no cover - said by open_store
 _EMPTY_ROUNDS_MAX = 3
 """Number of times that a claim searches again after others have taken all jobs it found."""
 
-_CLAIMED = f"""
-    {PICKED}, claimed AS (
-        UPDATE stanchion_jobs AS job SET {RESERVED}
-        -- By position (ctid), which the locks keep stable: no planner can turn this into a scan of the table.
-        WHERE job.queue = :queue AND job.ctid = ANY (ARRAY(
-            SELECT place FROM picked WHERE NOT EXISTS (SELECT 1 FROM picked WHERE needs_slot)
-        ))
-        RETURNING {{returning}}
-    ), counted AS (
-        INSERT INTO stanchion_counter_events (queue, what, n)
-        SELECT :queue, 'reserved', count(*) FROM claimed
-        WHERE {RESERVES} HAVING count(*) > 0
+_SHAPE = f"CASE WHEN NOT EXISTS (SELECT 1 FROM claimed) THEN {SHAPE} END"
+_CLAIM = text(answered(claimed(PICKED, WHOLE), _SHAPE))
+_RESERVE = text(counted(claimed(PICKED, "1"), _SHAPE))
+
+# A transaction of two statements: the second one starts after the lock, and so counts what earlier holders have begun.
+# Where leases have expired, the queue isn't locked: freeing them locks jobs first.
+_LOCK_CAPPED = text(f"""
+    WITH {CLOCK}, locked AS MATERIALIZED (
+        SELECT 1 FROM stanchion_queues
+        WHERE name = :queue AND {CAPPED} AND (SELECT none_expired FROM clock) FOR UPDATE
+    ), passed_on AS MATERIALIZED (
+        SELECT set_config('stanchion.locked', CAST((SELECT count(*) FROM locked) AS text), true) AS locked
+    )
+    SELECT CAST(locked AS int), {MET} FROM passed_on
+""")
+_PICK_CAPPED = picked(
+    PLACES,
+    before="""
+        room (n) AS MATERIALIZED (
+            SELECT least(CAST(:most AS bigint), greatest(0, max_running - (
+                SELECT count(*) FROM stanchion_jobs WHERE queue = :queue AND state = 'running'
+            )))
+            FROM stanchion_queues WHERE name = :queue AND current_setting('stanchion.locked', true) = '1'
+        ),
+    """,
+    allowed="(SELECT n FROM room) > 0",
+    most="(SELECT n FROM room)",
+)
+_NEEDS_SLOTS = "EXISTS (SELECT 1 FROM picked WHERE needs_slot)"
+_CLAIM_CAPPED = text(answered(claimed(_PICK_CAPPED, WHOLE), _NEEDS_SLOTS))
+_RESERVE_CAPPED = text(counted(claimed(_PICK_CAPPED, "1"), _NEEDS_SLOTS))
+
+_NAMED = f"""
+    WITH clock AS MATERIALIZED (
+        -- As any claim, it need not wait for the disk.
+        SELECT {NOW} AS now, {BOUNDED} AS bounded, set_config('synchronous_commit', 'off', true)
+    ), named AS MATERIALIZED (
+        SELECT CAST(value ->> 0 AS uuid) AS id, value ->> 1 AS worker
+        FROM jsonb_array_elements(CAST(:named AS jsonb)) AS pairs (value)
+    ), picked AS MATERIALIZED (
+        -- The spelling of the state keeps planners from the partial indexes of queued jobs, which may be long.
+        SELECT {PLACES} FROM stanchion_jobs
+        WHERE queue = :queue AND id = ANY (ARRAY(SELECT id FROM named)) AND state IN ('queued', '')
+            AND run_at <= {NOW} AND {IN_TIME} AND NOT (SELECT bounded FROM clock)
+        FOR UPDATE SKIP LOCKED
     )
 """
-_CLAIM = text(f"""
-    {_CLAIMED.format(returning=WHOLE)}
-    SELECT claimed.*, shape
-    -- One row without an id if nothing was reserved: it returns the shape of the queue.
-    FROM (SELECT CASE WHEN NOT EXISTS (SELECT 1 FROM claimed) THEN {SHAPE} END AS shape) AS answer
-    LEFT JOIN claimed ON true
-""")
-_RESERVE = text(f"""
-    {_CLAIMED.format(returning="1")}
-    SELECT (SELECT count(*) FROM claimed), CASE WHEN NOT EXISTS (SELECT 1 FROM claimed) THEN {SHAPE} END
-""")
-_CLAIM_SLOTS = claim_slots(PICKED, RESERVED, WHOLE, SHAPE)
+_LEASE = "CASE WHEN named.worker IS NULL THEN (SELECT now FROM clock) + CAST(:lease_micros AS bigint) END"
+_OF_NAMED = changes(begun(_LEASE, "(SELECT now FROM clock)", "coalesce(named.worker, CAST(:holder AS text))"))
+_CLAIM_NAMED = text(
+    answered(
+        claimed(_NAMED, WHOLE, _OF_NAMED, of="FROM named", condition="job.id = named.id"),
+        f"(SELECT bounded FROM clock) OR {_NEEDS_SLOTS}",
+    )
+)
 
 
-class WrongShape(NamedTuple):
-    """No change was made: the queue must be claimed by the route of this shape."""
-
-    shape: QueueShape
-
-
-class Expired(NamedTuple):
-    """No change was made: expired leases must be freed first. `now`: the database's clock."""
-
-    now: int
-
-
-class PostgresClaims:
+class PostgresClaims(Routes):
     """Claims by the route for the shape of the queue."""
+
+    unreadable = (InvalidInput, DataError, IntegrityError)
 
     def __init__(
         self,
         db: Database,
         queues: QueueRows,
         reservations: Reservations,
-        two_trips: ShortClaims,
+        two_trips: TwoTrips,
         general: TransactionClaims,
         unseen: UnseenReservations,
-        by_ids: PostgresByIds,
     ) -> None:
         self._db, self._queues, self._reservations = db, queues, reservations
-        self._two_trips, self._general, self._unseen, self._by_ids = two_trips, general, unseen, by_ids
-        self.shapes: dict[str, QueueShape] = {}
-        """The shape of each queue, as found by its last claim."""
-        self._contended: set[str] = set()
-        """Queues whose last claim met waiting jobs: there the all-or-none statement would reserve nothing."""
-        self._routes: dict[QueueShape, Callable[[Claim], Claimed | WrongShape | Expired]] = {
-            "plain": self._claim_plain,
-            "slots": self._claim_slots,
-            "lanes": self._claim_lanes,
-            "limited": self._claim_limited,
+        self._two_trips, self._unseen = two_trips, unseen
+        routes: dict[Met, Callable[[Claim], Answer]] = {
+            "plain": self._plain,
+            "capped": self._capped,
+            "slots": self._slots,
+            "contended": self._contended,
+            "lanes": self._lanes,
         }
-
-    def claim(self, claim: Claim) -> Claimed:
-        if claim.ids:
-            return self._by_ids.claim(claim)
-        if claim.lanes is not None or claim.not_after is not None:
-            return self._general.claim(claim)
-        try:
-            for _ in self._routes:
-                found = self._routes[self.shapes.get(claim.queue, "plain")](claim)
-                if isinstance(found, Claimed):
-                    return found
-                if isinstance(found, Expired):
-                    self._db.locked_leases.suspect(found.now)
-                    break
-                self.shapes[claim.queue] = found.shape
-        except (InvalidInput, DataError, IntegrityError):
-            # A job has limits that SQL can't read; Python can. An earlier round may have reserved jobs under the token.
-            return self._general.claim(claim._replace(repeat=True))
-        return self._general.claim(claim)
+        super().__init__(routes, general)
 
     def reserve(self, claim: Claim) -> int | None:
         """Reserve jobs without reading them; return how many the token holds, None if this route does not fit all."""
-        if excludes_unlaned(claim) or self.shapes.get(claim.queue, "plain") != "plain":
-            return self._unseen.reserve(claim)
+        route = _UNSEEN.get(self._met.get(claim.queue, "plain"))
+        if route is not None and not excludes_unlaned(claim):
+            claimed, self._met[claim.queue] = route(self, claim)
+            if claimed is not None:
+                return claimed.reserved
+        return self._unseen.reserve(claim)
 
-        def work(run: Runner, again: bool) -> tuple[int, str]:
-            if (again or claim.repeat) and (found := self._reservations.count_held(run, claim.queue, claim.token)):
-                return found, "plain"
-            given = {"most": claim.limit, **self._wanted(run, claim)}
-            ((reserved, shape),) = run.rows(_RESERVE, given)
-            return int(reserved), shape or "plain"
+    def _plain(self, claim: Claim) -> Answer:
+        def work(run: Runner, again: bool) -> Claimed | str:
+            if (again or claim.repeat) and (held := self._held(run, claim)):
+                return held
+            given = self._wanted(run, claim, claim.limit)
+            if claim.rows:
+                rows = run.rows(_CLAIM, given)
+                if rows[0][0] is None:
+                    return str(rows[0][-1])
+                return Claimed(in_claim_order([row_from(row[:-1]) for row in rows]))
+            ((reserved, met),) = run.rows(_RESERVE, given)
+            return met or Claimed([], reserved=reserved)
 
-        reserved, shape = self._db.statement(work, calls.seconds_for(claim.limit))
-        if shape.startswith(EXPIRED):
-            self._db.locked_leases.suspect(int(shape.removeprefix(EXPIRED)))
-        return reserved if shape == "plain" else self._unseen.reserve(claim)
+        found = self._db.statement(work, None if claim.rows else calls.seconds_for(claim.limit))
+        return Answer(found, "plain") if isinstance(found, Claimed) else self._otherwise(claim, "plain", found)
 
-    def _claim_plain(self, claim: Claim) -> Claimed | WrongShape | Expired:
-        def work(run: Runner, again: bool) -> Claimed | WrongShape | Expired:
-            if (again or claim.repeat) and (held := self._reservations.held(run, claim)):
-                return Claimed(held)
-            rows = run.rows(_CLAIM, {"most": claim.limit, **self._wanted(run, claim)})
-            if rows[0][0] is None:
-                return _nothing(rows[0][-1], "plain")
-            return Claimed(in_claim_order([row_from(row[:-1]) for row in rows]))
+    def _capped(self, claim: Claim) -> Answer:
+        def work(run: Runner, again: bool) -> Claimed | str:
+            if (again or claim.repeat) and (held := self._held(run, claim)):
+                return held
+            given = self._wanted(run, claim, claim.limit)
+            claims = _CLAIM_CAPPED if claim.rows else _RESERVE_CAPPED
+            ((locked, met),), rows = run.all_rows([(_LOCK_CAPPED, given), (claims, given)], last=True)
+            if not locked:
+                return "limited" if met == "capped" else str(met)  # as another has changed its settings just now
+            first, *_, needs_slots = rows[0]
+            if needs_slots:
+                return "limited"
+            if not claim.rows:
+                return Claimed([], reserved=first)
+            return Claimed(in_claim_order([row_from(row[:-1]) for row in rows if first]))
 
-        return self._db.statement(work)
+        seconds = None if claim.rows else calls.seconds_for(claim.limit)
+        found = self._db.write(work, seconds, durable=False, together=True)
+        return Answer(found, "capped") if isinstance(found, Claimed) else self._otherwise(claim, "capped", found)
 
-    def _claim_slots(self, claim: Claim) -> Claimed | WrongShape | Expired:
-        if claim.queue in self._contended:
-            return self._claim_contended(claim)
-
-        def work(run: Runner, again: bool) -> Claimed | WrongShape | Expired | None:
-            if (again or claim.repeat) and (held := self._reservations.held(run, claim)):
-                return Claimed(held)
-            given = {"most": claim.limit, **self._wanted(run, claim)}
-            rows = run.rows(_CLAIM_SLOTS, given)
+    def _slots(self, claim: Claim) -> Answer:
+        def work(run: Runner, again: bool) -> Claimed | str:
+            if (again or claim.repeat) and (held := self._held(run, claim)):
+                return held
+            rows = run.rows(CLAIM_SLOTS, self._wanted(run, claim, claim.limit))
             if rows[0][0] is not None:
                 return Claimed([row_from(row[:-1]) for row in rows])
-            shape = rows[0][-1]
-            return None if shape is None else _nothing(shape, "slots")
+            return rows[0][-1] or "contended"
 
         found = self._db.statement(work)
-        return self._claim_contended(claim) if found is None else found  # not all of the next jobs may run
+        return Answer(found, "slots") if isinstance(found, Claimed) else self._otherwise(claim, "slots", found)
 
-    def _claim_contended(self, claim: Claim) -> Claimed:
+    def _contended(self, claim: Claim) -> Answer:
         search = Search(claim.min_rank)
         found = self._two_trips.claim(claim, search)
-        if search.least:
-            self._contended.add(claim.queue)
-        else:
-            self._contended.discard(claim.queue)
-        return found
+        return Answer(found, search.met_with_slots("contended" if search.least else "slots"))
 
-    def _claim_lanes(self, claim: Claim) -> Claimed | WrongShape | Expired:
+    def _lanes(self, claim: Claim) -> Answer:
         def work(run: Runner, again: bool) -> Taken | None:
             if (again or claim.repeat) and (held := self._reservations.held(run, claim)):
                 return Taken(held, 0)
-            given = {"most": claim.limit - len(rows), **self._wanted(run, claim)}
-            return taken(run.rows(CLAIM_LANES, given))
+            return taken(run.rows(CLAIM_LANES, self._wanted(run, claim, claim.limit - len(rows))))
 
         rows: dict[str, JobRow] = {}
         empty_rounds = 0
@@ -194,33 +214,74 @@ class PostgresClaims:
             found = self._db.statement(work)
             if found is None:
                 if rows:
-                    return Claimed(list(rows.values()))
-                self._db.locked_leases.suspect(self._db.now())
-                return self._claim_limited(claim)
+                    break
+                return self._otherwise(claim, "lanes", f"{EXPIRED}{self._db.now()}")
             rows |= {row.id: row for row in found.rows}
             if not found.due_lanes:
                 break
             empty_rounds = 0 if found.rows else empty_rounds + 1
-        return Claimed(list(rows.values()))
+        return Answer(Claimed(list(rows.values())), "lanes")
 
-    def _claim_limited(self, claim: Claim) -> Claimed:
-        """Claim in a transaction, which also reads the shape that the next claim should assume."""
-        search = Search(claim.min_rank, locks_queue=True)
-        found = self._general.claim(claim, search)
-        if search.settings is not None:
-            self.shapes[claim.queue] = search.settings.shape
-        return found
+    def _otherwise(self, claim: Claim, route: Met, found: str) -> Answer:
+        """Return the answer of a route that has reserved nothing; `found`: what it met."""
+        if found == route:
+            return Answer(Claimed([]), route)
+        if not found.startswith(EXPIRED):
+            return Answer(None, found)  # type: ignore[arg-type]
+        self._db.locked_leases.suspect(int(found.removeprefix(EXPIRED)))
+        return self.in_general(claim, locks_queue=False) if claim.rows else Answer(None, route)
 
-    def _wanted(self, run: Runner, claim: Claim) -> Params:
-        """Return the parameters of a claim, but its limit; the lease of the queue is read only if it is needed."""
+    def _held(self, run: Runner, claim: Claim) -> Claimed | None:
+        """Return what an earlier try of this claim has reserved."""
+        if claim.rows:
+            rows = self._reservations.held(run, claim)
+            return Claimed(rows) if rows else None
+        reserved = self._reservations.count_held(run, claim.queue, claim.token)
+        return Claimed([], reserved=reserved) if reserved else None
+
+    def _wanted(self, run: Runner, claim: Claim, most: int) -> Params:
+        """Return the parameters of a claim; the lease of the queue is read only if it is needed."""
         settings = QueueSettings(claim.queue)
         if claim.worker is None and claim.lease is None:
             settings = self._queues.settings(run, claim.queue)
-        return {"queue": claim.queue, "min_rank": claim.min_rank, **reservation(claim, settings)}
+        return {"queue": claim.queue, "min_rank": claim.min_rank, "most": most, **reservation(claim, settings)}
+
+    # -- by ids
+
+    def named(self, claim: Claim) -> Claimed:
+        if claim.repeat or claim.limit < len(claim.ids):
+            return self._general.claim(claim)
+
+        def work(run: Runner, again: bool) -> Claimed | None:
+            if again and (held := self._reservations.held(run, claim)):
+                return Claimed(in_claim_order(held, claim))
+            rows = run.rows(_CLAIM_NAMED, self.naming(run, claim))
+            if rows[0][0] is not None:
+                return Claimed(in_claim_order([row_from(row[:-1]) for row in rows], claim))
+            return None if rows[0][-1] else Claimed([])
+
+        return self._db.statement(work) or self._general.claim(claim)
+
+    def naming(self, run: Runner, claim: Claim) -> Params:
+        """Return the parameters of a claim by ids; the lease of the queue is read only if it is needed."""
+        workers = claim.workers
+        settings = QueueSettings(claim.queue)
+        if claim.lease is None and not all(workers.values()):
+            settings = self._queues.settings(run, claim.queue)
+        return {
+            "queue": claim.queue,
+            "of_queue": claim.queue,
+            "named": json.dumps([(job, worker or None) for job, worker in workers.items()]),
+            "token": claim.token,
+            "delivery": claim.delivery,
+            "holder": claim.holder,
+            "lease_micros": int(lease_of(claim, settings) * SECOND),
+            "not_after": claim.not_after,
+        }
 
 
-def _nothing(shape: str, route: QueueShape) -> Claimed | WrongShape | Expired:
-    """Return the answer of a statement that has reserved nothing."""
-    if shape.startswith(EXPIRED):
-        return Expired(int(shape.removeprefix(EXPIRED)))
-    return Claimed([]) if shape == route else WrongShape(shape)  # type: ignore[arg-type]
+_UNSEEN: Mapping[Met, Callable[[PostgresClaims, Claim], Answer]] = {
+    "plain": PostgresClaims._plain,
+    "capped": PostgresClaims._capped,
+}
+"""The routes that also reserve jobs without reading them."""

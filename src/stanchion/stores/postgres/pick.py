@@ -71,19 +71,25 @@ CLOCK = f"clock (now, none_expired) AS (SELECT {NOW}, {NONE_EXPIRED})"
 """The CTE that reads the clock, and whether a lease has expired, once for a statement."""
 
 
-def picked(columns: str) -> str:
-    """Return the CTEs that lock the next due jobs, and read these columns of them, in order.
+_UNLIMITED = f"""
+    NOT EXISTS (SELECT 1 FROM stanchion_queues WHERE name = :queue AND ({LIMITED}))
+        AND (SELECT none_expired FROM clock)
+"""
+"""The condition that a statement may pick jobs by itself: the queue has no limits, and no lease has expired."""
 
-    They pick none if the queue has limits, or leases have expired.
+
+def picked(
+    columns: str, *, before: str = "", allowed: str = _UNLIMITED, condition: str = "true", most: str = ":most"
+) -> str:
+    """Return the CTEs that lock the next due jobs that meet a condition, up to `most`, and read these columns.
+
+    `before`: CTEs for `allowed`, without which they pick none.
     """
     return f"""
-        WITH RECURSIVE {CLOCK}, heads (rank) AS (
+        WITH RECURSIVE {CLOCK}, {before} heads (rank) AS (
             (
                 SELECT rank FROM stanchion_jobs
-                WHERE queue = :queue AND lane = {UNLANED} AND state = 'queued' AND rank >= :min_rank AND NOT EXISTS (
-                    SELECT 1 FROM stanchion_queues
-                    WHERE name = :queue AND ({LIMITED})
-                ) AND (SELECT none_expired FROM clock)
+                WHERE queue = :queue AND lane = {UNLANED} AND state = 'queued' AND rank >= :min_rank AND {allowed}
                 -- A claim need not wait for the disk: if a crash of the server undoes it, the job is ready again, and
                 -- its token refuses the former holder. Any later commit makes it durable too.
                 AND set_config('synchronous_commit', 'off', true) IS NOT NULL
@@ -103,32 +109,34 @@ def picked(columns: str) -> str:
                 SELECT {columns}
                 FROM stanchion_jobs
                 WHERE queue = :queue AND lane = {UNLANED} AND state = 'queued'
-                    AND rank = heads.rank AND run_at <= {NOW}
-                ORDER BY run_at, id LIMIT :most FOR UPDATE SKIP LOCKED
+                    AND rank = heads.rank AND run_at <= {NOW} AND {condition}
+                ORDER BY run_at, id LIMIT {most} FOR UPDATE SKIP LOCKED
             ) AS due
             WHERE heads.rank IS NOT NULL
-            LIMIT :most
+            LIMIT {most}
         )
     """
 
 
-PICKED = picked(
-    "ctid AS place, id, order_key, limits, slots_held, order_key IS NOT NULL OR limits IS NOT NULL AS needs_slot"
-)
+NEEDS_SLOT = "order_key IS NOT NULL OR limits IS NOT NULL AS needs_slot"
+PLACES = f"ctid AS place, {NEEDS_SLOT}"
+PICKED = picked(f"{PLACES}, id, order_key, limits, slots_held")
 
 EXPIRED = "expired "
 """Begins the answer of a statement that has reserved nothing, as leases have expired; the clock follows."""
 
-SHAPE = f"""
+MET = f"""
     CASE
         WHEN NOT (SELECT none_expired FROM clock) THEN '{EXPIRED}' || (SELECT now FROM clock)
-        WHEN EXISTS (SELECT 1 FROM picked WHERE needs_slot) THEN 'slots'
         ELSE coalesce((
-            SELECT {queues.SHAPE} FROM stanchion_queues WHERE name = :queue
+            SELECT CASE WHEN {queues.CAPPED} THEN 'capped' ELSE {queues.SHAPE} END
+            FROM stanchion_queues WHERE name = :queue
         ), 'plain')
     END
 """
-"""The reason why a statement with `PICKED` has reserved nothing: the shape of the queue, or expired leases."""
+"""What a statement meets that may not reserve jobs: the shape of the queue, or expired leases."""
+SHAPE = f"CASE WHEN EXISTS (SELECT 1 FROM picked WHERE needs_slot) THEN 'slots' ELSE {MET} END"
+"""The reason why a statement with `PICKED` has reserved nothing."""
 
 RESERVES = f"CAST(:delivery AS text) IS DISTINCT FROM '{POPPED}'"
 """The condition that a claim counts its jobs as reserved."""
@@ -137,5 +145,48 @@ RESERVED = changes(
     begun("(SELECT now FROM clock) + CAST(:lease_micros AS BIGINT)", started_at="(SELECT now FROM clock)")
 )
 
+
+def claimed(picked: str, returning: str, reserved: str = RESERVED, of: str = "", condition: str = "true") -> str:
+    """Return the CTEs that pick jobs, reserve them unless one needs a slot, and count them.
+
+    `reserved`: the changes of a job, from the tables `of`, whose rows are joined by the condition.
+    """
+    return f"""
+        {picked}, claimed AS (
+            UPDATE stanchion_jobs AS job SET {reserved} {of}
+            -- By position (ctid), which the locks keep stable: no planner can turn this into a scan of the table.
+            WHERE job.queue = :queue AND {condition} AND job.ctid = ANY (ARRAY(
+                SELECT place FROM picked WHERE NOT EXISTS (SELECT 1 FROM picked WHERE needs_slot)
+            ))
+            RETURNING {returning}
+        ), counted AS (
+            INSERT INTO stanchion_counter_events (queue, what, n)
+            SELECT :queue, 'reserved', count(*) FROM claimed
+            WHERE {RESERVES} HAVING count(*) > 0
+        )
+    """
+
+
+def answered(claimed: str, answer: str) -> str:
+    """Return the statement that returns the reserved jobs, each with the answer; one row without an id if none is."""
+    return f"{claimed} SELECT claimed.*, answer FROM (SELECT {answer} AS answer) AS given LEFT JOIN claimed ON true"
+
+
+def counted(claimed: str, answer: str) -> str:
+    """Return the statement that returns the number of reserved jobs, and the answer."""
+    return f"{claimed} SELECT (SELECT count(*) FROM claimed), {answer}"
+
+
 AS_TEXT = {name: f"CAST({name} AS text)" for name in ID_COLUMNS}
-WHOLE = listed(CLAIMED_COLUMNS, **AS_TEXT)
+WHOLE = ", ".join(
+    f"CAST(job.{name} AS text) AS {name}" if name in AS_TEXT else f"job.{name}" for name in CLAIMED_COLUMNS
+)
+"""The columns of a claimed `job`."""
+
+IN_TIME = f"(CAST(:not_after AS bigint) IS NULL OR {NOW} <= CAST(:not_after AS bigint))"
+
+BOUNDED = f"""EXISTS (
+    SELECT 1 FROM stanchion_queues
+    WHERE name = :of_queue AND (paused OR {queues.BOUNDED})
+)"""
+"""The queue's settings forbid starting the named jobs without reading its other jobs."""

@@ -10,8 +10,8 @@ from sqlalchemy import TextClause, text
 
 from stanchion.stores.fields.jobs import TIES
 from stanchion.stores.fields.sql import in_time, missing
+from stanchion.stores.postgres.admit import SEMAPHORES
 from stanchion.stores.postgres.pick import AS_TEXT, HERE, NOW, ONCE, listed
-from stanchion.stores.postgres.slots import SEMAPHORES
 from stanchion.stores.records.claims import POPPED
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.leases import Lease

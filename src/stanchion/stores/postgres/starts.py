@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from stanchion.stores.postgres.by_ids import BOUNDED, IN_TIME, PostgresByIds
-from stanchion.stores.postgres.pick import NOW, RESERVES
+from stanchion.stores.postgres.claim import PostgresClaims
+from stanchion.stores.postgres.pick import BOUNDED, IN_TIME, NOW, RESERVES
 from stanchion.stores.postgres.push import KEY_OF, LANE_OF, NO_KEYS, NO_LANES, asked, given_in, pushes
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import UNLANED, NewJob, Pushed
@@ -55,8 +55,8 @@ class _Stored(NamedTuple):
 class PostgresStarts:
     """Stores new jobs, and a claim's jobs as running."""
 
-    def __init__(self, db: Database, queues: QueueRows, by_ids: PostgresByIds, general: Starts) -> None:
-        self._db, self._queues, self._by_ids, self._general = db, queues, by_ids, general
+    def __init__(self, db: Database, queues: QueueRows, claims: PostgresClaims, general: Starts) -> None:
+        self._db, self._queues, self._claims, self._general = db, queues, claims, general
 
     def push(self, jobs: Sequence[NewJob], tx: Any, claim: Claim, *, repeat: bool = False) -> list[Pushed]:
         """Store jobs; the claim's jobs that were not known before are stored as running, as far as they may run."""
@@ -68,7 +68,7 @@ class PostgresStarts:
             return self._general.push(jobs, None, claim, repeat=True)
         pushed = stored.pushed
         if stored.bounded and (wish := claim_of(claim, {job.id for job in jobs})) is not None:
-            pushed = with_tokens(pushed, claim, {row.id for row in self._by_ids.claim(wish).rows})
+            pushed = with_tokens(pushed, claim, {row.id for row in self._claims.claim(wish).rows})
         queued = {job.queue for job, one in zip(jobs, pushed, strict=True) if one.token is None}
         if queued:
             self._db.dialect.announce(queued)
@@ -84,7 +84,7 @@ class PostgresStarts:
             for job in jobs
         ]
         statement, texts = asked(_PUSH, jobs, given)
-        ((stored, now, bounded, some),) = run.rows(statement, {**self._by_ids.wanted(run, claim), **texts})
+        ((stored, now, bounded, some),) = run.rows(statement, {**self._claims.naming(run, claim), **texts})
         if stored < len(jobs):
             return None
         pushed = [Pushed(job.id, due_at(job, now), now) for job in jobs]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from stanchion.stores.ports import SelectText
 from stanchion.stores.postgres.admit import PostgresDecisions, PostgresDue, TwoTrips
 from stanchion.stores.postgres.arrow import ArrowConnections, postgres_text
-from stanchion.stores.postgres.by_ids import PostgresByIds
 from stanchion.stores.postgres.claim import PostgresClaims
 from stanchion.stores.postgres.flows import PostgresFlowEndStatements
 from stanchion.stores.postgres.moves import PostgresMoves
@@ -23,7 +22,6 @@ from stanchion.stores.postgres.settle import PostgresCommits
 from stanchion.stores.postgres.staging import CopyStaged, PostgresPlainFinish
 from stanchion.stores.postgres.starts import PostgresStarts
 from stanchion.stores.records.query import Query
-from stanchion.stores.sql.claims.claim import ShortClaims
 from stanchion.stores.sql.claims.ids import Starts
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.setup import Setup
@@ -74,15 +72,10 @@ class PostgresParts(Parts):
         return PostgresDecisions(self.db)
 
     @cached_property
-    def named(self) -> PostgresByIds:
-        return PostgresByIds(self.db, self.queues, self.reservations, self.general_claims)
-
-    @cached_property
     def routes(self) -> PostgresClaims:
-        two_trips = TwoTrips(self.db, self.admissions).claim
-        slots = ShortClaims(self.transactions, self.reservations, self.rounds, self.general_claims, two_trips)
+        two_trips = TwoTrips(self.db, self.admissions, self.general_claims)
         general = self.general_claims, self.general_unseen
-        return PostgresClaims(self.db, self.queues, self.reservations, slots, *general, self.named)
+        return PostgresClaims(self.db, self.queues, self.reservations, two_trips, *general)
 
     @cached_property
     def unseen(self) -> PostgresClaims:
@@ -94,7 +87,7 @@ class PostgresParts(Parts):
             *(self.db, self.transactions, self.jobs, self.queues),
             *(self.pushes, self.general_claims, self.reservations),
         )
-        return PostgresStarts(self.db, self.queues, self.named, general)
+        return PostgresStarts(self.db, self.queues, self.routes, general)
 
     @cached_property
     def staged(self) -> CopyStaged:

@@ -83,6 +83,12 @@ class QueueSettings:
         return self.ordered or self.max_rate is not None or self.max_running is not None
 
     @property
+    def capped(self) -> bool:
+        """True if `max_running` is all that a claim must check besides the jobs."""
+        others = self.paused or self.ordered or self.uses_lanes or self.uses_slots or self.max_rate is not None
+        return self.max_running is not None and not others
+
+    @property
     def running_max(self) -> int | None:
         """The number of jobs that may run at a time; None: any."""
         return 1 if self.ordered else self.max_running

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
 
 from sqlalchemy import BigInteger, Float, String, func, select, update
 
@@ -20,7 +20,7 @@ from stanchion.stores.rules.unreadable import readable
 from stanchion.stores.sql.claims.admit import Admission, Parking
 from stanchion.stores.sql.claims.ids import JobsById
 from stanchion.stores.sql.claims.order import InOrder, NextInLanes, ReservesNext, excludes_unlaned
-from stanchion.stores.sql.claims.pick import FindsDue, Search
+from stanchion.stores.sql.claims.pick import FindsDue, Met, Search, met_by
 from stanchion.stores.sql.claims.recover import Recovery
 from stanchion.stores.sql.claims.reserve import Reservations
 from stanchion.stores.sql.engine.columns import RUNNING, param
@@ -35,6 +35,8 @@ from stanchion.stores.sql.rows.transactions import Transactions
 
 Work = Callable[[Claim, Search], Admission | None]
 """One transaction of a claim; None: it freed expired leases, and searched for no jobs."""
+ShortWork = Callable[[Runner, Claim, Search], Admission | None]
+"""Claims in few round trips; None if the queue has limits, leases have expired, or too much has to be read."""
 
 _QUEUE = param("queue", String)
 _RUNNING_COUNT = select(func.count()).select_from(jobs).where(jobs.c.queue == _QUEUE, jobs.c.state == RUNNING)
@@ -118,6 +120,23 @@ class TransactionClaims:
         )
         return Claimed(found.rows, found.retry_in)
 
+    def claim_shortly(self, claim: Claim, work: ShortWork, search: Search) -> Claimed:
+        """Claim by `work` in an open transaction, as long as few of the jobs have to wait."""
+
+        def short(run: Runner, again: bool) -> Admission | None:
+            if again and (held := self._reservations.held(run, claim)):
+                return Admission(held)
+            return work(run, claim, search)
+
+        def some(claim: Claim, search: Search) -> Admission | None:
+            if search.past is None and not claim.repeat:
+                found = self._transactions.write(short, durable=False, together=True)  # as any claim
+                if found is not None:
+                    return found
+            return self.claim_some(claim, search)
+
+        return self._rounds.claim(claim, some, search)
+
     def claim_ids(self, run: Runner, claim: Claim, *, again: bool = False) -> Admission:
         """Reserve the jobs that a claim names, in an open transaction; `again`: the call is a repeat."""
         if (again or claim.repeat) and (held := self._reservations.held(run, claim)):
@@ -156,7 +175,8 @@ class TransactionClaims:
         settings = QueueSettings(claim.queue) if row is None else row.settings
         search.settings = settings
         if settings.limited:
-            return self._limited(run, claim, search, row if search.locks_queue else None)
+            locked = search.locks_queue or self._db.dialect.single_writer
+            return self._limited(run, claim, search, row if locked else None)
         return self._reserve(run, claim, search, settings, claim.limit)
 
     def _limited(self, run: Runner, claim: Claim, search: Search, locked: QueueRow | None = None) -> Admission:
@@ -209,39 +229,57 @@ class TransactionClaims:
         return found
 
 
-ShortWork = Callable[[Runner, Claim, Search], Admission | None]
-"""Claims in few round trips; None if the queue has limits, leases have expired, or too much has to be read."""
+class Answer(NamedTuple):
+    """What a route of a claim answers.
+
+    `claimed`: None if it has changed nothing, and the claim is to be made by the route for what was met. `met`: what
+    the next claim of the queue should expect.
+    """
+
+    claimed: Claimed | None
+    met: Met
 
 
-class ShortClaims:
-    """Claims by `work` in an open transaction, as long as few of the jobs have to wait."""
+class Routes:
+    """Claims by the route for what the last claim of the queue met; the first claim takes the one for plain queues.
 
-    def __init__(
-        self,
-        transactions: Transactions,
-        reservations: Reservations,
-        rounds: ClaimRounds,
-        general: TransactionClaims,
-        work: ShortWork,
-    ) -> None:
-        self._transactions, self._reservations = transactions, reservations
-        self._rounds, self._general, self._work = rounds, general, work
+    A route checks what it meets, so this memory never decides which jobs may run.
+    """
 
-    def claim(self, claim: Claim, search: Search) -> Claimed:
-        """Claim jobs, some of which may have to wait."""
-        return self._rounds.claim(claim, self._claim_some, search)
+    unreadable: tuple[type[Exception], ...] = ()
+    """The errors of a route that meets limits of a job that SQL can't read; Python can."""
 
-    def _claim_some(self, claim: Claim, search: Search) -> Admission | None:
-        def work(run: Runner, again: bool) -> Admission | None:
-            if again and (held := self._reservations.held(run, claim)):
-                return Admission(held)
-            return self._work(run, claim, search)
+    def __init__(self, routes: Mapping[Met, Callable[[Claim], Answer]], general: TransactionClaims) -> None:
+        """`routes`: for each shape of queues, unless claims from it are made in general transactions."""
+        self._routes, self._general = routes, general
+        self._met: dict[str, Met] = {}
 
-        if search.past is None and not claim.repeat:
-            found = self._transactions.write(work, durable=False, together=True)  # as any claim
-            if found is not None:
-                return found
-        return self._general.claim_some(claim, search)
+    def claim(self, claim: Claim) -> Claimed:
+        """Reserve jobs from a queue of any shape."""
+        if claim.ids:
+            return self.named(claim)
+        if claim.lanes is not None or claim.not_after is not None:
+            return self._general.claim(claim)
+        met = self._met.get(claim.queue, "plain")
+        try:
+            for _ in range(len(self._routes) + 1):
+                answer = self._routes.get(met, self.in_general)(claim)
+                self._met[claim.queue] = met = answer.met
+                if answer.claimed is not None:
+                    return answer.claimed
+        except self.unreadable:
+            claim = claim._replace(repeat=True)  # an earlier round may have reserved jobs under the token
+        return self._general.claim(claim)
+
+    def named(self, claim: Claim) -> Claimed:
+        """Reserve the jobs that a claim names."""
+        return self._general.claim(claim)
+
+    def in_general(self, claim: Claim, *, locks_queue: bool = True) -> Answer:
+        """Claim in transactions; `locks_queue`: the row of the queue is locked by the first read."""
+        search = Search(claim.min_rank, locks_queue=locks_queue)
+        found = self._general.claim(claim, search)
+        return Answer(found, "limited" if search.settings is None else met_by(search.settings))
 
 
 class ClaimsJobs(Protocol):
@@ -313,7 +351,7 @@ class Claims:
         reservations: Reservations,
         outcomes: Settles,
     ) -> None:
-        self._db, self._ways, self._unseen = db, routes, unseen
+        self._db, self._routes, self._unseen = db, routes, unseen
         self._reservations, self._outcomes = reservations, outcomes
         self._unchecked: set[str] = set()
         """Tokens of batches whose claims failed before all their jobs were checked: repeats must check them."""
@@ -321,7 +359,7 @@ class Claims:
     def claim(self, claim: Claim) -> Claimed:
         if not claim.rows:
             return Claimed([], reserved=self._reserved(claim))
-        claimed, others = apart(self._ways.claim(claim))
+        claimed, others = apart(self._routes.claim(claim))
         if others:
             self._outcomes.settle(others)
         return claimed
@@ -333,7 +371,7 @@ class Claims:
             return reserved
         self._unchecked.add(claim.token)
         while True:
-            if dead := readable(self._ways.claim(claim))[1]:
+            if dead := readable(self._routes.claim(claim._replace(rows=True)))[1]:
                 self._outcomes.settle(dead)
             held = self._db.read(lambda run: self._reservations.count_held(run, claim.queue, claim.token))
             if held or not dead:  # a stream takes 0 to mean that no job is due

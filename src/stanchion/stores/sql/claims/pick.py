@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from sqlalchemy import Executable, Integer, String, and_, literal_column, select, text
 
 from stanchion.stores.records.claims import LOWEST_RANK, Claim
 from stanchion.stores.records.jobs import UNLANED, JobRow
-from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.records.queues import QueueSettings, QueueShape
 from stanchion.stores.records.slots import ORDER, SEMAPHORE, Slot
 from stanchion.stores.rules.limits import limits_in
 from stanchion.stores.rules.slots import slots_of
@@ -50,6 +50,16 @@ _AHEAD, _FEW = 3, 30
 _KEYS = 100
 _NO_PATTERN, _NO_KEY = "", "-" * 201
 """Placeholders that match no limits of a job, and no order key."""
+
+
+Met = QueueShape | Literal["capped", "contended"]
+"""What a claim meets in a queue: its shape; `capped`: limited by `max_running` alone; `contended`: slots that are full.
+"""
+
+
+def met_by(settings: QueueSettings) -> Met:
+    """Return what a claim meets in a queue with these settings."""
+    return "capped" if settings.capped else settings.shape
 
 
 class Alike(NamedTuple):
@@ -113,6 +123,11 @@ class Search:
             self.full[slot] = None
             if slot == slots_of(before)[0] and limits_in(before.limits).rate is None:
                 self.runs[Alike(before.rank, slot, before.limits if slot.kind == SEMAPHORE else None)] = None
+
+    def met_with_slots(self, otherwise: Met) -> Met:
+        """Return what a claim of slots met; `otherwise`: in a queue without limits."""
+        met = otherwise if self.settings is None else met_by(self.settings)
+        return otherwise if met in ("plain", "slots") else met
 
     @property
     def passed_rates(self) -> list[str]:
