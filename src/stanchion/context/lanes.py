@@ -28,6 +28,7 @@ from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from stanchion.context.queues.settings import has_defaults, with_defaults
 from stanchion.context.shard import MAX_LANES, shuffle_shard
 from stanchion.stores.records.jobs import UNLANED, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome
@@ -61,8 +62,8 @@ class LaneChooser:
             concerned = self._settings.of(store, set(map(_QUEUE, jobs)))
         for queue, settings in concerned.items():
             places = [n for n, job in enumerate(jobs) if job.queue == queue]
-            for n in places if settings.ordered_by else ():
-                jobs[n] = with_order_key(jobs[n], settings)
+            for n in places if has_defaults(settings) else ():
+                jobs[n] = with_defaults(jobs[n], settings)
             if settings.lanes == 1:
                 continue
             lanes = self._lanes(store, settings, [jobs[n].tenant for n in places])
@@ -146,10 +147,3 @@ def _placed(outcome: Outcome, placed: Mapping[str, NewJob]) -> Outcome:
         case Commit(jobs=jobs) if jobs:
             return outcome._replace(jobs=tuple(map(at, jobs)))
     return outcome
-
-
-def with_order_key(job: NewJob, settings: QueueSettings) -> NewJob:
-    """Return a job that enters a queue with the order key that the queue gives to jobs without one."""
-    if settings.ordered_by is None or job.order_key is not None or job.tenant is None:
-        return job
-    return job._replace(order_key=job.tenant)

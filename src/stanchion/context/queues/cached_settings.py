@@ -7,6 +7,7 @@ import time
 from collections.abc import Set
 from itertools import islice
 
+from stanchion.context.queues.settings import concern_new_jobs
 from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import QueueSettings
@@ -74,11 +75,6 @@ class CachedSettings:
             self.unknown_partitions = True
         found = {settings.name: settings for settings in stored if _concern_more(settings)}
         read.update((queue, (now, found.get(queue))) for queue in old)
-
-
-def concern_new_jobs(settings: QueueSettings) -> bool:
-    """Return whether new jobs of a queue get a lane, a time-out or an order key by its settings."""
-    return settings.lanes > 1 or settings.timeout is not None or settings.ordered_by is not None
 
 
 def _concern_more(settings: QueueSettings) -> bool:

@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from stanchion.context.shard import MAX_LANES
-from stanchion.core.checks import lease_seconds, refuse_unknown, seconds_of, shown
+from stanchion.core.checks import checked_name, lease_seconds, refuse_unknown, seconds_of, shown
 from stanchion.core.names.partition_names import MAX_PARTITIONS, checked_queue
 from stanchion.errors import InvalidInput
+from stanchion.stores.fields.jobs import Kind
+from stanchion.stores.fields.queues import SETTABLE
 from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.queues import QueueSettings
 
 LANES_PER_TENANT = 6
@@ -52,6 +55,29 @@ def store_settings(store: Store, queue: str, changes: Mapping[str, Any]) -> Queu
 def settings_of(store: Store, queue: str) -> QueueSettings:
     """Return the stored settings of a queue, or the defaults if it does not exist."""
     return next(iter(store.queues([queue])), QueueSettings(queue))
+
+
+# -- what new jobs get from the settings of their queue
+
+
+def concern_new_jobs(settings: QueueSettings) -> bool:
+    """Return whether new jobs of a queue get a lane, a time-out or another field by its settings."""
+    return settings.lanes > 1 or settings.timeout is not None or has_defaults(settings)
+
+
+def has_defaults(settings: QueueSettings) -> bool:
+    """Return whether a queue gives fields to jobs that enter it without them."""
+    return settings.ordered_by is not None
+
+
+def with_defaults(job: NewJob, settings: QueueSettings) -> NewJob:
+    """Return a job that enters a queue with the fields that the queue gives to jobs without them."""
+    if settings.ordered_by is None or job.order_key is not None or job.tenant is None:
+        return job
+    return job._replace(order_key=job.tenant)
+
+
+# -- rules between settings
 
 
 def check_letters(store: Store, queue: str, changes: Mapping[str, Any], known: Mapping[str, QueueSettings]) -> None:
@@ -196,22 +222,32 @@ def _span(name: str, value: Any) -> float:
     return seconds
 
 
+def _span_or_none(name: str, value: Any) -> float | None:
+    return None if value is None else _span(name, value)
+
+
+def _name_or_none(name: str, value: Any) -> str | None:
+    return None if value is None else checked_name(value, name)
+
+
+_OF_KIND: dict[Kind, Callable[[str, Any], Any]] = {
+    Kind.FLAG: _flag,
+    Kind.INT: _count_or_none,
+    Kind.REAL: _span_or_none,
+    Kind.NAME: _name_or_none,
+}
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "paused": _flag,
+    **{one.name: _OF_KIND[one.kind] for one in SETTABLE if one.kind in _OF_KIND},
     "max_rate": _rate,
-    "max_running": _count_or_none,
     "lanes": _lanes,
     "lanes_per_tenant": _lanes,
     "history_ttl": lambda name, value: seconds_of(value, name),
     "dead_letter": _queue_or_none,
     "lease": lambda name, value: lease_seconds(value, name),
-    "expires": lambda name, value: None if value is None else _span(name, value),
-    "expires_with_jobs": _flag,
-    "ordered": _flag,
     "ordered_by": _ordered_by,
-    "timeout": lambda name, value: None if value is None else _span(name, value),
     "partitions": _partitions,
 }
+"""The checks of settings: of some, the check of their kind."""
 
 SETTINGS = tuple(_CHECKS)
 """The names of all settings."""

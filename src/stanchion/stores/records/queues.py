@@ -23,40 +23,69 @@ class SemaphoreRow(NamedTuple):
 _NOT_STORED: Final = {"stored": False}
 
 
+def _shown(about: str, absent: str = "") -> dict[str, dict[str, str]]:
+    """Return what people read about a setting: what it does, and what it means that there is none."""
+    return {"shown": {"about": about, "absent": absent}}
+
+
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
     """The stored settings of a queue; rates in jobs started per second, times in seconds."""
 
     name: str
-    paused: bool = False
+    paused: bool = field(default=False, metadata=_shown("No job starts; running ones finish."))
     """True while no job of the queue may start."""
-    max_rate: float | None = None
+    max_rate: float | None = field(
+        default=None,
+        metadata=_shown(
+            "Jobs started a second, by all processes together. Jobs that are due wait for their second.", "no limit"
+        ),
+    )
     """Maximum number of jobs started per second, by all workers together."""
-    max_running: int | None = None
+    max_running: int | None = field(
+        default=None,
+        metadata=_shown("Jobs that run at the same time, in all processes. Running ones finish.", "no limit"),
+    )
     """Maximum number of jobs that run at a time."""
-    lanes: int = 1
+    lanes: int = field(default=1, metadata=_shown("Lines of jobs by tenant; workers take from them in turn."))
     """Number of lanes."""
-    lanes_per_tenant: int = 1
+    lanes_per_tenant: int = field(default=1, metadata=_shown("Lanes over which the jobs of one tenant are spread."))
     """Number of lanes that the jobs of one tenant share."""
-    history_ttl: float = 7 * 86_400.0
+    history_ttl: float = field(
+        default=7 * 86_400.0,
+        metadata=_shown("How long finished jobs are kept. A shorter time soon deletes older jobs for good."),
+    )
     """Retention of finished jobs in seconds; 0 keeps none."""
-    dead_letter: str | None = None
+    dead_letter: str | None = field(
+        default=None,
+        metadata=_shown(
+            "The queue that receives jobs when they die; without one they stay in history.", "none: kept as dead"
+        ),
+    )
     """Queue for dead jobs; None keeps them in history."""
-    lease: float = 30.0
+    lease: float = field(
+        default=30.0, metadata=_shown("How long a consumer without heartbeats holds a job, from the next reservation.")
+    )
     """Seconds that a reservation without heartbeats is valid."""
     uses_lanes: bool = field(default=False, compare=False)
     """True once the queue has several lanes or a job in a lane; upkeep resets it."""
     uses_slots: bool = field(default=False, compare=False)
     """True once a job of the queue has a semaphore, an order key or a rate; upkeep resets it."""
-    expires: float | None = None
+    expires: float | None = field(
+        default=None, metadata=_shown("Time without use after which the queue is deleted, with its history.", "never")
+    )
     """Seconds without a push, a reservation or an end after which the queue is removed; None: never."""
-    expires_with_jobs: bool = False
+    expires_with_jobs: bool = field(default=False, metadata=_shown("It is also deleted with the jobs in it."))
     """True if expiry also removes a queue that holds live jobs."""
-    timeout: float | None = None
+    timeout: float | None = field(
+        default=None, metadata=_shown("Longest run of an attempt, for jobs whose task names none.", "none of its own")
+    )
     """Seconds that one attempt may run, for jobs that name no time-out and whose task names none."""
-    ordered: bool = False
+    ordered: bool = field(default=False, metadata=_shown("One job at a time, in order."))
     """One job at a time, and none before the one begun last has left the queue; goes with `max_running=1`."""
-    ordered_by: Literal["tenant"] | None = None
+    ordered_by: Literal["tenant"] | None = field(
+        default=None, metadata=_shown("What becomes the order key of jobs without one.")
+    )
     """What becomes the order key of jobs that enter the queue without one."""
     declared: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """The settings that the code declared last, which may not be in force; see `context.queues.declared_settings`."""
@@ -66,7 +95,7 @@ class QueueSettings:
     """True once the queue has had partitions."""
     schema_after: int | None = field(default=None, compare=False)
     """The version of the stored schema after which one of this queue is in force; None: it never had one."""
-    partitions: int = field(default=1, metadata=_NOT_STORED)
+    partitions: int = field(default=1, metadata=_NOT_STORED | _shown("Physical queues over which new jobs are spread."))
     """The physical queues over which new jobs are spread; see `stanchion.partitions`, which stores it elsewhere."""
     key_partitions: int = field(default=0, metadata=_NOT_STORED)
     """The partitions over which keys are spread, fixed when the queue is first partitioned; 0: keys stay in the queue

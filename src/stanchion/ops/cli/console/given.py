@@ -12,10 +12,13 @@ from uuid import UUID
 from stanchion.core.checks import aware
 from stanchion.core.text.durations import duration, spelled
 from stanchion.errors import InvalidInput
+from stanchion.stores.fields.jobs import Kind
+from stanchion.stores.fields.queues import SETTABLE
 
 SHELL_QUOTES = """; quote it for the shell: '{"id": 1}', or '"text"' for a string"""
 DAY = 86_400.0
-_DURATIONS = frozenset({"history_ttl", "lease", "expires", "timeout"})
+_DURATIONS = frozenset(one.name for one in SETTABLE if one.is_time)
+_TEXTS = frozenset(one.name for one in SETTABLE if one.kind in (Kind.NAME, Kind.WORD))
 
 
 def optional_duration(text: str | None, what: str) -> float | None:
@@ -99,7 +102,7 @@ def _setting(name: str, value: str) -> Any:
         return None
     if name in _DURATIONS:
         return duration(value, name)
-    if name in ("dead_letter", "ordered_by"):
+    if name in _TEXTS:
         return value
     return {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}.get(
         value.lower(), loose_value(value)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stanchion.context.context import Context
-from stanchion.context.queues.cached_settings import concern_new_jobs
+from stanchion.context.queues.settings import concern_new_jobs
 from stanchion.core.ids import id_spans
 from stanchion.errors import InvalidInput
 from stanchion.spark.datasource.json_texts import are_objects, may_be_compact

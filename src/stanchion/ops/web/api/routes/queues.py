@@ -16,6 +16,8 @@ from stanchion.ops.web.api.schemas.filters import DRY_RUN, PAGING
 from stanchion.ops.web.api.schemas.kinds import name
 from stanchion.ops.web.api.shapes import queue_shape, settings_shape
 from stanchion.ops.web.live.figures import figures_of
+from stanchion.stores.fields.jobs import Kind
+from stanchion.stores.fields.queues import SETTABLE
 from stanchion.stores.records.queues import QueueSettings
 
 DEPTH_MAX = 1000
@@ -95,7 +97,7 @@ def configure(call: Call) -> Answer:
     return _effect(call, current if call.dry_run else change_all(call.visit, current, changes))
 
 
-_WHOLE = frozenset({"max_running", "lanes", "lanes_per_tenant", "partitions"})
+_WHOLE = frozenset(one.name for one in SETTABLE if one.kind is Kind.INT)
 
 
 def _effect(call: Call, queue: QueueSettings) -> Answer:
