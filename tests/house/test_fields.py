@@ -8,7 +8,20 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from stanchion.jobs.options import PushOptions
-from stanchion.stores.fields.jobs import BY_RULE, FIELDS, FINISHED, KINDS, LIVE, OPTIONS, Field, Kind, Of, Step, cleared
+from stanchion.stores.fields.jobs import (
+    BY_RULE,
+    FIELDS,
+    FINISHED,
+    KINDS,
+    LIVE,
+    OPTIONS,
+    UNCLAIMED,
+    Field,
+    Kind,
+    Of,
+    Step,
+    cleared,
+)
 from stanchion.stores.fields.sql import GIVEN, stored_as_given
 from stanchion.stores.records.jobs import JobRow, NewJob
 
@@ -27,6 +40,12 @@ def test_it_has_the_fields_of_stored_and_new_jobs() -> None:
     assert tuple(field.name for field in FIELDS) == JobRow._fields
     assert set(KINDS) == {*JobRow._fields, *NewJob._fields}
     assert {*LIVE, *FINISHED} == set(FIELDS)
+
+
+def test_claims_read_all_live_fields_but_the_last() -> None:
+    assert LIVE[-1].name == UNCLAIMED
+    live = [field.name for field in LIVE]
+    assert tuple(live) == JobRow._fields[: len(live)]
 
 
 def test_the_options_of_a_push_are_its_typed_ones() -> None:

@@ -40,6 +40,10 @@ class Stop(NamedTuple):
     attempts: int | None
 
 
+WAIT_KINDS = ("semaphore", "order_key", "rate", "flow", "pause")
+"""The kinds of past waits."""
+
+
 class PastWait(NamedTuple):
     """A wait that is over: what for, and from when to when.
 

@@ -166,6 +166,8 @@ PUBLIC: Final = tuple(field for field in FIELDS if field.public is not None)
 LIVE: Final = tuple(field for field in FIELDS if field.of is not Of.HISTORY)
 FINISHED: Final = tuple(field for field in FIELDS if field.of is not Of.LIVE)
 
+UNCLAIMED: Final = "past_waits"
+"""The last field of live jobs: no worker needs it, so claims read those before it."""
 COMPARED: Final = frozenset(field.name for field in FIELDS if field.compared)
 """The fields that queries compare."""
 

@@ -25,11 +25,13 @@ from stanchion.stores.cas.claim import Parked
 from stanchion.stores.cas.settle import Outcomes
 from stanchion.stores.cas.slot_keys import key_of
 from stanchion.stores.cas.workers import LostJobs
+from stanchion.stores.fields.jobs import UNCLAIMED
 from stanchion.stores.mongo.claims.expired import AT_ONCE, ExpiredLeases
 from stanchion.stores.mongo.claims.lanes import ClaimLocks, Lanes, QueueState, rotated
 from stanchion.stores.mongo.claims.mending import is_misfit, mend, named
 from stanchion.stores.mongo.claims.parking import PARKED_AT_ONCE, PARKED_FEW, Parking, passing
 from stanchion.stores.mongo.client.documents import (
+    BY_ARRIVAL,
     Document,
     claim_order,
     event,
@@ -47,7 +49,7 @@ from stanchion.stores.rules.claims import in_claim_order
 from stanchion.stores.rules.slots import LEAST_GRANTED, order_slot
 
 _LANE_MAX = 1 << 30
-_CLAIMED: Final[Document] = {"past_waits": 0}
+_CLAIMED: Final[Document] = {UNCLAIMED: 0}
 """All fields of a job, without the ones that no worker needs."""
 
 
@@ -180,7 +182,7 @@ class DueJobs:
                 return found
             if found["waits_for"] == key_of(order_slot(state.settings.name, found.get("order_key", ""))):
                 of_key = {**live, "order_key": found["order_key"]}
-                return on.jobs.find_one(of_key, fields, sort=[("enqueued_at", 1), ("_id", 1)]) or found
+                return on.jobs.find_one(of_key, fields, sort=BY_ARRIVAL) or found
             by_index = {"rank": {"$gt": LEAST_GRANTED}}
             granted = {**queued(state.settings.name), **by_index, "slots_hold": {"$ne": None}}
             return on.jobs.find_one(granted, fields) or found

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from operator import attrgetter
 from typing import Any
 
 from bson import Int64, ObjectId
@@ -32,7 +33,7 @@ from stanchion.errors import InvalidInput
 from stanchion.stores.cas.jobs import Change, Seen
 from stanchion.stores.cas.slot_keys import key_of, slot_of
 from stanchion.stores.fields.jobs import FIELDS as TABLE
-from stanchion.stores.fields.jobs import TIES, WAITS
+from stanchion.stores.fields.jobs import LIVE, TIES, WAITS, Kind
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.rules.dead_letters import is_marked
 from stanchion.stores.rules.misfits import RowTypes
@@ -40,6 +41,9 @@ from stanchion.stores.rules.set_back import AHEAD
 from stanchion.stores.rules.slots import uses_slots, waits_at
 
 Document = dict[str, Any]
+
+BY_ARRIVAL = [("enqueued_at", 1), ("_id", 1)]
+"""The order in which jobs get their order key."""
 
 MAX_CONTENT = 15 << 20
 """Bytes available for the payload and headers of a live job; the rest of a document is for its errors."""
@@ -70,6 +74,7 @@ _NAMES = JobRow._fields[1:]
 _ABSENT = tuple(map(JobRow._field_defaults.get, _NAMES))
 _LEFT_OUT = frozenset(one.name for one in TABLE if one.public is None and one.default == 0)
 """Numbers that are left out while they are zero."""
+_contents = attrgetter("headers", *(field.name for field in LIVE if field.kind is Kind.CONTENT))
 _REMAINS = frozenset({"_id", "queue", "run_at", "enqueued_at", "finished_at"})
 GRACE_SECONDS = 86_400
 LAST_MOMENT_MS = 253_402_300_799_999
@@ -95,7 +100,7 @@ def document_of(row: JobRow) -> Document:
 
 def refuse_large(row: JobRow) -> None:
     """Raise InvalidInput for a job without room for later additions."""
-    texts = (row.payload, row.headers or "", row.arrival_payload or "", row.entry_payload or "")
+    texts = list(filter(None, _contents(row)))
     if 4 * sum(map(len, texts)) <= MAX_CONTENT:
         return
     size = sum(len(text.encode()) for text in texts)

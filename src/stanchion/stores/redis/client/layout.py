@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from stanchion.stores.cas.slot_keys import slot_of
-from stanchion.stores.fields.jobs import FIELDS, WAITS, Field, Kind
+from stanchion.stores.fields.jobs import FIELDS, UNCLAIMED, WAITS, Field, Kind
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.redis.client.scripts import script_texts
 
@@ -29,7 +29,7 @@ def _state() -> tuple[str, ...]:
 
 STATE: Final = _state()
 """The fields of a state, which is between the id and the body. `rev`, `waits_for` and `bound` are made of others."""
-_APART: Final = ("id", "queue", "past_waits", *WAITS)
+_APART: Final = ("id", "queue", UNCLAIMED, *WAITS)
 BODY: Final = tuple(field.name for field in FIELDS if field.name not in {*STATE, *_APART})
 """The fields of a body."""
 
@@ -53,7 +53,7 @@ def _written(name: str) -> str:
 def _read(field: Field) -> str:
     """Return the expression for the value of a field, whose text is in a variable of its name."""
     name = field.name
-    if name == "past_waits":
+    if name == UNCLAIMED:
         return "None"
     if field.kind is Kind.FLAG:
         return f'{name} == "1"'

@@ -41,7 +41,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql, postgresql
 
-from stanchion.stores.fields.jobs import FINISHED, KINDS, LIVE, Field, Kind, Of, names
+from stanchion.stores.fields.jobs import FINISHED, KINDS, LIVE, UNCLAIMED, Field, Kind, Of, names
 from stanchion.stores.fields.queues import SETTINGS, Setting
 from stanchion.stores.fields.sql import LIVE_COLUMNS
 from stanchion.stores.records.jobs import UNLANED, NewJob
@@ -324,8 +324,8 @@ _on_postgresql(stage_prepared, "ALTER COLUMN rows SET STORAGE EXTERNAL")  # comp
 
 HELD_COLUMNS = ("id", "queue", "order_key", "limits", "flow_node", "flow_index", "slots_held")
 """Columns of a live job that say what it holds, and its position in a flow."""
-CLAIMED_COLUMNS = LIVE_COLUMNS[: LIVE_COLUMNS.index("past_waits")]
-"""Columns of a live job that a claim returns: no worker needs its past waits."""
+CLAIMED_COLUMNS = LIVE_COLUMNS[: LIVE_COLUMNS.index(UNCLAIMED)]
+"""Columns of a live job that a claim returns."""
 HISTORY_COLUMNS = tuple(column.name for column in history.columns)
 ID_COLUMNS = names(Kind.ID)
 """Columns of jobs with ids, which a database may keep as UUIDs, and JobRow has as texts."""

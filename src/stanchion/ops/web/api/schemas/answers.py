@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final, get_args
+from typing import Final, get_args, get_type_hints
 
-from stanchion.alerts.records import Level, Rule, Unit
-from stanchion.core.service_levels import BANDS
+from stanchion.alerts.records import BandFigures, Level, Rule, Unit
+from stanchion.core.service_levels import BANDS, BandName
+from stanchion.jobs.job import WAIT_KINDS
 from stanchion.ops.job_json import SHOWN
 from stanchion.ops.web.api.operation import Schema
 from stanchion.ops.web.api.schemas.kinds import (
@@ -45,7 +46,6 @@ _SPECIAL: Final[dict[str, Schema]] = {
     "state": _STATE,
     "priority": of("integer"),
     "lane": maybe(whole()),
-    "max_attempts": whole(least=1),
     "headers": table(anything("Any JSON value.")),
     "limits": several(text()),
     "progress": decimal("The share done."),
@@ -58,7 +58,11 @@ def _schema(field: Field) -> Schema:
     """Return the schema of a field of a job."""
     if field.shown_as in _SPECIAL:
         return _SPECIAL[field.shown_as]
-    schema = _KINDS[field.kind](field.about)
+    schema = (
+        whole(field.about, int(field.within[0]))
+        if field.within and field.kind is Kind.INT
+        else _KINDS[field.kind](field.about)
+    )
     return schema if field.required or field.kind is Kind.CONTENT else maybe(schema)
 
 
@@ -97,7 +101,7 @@ _JOBS: Final[dict[str, Schema]] = {
     ),
     "PastWait": answer(
         "A wait that is over, or a pause of its queue while it was there.",
-        kind=choice(("semaphore", "order_key", "rate", "flow", "pause")),
+        kind=choice(WAIT_KINDS),
         name=text("Of the semaphore, order key, rate or queue; the id of the part of its flow."),
         since=time(),
         until=time(),
@@ -176,6 +180,8 @@ _QUEUES: Final[dict[str, Schema]] = {
 }  # fmt: skip
 
 _BAND: Final = choice(band.name for band in BANDS)
+_OF_BAND: Final = {BandName: _BAND, int: _COUNT, float: decimal()}
+"""The schemas of figures, by their types."""
 
 _WATCH: Final[dict[str, Schema]] = {
     "Alert": answer(
@@ -201,12 +207,8 @@ _WATCH: Final[dict[str, Schema]] = {
     ),
     "BandFigures": answer(
         "The live jobs of a band.",
-        band=_BAND,
-        **dict.fromkeys(("count", "scheduled", "ready", "waiting", "running", "erroring", "dead"), _COUNT),
-        max_age=decimal(),
-        max_lease_age=decimal(),
-        max_attempts=_COUNT,
-        alert_percent=decimal(),
+        count=_COUNT,
+        **{name: _OF_BAND[kind] for name, kind in get_type_hints(BandFigures).items()},
     ),
     "QueueFigures": answer(
         "The live jobs of a queue.",
