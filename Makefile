@@ -48,7 +48,7 @@ nightly: $(DEV) servers mysqlclient ## Run what takes longer: more deaths, all v
 	@$(PARALLEL) $(BIN)/python -m tests.pythons
 	@$(BIN)/python -m tests.mutants
 
-check: lint types quick ## Lint, check types and run the quick tests
+check: lint types quick ## Lint, check types and run the quick tests; WING=web: the tests of a wing
 
 lint: $(DEV) ## Check style, format and the direction of imports
 	@$(BIN)/ruff check --quiet
@@ -58,9 +58,15 @@ lint: $(DEV) ## Check style, format and the direction of imports
 types: $(DEV) ## Check types
 	@$(BIN)/mypy --no-error-summary
 
+ifdef WING
+quick: $(DEV) servers
+	@paths=$$($(BIN)/python -m tests.wings $(WING)) && \
+		$(PARALLEL) $(BIN)/pytest -q -n auto --dist loadfile -m 'not nightly' $$paths
+else
 quick: $(DEV)
 	@$(COMPILED)
 	@$(PARALLEL) $(BIN)/pytest -q -n auto --dist worksteal -m 'not slow and not nightly'
+endif
 
 bench: $(BENCH) servers ## Measure throughput and latency, beside other queues
 	@$(BIN)/python -m benchmarks.run

@@ -55,9 +55,9 @@ class NewDatabase(Protocol):
 
 SLOW = (
     *("tests/mongo/", "tests/redis/", "tests/servers/"),
-    *("tests/cli/test_transfer.py", "tests/spark/", "tests/demo/", "tests/docs/"),
-    *("tests/archive/test_deaths.py", "tests/protocol/", "tests/worker/test_scheduler.py"),
-    *("tests/cli/test_copy.py", "tests/streams/test_data_source.py"),
+    *("tests/cli/test_transfer.py", "tests/spark/test_", "tests/demo/", "tests/docs/"),
+    *("tests/spark/archive/test_deaths.py", "tests/protocol/", "tests/worker/test_scheduler.py"),
+    *("tests/cli/test_copy.py", "tests/spark/streams/test_data_source.py"),
     "tests/django/test_shop.py",
     *("tests/worker/test_output.py", "tests/cli/test_process.py", "tests/manager/streams/test_standstill.py"),
     *("tests/sql/test_pooler.py", "tests/web/test_mounted.py", "tests/web/test_markup.py", "tests/web/test_stores.py"),

@@ -16,7 +16,7 @@ from typing import Any
 
 import stanchion
 from stanchion import Push, Retry, Send, Stanchion, TaskInterrupted, Tasks, Worker, chain, group, middleware, spark
-from tests.wire.test_errors import EXAMPLES
+from tests.manager.wire.test_errors import EXAMPLES
 
 LIST = Path(__file__).with_suffix(".txt")
 

@@ -3,8 +3,8 @@
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-SPARK = "tests/spark/"
-KILLS = "tests/spark/ that kill"
+SPARK = "tests/spark/test_"
+KILLS = "tests/spark/test_ that kill"
 
 SECONDS = {
     KILLS: 60.0,

@@ -13,8 +13,9 @@ import pytest
 from stanchion import wings
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.registry import open_store, store_modules
+from tests.wings import ROOT, WINGS, paths_of
 
-PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CONTRACTS = [one for one in PROJECT["tool"]["importlinter"]["contracts"] if one["name"].startswith("A wing: ")]
 
 
@@ -29,6 +30,14 @@ def test_each_module_of_the_table_is_part_of_a_wing() -> None:
 def test_the_modules_of_a_wing_import_each_other() -> None:
     for contract in CONTRACTS:
         assert set(contract["protected_modules"]) <= set(contract["allowed_importers"]), contract["name"]
+
+
+def test_each_wing_has_its_tests() -> None:
+    assert len(WINGS) == len(CONTRACTS)
+    for wing, patterns in WINGS.items():
+        assert patterns[0] == f"tests/{wing}"
+        assert all(any(ROOT.glob(pattern)) for pattern in patterns), wing
+        assert {Path(path).suffix for path in paths_of(wing)} <= {"", ".py"}
 
 
 def test_another_package_adds_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ from stanchion.spark import archive
 from stanchion.spark.archiving import parts, run
 from stanchion.spark.archiving.files import Written, drop
 from stanchion.spark.archiving.table import ArchiveTable, existing_archive
-from tests.archive.conftest import archived, ends, finished, left
-from tests.archive.test_deaths import Died, dying
+from tests.spark.archive.conftest import archived, ends, finished, left
+from tests.spark.archive.test_deaths import Died, dying
 from tests.spark.conftest import nightly
 
 if TYPE_CHECKING:

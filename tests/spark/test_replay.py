@@ -13,7 +13,7 @@ from stanchion.errors import InvalidInput
 from stanchion.ops.cli import cli
 from stanchion.spark import Replay, archive, replay
 from stanchion.stores.records.jobs import JobRow
-from tests.archive.conftest import finished
+from tests.spark.archive.conftest import finished
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

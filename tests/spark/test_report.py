@@ -16,8 +16,8 @@ from stanchion.reporting import report as count
 from stanchion.spark import archive, report
 from stanchion.spark.archiving.table import existing_archive
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState
-from tests.archive.conftest import finished
-from tests.report.jobs import told
+from tests.spark.archive.conftest import finished
+from tests.spark.report.jobs import told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

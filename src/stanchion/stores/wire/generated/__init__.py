@@ -1,1 +1,1 @@
-"""Made from the protocol by `python -m tests.wire.generate`; not edited by hand."""
+"""Made from the protocol by `python -m tests.manager.wire.generate`; not edited by hand."""

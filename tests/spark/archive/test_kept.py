@@ -12,8 +12,8 @@ from stanchion.spark import archive
 from stanchion.spark.archiving import run
 from stanchion.spark.archiving.table import ArchiveTable
 from stanchion.stores.records.query import Query
-from tests.archive.conftest import archived, ends, finished, left
-from tests.archive.test_deaths import Died, dying
+from tests.spark.archive.conftest import archived, ends, finished, left
+from tests.spark.archive.test_deaths import Died, dying
 
 HOUR = 3600.0
 SERVERS = ("pg_url", "mariadb_url", "redis_url", "mongo_url")

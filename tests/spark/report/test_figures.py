@@ -14,8 +14,8 @@ from stanchion.core.text.error_kinds import group_in
 from stanchion.reporting import report
 from stanchion.reporting.figures import IDS, NAMES, SHARES
 from stanchion.stores.records.jobs import SECOND, JobRow
-from tests.archive.conftest import finished
-from tests.report.jobs import told
+from tests.spark.archive.conftest import finished
+from tests.spark.report.jobs import told
 
 
 @pytest.fixture(scope="module")

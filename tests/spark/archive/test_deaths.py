@@ -17,7 +17,7 @@ from stanchion.spark.archiving import files as archive_files
 from stanchion.spark.archiving import parts, run
 from stanchion.spark.archiving.table import ArchiveTable
 from stanchion.stores.protocol import Store
-from tests.archive.conftest import archived, ends, finished, left
+from tests.spark.archive.conftest import archived, ends, finished, left
 
 ROWS = 3_000
 KILLS, ATTEMPTS = 6, 24
@@ -98,7 +98,7 @@ archive(app, sys.argv[2], compact=len(sys.argv) > 3)
 def killed_at_random(url: str, folder: Path, seed: int, longest: float) -> None:
     """Archive again and again, each time killed a moment after it has begun."""
     chance = random.Random(seed)
-    source = Path(__file__).parents[2] / "src"
+    source = Path(__file__).parents[3] / "src"
     died = 0
     for _ in range(ATTEMPTS):
         if died == KILLS:

@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pb2
 
 from stanchion.stores.wire.messages import pb
 from tests.docs.pages import ROOT
-from tests.wire import generate
+from tests.manager.wire import generate
 
 _NAMED = re.compile(
     r"\s*(message \w+|enum \w+|service \w+|rpc \w+|[A-Z_]+ = \d+|(?:optional |repeated )?[\w.<>, ]+ \w+ = \d+)"
@@ -30,7 +30,7 @@ def test_all_is_documented() -> None:
 
 
 def test_the_code_belongs_to_the_protocol(tmp_path: Path) -> None:
-    assert generate.DIGEST.read_text().strip() == generate.digest(), "run `python -m tests.wire.generate`"
+    assert generate.DIGEST.read_text().strip() == generate.digest(), "run `python -m tests.manager.wire.generate`"
     if find_spec("grpc_tools") is not None:  # which only those who change the protocol install
         assert parsed(tmp_path / "set") == committed()
 

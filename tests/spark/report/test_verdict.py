@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stanchion.reporting.verdict import BAD, FAIR, Fact, verdict_of
-from tests.report import samples
+from tests.spark.report import samples
 
 
 def changed(**changes: Any) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from stanchion.reporting.figures import MOST_STEPS, jain, power_law, step_for, s
 from stanchion.reporting.figures import errors as shared_errors
 from stanchion.reporting.page import page_of
 from stanchion.reporting.scales import from_zero, log_counts, log_lengths, moments, number, percent, rate
-from tests.report import samples
-from tests.report.samples import START
+from tests.spark.report import samples
+from tests.spark.report.samples import START
 
 NOW = datetime(2027, 1, 1, tzinfo=UTC)
 

@@ -13,7 +13,7 @@ from stanchion.spark import archive
 from stanchion.spark.archiving import parts, run
 from stanchion.spark.archiving.table import ArchiveTable, existing_archive, open_archive
 from stanchion.stores.records.jobs import SECOND
-from tests.archive.conftest import archived, ends, finished, left
+from tests.spark.archive.conftest import archived, ends, finished, left
 
 
 def test_all_that_is_old_enough_is_archived_and_purged(app: Stanchion, folder: Path) -> None:

@@ -28,7 +28,7 @@ from stanchion.stores.wire.messages import pb, read, written
 from stanchion.stores.wire.outcomes import Elsewhere, Refused
 from stanchion.stores.wire.query import page_fields, page_in
 from stanchion.stores.wire.store import signs_in, wake
-from tests.wire.examples import SINGLE, TEXTS, codecs, plain, records
+from tests.manager.wire.examples import SINGLE, TEXTS, codecs, plain, records
 
 CODECS = codecs()
 OUTCOMES = [kind for kind in CODECS if getattr(kind, "_fields", ("",))[0] == "lease"]

@@ -29,7 +29,7 @@ from stanchion.stores.wire import outcomes
 from stanchion.stores.wire.calls import CALLS
 from stanchion.stores.wire.messages import build, pb, read, written
 from stanchion.stores.wire.methods import METHODS, SERVICES
-from tests.wire.examples import plain
+from tests.manager.wire.examples import plain
 
 JOB = NewJob("1", "q", "{}", "t", -5, delay=1.5, key="k")
 ROW = JobRow("1", "q 😀", -1, "running", 3, 1003, 5, 4, "{}", timeout=2.25, token="t", progress=0.5)

@@ -1,6 +1,6 @@
 """Makes the Python code of the protocol; needs grpcio-tools 1.76.0, the oldest that the extra `grpc` allows.
 
-    python -m tests.wire.generate
+    python -m tests.manager.wire.generate
 
 Newer tools make code that refuses the older protobuf that the extra allows.
 """
