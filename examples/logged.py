@@ -18,7 +18,7 @@ from stanchion.errors import CannotJoin, SchemaMismatch, StoreUnavailable
 from stanchion.stores.memory import FrozenClock, MemoryStore
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.rules.lost_leases import default_delay
+from stanchion.stores.rules.leases.lost_leases import default_delay
 from stanchion.stores.wakeup.listeners import Listeners
 
 BEGINNING = b"stanchion log 1\n"

@@ -12,7 +12,7 @@ from stanchion.jobs.insert import batches
 from stanchion.pipelines.pipeline import plan_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, NewJob
-from stanchion.stores.rules.jobs import created
+from stanchion.stores.rules.lifecycle.jobs import created
 
 pytestmark = pytest.mark.nightly
 

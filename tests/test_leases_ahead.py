@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stanchion.core.ids import new_token
-from stanchion.stores.cas.leases_ahead import LooksForLeases
+from stanchion.stores.cas.workers import LooksForLeases
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND

@@ -4,7 +4,7 @@ import pytest
 
 from stanchion.core.ids import new_id
 from stanchion.stores.records.jobs import UNLANED, JobRow, JobState
-from stanchion.stores.rules.past_waits import last_wait_until, past_waits_of, wait_over
+from stanchion.stores.rules.lifecycle.past_waits import last_wait_until, past_waits_of, wait_over
 
 
 def row(*lines: str) -> JobRow:

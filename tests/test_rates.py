@@ -9,7 +9,7 @@ import pytest
 
 from stanchion.jobs.options import per_second_of, spelled_rate
 from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.rules.rate_limit import Bucket, Promise
+from stanchion.stores.rules.capacity.rate_limit import Bucket, Promise
 
 EPOCH = 1_800_000_000 * SECOND
 

@@ -13,7 +13,7 @@ import pytest
 from stanchion import Retry
 from stanchion.core.retry import PROGRAMMING_ERRORS_MAX, delay_anyway, delay_or_default
 from stanchion.errors import InvalidInput
-from stanchion.stores.rules.error_entries import KEPT_ERRORS
+from stanchion.stores.rules.lifecycle.error_entries import KEPT_ERRORS
 
 
 def test_a_delay_is_clamped_from_both_sides() -> None:

@@ -23,7 +23,7 @@ from stanchion.stores.records.values import ValueChange
 from stanchion.stores.redis.flows.flows import Flows
 from stanchion.stores.redis.push import Pushes
 from stanchion.stores.registry import open_store
-from stanchion.stores.rules.slots import node_slot, waits_at
+from stanchion.stores.rules.capacity.slots import node_slot, waits_at
 from stanchion_conformance.harness import QUEUE, claim, new_job, row_of
 
 HOUR = 3600.0

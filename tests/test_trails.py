@@ -5,8 +5,16 @@ from typing import Any
 import pytest
 
 from stanchion.stores.records.jobs import JobRow, NewJob
-from stanchion.stores.rules.jobs import created
-from stanchion.stores.rules.trail import STOPS_MAX, entry_payload, moved, payload_at, split_trail, stops_of, was_split
+from stanchion.stores.rules.lifecycle.jobs import created
+from stanchion.stores.rules.lifecycle.trail import (
+    STOPS_MAX,
+    entry_payload,
+    moved,
+    payload_at,
+    split_trail,
+    stops_of,
+    was_split,
+)
 
 
 def item(queue: str, payload: str = "0", **fields: Any) -> JobRow:

@@ -13,7 +13,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.registry import open_store
-from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion.stores.rules.capacity.limits import Limits, limits_text
 
 SEMAPHORES = 10_000
 CAPACITY = 100

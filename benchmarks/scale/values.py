@@ -10,7 +10,7 @@ from stanchion.manager.leadership.rows import SliceRow
 from stanchion.manager.leadership.slices import Slice, slices_of
 from stanchion.manager.leadership.view import View
 from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.rules.sessions import SessionRow
+from stanchion.stores.rules.leases.sessions import SessionRow
 
 
 class Written(NamedTuple):

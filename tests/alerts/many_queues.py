@@ -14,7 +14,7 @@ from stanchion.alerts.thresholds import Thresholds
 from stanchion.ops.reads.queues import figures_as_seen
 from stanchion.stores.memory.store import MemoryStore
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules.liveness import least_sharing
+from stanchion.stores.rules.leases.liveness import least_sharing
 from tests.alerts.samples import NOW, ago, head, queue, worker
 
 

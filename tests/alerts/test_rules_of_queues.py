@@ -10,7 +10,7 @@ from stanchion.alerts.snapshot import Snapshot, Window
 from stanchion.context.queues.pauses import Pause
 from stanchion.stores.records.queues import Counts
 from stanchion.stores.records.workers import CONSUMER, LaneRange
-from stanchion.stores.rules.slots import HOLDER_BOOST
+from stanchion.stores.rules.capacity.slots import HOLDER_BOOST
 from tests.alerts.samples import ago, alerts, head, queue, seen, told, worker
 
 served = worker("mail")

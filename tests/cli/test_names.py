@@ -9,7 +9,7 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.context import context_of
-from stanchion.ops.cli.look.sample import sample
+from stanchion.ops.cli.live.sample import sample
 from stanchion.ops.naming import job_name, job_names
 from stanchion.ops.reads.lists import page_of
 from stanchion.stores.records.jobs import JobRow

@@ -1,7 +1,7 @@
 from stanchion import Stanchion
 from stanchion.context.declarations.rates import stored_rates
 from stanchion.ops.audit import AuditLog
-from stanchion.stores.rules.declared_rates import KIND, StoredRate
+from stanchion.stores.rules.capacity.declared_rates import KIND, StoredRate
 from tests.cli.conftest import Run
 
 STRIPE = "key:stripe"

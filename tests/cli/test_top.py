@@ -7,8 +7,8 @@ from collections.abc import Callable
 from rich.console import Console
 
 from stanchion import Stanchion
-from stanchion.ops.cli.look.frame import frame
-from stanchion.ops.cli.look.sample import Samples, sample
+from stanchion.ops.cli.live.frame import frame
+from stanchion.ops.cli.live.sample import Samples, sample
 from tests.cli.conftest import Run
 
 

@@ -9,8 +9,8 @@ from functools import cached_property
 
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.queues import Counts
-from stanchion.stores.rules.lost_leases import ALONE_FROM
-from stanchion.stores.rules.outcomes import NEVER_BEGAN
+from stanchion.stores.rules.leases.lost_leases import ALONE_FROM
+from stanchion.stores.rules.lifecycle.outcomes import NEVER_BEGAN
 from stanchion.telemetry.failures import LOST as LEASE_LOST
 from tests.crash.journal import LOST, UNAVAILABLE, Event, What
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from stanchion.stores.protocol import Store
-from stanchion.stores.rules.lost_leases import LostLeaseDelay
+from stanchion.stores.rules.leases.lost_leases import LostLeaseDelay
 
 MESSAGE = "before message "
 

@@ -6,9 +6,9 @@ from typing import Protocol
 
 from stanchion.core.ids import new_id
 from stanchion.stores.records.flows import FlowNode, NodeState, OpenFlow
+from stanchion.stores.rules.capacity.limits import Limits, limits_text
+from stanchion.stores.rules.capacity.slots import node_slot, waits_at
 from stanchion.stores.rules.flows import FlowPosition
-from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion.stores.rules.slots import node_slot, waits_at
 from tests.crash.journal import What
 from tests.crash.producer import new_batch
 from tests.crash.runs import Run, first_starts, most_at_once, runs

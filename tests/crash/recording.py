@@ -15,7 +15,7 @@ from stanchion.stores.records.flows import FlowChange
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed
 from stanchion.stores.records.outcomes import Bury, Commit, Outcome, Rollback
 from stanchion.stores.rules.flows import jobs_in
-from stanchion.stores.rules.lost_leases import LostLeaseDelay
+from stanchion.stores.rules.leases.lost_leases import LostLeaseDelay
 from tests.crash.journal import LOST, UNAVAILABLE, Event, Journal, What
 
 

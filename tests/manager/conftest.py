@@ -12,7 +12,7 @@ from stanchion.manager.server.tokens import Caller, Role, Token, Tokens, token_o
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.registry import open_store
-from stanchion.stores.wire.methods import METHODS
+from stanchion.stores.wire.messages import METHODS
 from tests.servers.manager import LOOPBACK, ManagerThread
 
 

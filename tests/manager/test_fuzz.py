@@ -28,8 +28,7 @@ from stanchion.stores.records.flows import FlowNode, OpenFlow
 from stanchion.stores.records.workers import QueueTimes
 from stanchion.stores.registry import open_store
 from stanchion.stores.rules.times import BUCKETS, ENTRIES_MAX
-from stanchion.stores.wire.messages import pb
-from stanchion.stores.wire.methods import METHODS
+from stanchion.stores.wire.messages import METHODS, pb
 from stanchion_conformance.harness import claim, in_threads, new_job, worker
 from tests.manager.conftest import Start, ask, secret
 from tests.servers.manager import LOOPBACK, ManagerThread

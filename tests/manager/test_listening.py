@@ -10,8 +10,7 @@ import pytest
 from stanchion import Stanchion
 from stanchion.stores.grpc.wakeup import Subscription
 from stanchion.stores.protocol import Store
-from stanchion.stores.wire.messages import pb
-from stanchion.stores.wire.methods import METHODS
+from stanchion.stores.wire.messages import METHODS, pb
 from stanchion_conformance.harness import in_threads, new_job
 from tests.servers.manager import ManagerThread
 from tests.worker.conftest import until

@@ -16,7 +16,7 @@ from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue, Move, Rollback
 from stanchion.stores.records.slots import NODE, SEMAPHORE
 from stanchion.stores.rules.flows import failure_text
-from stanchion.stores.rules.jobs import created
+from stanchion.stores.rules.lifecycle.jobs import created
 from stanchion.stores.wire.messages import pb
 from stanchion_conformance.harness import claim, new_job
 from stanchion_conformance.limits.unreadable import ODD

@@ -17,8 +17,7 @@ from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.query import Query
 from stanchion.stores.records.queues import SemaphoreRow
-from stanchion.stores.wire.messages import pb
-from stanchion.stores.wire.methods import METHODS, SERVICES
+from stanchion.stores.wire.messages import METHODS, SERVICES, pb
 from stanchion_conformance.harness import claim, in_threads, new_job
 from tests.manager.conftest import Start, ask
 from tests.servers.manager import LOOPBACK, ManagerThread

@@ -24,10 +24,10 @@ from stanchion.stores.records.outcomes import Commit, Continue
 from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.workers import CONSUMER, LaneRange, QueueTimes
-from stanchion.stores.rules.declared_rates import KIND, StoredRate
+from stanchion.stores.rules.capacity.declared_rates import KIND, StoredRate
+from stanchion.stores.rules.capacity.limits import Rate
 from stanchion.stores.rules.flows import failure_text
-from stanchion.stores.rules.jobs import created
-from stanchion.stores.rules.limits import Rate
+from stanchion.stores.rules.lifecycle.jobs import created
 from stanchion_conformance.harness import claim, find_jobs, new_job, slot_of, worker
 from stanchion_conformance.limits.semaphores import limited as needing
 from tests.manager.conftest import Start, limited, secret, token

@@ -9,8 +9,7 @@ import pytest
 from stanchion.stores.grpc.client.address import address_of
 from stanchion.stores.grpc.client.channels import Channels
 from stanchion.stores.grpc.client.streams import Stream
-from stanchion.stores.wire.messages import pb, written
-from stanchion.stores.wire.methods import METHODS
+from stanchion.stores.wire.messages import METHODS, pb, written
 from tests.servers.manager import ManagerThread
 
 HELLO = written(pb.TopologyRequest())

@@ -11,9 +11,9 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, NodeState, OpenFlow, StopFlow
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Continue
+from stanchion.stores.rules.capacity.limits import Limits, limits_text
+from stanchion.stores.rules.capacity.slots import node_slot, waits_at
 from stanchion.stores.rules.flows import FlowPosition
-from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion.stores.rules.slots import node_slot, waits_at
 from stanchion.waits.pop import pop as popped
 from stanchion_conformance.harness import NewStore, StoreClock, find_jobs, slot_of, transaction
 from tests.mongo import inside

@@ -13,9 +13,9 @@ from pymongo.client_session import ClientSession
 
 from stanchion import Push, Stanchion
 from stanchion.errors import StoreUnavailable
-from stanchion.stores.mongo import past_locks
 from stanchion.stores.mongo.claims import expired
 from stanchion.stores.mongo.client.place import JOBS
+from stanchion.stores.mongo.upkeep import past_locks
 from stanchion.stores.records.workers import WorkerRow
 from stanchion_conformance.harness import claim
 from tests.crash.scene import until

@@ -12,8 +12,8 @@ from bson import ObjectId
 from stanchion import Stanchion
 from stanchion.stores.mongo.client.documents import Document, document_of
 from stanchion.stores.mongo.store import MongoStore
-from stanchion.stores.rules.error_entries import entries_of
-from stanchion.stores.rules.jobs import created
+from stanchion.stores.rules.lifecycle.error_entries import entries_of
+from stanchion.stores.rules.lifecycle.jobs import created
 from stanchion_conformance.harness import QUEUE, NewStore, new_job
 from stanchion_conformance.limits.semaphores import limited, took
 

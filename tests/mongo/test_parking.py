@@ -18,7 +18,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import UNLANED, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Rollback
-from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion.stores.rules.capacity.limits import Limits, limits_text
 from stanchion_conformance.harness import NewStore, counts_of, row_of, sizes_of, slot_of
 
 SMTP = limits_text(Limits(("smtp",)))

@@ -9,7 +9,7 @@ from pymongo.collection import Collection
 from stanchion.core.ids import new_id
 from stanchion.stores.mongo.store import MongoStore
 from stanchion.stores.protocol import Store
-from stanchion.stores.rules.shapes import FEW
+from stanchion.stores.rules.capacity.shapes import FEW
 from stanchion_conformance.harness import NewStore, new_job
 from stanchion_conformance.operate.shapes import SLOTS, finish_all, shape
 

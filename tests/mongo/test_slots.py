@@ -11,9 +11,9 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRef, JobRow, JobState
 from stanchion.stores.records.outcomes import Bury, Commit, Move, Outcome, Rollback
 from stanchion.stores.records.slots import Slot
-from stanchion.stores.rules.jobs import detached
-from stanchion.stores.rules.limits import Limits, Rate, limits_text
-from stanchion.stores.rules.slots import semaphore_slot, slots_of
+from stanchion.stores.rules.capacity.limits import Limits, Rate, limits_text
+from stanchion.stores.rules.capacity.slots import semaphore_slot, slots_of
+from stanchion.stores.rules.lifecycle.jobs import detached
 from stanchion.waits.pop import pop as popped
 from stanchion_conformance.harness import counts_of
 from tests.mongo import inside

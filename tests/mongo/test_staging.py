@@ -27,7 +27,7 @@ from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange
 from stanchion.stores.registry import open_store
 from stanchion.stores.rules import prepared as rules
-from stanchion.stores.rules.jobs import detached
+from stanchion.stores.rules.lifecycle.jobs import detached
 from stanchion_conformance.harness import NewStore, StoreClock, counts_of, ids_reserved, rows_reserved, sizes_of
 from tests.mongo import inside
 from tests.mongo.acts import Act, World, purged

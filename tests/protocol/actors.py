@@ -7,10 +7,9 @@ from collections.abc import Callable
 from stanchion.stores.cas.entries import entry_of
 from stanchion.stores.cas.jobs import Change, Result
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import NewJob
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import Lease, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Move, Outcome, Rollback
-from stanchion.stores.rules import jobs as job_rules
+from stanchion.stores.rules.lifecycle import jobs as job_rules
 from tests.protocol.explorer import Hand, Operation
 from tests.protocol.fake import Fake
 

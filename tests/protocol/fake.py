@@ -22,11 +22,11 @@ from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState, NewJ
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import SEMAPHORE, Slot
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules import flows
-from stanchion.stores.rules import jobs as job_rules
-from stanchion.stores.rules.limits import Rate
-from stanchion.stores.rules.slots import Asking, semaphore_slot
+from stanchion.stores.rules.capacity.limits import Rate
+from stanchion.stores.rules.capacity.slots import Asking, semaphore_slot
+from stanchion.stores.rules.lifecycle import claims as claim_rules
+from stanchion.stores.rules.lifecycle import jobs as job_rules
 from tests.protocol.world import World
 
 Given = TypeVar("Given")

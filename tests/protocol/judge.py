@@ -12,7 +12,7 @@ from stanchion.stores.records.flows import NodeState
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.slots import ORDER, SEMAPHORE, Slot
-from stanchion.stores.rules.slots import held_slots, node_slot, order_slot, slots_of
+from stanchion.stores.rules.capacity.slots import held_slots, node_slot, order_slot, slots_of
 from tests.protocol.fake import Fake
 from tests.protocol.world import World
 

@@ -9,12 +9,11 @@ from typing import Any
 from stanchion.stores.cas.jobs import JobLoop
 from stanchion.stores.cas.settle import Outcomes
 from stanchion.stores.records.flows import FlowNode, NodeState
-from stanchion.stores.records.jobs import JobState, NewJob
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import JobState, Lease, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Continue, Outcome
+from stanchion.stores.rules.capacity.limits import Limits, Rate, limits_text
+from stanchion.stores.rules.capacity.slots import node_slot, semaphore_slot, waits_at
 from stanchion.stores.rules.flows import FlowPosition
-from stanchion.stores.rules.limits import Limits, Rate, limits_text
-from stanchion.stores.rules.slots import node_slot, semaphore_slot, waits_at
 from tests.protocol.actors import (
     QUEUE,
     cancel,

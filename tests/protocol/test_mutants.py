@@ -16,8 +16,8 @@ from stanchion.stores.cas.jobs import Change, Jobs, Result, Results, Seen
 from stanchion.stores.records.flows import FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.slots import Slot
-from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules import flows
+from stanchion.stores.rules.lifecycle import claims as claim_rules
 from tests.protocol import fake
 from tests.protocol.explorer import Explorer, Violation
 from tests.protocol.fake import Fake, Rows

@@ -11,13 +11,12 @@ from redis.cluster import RedisCluster as ClusterClient
 
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import FlowNode, OpenFlow
-from stanchion.stores.records.jobs import JobState, NewJob, Pushed
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import JobState, Lease, NewJob, Pushed
 from stanchion.stores.records.outcomes import Bury, Commit, Move, Rollback
 from stanchion.stores.redis.store import RedisStore
+from stanchion.stores.rules.capacity.limits import Limits, Rate, limits_text
+from stanchion.stores.rules.capacity.slots import order_slot, semaphore_slot
 from stanchion.stores.rules.flows import FlowPosition
-from stanchion.stores.rules.limits import Limits, Rate, limits_text
-from stanchion.stores.rules.slots import order_slot, semaphore_slot
 from stanchion.waits.pop import pop
 from stanchion_conformance.harness import counts_of, worker
 from tests.crash.scene import until

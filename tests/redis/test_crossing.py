@@ -11,8 +11,7 @@ import pytest
 
 from stanchion.core.ids import new_id
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import NewJob
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import Lease, NewJob
 from stanchion.stores.records.outcomes import Bury, Move
 from stanchion.stores.records.queues import Sizes
 from stanchion.stores.redis.store import RedisStore

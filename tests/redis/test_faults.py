@@ -11,8 +11,7 @@ from stanchion.core.ids import new_id
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records import calls
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import JobState, NewJob
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import JobState, Lease, NewJob
 from stanchion.stores.records.outcomes import Commit, Rollback
 from stanchion.stores.redis.store import RedisStore
 from stanchion_conformance.harness import counts_of, sizes_of

@@ -15,8 +15,8 @@ from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, Memb
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Continue
 from stanchion.stores.redis.store import RedisStore
+from stanchion.stores.rules.capacity.slots import node_slot, waits_at
 from stanchion.stores.rules.flows import FlowPosition
-from stanchion.stores.rules.slots import node_slot, waits_at
 from stanchion_conformance.harness import counts_of, find_jobs, sizes_of
 from tests.redis.conftest import Open
 from tests.redis.deaths import Way, at_every_call, before_by_day, ways

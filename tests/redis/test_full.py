@@ -16,7 +16,7 @@ from stanchion.stores.records.jobs import JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Rollback
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.redis.store import RedisStore
-from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion.stores.rules.capacity.limits import Limits, limits_text
 from stanchion.waits.pop import pop
 from stanchion_conformance.harness import find_jobs, sizes_of
 from tests.redis.conftest import QUEUE, Open, new_jobs

@@ -9,8 +9,7 @@ import pytest
 
 from stanchion.core.ids import new_id
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import JobState
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import JobState, Lease
 from stanchion.stores.records.outcomes import Commit, Extend, Rollback
 from stanchion.stores.records.workers import HOLDER, QueueTimes, WorkerRow
 from stanchion.stores.redis.store import RedisStore

@@ -18,8 +18,8 @@ from stanchion.stores.redis.claim import DueJobs
 from stanchion.stores.redis.client.layout import FIELD
 from stanchion.stores.redis.client.server import Server
 from stanchion.stores.redis.store import RedisStore
-from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion.stores.rules.slots import semaphore_slot
+from stanchion.stores.rules.capacity.limits import Limits, limits_text
+from stanchion.stores.rules.capacity.slots import semaphore_slot
 from stanchion_conformance.harness import counts_of, sizes_of, slot_of
 from tests.redis.conftest import QUEUE, Open
 from tests.redis.keys import broken_rules

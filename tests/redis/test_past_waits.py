@@ -9,7 +9,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Move
 from stanchion.stores.redis.store import RedisStore
-from stanchion.stores.rules.past_waits import past_waits_of
+from stanchion.stores.rules.lifecycle.past_waits import past_waits_of
 from tests.redis.conftest import QUEUE
 
 

@@ -25,7 +25,7 @@ from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.redis.client.scripts import script_texts
 from stanchion.stores.redis.client.server import Call, Server
 from stanchion.stores.redis.store import RedisStore
-from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion.stores.rules.capacity.limits import Limits, limits_text
 from stanchion.waits.pop import pop
 from stanchion_conformance.harness import due_of, find_jobs, rows_reserved, sizes_of
 from tests.redis.conftest import QUEUE, Open, new_jobs

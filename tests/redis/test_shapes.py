@@ -8,7 +8,7 @@ import pytest
 
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.redis.store import RedisStore
-from stanchion.stores.rules.shapes import FEW
+from stanchion.stores.rules.capacity.shapes import FEW
 from stanchion_conformance.harness import claim, new_job
 from stanchion_conformance.operate.shapes import shape
 from tests.redis.conftest import QUEUE, Open, new_jobs

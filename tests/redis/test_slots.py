@@ -13,9 +13,9 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Move, Outcome, Rollback
 from stanchion.stores.redis.store import RedisStore
-from stanchion.stores.rules.limits import Limits, Rate, limits_text
-from stanchion.stores.rules.rate_limit import Bucket, Promise
-from stanchion.stores.rules.slots import Asking, order_slot, semaphore_slot, slots_of
+from stanchion.stores.rules.capacity.limits import Limits, Rate, limits_text
+from stanchion.stores.rules.capacity.rate_limit import Bucket, Promise
+from stanchion.stores.rules.capacity.slots import Asking, order_slot, semaphore_slot, slots_of
 from stanchion.waits.pop import pop
 from stanchion_conformance.harness import sizes_of
 from tests.redis.conftest import Open

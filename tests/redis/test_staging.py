@@ -15,13 +15,12 @@ from stanchion.core.spark_errors import LeasesLost
 from stanchion.stores.cas import staging as publishing
 from stanchion.stores.cas.entries import STALE
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import SECOND, JobRow, JobState, Lease, NewJob
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange, VersionedValue
 from stanchion.stores.redis.store import RedisStore
-from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion.stores.rules.capacity.limits import Limits, limits_text
 from stanchion.streams import SinkBatch, StreamSource
 from stanchion_conformance.harness import counts_of, ids_reserved, rows_reserved, sizes_of
 from tests.redis.conftest import Open

@@ -8,7 +8,7 @@ import pytest
 from stanchion.errors import InvalidInput
 from stanchion.spark.datasource.reading.lateness import Admitted, Lateness
 from stanchion.spark.datasource.reading.typed import Misfits
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import Lease
 from stanchion.stores.records.outcomes import Bury, Move
 
 LEASE = Lease("raw", "id", "token")

@@ -12,7 +12,7 @@ import pytest
 from stanchion import Stanchion
 from stanchion.jobs.job import JobState
 from stanchion.spark.stations import engine as stations
-from stanchion.stores.rules.error_entries import entries_of
+from stanchion.stores.rules.lifecycle.error_entries import entries_of
 from tests.spark.supervision import supervised
 
 if TYPE_CHECKING:

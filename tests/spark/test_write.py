@@ -16,7 +16,7 @@ from stanchion.errors import InvalidInput
 from stanchion.spark.datasource.options import Place
 from stanchion.spark.datasource.writing.new_jobs import JobMaker, check_columns
 from stanchion.spark.datasource.writing.write import JobsWriter, Staged
-from stanchion.stores.rules.limits import Rate, limits_in
+from stanchion.stores.rules.capacity.limits import Rate, limits_in
 from tests.spark.places import opened, read, write
 from tests.worker.conftest import until
 

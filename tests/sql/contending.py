@@ -23,7 +23,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Outcome, Rollback
 from stanchion.stores.registry import open_store
-from stanchion.stores.rules.limits import Limits, Rate, limits_text
+from stanchion.stores.rules.capacity.limits import Limits, Rate, limits_text
 
 Kind = Literal["plain", "semaphores", "order keys", "both", "mixed"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -15,7 +15,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.registry import open_store
-from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion.stores.rules.capacity.limits import Limits, limits_text
 
 LOCK = "SELECT 1 FROM stanchion_queues WHERE name = 'q' FOR UPDATE"
 BEGIN = "UPDATE stanchion_jobs SET state = 'running', started_at = 1, lease_until = {} WHERE id = %s"

@@ -14,7 +14,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobState, NewJob
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.registry import open_store
-from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion.stores.rules.capacity.limits import Limits, limits_text
 from stanchion.stores.sql.store import SqlStore
 
 

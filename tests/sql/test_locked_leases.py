@@ -8,7 +8,7 @@ import pytest
 from tests.crash.scene import until
 
 from stanchion import Queue, Stanchion
-from stanchion.stores.rules import locked_leases
+from stanchion.stores.rules.leases import locked_leases
 from stanchion.stores.sql.engine.runner import CursorRunner
 
 pytestmark = pytest.mark.parametrize("url", ["postgresql", "mariadb"], indirect=True)

@@ -15,7 +15,7 @@ from stanchion.errors import SchemaMismatch
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.registry import open_store
-from stanchion.stores.sql.engine import migrations, setup, version
+from stanchion.stores.sql.engine import setup, version
 from stanchion.stores.sql.store import SqlStore
 
 INDEX = "CREATE INDEX stanchion_workers_colour ON stanchion_workers (colour)"
@@ -44,7 +44,7 @@ def add_colours(connection: Connection) -> None:
 @pytest.fixture
 def next_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have this process know one step more."""
-    monkeypatch.setattr(setup, "MIGRATIONS", (*migrations.MIGRATIONS, add_colours))
+    monkeypatch.setattr(setup, "MIGRATIONS", (*setup.MIGRATIONS, add_colours))
     monkeypatch.setattr(setup, "VERSION", version.VERSION + 1)
 
 
@@ -133,7 +133,7 @@ def test_a_new_database_takes_all_steps(store: SqlStore) -> None:
 
 def test_a_newer_database_is_refused(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as newer:
-        newer.setattr(setup, "MIGRATIONS", (*migrations.MIGRATIONS, add_colours))
+        newer.setattr(setup, "MIGRATIONS", (*setup.MIGRATIONS, add_colours))
         newer.setattr(setup, "VERSION", version.VERSION + 1)
         store.setup()
     for call in (store.check, store.setup, lambda: store.setup(dry_run=True)):

@@ -15,7 +15,7 @@ from stanchion import Stanchion
 from stanchion.core.ids import new_id
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobState
-from stanchion.stores.rules.error_entries import entries_of
+from stanchion.stores.rules.lifecycle.error_entries import entries_of
 from stanchion.streams.state import reserved_ids
 
 LATIN = 'München "1"'.encode("latin-1")

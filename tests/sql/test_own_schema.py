@@ -19,7 +19,7 @@ from stanchion import JobState, Push, Stanchion, chain
 from stanchion.errors import CannotJoin, InvalidInput, SchemaMismatch, StoreUnavailable
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.registry import open_store, sql_tables
-from stanchion.stores.sql.engine.qualified import Qualified
+from stanchion.stores.sql.engine.schema import Qualified
 
 TABLES = "SELECT count(*) FROM pg_tables WHERE schemaname = %s AND starts_with(tablename, 'stanchion_')"
 

@@ -13,11 +13,10 @@ from stanchion.core.ids import new_ids
 from stanchion.stores.memory.store import MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import NewJob
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import Lease, NewJob
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.registry import open_store
-from stanchion.stores.rules.limits import Limits, Rate, limits_text
+from stanchion.stores.rules.capacity.limits import Limits, Rate, limits_text
 from stanchion.stores.sql.claims.admit import Parking
 from stanchion.stores.sql.claims.pick import RUN as PART
 from stanchion_conformance.harness import sizes_of

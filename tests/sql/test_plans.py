@@ -31,7 +31,7 @@ from stanchion.stores.records.outcomes import Commit, Extend, Move, Progress, Ro
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.registry import open_store
-from stanchion.stores.rules.slots import semaphore_slot
+from stanchion.stores.rules.capacity.slots import semaphore_slot
 from stanchion.stores.sql.engine.runner import CursorRunner
 from stanchion.waits.pop import pop
 from stanchion_conformance.harness import due_of

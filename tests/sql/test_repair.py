@@ -11,13 +11,12 @@ import pytest
 from stanchion.core.ids import new_ids
 from stanchion.stores.memory import FrozenClock, MemoryStore
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import NewJob
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import Lease, NewJob
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.registry import open_store
-from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion.stores.rules.slots import order_slot, semaphore_slot, waits_at
+from stanchion.stores.rules.capacity.limits import Limits, limits_text
+from stanchion.stores.rules.capacity.slots import order_slot, semaphore_slot, waits_at
 from stanchion.stores.sql.limits import repair
 from stanchion.stores.sql.store import SqlStore
 

@@ -22,9 +22,9 @@ from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.registry import open_store
+from stanchion.stores.rules.capacity.limits import Limits, limits_in, limits_text
+from stanchion.stores.rules.capacity.slots import node_slot, order_slot, semaphore_slot, waits_at
 from stanchion.stores.rules.flows import FlowPosition
-from stanchion.stores.rules.limits import Limits, limits_in, limits_text
-from stanchion.stores.rules.slots import node_slot, order_slot, semaphore_slot, waits_at
 from stanchion.stores.sql.store import SqlStore
 from stanchion_conformance.harness import find_jobs, sizes_of, slot_of, transaction
 

@@ -20,7 +20,7 @@ from stanchion.stores.fields.sql import LIVE_COLUMNS
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.sql.engine.schema import queues
-from stanchion.stores.sql.engine.write_lock import WriteLock
+from stanchion.stores.sql.engine.turns import WriteLock
 from stanchion.stores.sql.rows.new_jobs import OF_NEW_JOBS
 from stanchion.stores.sql.rows.queue_row import COLUMNS
 from stanchion.stores.sqlite.own_connection import OwnConnection

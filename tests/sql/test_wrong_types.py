@@ -18,7 +18,7 @@ from stanchion.stores.ports import ArrowReads
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.rules.error_entries import entries_of
+from stanchion.stores.rules.lifecycle.error_entries import entries_of
 from stanchion.streams.state import reserved_ids
 
 TEXTS = ("payload", "task", "headers", "tenant", "key", "order_key", "limits")

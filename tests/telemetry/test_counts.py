@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stanchion.stores.records.jobs import SECOND, JobRow, JobState
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import SECOND, JobRow, JobState, Lease
 from stanchion.stores.records.outcomes import Bury, Commit, Outcome, Rollback
 from stanchion.telemetry.counts import DELAY_BUCKETS, RUN_BUCKETS, JobCounts, Sums, name_of, sums_in, told
 

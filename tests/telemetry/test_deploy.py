@@ -30,8 +30,7 @@ from stanchion.ops.web.access.callers import Tokens
 from stanchion.ops.web.probes import WebCollector
 from stanchion.ops.web.site import Site
 from stanchion.stores.memory import MemoryStore
-from stanchion.stores.records.jobs import JobState
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import JobState, Lease
 from stanchion.stores.records.managers import QueueFigures
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
 from stanchion.telemetry.counts import name_of

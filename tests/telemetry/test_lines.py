@@ -10,8 +10,7 @@ import pytest
 from stanchion import Stanchion, Worker
 from stanchion.errors import InvalidInput
 from stanchion.service.logs import JsonLines, TextLines, log_to_stderr
-from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import JobRow, Lease
 from stanchion.stores.records.outcomes import Bury, Commit
 from stanchion.telemetry.lines import LINES_A_SECOND, JobLines
 

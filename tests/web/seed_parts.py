@@ -10,7 +10,7 @@ from stanchion.core.ids import new_id
 from stanchion.manager.leadership.rows import SLICE, SliceRow, slice_text
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules.sessions import SESSION, session_text
+from stanchion.stores.rules.leases.sessions import SESSION, session_text
 from stanchion.streams import StreamSource
 from tests.web.attacks import SECRET, attack
 

@@ -13,8 +13,8 @@ from stanchion.errors import StoreUnavailable
 from stanchion.ops.audit import AuditLog
 from stanchion.ops.web.api.asgi import OPERATIONS
 from stanchion.ops.web.asgi import _endpoints
-from stanchion.ops.web.door import Door
-from stanchion.ops.web.record.bulk import BulkWork
+from stanchion.ops.web.bulk_work.bulk import BulkWork
+from stanchion.ops.web.endpoints import Endpoints
 from stanchion.ops.web.site import Site
 from tests.acts import content, fill
 from tests.web.api.conftest import Client
@@ -72,7 +72,7 @@ OF_PROGRAMS = {"pushJobs", "reserveJobs", "commitJob", "rollbackJob", "releaseJo
 @pytest.fixture
 def acted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Site, dict[str, str]]]:
     """A site over a filled store, whose bulk work waits, and ids of jobs."""
-    monkeypatch.setattr("stanchion.ops.web.record.runner.Runner.nudge", lambda _: None)
+    monkeypatch.setattr("stanchion.ops.web.bulk_work.runner.Runner.nudge", lambda _: None)
     app = Stanchion(f"sqlite:///{tmp_path}/jobs.db?synchronous=off")
     dead = fill(app)
     site = site_of(app)
@@ -89,7 +89,7 @@ def acts(site: Site) -> list[str]:
 
 
 def test_each_form_is_an_act_or_is_known_to_be_none(site: Site) -> None:
-    forms = [path for path, endpoints in _endpoints(Door(site)).items() if "POST" in endpoints]
+    forms = [path for path, endpoints in _endpoints(Endpoints(site)).items() if "POST" in endpoints]
     assert sorted(forms) == sorted([*FORMS, *SHOWS, *OWN])
 
 

@@ -12,7 +12,7 @@ from stanchion import Stanchion, chain, group
 from stanchion.context import context_of
 from stanchion.ops.reads import flows as reads
 from stanchion.ops.reads.flows import read_flow
-from stanchion.ops.web.pages import flowparts
+from stanchion.ops.web.pages.jobs import flow_graph
 from stanchion.stores.registry import open_store
 from tests.web.attacks import SECRET
 from tests.web.conftest import Browser, site_of
@@ -57,7 +57,7 @@ class TestFlows:
         self, browser: Browser, roots: dict[str, str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(reads, "NEWEST", 5)
-        monkeypatch.setattr("stanchion.ops.web.pages.flows.NEWEST", 5)
+        monkeypatch.setattr("stanchion.ops.web.pages.jobs.flows.NEWEST", 5)
         text = browser.get("/flows").text
         assert "From the newest 5 jobs" in text
         assert roots["failed"] not in text
@@ -150,7 +150,7 @@ def test_groups_of_groups_are_folded(app: Stanchion) -> None:
     flow = group([chain(one.s(), one.s()) for _ in range(40)]).enqueue()
     found = read_flow(context_of(app), app.store, flow.id, app.store.now())
     assert found is not None
-    drawing, folded = flowparts.drawing(found)
+    drawing, folded = flow_graph.drawing(found)
     assert folded
     assert [box.name for box in drawing.boxes.values()] == ["chain of one ×40", "group"]
     assert (found.size, found.ended) == (80, 0)

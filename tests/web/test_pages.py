@@ -225,7 +225,7 @@ class TestJobs:
     def test_the_count_is_exact_up_to_its_bound(self, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "<h1>70 ready jobs in mail</h1>" in browser.get("/jobs?queue=mail&state=ready").text
         monkeypatch.setattr("stanchion.ops.reads.lists.COUNTED", 60)
-        monkeypatch.setattr("stanchion.ops.web.pages.jobs.COUNTED", 60)
+        monkeypatch.setattr("stanchion.ops.web.pages.jobs.job_list.COUNTED", 60)
         assert "<h1>More than 60 ready jobs in mail</h1>" in browser.get("/jobs?queue=mail&state=ready").text
 
     def test_filters_hold(self, browser: Browser) -> None:

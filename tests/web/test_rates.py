@@ -4,7 +4,7 @@ import re
 
 from stanchion import Stanchion
 from stanchion.context.declarations.rates import set_rate
-from stanchion.stores.rules.declared_rates import KIND
+from stanchion.stores.rules.capacity.declared_rates import KIND
 from tests.web.api.conftest import Client
 from tests.web.conftest import Browser, site_of
 

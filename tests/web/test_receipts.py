@@ -13,7 +13,7 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.ops.web.access.receipts import Receipt, opened, sealed
-from stanchion.ops.web.record.bulk import BulkWork
+from stanchion.ops.web.bulk_work.bulk import BulkWork
 from stanchion.ops.web.site import Site
 from tests.acts import fill
 from tests.web.conftest import Browser, site_of
@@ -136,7 +136,7 @@ def test_jobs_that_were_cancelled_before_do_not_count(app: Stanchion) -> None:
 def test_where_too_many_were_changed_the_list_is_of_their_new_state(
     app: Stanchion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stanchion.ops.web.record.bulk.CHANGED", 2)
+    monkeypatch.setattr("stanchion.ops.web.bulk_work.bulk.CHANGED", 2)
     dead = with_dead(app, 3)
     with Browser(site_of(app)) as browser:
         link = after(browser, "/bulk", act="retry", where="state=dead&queue=mail", total="3", back="/jobs")[1]
@@ -145,7 +145,7 @@ def test_where_too_many_were_changed_the_list_is_of_their_new_state(
 
 
 def test_retried_letters_are_listed_where_they_died(app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stanchion.ops.web.record.bulk.CHANGED", 0)
+    monkeypatch.setattr("stanchion.ops.web.bulk_work.bulk.CHANGED", 0)
     app.queue("mail").configure(dead_letter="letters")
     dead = with_dead(app, 2)
     with Browser(site_of(app)) as browser:
@@ -155,8 +155,8 @@ def test_retried_letters_are_listed_where_they_died(app: Stanchion, monkeypatch:
 
 
 def test_work_that_takes_long_says_so(app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stanchion.ops.web.record.runner.Runner.nudge", lambda _: None)
-    monkeypatch.setattr("stanchion.ops.web.record.runner.SOON", 0.0)
+    monkeypatch.setattr("stanchion.ops.web.bulk_work.runner.Runner.nudge", lambda _: None)
+    monkeypatch.setattr("stanchion.ops.web.bulk_work.runner.SOON", 0.0)
     with_dead(app, 2)
     with Browser(site_of(app)) as browser:
         said, link = after(browser, "/bulk", act="retry", where="state=dead&queue=mail", total="2", back="/")

@@ -11,9 +11,9 @@ from stanchion import Stanchion
 from stanchion.context import context_of
 from stanchion.ops import audit
 from stanchion.ops.audit import AuditLog, Entry
-from stanchion.ops.web.record import bulk
-from stanchion.ops.web.record.bulk import BulkWork, BulkWorks
-from stanchion.ops.web.record.runner import Runner
+from stanchion.ops.web.bulk_work import bulk
+from stanchion.ops.web.bulk_work.bulk import BulkWork, BulkWorks
+from stanchion.ops.web.bulk_work.runner import Runner
 from stanchion.ops.web.site import Site
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND

@@ -12,7 +12,7 @@ import pytest
 
 from stanchion import Job, Stanchion, chain
 from stanchion.ops.web.api.asgi import OPERATIONS
-from stanchion.ops.web.record.bulk import BulkWork
+from stanchion.ops.web.bulk_work.bulk import BulkWork
 from stanchion.ops.web.site import Site
 from tests.web.api.conftest import Client
 from tests.web.conftest import Browser, site_of

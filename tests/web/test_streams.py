@@ -334,11 +334,11 @@ class TestFragments:
 
     def test_a_page_without_topics_is_new_after_a_while(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
         browser = Browser(site)
-        monkeypatch.setattr("stanchion.ops.web.door.POLLED", 1e12)
+        monkeypatch.setattr("stanchion.ops.web.endpoints.POLLED", 1e12)
         tag = browser.get("/jobs", headers=AGAIN).headers["ETag"]
         known = {**AGAIN, "If-None-Match": tag}
         assert browser.get("/jobs", headers=known).status_code == 304
-        monkeypatch.setattr("stanchion.ops.web.door.POLLED", 1e-9)
+        monkeypatch.setattr("stanchion.ops.web.endpoints.POLLED", 1e-9)
         assert browser.get("/jobs", headers=known).status_code == 200
 
     def test_each_session_gets_its_own_forms_and_its_role(self, app: Stanchion, guarded: Site) -> None:

@@ -90,7 +90,7 @@ def test_a_queue_whose_claims_fail_holds_up_no_other(app, store, caplog, monkeyp
         return claims(wish)
 
     monkeypatch.setattr(store, "claim", claim, raising=False)
-    monkeypatch.setattr("stanchion.stores.rules.lost_replies.REPEAT_SECONDS_MIN", 0.0)
+    monkeypatch.setattr("stanchion.stores.rules.leases.lost_replies.REPEAT_SECONDS_MIN", 0.0)
     for order in ("fair", "priority", "strict"):
         held = task.using(queue="bad", priority=50).enqueue(0)
         with working(app, ["bad", "good"], order=order, poll=0.05) as worker:

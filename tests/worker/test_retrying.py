@@ -199,7 +199,7 @@ class TestWhichErrorsCount:
         assert "Not retried" not in job.errors[-1]["traceback"]
 
     def test_odd_entries_of_errors_stop_the_count(self, app: Stanchion) -> None:
-        from stanchion.stores.rules import error_entries
+        from stanchion.stores.rules.lifecycle import error_entries
 
         assert error_entries.entries_of(app_row(app, "[1, {}]")) == [{}]
 

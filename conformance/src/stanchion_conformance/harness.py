@@ -19,8 +19,8 @@ from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.query import Condition, Of, Op, Query
 from stanchion.stores.records.queues import Counts, Sizes
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules.jobs import state_of
-from stanchion.stores.rules.slots import semaphore_slot
+from stanchion.stores.rules.capacity.slots import semaphore_slot
+from stanchion.stores.rules.lifecycle.jobs import state_of
 from stanchion.streams.state import reserved_ids, reserved_rows
 
 NewStore = Callable[[], Store]

@@ -24,14 +24,13 @@ from stanchion.queues.purging import purge
 from stanchion.stores.memory import FrozenClock, MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import NewJob
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import Lease, NewJob
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Extend, Move, Outcome, Progress, Rollback
 from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules.jobs import copy_of, state_of
-from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion.stores.rules.slots import held_slots
+from stanchion.stores.rules.capacity.limits import Limits, limits_text
+from stanchion.stores.rules.capacity.slots import held_slots
+from stanchion.stores.rules.lifecycle.jobs import copy_of, state_of
 from stanchion.waits.pop import pop
 from stanchion_conformance.harness import NewStore, StoreClock, counts_of, deleted, sizes_of, slot_of
 

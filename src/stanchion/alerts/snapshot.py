@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from stanchion.alerts.on_it import OnIt
+from stanchion.alerts.owners import Owner
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.context.queues.pauses import Pause
 from stanchion.core.service_levels import Band, band_of
@@ -16,10 +16,10 @@ from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.managers import ManagerStatus
 from stanchion.stores.records.queues import Counts, Head, QueueSettings, QueueStats, SemaphoreRow
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules.dead_letters import letter_queues
-from stanchion.stores.rules.liveness import alive
-from stanchion.stores.rules.serving import by_served_queue, divided_queues
-from stanchion.stores.rules.slots import priority_of
+from stanchion.stores.rules.capacity.slots import priority_of
+from stanchion.stores.rules.leases.liveness import alive
+from stanchion.stores.rules.leases.serving import by_served_queue, divided_queues
+from stanchion.stores.rules.lifecycle.dead_letters import letter_queues
 from stanchion.telemetry.failures import Failures
 
 
@@ -159,7 +159,7 @@ class Snapshot:
     `errors`: the heaviest of these in the last hour. `pauses`: who paused queues, and why. `arrivals`:
     jobs that arrived in paused queues in the last five minutes. `recent`, `hour`: totals of some minutes, and of about
     an hour ago.
-    `limits`: stored for all processes. `on_it`: the owners of alerts, by key.
+    `limits`: stored for all processes. `owners`: the owners of alerts, by key.
     """
 
     at: int = 0
@@ -186,7 +186,7 @@ class Snapshot:
     recent: Window | None = None
     hour: Window | None = None
     limits: dict[str, float] = field(default_factory=dict)
-    on_it: dict[str, OnIt] = field(default_factory=dict)
+    owners: dict[str, Owner] = field(default_factory=dict)
 
     def ago(self, then: int) -> float:
         """Return the seconds since a time, 0 for one ahead."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # imported at first use, so that a program loads only what it
     from stanchion.queues.consumer import Consumer
     from stanchion.queues.queue import Queue
     from stanchion.queues.semaphore import Semaphore
-    from stanchion.stores.rules.declared_rates import StoredRate
+    from stanchion.stores.rules.capacity.declared_rates import StoredRate
     from stanchion.topics.topic import Topic
 
 

@@ -13,7 +13,7 @@ from stanchion.schemas import stored
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.query import Query
 from stanchion.stores.registry import shown_url
-from stanchion.stores.rules import declared_rates, task_rates
+from stanchion.stores.rules.capacity import declared_rates, task_rates
 from stanchion.topics import terms
 
 _MARK: Final = "testing"

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from stanchion.context.upkeep import Upkeep
     from stanchion.core.values.codec import Codec
     from stanchion.stores.protocol import Store
-    from stanchion.stores.rules.declared_rates import StoredRate
+    from stanchion.stores.rules.capacity.declared_rates import StoredRate
     from stanchion.telemetry.traces import Traces
     from stanchion.waits import Waits
 

@@ -15,8 +15,7 @@ from stanchion.stores.records.outcomes import Progress
 
 if TYPE_CHECKING:
     from stanchion.stores.protocol import Store
-    from stanchion.stores.records.jobs import JobState
-    from stanchion.stores.records.leases import Lease
+    from stanchion.stores.records.jobs import JobState, Lease
 
 log = logging.getLogger("stanchion")
 

@@ -48,7 +48,7 @@ class UnknownWork:
 
     def outcome(self, row: JobRow, error: Unknown) -> Rollback | Bury:
         """Return the outcome of a claimed job whose work is unknown."""
-        from stanchion.stores.rules.error_entries import put_off_so_far
+        from stanchion.stores.rules.lifecycle.error_entries import put_off_so_far
 
         times, since = put_off_so_far(row)
         now = (row.started_at or 0) / SECOND  # by the store's clock: it was just claimed

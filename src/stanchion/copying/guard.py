@@ -23,7 +23,7 @@ from stanchion.core.ids import new_id
 from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules.liveness import MISSED_BEATS, alive
+from stanchion.stores.rules.leases.liveness import MISSED_BEATS, alive
 
 HEARTBEAT = 5.0
 """Seconds between heartbeats; three of them are longer than any call to a store."""

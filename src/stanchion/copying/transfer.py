@@ -33,7 +33,7 @@ from stanchion.core.names.partition_names import is_queue
 from stanchion.errors import InvalidInput, NotPermitted
 from stanchion.partitions.opening import with_partitions
 from stanchion.schemas.stored import declare, stored_schema
-from stanchion.stores.hand_over import fitting, hand_over, portions
+from stanchion.stores.hand_over import chunks, fitting, hand_over
 from stanchion.stores.ports import Partitions
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
@@ -41,8 +41,8 @@ from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.queues import STORED_SETTINGS, QueueSettings, Sizes
 from stanchion.stores.records.values import DECLARED
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules.job_checks import check_stored
-from stanchion.stores.rules.jobs import detached
+from stanchion.stores.rules.lifecycle.job_checks import check_stored
+from stanchion.stores.rules.lifecycle.jobs import detached
 
 SETTLE = 10.0
 """Seconds after which every call that started before the pause has ended."""
@@ -219,8 +219,8 @@ class Transfer:
             arriving = [detached(row._replace(cancel_requested=False), now) for row in movable]
             unfit = {row.id: fault for row in arriving if (fault := _fault(row)) is not None}
             copied.unfit |= unfit
-            for portion in portions([row for row in arriving if row.id not in unfit]):
-                count = self._hand_over(portion, refused)
+            for chunk in chunks([row for row in arriving if row.id not in unfit]):
+                count = self._hand_over(chunk, refused)
                 self._watcher.moved(copied.queue, count)
                 moved += count
             limit = fitting(rows, min(_LARGEST_PAGE, 2 * query.limit))

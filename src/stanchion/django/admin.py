@@ -15,7 +15,7 @@ from django.views.decorators.csrf import csrf_protect
 
 from stanchion import Stanchion
 from stanchion.core.checks import checked_id
-from stanchion.django.commits import outside_transactions
+from stanchion.django.databases.commits import outside_transactions
 from stanchion.django.models import Job
 from stanchion.django.stores import apps_by_backend
 from stanchion.errors import InvalidInput, StanchionError

@@ -18,8 +18,8 @@ class StanchionConfig(AppConfig):
     def ready(self) -> None:
         """Connect `migrate` and `check` to the stores' tables, and let tests end without connections."""
         from stanchion.django.checks import check_project, check_tables
+        from stanchion.django.databases.testing import watch
         from stanchion.django.schema import after_migrate
-        from stanchion.django.testing import watch
 
         post_migrate.connect(after_migrate, sender=self)
         connection_created.connect(watch)

@@ -16,8 +16,9 @@ def __getattr__(name: str) -> Any:
         django.setup()
     from django.utils.module_loading import autodiscover_modules
 
-    from stanchion.django import app_of, known
-    from stanchion.django.running import work_for
+    from stanchion.django import app_of
+    from stanchion.django.tasks import known
+    from stanchion.django.tasks.running import work_for
 
     app = app_of(name)
     autodiscover_modules("tasks")

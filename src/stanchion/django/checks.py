@@ -12,7 +12,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.db.utils import Error as DatabaseError
 
 from stanchion import Stanchion
-from stanchion.django.database import in_memory
+from stanchion.django.databases.database import in_memory
 from stanchion.django.stores import backends, backends_on
 from stanchion.errors import SchemaMismatch, StanchionError
 from stanchion.stores.registry import open_store

@@ -16,9 +16,9 @@ from django.utils.crypto import salted_hmac
 from django.views.decorators.csrf import csrf_exempt
 
 from stanchion.django import app_of
-from stanchion.django.commits import outside_transactions
+from stanchion.django.databases.commits import outside_transactions
+from stanchion.django.databases.testing import before_drop
 from stanchion.django.mounting import Exchange, Loop
-from stanchion.django.testing import before_drop
 from stanchion.ops.web.access.callers import Caller, Role, Tokens
 from stanchion.ops.web.access.session import KNOWN, Session
 from stanchion.ops.web.asgi import site_app

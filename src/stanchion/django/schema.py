@@ -7,7 +7,7 @@ from typing import Any
 from django.db import router
 from django.db.migrations.operations.base import Operation
 
-from stanchion.django.database import in_memory
+from stanchion.django.databases.database import in_memory
 from stanchion.django.stores import backends_on
 
 

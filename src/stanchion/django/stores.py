@@ -5,9 +5,9 @@ from __future__ import annotations
 from django.conf import settings
 
 from stanchion import Stanchion
-from stanchion.django.backend import StanchionBackend
-from stanchion.django.compat import task_backends
-from stanchion.django.options import alias_of, joins
+from stanchion.django.tasks.backend import StanchionBackend
+from stanchion.django.tasks.compat import task_backends
+from stanchion.django.tasks.options import alias_of, joins
 
 
 def backends() -> dict[str, StanchionBackend]:

@@ -35,7 +35,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.rules.dead_letters import letter_queues
+from stanchion.stores.rules.lifecycle.dead_letters import letter_queues
 
 CHUNK = 5000
 """Events that are sorted and delivered together; more only come out of order if they are not settled."""

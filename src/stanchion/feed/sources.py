@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from stanchion.context.queue_patterns import QueuePatterns
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.query import Condition, Of, Order, Query
-from stanchion.stores.rules.dead_letters import death_in
+from stanchion.stores.rules.lifecycle.dead_letters import death_in
 
 PAGE = 1000
 """Jobs per query."""

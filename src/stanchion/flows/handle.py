@@ -23,7 +23,7 @@ from stanchion.stores.protocol import pages
 from stanchion.stores.records.flows import CloseFlow, FlowNode, NodeState, StopFlow
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.rules.jobs import state_of
+from stanchion.stores.rules.lifecycle.jobs import state_of
 
 if TYPE_CHECKING:
     from stanchion.core.graph.draw import GraphForm

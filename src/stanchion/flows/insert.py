@@ -14,7 +14,7 @@ from uuid import UUID, uuid5
 from stanchion.context.context import Context
 from stanchion.errors import FlowClosed, InvalidInput
 from stanchion.flows.plan import LARGE, After, Part, Plan, Stream, fresh_ids
-from stanchion.jobs.insert import announce, batches, make_ready, portions
+from stanchion.jobs.insert import announce, batches, chunks, make_ready
 from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, OpenFlow
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.rules import flows
@@ -109,8 +109,8 @@ class _Filled:
         for members in batches(stream.members, LARGE):
             inner = Plan(self._context, plan.root, plan.ids)
             jobs = [inner.streamed(member, stream) for member in members]
-            for portion in portions(jobs):
-                self._store(portion)
+            for chunk in chunks(jobs):
+                self._store(chunk)
             if inner.nodes:  # nested flows: the jobs just stored wait for their values
                 _store_plan(self._context, inner, self._tx)
 
@@ -137,8 +137,8 @@ def ready_nodes(context: Context, nodes: Iterable[FlowNode], tx: Any = None) -> 
 
 def _open_in_parts(context: Context, nodes: Sequence[FlowNode], jobs: Sequence[NewJob], tx: Any) -> None:
     for batch in batches(jobs, LARGE):
-        for portion in portions(batch):
-            _open(context, nodes, portion, tx)
+        for chunk in chunks(batch):
+            _open(context, nodes, chunk, tx)
             nodes = []
     if nodes:
         _open(context, nodes, [], tx)

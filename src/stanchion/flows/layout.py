@@ -18,8 +18,8 @@ from stanchion.flows.plan import After, Inside, Kind, Plan
 from stanchion.jobs.options import Push, checked, member
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.slots import Slot
+from stanchion.stores.rules.capacity.slots import waits_at
 from stanchion.stores.rules.flows import FlowPosition
-from stanchion.stores.rules.slots import waits_at
 
 M = TypeVar("M")
 

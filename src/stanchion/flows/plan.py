@@ -23,8 +23,8 @@ from stanchion.jobs.call import COLLECT, encoded_call
 from stanchion.stores.records.flows import FlowNode
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.slots import Slot
+from stanchion.stores.rules.capacity.slots import node_slot, waits_at
 from stanchion.stores.rules.flows import FlowPosition, failure_text
-from stanchion.stores.rules.slots import node_slot, waits_at
 
 LARGE = 2000
 """Members above which a group is stored in batches."""

@@ -13,7 +13,7 @@ from stanchion.core.names.partition_names import logical_name
 from stanchion.stores.records.flows import FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.rules.jobs import state_of
+from stanchion.stores.rules.lifecycle.jobs import state_of
 
 PartKind = Literal["job", "chain", "group", "barrier"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from stanchion.jobs.job import Job, row_of
-from stanchion.stores.rules import past_waits
-from stanchion.stores.rules.trail import passed
+from stanchion.stores.rules.lifecycle import past_waits
+from stanchion.stores.rules.lifecycle.trail import passed
 
 
 def has_older_waits(job: Job) -> bool:

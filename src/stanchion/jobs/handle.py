@@ -81,7 +81,7 @@ class JobHandle(Generic[R_co]):
 
     def _result_of(self, seen: SeenJob, timeout: float | None) -> R_co:
         from stanchion.jobs.job import Job
-        from stanchion.stores.rules.dead_letters import is_letter
+        from stanchion.stores.rules.lifecycle.dead_letters import is_letter
 
         job = Job(self._context, seen.row, seen.state)
         if not job.state.final:

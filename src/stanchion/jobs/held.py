@@ -19,9 +19,8 @@ from stanchion.jobs.failures import Failure, failure_of
 from stanchion.jobs.job import Job, Meter
 from stanchion.jobs.outcome import UNCHANGED, Bury
 from stanchion.stores.records import outcomes
-from stanchion.stores.records.jobs import JobRow, JobState, NewJob
-from stanchion.stores.records.leases import Lease
-from stanchion.stores.rules.outcomes import commit_of
+from stanchion.stores.records.jobs import JobRow, JobState, Lease, NewJob
+from stanchion.stores.rules.lifecycle.outcomes import commit_of
 from stanchion.telemetry.traces import Block
 
 

@@ -99,7 +99,7 @@ def announce(context: Context, jobs: Sequence[NewJob]) -> None:
     """Fire the event for jobs that were stored with a flow."""
     if jobs and context.events.hears("pushed"):
         from stanchion.jobs.job import Job
-        from stanchion.stores.rules.jobs import created, state_of
+        from stanchion.stores.rules.lifecycle.jobs import created, state_of
 
         now = context.store.now()
         for row in (created(job, now) for job in jobs):
@@ -126,7 +126,7 @@ def store_batches(
     context: Context, new: Iterable[list[NewJob]], tx: Any = None
 ) -> Iterator[tuple[list[NewJob], list[Pushed]]]:
     """Store batches one after the other; prepare the next while one is being stored."""
-    batches = (portion for batch in new for portion in portions(batch))
+    batches = (chunk for batch in new for chunk in chunks(batch))
     first = next(batches, None)
     second = next(batches, None) if tx is None else None
     if second is None:  # one batch, or a transaction that must stay in its thread
@@ -145,6 +145,6 @@ def store_batches(
         yield first, under_way.result()
 
 
-def portions(jobs: list[NewJob]) -> Iterator[list[NewJob]]:
-    """Split a batch so that the payloads of each portion fit into one call (BATCH_CHARACTERS)."""
+def chunks(jobs: list[NewJob]) -> Iterator[list[NewJob]]:
+    """Split a batch so that the payloads of each chunk fit into one call (BATCH_CHARACTERS)."""
     return chunks_within(BATCH_CHARACTERS, jobs, lambda job: len(job.payload))

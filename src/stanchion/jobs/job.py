@@ -14,13 +14,13 @@ from stanchion.errors import InvalidInput
 from stanchion.jobs.call import checkpoint_in, without_checkpoint
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob, Pushed
 from stanchion.stores.records.slots import NODE, ORDER
-from stanchion.stores.rules.dead_letters import DEAD_FROM, Death, death_in, headers_in, is_letter
-from stanchion.stores.rules.error_entries import entries_of
-from stanchion.stores.rules.jobs import created
-from stanchion.stores.rules.limits import limits_in
-from stanchion.stores.rules.past_waits import past_waits_of
-from stanchion.stores.rules.slots import promise_of
-from stanchion.stores.rules.trail import entry_payload, stops_of
+from stanchion.stores.rules.capacity.limits import limits_in
+from stanchion.stores.rules.capacity.slots import promise_of
+from stanchion.stores.rules.lifecycle.dead_letters import DEAD_FROM, Death, death_in, headers_in, is_letter
+from stanchion.stores.rules.lifecycle.error_entries import entries_of
+from stanchion.stores.rules.lifecycle.jobs import created
+from stanchion.stores.rules.lifecycle.past_waits import past_waits_of
+from stanchion.stores.rules.lifecycle.trail import entry_payload, stops_of
 
 __all__ = ["Job", "JobState"]
 

@@ -11,7 +11,7 @@ from stanchion.core.names.partition_names import logical_name
 from stanchion.errors import DuplicateKey, InvalidInput, JobNotFound
 from stanchion.jobs.job import FreshJob, Job
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
-from stanchion.stores.rules.jobs import copy_of, state_of
+from stanchion.stores.rules.lifecycle.jobs import copy_of, state_of
 
 if TYPE_CHECKING:
     from stanchion.context.context import Context

@@ -29,7 +29,7 @@ from stanchion.core.values.codec import Codec
 from stanchion.errors import InvalidInput
 from stanchion.stores.fields.jobs import OPTIONS, Kind, Option
 from stanchion.stores.records.jobs import NewJob
-from stanchion.stores.rules.limits import FASTEST, SLOWEST, Limits, Rate, limits_text
+from stanchion.stores.rules.capacity.limits import FASTEST, SLOWEST, Limits, Rate, limits_text
 
 OnDuplicate = Literal["return", "raise", "replace"]
 
@@ -215,7 +215,7 @@ def checked_timeout(value: Any) -> float | None:
 def _headers(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidInput(f"headers must be a mapping of strings to JSON values, not {shown(value)}")
-    from stanchion.stores.rules.dead_letters import check_story
+    from stanchion.stores.rules.lifecycle.dead_letters import check_story
 
     check_story(value)
     return dict(value)

@@ -17,7 +17,7 @@ from stanchion.jobs.job import row_of
 from stanchion.jobs.outcome import UNCHANGED, Cancel, Outcome, Snooze
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobState
-from stanchion.stores.rules.claims import holds
+from stanchion.stores.rules.lifecycle.claims import holds
 
 __all__ = ["ReportingMeter", "Reservation", "Settlement", "settled"]
 

@@ -13,7 +13,7 @@ from stanchion.ops.job_json import readable
 from stanchion.pipelines.route import route_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.rules.jobs import state_of
+from stanchion.stores.rules.lifecycle.jobs import state_of
 
 NAMELESS: Final = "payload"
 """The name of a job whose payload says nothing, or can't be read."""

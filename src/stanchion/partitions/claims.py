@@ -19,8 +19,8 @@ from stanchion.stores.ports import BehindManagers
 from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.rules.claims import in_claim_order
-from stanchion.stores.rules.lost_leases import apart, is_alone
+from stanchion.stores.rules.leases.lost_leases import apart, is_alone
+from stanchion.stores.rules.lifecycle.claims import in_claim_order
 
 EXPIRED_SECONDS = 1.0
 """Seconds after which a claim that finds no job asks all physical queues, as only their claims see expired leases."""

@@ -13,8 +13,8 @@ from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.staging import Publication
-from stanchion.stores.rules.dead_letters import DEAD_FROM
 from stanchion.stores.rules.flows import failure_job
+from stanchion.stores.rules.lifecycle.dead_letters import DEAD_FROM
 
 
 class Placing:

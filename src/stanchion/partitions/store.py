@@ -23,7 +23,7 @@ from stanchion.stores.records.prepared import PlainColumns, Prepared
 from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, Stat
 from stanchion.stores.records.staging import Publication
-from stanchion.stores.rules.lost_leases import LostLeaseDelay
+from stanchion.stores.rules.leases.lost_leases import LostLeaseDelay
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
 
 

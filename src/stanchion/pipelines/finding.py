@@ -16,7 +16,7 @@ from stanchion.pipelines.topology import Topology
 from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.rules.jobs import state_of
+from stanchion.stores.rules.lifecycle.jobs import state_of
 
 _IDS = 2000
 """Ids of a queue per read."""

@@ -17,7 +17,7 @@ from stanchion.jobs.options import limits_names
 from stanchion.pipelines.outputs import KeyOf, checked_key
 from stanchion.schemas.ddl import struct_of
 from stanchion.schemas.kinds import Plain
-from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion.stores.rules.capacity.limits import Limits, limits_text
 from stanchion.tasks.task import task_options
 
 _UNITS = {"second": "s", "minute": "m", "hour": "h", "day": "d", "week": "w"}

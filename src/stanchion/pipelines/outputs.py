@@ -23,7 +23,7 @@ from stanchion.core.names.fitted_names import fitted
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.rules.trail import stops_of
+from stanchion.stores.rules.lifecycle.trail import stops_of
 
 INPUT: Final = "x-input"
 

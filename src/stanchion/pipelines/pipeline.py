@@ -30,7 +30,7 @@ from stanchion.pipelines.replay import copies_of
 from stanchion.pipelines.station import Station
 from stanchion.pipelines.status import PipelineStatus, status_of
 from stanchion.queues.queue import Queue
-from stanchion.stores.rules.limits import limits_in
+from stanchion.stores.rules.capacity.limits import limits_in
 from stanchion.tasks.coroutines import refuse_running_loop
 from stanchion.tasks.testing.inline import drained
 

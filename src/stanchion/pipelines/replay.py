@@ -16,7 +16,7 @@ from stanchion.context.context import Context
 from stanchion.core.checks import checked_name
 from stanchion.core.ids import new_ids
 from stanchion.errors import InvalidInput
-from stanchion.jobs.insert import batches, make_ready, portions
+from stanchion.jobs.insert import batches, chunks, make_ready
 from stanchion.jobs.job import Job
 from stanchion.jobs.lookup import job_of
 from stanchion.pipelines.outputs import version_of, with_version
@@ -25,9 +25,9 @@ from stanchion.pipelines.topology import Topology
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.staging import Publication
-from stanchion.stores.rules.jobs import state_of
+from stanchion.stores.rules.lifecycle.jobs import state_of
+from stanchion.stores.rules.lifecycle.trail import own_stops_of, payload_at, was_split
 from stanchion.stores.rules.staging import WRITE_KIND
-from stanchion.stores.rules.trail import own_stops_of, payload_at, was_split
 
 PAGE = 500
 """Items per call of the store."""
@@ -106,9 +106,9 @@ class Reruns:
         copies = [plan.copy for plan in plans if plan.copy is not None]
         if copies:
             store = make_ready(self._context, copies)
-            for portion in portions(copies):
-                store.stage(self._write, self._attempt, portion)
-                self._staged += len(portion)
+            for chunk in chunks(copies):
+                store.stage(self._write, self._attempt, chunk)
+                self._staged += len(chunk)
         return [copy.id for copy in copies]
 
     def publish(self) -> bool:

@@ -30,8 +30,8 @@ from stanchion.stores.fields.jobs import CHOSEN
 from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob
 from stanchion.stores.records.outcomes import Abandon, Continue, Move, Outcome
 from stanchion.stores.rules.flows import position_of
-from stanchion.stores.rules.outcomes import commit_of
-from stanchion.stores.rules.trail import split_trail
+from stanchion.stores.rules.lifecycle.outcomes import commit_of
+from stanchion.stores.rules.lifecycle.trail import split_trail
 from stanchion.tasks.execution import Attempted, Superseded, attempted
 from stanchion.tasks.parameters import hints_of, parameter_of, signature_of
 

@@ -14,7 +14,7 @@ from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.workers import CONSUMER, WorkerRow
-from stanchion.stores.rules.lost_replies import LostReplies
+from stanchion.stores.rules.leases.lost_replies import LostReplies
 from stanchion.waits import Waits
 
 log = logging.getLogger("stanchion")

@@ -16,7 +16,7 @@ from stanchion.jobs.lookup import job_of
 from stanchion.jobs.search import MAX_PAGE
 from stanchion.stores.records.query import Condition, Order, Query
 from stanchion.stores.records.queues import SemaphoreRow
-from stanchion.stores.rules.slots import semaphore_slot
+from stanchion.stores.rules.capacity.slots import semaphore_slot
 
 
 class Semaphore:

@@ -13,7 +13,7 @@ from stanchion.pipelines.route import FORKED, ROUTE, Stop, route_of
 from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.rules.dead_letters import death_in, letter_queues
+from stanchion.stores.rules.lifecycle.dead_letters import death_in, letter_queues
 
 USED = (
     *("id", "queue", "state", "task", "tenant", "priority", "run_at", "started_at", "finished_at"),

@@ -13,7 +13,7 @@ from stanchion.core.chunks import chunks_within
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.rules.jobs import arriving
+from stanchion.stores.rules.lifecycle.jobs import arriving
 
 _CHARACTERS = 8 * 1024 * 1024
 """Characters of jobs in one call, unless a single job has more."""
@@ -52,22 +52,22 @@ def hand_over(
     return Handed(len(adopted) - len(kept), refused)
 
 
-def portions(rows: Sequence[JobRow]) -> Iterator[list[JobRow]]:
-    """Split jobs so that each portion fits into one call."""
+def chunks(rows: Sequence[JobRow]) -> Iterator[list[JobRow]]:
+    """Split jobs so that each chunk fits into one call."""
     return chunks_within(_CHARACTERS, rows, weight)
 
 
 def queued_portions(
     store: Store, queue: str, keep: Callable[[JobRow], bool] = lambda _row: True
 ) -> Iterator[list[JobRow]]:
-    """Yield the jobs of a queue that are not running, as the other store receives them, in portions for one call.
+    """Yield the jobs of a queue that are not running, as the other store receives them, in chunks for one call.
 
     Each page is read once its predecessor was taken.
     """
     query: Query | None = QUEUED.also(Condition("queue", "=", queue))
     while query is not None:
         page, now = store.select(query), store.now()
-        yield from portions([arriving(row, now) for row in page.rows if keep(row)])
+        yield from chunks([arriving(row, now) for row in page.rows if keep(row)])
         query = None if page.next is None else query.following(page.next, fitting(page.rows, QUEUED.limit))
 
 

@@ -12,7 +12,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.query import Condition, Page, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, Sizes
-from stanchion.stores.rules.dead_letters import death_in, letter_queues
+from stanchion.stores.rules.lifecycle.dead_letters import death_in, letter_queues
 from stanchion.stores.rules.query import COMPARE, merged, states_in, value_of
 
 LETTERS_MAX: Final = 2000

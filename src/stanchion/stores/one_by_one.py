@@ -11,7 +11,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from stanchion.core.ids import new_id, new_token
 from stanchion.errors import InvalidInput, NotPermitted
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import Lease
 from stanchion.stores.records.outcomes import Commit, Outcome, Rollback
 
 T = TypeVar("T")

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 if TYPE_CHECKING:
     from stanchion.stores.protocol import Port, Store
     from stanchion.stores.records.capabilities import Capabilities
-    from stanchion.stores.records.jobs import NewJob
-    from stanchion.stores.records.leases import Lease
+    from stanchion.stores.records.jobs import Lease, NewJob
     from stanchion.stores.records.managers import ManagerStatus
     from stanchion.stores.records.prepared import PlainColumns, Prepared
     from stanchion.stores.records.query import Query

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stanchion.stores.records.staging import Publication
     from stanchion.stores.records.values import VersionedValue
     from stanchion.stores.records.workers import Beat, WorkerRow
-    from stanchion.stores.rules.lost_leases import LostLeaseDelay
+    from stanchion.stores.rules.leases.lost_leases import LostLeaseDelay
     from stanchion.stores.wakeup.signs import Signs
 
 Port = TypeVar("Port")

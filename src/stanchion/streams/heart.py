@@ -10,7 +10,7 @@ import weakref
 from stanchion.core.boot_clock import boot_clock
 from stanchion.core.spark_errors import StreamTaken
 from stanchion.stores.protocol import Store
-from stanchion.stores.rules.liveness import LATE_BEATS, MISSED_BEATS
+from stanchion.stores.rules.leases.liveness import LATE_BEATS, MISSED_BEATS
 from stanchion.streams.source import StreamSource
 
 STEP = 1.0

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from stanchion.stores.protocol import Store
-from stanchion.stores.rules.liveness import alive
+from stanchion.stores.rules.leases.liveness import alive
 from stanchion.streams.state import (
     KIND,
     StreamState,

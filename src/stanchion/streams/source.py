@@ -17,7 +17,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Bury, Commit, Outcome
 from stanchion.stores.records.workers import LaneRange
-from stanchion.stores.rules.liveness import MISSED_BEATS
+from stanchion.stores.rules.leases.liveness import MISSED_BEATS
 from stanchion.streams import poison
 from stanchion.streams.acknowledge import acknowledge
 from stanchion.streams.ahead import Ahead

@@ -14,8 +14,7 @@ from stanchion.errors import InvalidInput
 from stanchion.stores.paging import pages_by_size
 from stanchion.stores.ports import ArrowReads
 from stanchion.stores.protocol import Store, pages
-from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import JobRow, Lease
 from stanchion.stores.records.outcomes import Outcome, Rollback
 from stanchion.stores.records.query import Condition, Op, Query
 from stanchion.stores.records.values import ValueChange, VersionedValue

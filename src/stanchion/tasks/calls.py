@@ -12,7 +12,7 @@ from stanchion.core.names.partition_names import checked_queue
 from stanchion.jobs.call import Call, encoded_call
 from stanchion.jobs.options import ENQUEUE_OPTIONS, DeclaredRate, EnqueueOptions, checked, member, sharing
 from stanchion.stores.records.jobs import NewJob
-from stanchion.stores.rules.limits import Rate, limits_in
+from stanchion.stores.rules.capacity.limits import Rate, limits_in
 from stanchion.tasks.parameters import CallShape
 
 if TYPE_CHECKING:

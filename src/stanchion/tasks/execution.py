@@ -28,7 +28,7 @@ from stanchion.jobs.reservation import Reservation
 from stanchion.stores.one_by_one import DATA
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
-from stanchion.stores.rules.outcomes import commit_of
+from stanchion.stores.rules.lifecycle.outcomes import commit_of
 from stanchion.tasks.coroutines import run_to_end
 from stanchion.tasks.current import RUNNING
 from stanchion.tasks.middleware import Attempt, arun_within, run_within

@@ -10,7 +10,7 @@ from stanchion.core.text.tracebacks import own_code
 from stanchion.jobs.failures import Failure
 from stanchion.jobs.job import Job
 from stanchion.jobs.outcome import Bury as BuryJob
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import Lease
 from stanchion.stores.records.outcomes import Bury, Rollback
 
 _MISTAKES = (TypeError, NameError, UnboundLocalError, AttributeError)

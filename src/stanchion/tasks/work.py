@@ -77,7 +77,7 @@ class TaskWork:
 
             return prepared(self.context, row, value)
         plain = value if self.models is None else self.models.stored_result(value)
-        from stanchion.stores.rules.outcomes import commit_of
+        from stanchion.stores.rules.lifecycle.outcomes import commit_of
 
         return commit_of(row, encoded_result(self.context.codec, plain))
 

@@ -21,8 +21,8 @@ from stanchion.core.names.partition_names import logical_name
 from stanchion.core.text.error_kinds import group_in, kind_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState
-from stanchion.stores.rules.dead_letters import death_in, is_letter
-from stanchion.stores.rules.error_entries import entries_of
+from stanchion.stores.rules.lifecycle.dead_letters import death_in, is_letter
+from stanchion.stores.rules.lifecycle.error_entries import entries_of
 
 KIND: Final = "failures"
 """Kind of the versioned values, which are named by queue."""

@@ -19,7 +19,7 @@ from stanchion.core.names.partition_names import logical_name
 from stanchion.core.service_levels import band_of
 from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.workers import QueueTimes, WorkerRow
-from stanchion.stores.rules.liveness import alive
+from stanchion.stores.rules.leases.liveness import alive
 from stanchion.stores.rules.times import BOUNDS, ENTRIES_MAX, added, quantile
 
 SLICE: Final = 30.0

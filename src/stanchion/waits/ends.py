@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from stanchion.errors import FlowNotFound, JobNotFound
 from stanchion.stores.records.flows import FlowNode, NodeState
 from stanchion.stores.records.jobs import JobRow, JobState
-from stanchion.stores.rules.jobs import state_of
+from stanchion.stores.rules.lifecycle.jobs import state_of
 from stanchion.stores.wakeup.signs import Signs
 from stanchion.waits.poll import BACKUP_POLLS, SPACING, Coordinator, Poll
 from stanchion.waits.waiter import Waiter

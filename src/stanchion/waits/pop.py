@@ -8,8 +8,8 @@ from stanchion.core.ids import new_token
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import POPPED, Claim, Claimed
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.rules.outcomes import commit_of, popped
-from stanchion.stores.rules.slots import uses_slots
+from stanchion.stores.rules.capacity.slots import uses_slots
+from stanchion.stores.rules.lifecycle.outcomes import commit_of, popped
 
 POP_LEASE_SECONDS = 30.0
 

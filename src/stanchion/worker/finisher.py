@@ -25,7 +25,7 @@ from stanchion.jobs.reservation import Reservation
 from stanchion.stores.one_by_one import DATA, Left, OneByOne, takes
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
-from stanchion.stores.rules.unanswered import ShardUnavailable
+from stanchion.stores.rules.partial_answers import ShardUnavailable
 from stanchion.tasks.execution import report, unstorable
 from stanchion.telemetry.counts import JobCounts
 from stanchion.telemetry.failures import FailureTally

@@ -11,7 +11,7 @@ import math
 from stanchion.core.boot_clock import boot_clock
 from stanchion.stores.ports import BehindManagers
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.rules.liveness import MISSED_BEATS
+from stanchion.stores.rules.leases.liveness import MISSED_BEATS
 
 log = logging.getLogger("stanchion.worker")
 

@@ -58,7 +58,7 @@ def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
 
     if not settings.configured:
         settings.configure(USE_TZ=True)
-    from stanchion.django import shared
+    from stanchion.django.tasks import shared
 
     made: list[Any] = []
     monkeypatch.setattr(shared, "_made", made)

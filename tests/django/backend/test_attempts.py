@@ -10,7 +10,13 @@ import pytest
 
 from stanchion import Retry, Stanchion, Worker
 from stanchion.context import context_of
-from stanchion.django.compat import InvalidTask, TaskResultDoesNotExist, TaskResultStatus, task_finished, task_started
+from stanchion.django.tasks.compat import (
+    InvalidTask,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    task_finished,
+    task_started,
+)
 from tests.django.backend.conftest import Settings, imported, settings_of
 
 NAME = "tests.django.backend.tasks"

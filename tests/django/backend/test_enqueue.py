@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from django.test import TestCase
 
 from stanchion import Stanchion
-from stanchion.django.compat import InvalidTask, TaskResultDoesNotExist, TaskResultStatus
+from stanchion.django.tasks.compat import InvalidTask, TaskResultDoesNotExist, TaskResultStatus
 from stanchion.errors import InvalidInput
 
 

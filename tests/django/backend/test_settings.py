@@ -20,7 +20,7 @@ ENGINE = "django.db.backends"
 
 def url_with(configured: Settings, **database: Any) -> str:
     """Return the URL of the store in a database with these settings."""
-    from stanchion.django.database import url_of
+    from stanchion.django.databases.database import url_of
 
     configured({"default": {"HOST": "", "PORT": "", "USER": "", "PASSWORD": "", **database}})
     return url_of("default")
@@ -116,7 +116,7 @@ def test_a_database_in_memory_can_be_tested(configured: Settings) -> None:
 
 
 def test_another_vendor_is_no_store(configured: Settings) -> None:
-    from stanchion.django.database import url_of
+    from stanchion.django.databases.database import url_of
 
     configured({"default": {"ENGINE": "django.db.backends.dummy", "NAME": "shop"}})
     with pytest.raises(InvalidInput, match=r"'default' is unknown.*url in OPTIONS"):
@@ -154,7 +154,7 @@ def test_another_backend_has_no_app(configured: Settings, tmp_path: Path) -> Non
     from django.test import override_settings
 
     from stanchion.django import app_of
-    from stanchion.django.compat import BaseTaskBackend
+    from stanchion.django.tasks.compat import BaseTaskBackend
 
     dummy = f"{BaseTaskBackend.__module__.rpartition('.')[0]}.dummy.DummyBackend"
     configured({"default": settings_of(f"sqlite:///{tmp_path / 'shop.db'}")})
@@ -187,7 +187,7 @@ def test_the_system_check_names_what_is_wrong(
 ) -> None:
     from django.conf import settings
 
-    from stanchion.django.compat import task_backends
+    from stanchion.django.tasks.compat import task_backends
 
     configured({"default": settings_of(f"sqlite:///{tmp_path / 'shop.db'}")}, options, queues)
     monkeypatch.setattr(settings, "INSTALLED_APPS", ["stanchion.django"])
@@ -204,7 +204,7 @@ def test_a_database_in_memory_passes_the_system_check_in_a_test_run(
     from django.conf import settings
     from django.core import mail
 
-    from stanchion.django.compat import task_backends
+    from stanchion.django.tasks.compat import task_backends
 
     configured({"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}})
     monkeypatch.setattr(settings, "INSTALLED_APPS", ["stanchion.django"])
@@ -218,7 +218,7 @@ def test_the_system_check_asks_for_the_application(
 ) -> None:
     from django.conf import settings
 
-    from stanchion.django.compat import task_backends
+    from stanchion.django.tasks.compat import task_backends
 
     configured({"default": settings_of(f"sqlite:///{tmp_path / 'shop.db'}")})
     monkeypatch.setattr(settings, "INSTALLED_APPS", [])

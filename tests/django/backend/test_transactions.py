@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from django.test import TestCase
 
 from stanchion import Stanchion
-from stanchion.django.compat import TaskResultDoesNotExist, TaskResultStatus, task_enqueued
+from stanchion.django.tasks.compat import TaskResultDoesNotExist, TaskResultStatus, task_enqueued
 from tests.django.backend.conftest import Settings, imported, settings_of
 
 

@@ -10,8 +10,7 @@ from uuid import uuid4
 from stanchion.manager.dispatch.engine import Engine
 from stanchion.manager.dispatch.receivers.receiver import Guard, Sent
 from stanchion.manager.leadership.owner import Owned
-from stanchion.stores.records.jobs import SECOND, JobRow
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import SECOND, JobRow, Lease
 from stanchion.stores.records.outcomes import Commit, Outcome
 from stanchion.stores.wire.outcomes import Refused
 from tests.manager.dispatch.scene import LEASE, QUEUE

@@ -15,7 +15,7 @@ from stanchion.manager.dispatch import slices
 from stanchion.manager.window.window import Window
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobState, NewJob
-from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion.stores.rules.capacity.limits import Limits, limits_text
 from tests.manager.dispatch.receivers import Process
 from tests.manager.dispatch.scene import LEASE, QUEUE, Scene, fail, jobs, lose_reply, slice_of
 from tests.manager.dispatch.virtual import now, run, until

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion.stores.rules.capacity.limits import Limits, limits_text
 from tests.manager.dispatch.receivers import Process
 from tests.manager.dispatch.scene import Scene, SceneEngine, jobs, slice_of
 from tests.manager.dispatch.virtual import run, until

@@ -24,7 +24,7 @@ from stanchion.manager.leadership.view import View
 from stanchion.stores.memory.jobs import FrozenClock
 from stanchion.stores.memory.store import MemoryStore
 from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.rules.sessions import SESSION, session_row
+from stanchion.stores.rules.leases.sessions import SESSION, session_row
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.rules.sessions import SESSION, session_row
+from stanchion.stores.rules.leases.sessions import SESSION, session_row
 from tests.manager.leadership.conftest import At
 from tests.manager.leadership.model import INTERVAL, LEASE, Fault, Process, World, beside
 

@@ -8,7 +8,7 @@ import pytest
 
 from stanchion.manager.leadership.rows import SLICE, slice_row
 from stanchion.manager.server.access import CLOSED
-from stanchion.stores.rules.sessions import SESSION
+from stanchion.stores.rules.leases.sessions import SESSION
 from tests.manager.leadership.conftest import At
 from tests.manager.leadership.model import INTERVAL, LEASE, Fault, Process, World, beside
 

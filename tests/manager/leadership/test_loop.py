@@ -10,7 +10,7 @@ import pytest
 
 from stanchion.manager.leadership.owner import Owned
 from stanchion.stores.memory import MemoryStore
-from stanchion.stores.rules.sessions import SESSION
+from stanchion.stores.rules.leases.sessions import SESSION
 from tests.manager.leadership.running import comes, group
 
 LONG = 3000.0

@@ -19,7 +19,7 @@ from stanchion.core.boot_clock import boot_clock
 from stanchion.manager.leadership.rows import SLICE, slice_row
 from stanchion.stores.protocol import Store
 from stanchion.stores.registry import open_store
-from stanchion.stores.rules.sessions import SESSION
+from stanchion.stores.rules.leases.sessions import SESSION
 from tests.manager.leadership.running import comes, group
 
 LEASE = 3.0

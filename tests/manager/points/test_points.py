@@ -24,7 +24,7 @@ from stanchion import Stanchion
 from stanchion.errors import StoreUnavailable
 from stanchion.manager.leadership.rows import SLICE, slice_row
 from stanchion.stores.records import calls
-from stanchion.stores.rules.sessions import SESSION
+from stanchion.stores.rules.leases.sessions import SESSION
 from stanchion.worker.worker import Worker
 from tests.manager.points.program import POINTS
 from tests.worker.conftest import until

@@ -17,7 +17,7 @@ from stanchion.stores.grpc.joining import commits
 from stanchion.stores.grpc.joining import database as theirs
 from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.registry import open_store
-from stanchion.stores.rules.sessions import SessionRow, session_row
+from stanchion.stores.rules.leases.sessions import SessionRow, session_row
 from stanchion.worker.worker import Worker
 from tests.servers.manager import ManagerThread
 from tests.worker.conftest import until

@@ -12,10 +12,10 @@ from stanchion.manager.leadership.owner import Owned
 from stanchion.manager.server.streams import outgoing
 from stanchion.manager.server.streams.outgoing import Outgoing
 from stanchion.manager.server.streams.receivers import ReceiverStream
-from stanchion.stores.records.leases import Lease
-from stanchion.stores.rules.jobs import created
+from stanchion.stores.records.jobs import Lease
+from stanchion.stores.rules.lifecycle.jobs import created
 from stanchion.stores.wire.messages import pb, read, written
-from stanchion.stores.wire.receive import LARGEST
+from stanchion.stores.wire.outcomes import LARGEST
 from stanchion_conformance.harness import new_job
 
 

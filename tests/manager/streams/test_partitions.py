@@ -15,7 +15,7 @@ from stanchion.stores.grpc.receiving.receiver import Feeding, Link, Receiver
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobState
-from stanchion.stores.rules.jobs import created
+from stanchion.stores.rules.lifecycle.jobs import created
 from stanchion.worker.worker import Worker
 from stanchion_conformance.harness import new_job, worker
 from tests.servers.manager import ManagerThread

@@ -16,8 +16,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import NewJob, Pushed
 from stanchion.stores.wire.jobs import NEW_JOB
-from stanchion.stores.wire.messages import pb
-from stanchion.stores.wire.methods import METHODS
+from stanchion.stores.wire.messages import METHODS, pb
 from stanchion_conformance.harness import in_threads, new_job
 from tests.manager.conftest import Start, limited, secret, token
 from tests.manager.test_client import LossyStore

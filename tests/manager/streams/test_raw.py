@@ -8,8 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from stanchion.stores.wire.messages import pb
-from stanchion.stores.wire.methods import METHODS
+from stanchion.stores.wire.messages import METHODS, pb
 from stanchion.stores.wire.transport import REQUEST_BYTES
 from stanchion_conformance.harness import claim, new_job
 from tests.manager.conftest import ask

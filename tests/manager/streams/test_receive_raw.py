@@ -17,9 +17,8 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.wire.messages import pb
-from stanchion.stores.wire.methods import METHODS
-from stanchion.stores.wire.receive import WORKER_ROW
+from stanchion.stores.wire.messages import METHODS, pb
+from stanchion.stores.wire.outcomes import WORKER_ROW
 from stanchion_conformance.harness import new_job, worker
 from tests.manager.conftest import Start, ask, limited, secret, token
 from tests.servers.manager import LOOPBACK, ManagerThread

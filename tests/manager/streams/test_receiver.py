@@ -11,8 +11,8 @@ from stanchion.stores.grpc.receiving.receiver import Feeding, Link, Receiver
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.outcomes import Commit
-from stanchion.stores.rules.jobs import created
-from stanchion.stores.rules.lost_leases import ALONE_FROM
+from stanchion.stores.rules.leases.lost_leases import ALONE_FROM
+from stanchion.stores.rules.lifecycle.jobs import created
 from stanchion.stores.wire.messages import pb
 from stanchion.stores.wire.outcomes import Elsewhere, Refused
 from stanchion_conformance.harness import in_threads, new_job, worker

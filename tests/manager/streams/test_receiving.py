@@ -20,7 +20,7 @@ from stanchion.stores.memory import MemoryStore
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules.jobs import created
+from stanchion.stores.rules.lifecycle.jobs import created
 from stanchion.stores.wire.outcomes import Refused
 from stanchion.worker import heartbeat
 from stanchion.worker.claiming.due_queues import DueQueues

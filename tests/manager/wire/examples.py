@@ -11,25 +11,13 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import Lease
 from stanchion.stores.records.query import Page
 from stanchion.stores.records.slots import Slot
-from stanchion.stores.wire import (
-    claims,
-    flows,
-    jobs,
-    managers,
-    outcomes,
-    query,
-    queues,
-    staging,
-    store,
-    values,
-    workers,
-)
+from stanchion.stores.wire import jobs, outcomes, store, values
 from stanchion.stores.wire.codec import SECONDS, Codec
 
-MODULES = (claims, flows, jobs, managers, outcomes, query, queues, staging, store, values, workers)
+MODULES = (jobs, outcomes, store, values)
 
 TEXTS = st.one_of(
     st.sampled_from(["", " ", "a\0b", "😀", "e\u0301", "\ufeff", "%s", "'; --", "Ä ", "\n", "\u202e", "\U0010ffff"]),

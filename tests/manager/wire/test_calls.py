@@ -16,8 +16,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, MemberEnd, OpenFlow, StopFlow
-from stanchion.stores.records.jobs import JobRef, JobRow, JobState, NewJob, Pushed, Redriven
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import JobRef, JobRow, JobState, Lease, NewJob, Pushed, Redriven
 from stanchion.stores.records.outcomes import Commit, Continue, Extend, Rollback, Ties
 from stanchion.stores.records.query import Condition, Horizon, Page, Query
 from stanchion.stores.records.queues import Head, QueueSettings, QueueStats, SemaphoreRow, Sizes
@@ -27,8 +26,7 @@ from stanchion.stores.records.values import ValueChange, VersionedValue
 from stanchion.stores.records.workers import Beat, LaneRange, QueueTimes, WorkerRow
 from stanchion.stores.wire import outcomes
 from stanchion.stores.wire.calls import CALLS
-from stanchion.stores.wire.messages import build, pb, read, written
-from stanchion.stores.wire.methods import METHODS, SERVICES
+from stanchion.stores.wire.messages import METHODS, SERVICES, build, pb, read, written
 from tests.manager.wire.examples import plain
 
 JOB = NewJob("1", "q", "{}", "t", -5, delay=1.5, key="k")

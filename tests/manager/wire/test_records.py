@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 import stanchion.stores.records as package
 from stanchion.errors import InvalidInput
-from stanchion.stores.records.jobs import JobRow, NewJob
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import JobRow, Lease, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit
 from stanchion.stores.records.prepared import PlainColumns, Prepared
 from stanchion.stores.records.query import Page
@@ -26,8 +25,8 @@ from stanchion.stores.wire.codec import Codec
 from stanchion.stores.wire.jobs import JOB, NEW_JOB
 from stanchion.stores.wire.messages import pb, read, written
 from stanchion.stores.wire.outcomes import Elsewhere, Refused
-from stanchion.stores.wire.query import page_fields, page_in
 from stanchion.stores.wire.store import signs_in, wake
+from stanchion.stores.wire.values import page_fields, page_in
 from tests.manager.wire.examples import SINGLE, TEXTS, codecs, plain, records
 
 CODECS = codecs()

@@ -16,7 +16,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.registry import open_store
-from stanchion.stores.rules.error_entries import entries_of
+from stanchion.stores.rules.lifecycle.error_entries import entries_of
 from stanchion.stores.sql.jobs.settle import Outcomes as SqlOutcomes
 from stanchion.streams import StreamSource
 from stanchion.streams.state import reserved_ids

@@ -21,7 +21,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.outcomes import Commit, Move
 from stanchion.stores.registry import open_store
-from stanchion.stores.sql.engine.telling import told
+from stanchion.stores.sql.engine.failure_messages import message_of_failure
 
 pytestmark = pytest.mark.slow
 
@@ -145,6 +145,8 @@ def test_outcomes_too_large_stop_no_worker(store: Store, caplog: pytest.LogCaptu
     [(1153, "raise max_allowed_packet"), (1301, "raise max_allowed_packet"), (2003, "the server runs"), (2013, "URL")],
 )
 def test_only_what_is_too_large_is_told_of_the_limit_of_packets(number: int, advice: str) -> None:
-    said = told(MariaDBDialect(), make_url("mysql://me@h/x"), pymysql.err.OperationalError(number, "the cause"))
+    said = message_of_failure(
+        MariaDBDialect(), make_url("mysql://me@h/x"), pymysql.err.OperationalError(number, "the cause")
+    )
     assert advice in said
     assert ("max_allowed_packet" in said) == (number in (1153, 1301))

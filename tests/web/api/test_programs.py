@@ -14,7 +14,7 @@ from stanchion.ops.web.access.callers import Caller, Tokens, token_of, tokens_in
 from stanchion.ops.web.api.asgi import OPERATIONS
 from stanchion.ops.web.site import Site
 from stanchion.stores.records.query import Query
-from stanchion.stores.rules.limits import Rate, limits_in
+from stanchion.stores.rules.capacity.limits import Rate, limits_in
 from tests.web.api.conftest import Client
 
 SHOP, WORKER = "secret-of-the-shop-1", "secret-of-the-worker"

@@ -20,7 +20,7 @@ from stanchion.ops.web.site import Site
 from stanchion.stores.memory.store import MemoryStore
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.workers import QueueTimes, WorkerRow
-from stanchion.stores.rules.sessions import SESSION, session_text
+from stanchion.stores.rules.leases.sessions import SESSION, session_text
 from stanchion.stores.rules.times import BOUNDS
 from stanchion.streams import StreamSource
 from stanchion.telemetry.failures import FailureTally

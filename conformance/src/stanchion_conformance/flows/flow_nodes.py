@@ -14,8 +14,8 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, NodeState, OpenFlow, StopFlow
 from stanchion.stores.records.jobs import SECOND, JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
+from stanchion.stores.rules.capacity.slots import node_slot, waits_at
 from stanchion.stores.rules.flows import FlowPosition
-from stanchion.stores.rules.slots import node_slot, waits_at
 from stanchion.waits.pop import pop
 from stanchion_conformance.harness import (
     QUEUE,

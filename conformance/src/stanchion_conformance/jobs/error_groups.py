@@ -8,7 +8,7 @@ from stanchion import Queue, Stanchion
 from stanchion.core.text.error_kinds import group_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.outcomes import Bury, Rollback
-from stanchion.stores.rules.error_entries import entries_of
+from stanchion.stores.rules.lifecycle.error_entries import entries_of
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, row_of
 
 

@@ -12,7 +12,7 @@ from stanchion.core.ids import new_ids
 from stanchion.queues.purging import purge
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, NewJob
-from stanchion.stores.rules.jobs import created
+from stanchion.stores.rules.lifecycle.jobs import created
 from stanchion_conformance.harness import QUEUE, StoreClock, new_job
 
 

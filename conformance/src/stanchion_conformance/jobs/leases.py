@@ -12,8 +12,7 @@ from stanchion.context import context_of
 from stanchion.errors import LeaseLost
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.jobs import JobState
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import JobState, Lease
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Extend, Move, Outcome, Progress, Rollback
 from stanchion_conformance.harness import (
     QUEUE,

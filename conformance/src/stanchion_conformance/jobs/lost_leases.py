@@ -16,7 +16,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import BEGUN, Claim
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.outcomes import Commit, Rollback
-from stanchion.stores.rules.lost_leases import start_of
+from stanchion.stores.rules.leases.lost_leases import start_of
 from stanchion_conformance.harness import (
     QUEUE,
     StoreClock,

@@ -15,8 +15,8 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState
 from stanchion.stores.records.outcomes import Bury, Commit, Extend, Move, Outcome, Rollback
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.rules.dead_letters import DEAD_ID
-from stanchion.stores.rules.outcomes import settled
+from stanchion.stores.rules.lifecycle.dead_letters import DEAD_ID
+from stanchion.stores.rules.lifecycle.outcomes import settled
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, row_of
 
 NAMES = ("clean", "ünï🦆", 'say "so"', ',1],["', "back\\slash", "a],[b")

@@ -13,7 +13,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Rollback
-from stanchion.stores.rules.slots import order_slot
+from stanchion.stores.rules.capacity.slots import order_slot
 from stanchion.waits.pop import pop
 from stanchion_conformance.harness import (
     QUEUE,

@@ -8,8 +8,7 @@ import pytest
 
 from stanchion.errors import CannotJoin
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.jobs import JobRow, JobState, NewJob
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import JobRow, JobState, Lease, NewJob
 from stanchion.stores.records.outcomes import (
     Abandon,
     Bury,
@@ -21,7 +20,7 @@ from stanchion.stores.records.outcomes import (
     Progress,
     Rollback,
 )
-from stanchion.stores.rules.outcomes import commit_of
+from stanchion.stores.rules.lifecycle.outcomes import commit_of
 from stanchion_conformance.harness import QUEUE, claim, counts_of, new_job, row_of, sizes_of, transaction
 from stanchion_conformance.limits.semaphores import SMTP, limited, usage
 

@@ -6,7 +6,7 @@ from stanchion import Queue, Stanchion
 from stanchion.jobs.job import is_deferred
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.rules.error_entries import entries_of
+from stanchion.stores.rules.lifecycle.error_entries import entries_of
 from stanchion_conformance.harness import StoreClock, claim, new_job, row_of, worker
 
 

@@ -7,7 +7,7 @@ import pytest
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.outcomes import Commit
-from stanchion.stores.rules.limits import Rate
+from stanchion.stores.rules.capacity.limits import Rate
 from stanchion_conformance.harness import claim, new_job
 from stanchion_conformance.jobs.ordering import keyed
 from stanchion_conformance.limits.semaphores import limited, push, usage

@@ -12,7 +12,7 @@ from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Commit, Move
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.rules.trail import payload_at, split_trail
+from stanchion.stores.rules.lifecycle.trail import payload_at, split_trail
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, row_of
 
 NAMES = ("clean", "Clean", "clean ", "a%_b", "it's", 'say "so"', '["clean",', "ünï🦆", "back\\slash")

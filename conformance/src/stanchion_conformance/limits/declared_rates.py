@@ -18,9 +18,9 @@ from stanchion.context.declarations.rates import DeclaredRates, delete_rate, res
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.values import VersionedValue
-from stanchion.stores.rules.declared_rates import KIND, StoredRate
-from stanchion.stores.rules.limits import Rate, limits_in
-from stanchion.stores.rules.task_rates import KIND as OF_TASKS
+from stanchion.stores.rules.capacity.declared_rates import KIND, StoredRate
+from stanchion.stores.rules.capacity.limits import Rate, limits_in
+from stanchion.stores.rules.capacity.task_rates import KIND as OF_TASKS
 from stanchion_conformance.harness import QUEUE, NewStore, StoreClock, all_at_once, claim, row_of, state
 from stanchion_conformance.limits.rates import rated
 from stanchion_conformance.limits.semaphores import push, took

@@ -15,8 +15,8 @@ from stanchion.copying.transfer import Transfer
 from stanchion.pipelines.record import KIND as PIPELINE
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store
-from stanchion.stores.rules.declared_rates import KIND
-from stanchion.stores.rules.task_rates import KIND as OF_TASKS
+from stanchion.stores.rules.capacity.declared_rates import KIND
+from stanchion.stores.rules.capacity.task_rates import KIND as OF_TASKS
 from stanchion_conformance.harness import QUEUE
 from stanchion_conformance.limits.declared_rates import STRIPE, declare, declared
 

@@ -11,7 +11,7 @@ from typing import Any
 from stanchion import Stanchion
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
-from stanchion.stores.rules.slots import order_slot
+from stanchion.stores.rules.capacity.slots import order_slot
 from stanchion_conformance.harness import QUEUE, all_at_once, claim, in_threads, row_of, sizes_of, slot_of, state
 from stanchion_conformance.jobs.ordering import KEY, back, keyed
 from stanchion_conformance.limits.semaphores import SMTP, commit, limited, push, took, usage

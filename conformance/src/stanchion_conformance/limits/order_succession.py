@@ -8,10 +8,9 @@ from stanchion.core.ids import new_id
 from stanchion.jobs.lookup import push_copies
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import JobRef, JobRow, JobState, Redriven
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import JobRef, JobRow, JobState, Lease, Redriven
 from stanchion.stores.records.outcomes import Bury, Commit, Move
-from stanchion.stores.rules.jobs import detached
+from stanchion.stores.rules.lifecycle.jobs import detached
 from stanchion.waits.pop import pop
 from stanchion_conformance.harness import QUEUE, NewStore, StoreClock, claim, new_job, row_of, state
 from stanchion_conformance.jobs.ordering import KEY, back, keyed

@@ -13,7 +13,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, Redriven
 from stanchion.stores.records.outcomes import Bury, Commit, Move, Rollback
-from stanchion.stores.rules.jobs import detached
+from stanchion.stores.rules.lifecycle.jobs import detached
 from stanchion_conformance.harness import (
     QUEUE,
     NewStore,

@@ -18,8 +18,8 @@ from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.outcomes import Bury, Move, Rollback
-from stanchion.stores.rules.limits import Rate
-from stanchion.stores.rules.past_waits import WAITS_MAX, has_older_waits, past_waits_of
+from stanchion.stores.rules.capacity.limits import Rate
+from stanchion.stores.rules.lifecycle.past_waits import WAITS_MAX, has_older_waits, past_waits_of
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, row_of
 from stanchion_conformance.limits.semaphores import SMTP, commit, limited, push, settle
 

@@ -15,7 +15,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Rollback
-from stanchion.stores.rules.limits import Limits, Rate, limits_in
+from stanchion.stores.rules.capacity.limits import Limits, Rate, limits_in
 from stanchion.waits.pop import pop
 from stanchion_conformance.harness import (
     QUEUE,

@@ -28,12 +28,11 @@ from stanchion.core.ids import new_id
 from stanchion.jobs.lookup import push_copies
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import JobRow, JobState, NewJob
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import JobRow, JobState, Lease, NewJob
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Move, Outcome, Rollback
 from stanchion.stores.records.slots import SEMAPHORE
-from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion.stores.rules.slots import held_slots, order_slot, semaphore_slot, slots_of
+from stanchion.stores.rules.capacity.limits import Limits, limits_text
+from stanchion.stores.rules.capacity.slots import held_slots, order_slot, semaphore_slot, slots_of
 from stanchion.waits.pop import pop
 from stanchion_conformance.harness import NewStore, StoreClock, deleted, slot_of, worker
 

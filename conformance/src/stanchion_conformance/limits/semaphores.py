@@ -14,7 +14,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Outcome
 from stanchion.stores.records.queues import SemaphoreRow
-from stanchion.stores.rules.limits import Limits, Rate, limits_text
+from stanchion.stores.rules.capacity.limits import Limits, Rate, limits_text
 from stanchion_conformance.harness import (
     LONG_LEASE,
     QUEUE,

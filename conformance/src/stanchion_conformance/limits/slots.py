@@ -13,7 +13,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import UNLANED, JobState
 from stanchion.stores.records.outcomes import Rollback
-from stanchion.stores.rules.slots import semaphore_slot
+from stanchion.stores.rules.capacity.slots import semaphore_slot
 from stanchion.waits.pop import pop
 from stanchion_conformance.harness import (
     QUEUE,

@@ -10,10 +10,9 @@ import pytest
 from stanchion.core.ids import new_id
 from stanchion.jobs.lookup import push_copies
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.jobs import QUEUED, JobRef, JobRow, JobState, Redriven
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import QUEUED, JobRef, JobRow, JobState, Lease, Redriven
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Move, Outcome, Rollback
-from stanchion.stores.rules.jobs import detached
+from stanchion.stores.rules.lifecycle.jobs import detached
 from stanchion_conformance.harness import QUEUE, NewStore, StoreClock, claim, new_job, row_of, slot_of, state, worker
 from stanchion_conformance.limits.semaphores import SMTP, commit, limited, push, settle, took, usage
 

@@ -12,9 +12,9 @@ from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobState, NewJob
-from stanchion.stores.rules.error_entries import entries_of
-from stanchion.stores.rules.jobs import created
-from stanchion.stores.rules.limits import Rate
+from stanchion.stores.rules.capacity.limits import Rate
+from stanchion.stores.rules.lifecycle.error_entries import entries_of
+from stanchion.stores.rules.lifecycle.jobs import created
 from stanchion.streams.state import reserved_ids
 from stanchion.waits.pop import pop
 from stanchion_conformance.harness import LONG_LEASE, QUEUE, claim, new_job, row_of, state

@@ -12,8 +12,8 @@ from stanchion.stores.records.claims import POPPED, Claim, Claimed
 from stanchion.stores.records.flows import FlowNode, OpenFlow
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.outcomes import Commit, Rollback
-from stanchion.stores.rules.limits import Rate
-from stanchion.stores.rules.slots import node_slot, waits_at
+from stanchion.stores.rules.capacity.limits import Rate
+from stanchion.stores.rules.capacity.slots import node_slot, waits_at
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, counts_of, new_job, row_of, sizes_of, slot_of
 from stanchion_conformance.limits.semaphores import SMTP, limited
 from stanchion_conformance.manager.by_id import claim_ids, named, pushed, rows_of

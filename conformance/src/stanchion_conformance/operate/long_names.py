@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stanchion import Stanchion
-from stanchion.alerts.on_it import be_on_it, who_is_on_it
+from stanchion.alerts.owners import owners_of_alerts, set_owner
 from stanchion.alerts.reading.parts import read_streams
 from stanchion.core.checks import MAX_NAME
 from stanchion.core.names.fitted_names import fitted
@@ -39,8 +39,11 @@ class TestLongNames:
             app.queue(named(length, first)).push({})
         alerts = app.monitor({"no_worker": 1e-6}).alerts
         assert {one.subject for one in alerts} == {named(length), named(length, "ü")}
-        be_on_it(app.store, alerts[0].key, "ana", app.store.now())
-        assert [who_is_on_it(app.store, app.store.now()).get(one.key) is not None for one in alerts] == [True, False]
+        set_owner(app.store, alerts[0].key, "ana", app.store.now())
+        assert [owners_of_alerts(app.store, app.store.now()).get(one.key) is not None for one in alerts] == [
+            True,
+            False,
+        ]
 
     def test_a_stream_reads_them(self, app: Stanchion) -> None:
         queue = app.queue(named(MAX_NAME))

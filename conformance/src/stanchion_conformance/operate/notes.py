@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stanchion import Queue, Stanchion
-from stanchion.alerts.on_it import LASTS, be_on_it, who_is_on_it
+from stanchion.alerts.owners import LASTS, owners_of_alerts, set_owner
 from stanchion.context.queues.pauses import CODE, past_pauses_of, pauses_of
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
@@ -61,18 +61,18 @@ class TestNotes:
         assert not q.settings.paused
 
     def test_one_who_is_on_an_alert_is_so_for_some_hours(self, store: Store, clock: StoreClock) -> None:
-        be_on_it(store, "queue:mail", "ana", store.now())
+        set_owner(store, "queue:mail", "ana", store.now())
         clock.advance(LASTS / SECOND - 60)
-        be_on_it(store, "queue:other", "ben", store.now())
-        assert {key: one.who for key, one in who_is_on_it(store, store.now()).items()} == {
+        set_owner(store, "queue:other", "ben", store.now())
+        assert {key: one.who for key, one in owners_of_alerts(store, store.now()).items()} == {
             "queue:mail": "ana",
             "queue:other": "ben",
         }
         clock.advance(120)
-        assert list(who_is_on_it(store, store.now())) == ["queue:other"]
-        be_on_it(store, "queue:other", "eva", store.now())
+        assert list(owners_of_alerts(store, store.now())) == ["queue:other"]
+        set_owner(store, "queue:other", "eva", store.now())
         assert [value.name for value in store.values("on-it")] == ["queue:other"]
-        assert who_is_on_it(store, store.now())["queue:other"].who == "eva"
+        assert owners_of_alerts(store, store.now())["queue:other"].who == "eva"
 
 
 def declared(store: Store, *, paused: bool) -> Queue:

@@ -6,8 +6,8 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND, UNLANED, NewJob
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion.stores.rules.slots import HOLDER_BOOST
+from stanchion.stores.rules.capacity.limits import Limits, limits_text
+from stanchion.stores.rules.capacity.slots import HOLDER_BOOST
 from stanchion_conformance.harness import QUEUE, claim, new_job, row_of
 
 OTHER = "other"

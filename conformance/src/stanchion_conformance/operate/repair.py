@@ -5,7 +5,7 @@ from __future__ import annotations
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState, NewJob
 from stanchion.stores.records.slots import Slot
-from stanchion.stores.rules.slots import order_slot, semaphore_slot, waits_at
+from stanchion.stores.rules.capacity.slots import order_slot, semaphore_slot, waits_at
 from stanchion_conformance.harness import QUEUE, claim, new_job, slot_of, state
 from stanchion_conformance.jobs.ordering import KEY, keyed
 from stanchion_conformance.limits.semaphores import SMTP, commit, limited, push, took, usage

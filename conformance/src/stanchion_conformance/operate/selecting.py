@@ -13,8 +13,8 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
 from stanchion.stores.records.query import Condition, Order, Page, Query
-from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion.stores.rules.slots import order_slot, semaphore_slot
+from stanchion.stores.rules.capacity.limits import Limits, limits_text
+from stanchion.stores.rules.capacity.slots import order_slot, semaphore_slot
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, row_of
 
 OTHER = "other"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stanchion.stores.protocol import Store
-from stanchion.stores.rules.limits import Rate
+from stanchion.stores.rules.capacity.limits import Rate
 from stanchion.telemetry import rollups
 from stanchion_conformance.harness import QUEUE, NewStore, StoreClock, claim, new_job, row_of, worker
 from stanchion_conformance.limits.semaphores import limited, push, took

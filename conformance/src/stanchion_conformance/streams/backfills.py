@@ -19,7 +19,7 @@ from stanchion.pipelines.backfilling.record import Backfill
 from stanchion.pipelines.outputs import INPUT
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND, NewJob
-from stanchion.stores.rules.jobs import created
+from stanchion.stores.rules.lifecycle.jobs import created
 from stanchion_conformance.cron.schedules import Death, Dying
 from stanchion_conformance.harness import LONG_LEASE, StoreClock, all_at_once
 

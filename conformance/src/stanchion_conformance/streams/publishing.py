@@ -7,13 +7,12 @@ import pytest
 from stanchion.core.spark_errors import LeasesLost, StagedJobsLost
 from stanchion.errors import CannotJoin
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.jobs import JobState
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import JobState, Lease
 from stanchion.stores.records.outcomes import Rollback
 from stanchion.stores.records.queues import Counts
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange, VersionedValue
-from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion.stores.rules.capacity.limits import Limits, limits_text
 from stanchion_conformance.harness import QUEUE, counts_of, ids_reserved, row_of, sizes_of, state
 from stanchion_conformance.streams.reserved_jobs import OUT, TOKEN, filled, reserve
 from stanchion_conformance.streams.staging import WRITE, outputs, staged

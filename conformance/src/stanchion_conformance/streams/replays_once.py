@@ -13,7 +13,7 @@ from stanchion.errors import InvalidInput
 from stanchion.pipelines.pipeline import plan_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, NewJob
-from stanchion.stores.rules.jobs import created
+from stanchion.stores.rules.lifecycle.jobs import created
 from stanchion_conformance.harness import all_at_once
 
 MANY = 600

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.jobs import JobState
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import JobState, Lease
 from stanchion.stores.records.outcomes import Abandon, Commit, Rollback
-from stanchion.stores.rules.limits import Limits, Rate, limits_text
+from stanchion.stores.rules.capacity.limits import Limits, Rate, limits_text
 from stanchion_conformance.harness import (
     QUEUE,
     NewStore,

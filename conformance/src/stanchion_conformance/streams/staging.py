@@ -13,7 +13,7 @@ from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.queues import Counts
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.values import ValueChange, VersionedValue
-from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion.stores.rules.capacity.limits import Limits, limits_text
 from stanchion_conformance.harness import (
     NewStore,
     StoreClock,

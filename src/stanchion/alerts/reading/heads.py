@@ -15,8 +15,8 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.queues import Head
-from stanchion.stores.rules.past_waits import last_wait_until
-from stanchion.stores.rules.slots import priority_of
+from stanchion.stores.rules.capacity.slots import priority_of
+from stanchion.stores.rules.lifecycle.past_waits import last_wait_until
 
 HEADS_MAX: Final = 10
 """Number of heads checked, the ones with the largest share of their bands' limits; others count from their due

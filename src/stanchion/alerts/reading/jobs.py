@@ -11,7 +11,7 @@ from stanchion.stores.letters import Letters
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.rules.error_entries import put_off_so_far
+from stanchion.stores.rules.lifecycle.error_entries import put_off_so_far
 
 LIVE_MAX = 5000
 """The oldest live jobs that are counted by band, in stores that have more."""

@@ -14,7 +14,7 @@ from stanchion.pipelines.record import PipelineRecord, recorded
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules.slots import semaphore_slot
+from stanchion.stores.rules.capacity.slots import semaphore_slot
 
 SEMAPHORES_MAX = 10
 """Semaphores that are checked closely, the ones with most waiters."""

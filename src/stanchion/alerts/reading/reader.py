@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from stanchion.alerts.on_it import who_is_on_it
+from stanchion.alerts.owners import owners_of_alerts
 from stanchion.alerts.reading.errors import failing, heaviest, read_tallies
 from stanchion.alerts.reading.heads import as_they_could_run
 from stanchion.alerts.reading.jobs import JobReads
@@ -73,7 +73,7 @@ def _read(store: Store, pipelines: Iterable[PipelinePlan]) -> Snapshot:
         recent=recent,
         hour=hour,
         limits=limits_in(known),
-        on_it=who_is_on_it(store, now),
+        owners=owners_of_alerts(store, now),
     )
 
 

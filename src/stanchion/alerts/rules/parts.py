@@ -15,7 +15,7 @@ from stanchion.core.text.durations import spelled
 from stanchion.core.text.redaction import redacted
 from stanchion.core.times import moment
 from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.rules.liveness import MISSED_BEATS
+from stanchion.stores.rules.leases.liveness import MISSED_BEATS
 
 
 def stream(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:

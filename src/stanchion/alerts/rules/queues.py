@@ -15,7 +15,7 @@ from stanchion.core.text.durations import spelled
 from stanchion.core.times import moment
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import Head
-from stanchion.stores.rules.serving import unserved
+from stanchion.stores.rules.leases.serving import unserved
 
 _URGENT = frozenset(band.name for band in BANDS[:2])
 

@@ -14,13 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 from stanchion.context.declarations.declared_texts import DeclaredTexts
 from stanchion.errors import InvalidInput
-from stanchion.stores.rules.declared_rates import CACHED_SECONDS, KIND, CachedRates, StoredRate, rate_in, rate_text
-from stanchion.stores.rules.task_rates import KIND as OF_TASKS
-from stanchion.stores.rules.task_rates import task_rate
+from stanchion.stores.rules.capacity.declared_rates import (
+    CACHED_SECONDS,
+    KIND,
+    CachedRates,
+    StoredRate,
+    rate_in,
+    rate_text,
+)
+from stanchion.stores.rules.capacity.task_rates import KIND as OF_TASKS
+from stanchion.stores.rules.capacity.task_rates import task_rate
 
 if TYPE_CHECKING:
     from stanchion.stores.protocol import Store
-    from stanchion.stores.rules.limits import Rate
+    from stanchion.stores.rules.capacity.limits import Rate
 
 _TASKS_CACHED = 10_000
 

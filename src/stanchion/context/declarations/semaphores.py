@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from stanchion.errors import InvalidInput
-from stanchion.stores.rules.limits import limits_in
+from stanchion.stores.rules.capacity.limits import limits_in
 
 if TYPE_CHECKING:
     from stanchion.stores.protocol import Store

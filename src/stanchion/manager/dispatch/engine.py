@@ -37,8 +37,7 @@ from stanchion.manager.window.reader import OffLoop, Reader
 from stanchion.manager.window.store_time import StoreTime
 from stanchion.manager.window.watcher import Watcher
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.jobs import NewJob, Pushed
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import Lease, NewJob, Pushed
 from stanchion.stores.records.outcomes import Extend, Outcome, Progress, Rollback
 from stanchion.stores.wire.outcomes import Elsewhere, Refused, Reported
 

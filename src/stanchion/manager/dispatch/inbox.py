@@ -31,8 +31,8 @@ from stanchion.manager.window.store_time import StoreTime
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import BY_MANAGER, Claim
 from stanchion.stores.records.jobs import JobRow, NewJob, Pushed
-from stanchion.stores.rules import claims as claim_rules
-from stanchion.stores.rules.jobs import created
+from stanchion.stores.rules.lifecycle import claims as claim_rules
+from stanchion.stores.rules.lifecycle.jobs import created
 
 log = logging.getLogger("stanchion.manager")
 

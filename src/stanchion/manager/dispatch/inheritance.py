@@ -25,8 +25,7 @@ from stanchion.manager.dispatch.settles import Settles
 from stanchion.manager.leadership.owner import Owned
 from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.claims import BY_MANAGER
-from stanchion.stores.records.jobs import JobState
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import JobState, Lease
 from stanchion.stores.records.query import Condition, Query
 
 _COLUMNS = ("lane", "id", "token", "worker", "attempts", "delivery")

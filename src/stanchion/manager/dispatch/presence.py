@@ -23,7 +23,7 @@ from stanchion.manager.dispatch.receivers.peers import Peer, Peers
 from stanchion.manager.dispatch.receivers.receiver import Receiver, tell
 from stanchion.manager.dispatch.settles import Settles
 from stanchion.manager.dispatch.slices import Slices
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import Lease
 
 log = logging.getLogger("stanchion.manager")
 

@@ -22,7 +22,7 @@ from stanchion.manager.dispatch.figures import Counts
 from stanchion.manager.dispatch.receivers.receiver import Receiver, tell
 from stanchion.stores.one_by_one import Left, OneByOne, takes
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import Lease
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Extend, Move, Outcome, Progress, Rollback
 
 log = logging.getLogger("stanchion.manager")

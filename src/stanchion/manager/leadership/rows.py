@@ -1,11 +1,11 @@
-"""The stored value of each slice; for sessions see `stores.rules.sessions`."""
+"""The stored value of each slice; for sessions see `stores.rules.leases.sessions`."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from stanchion.stores.records.values import VersionedValue
-from stanchion.stores.rules.sessions import fields_of, to_text
+from stanchion.stores.rules.leases.sessions import fields_of, to_text
 
 SLICE = "manager.slice"
 """The kind of the values."""

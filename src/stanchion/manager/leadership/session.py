@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from stanchion.errors import StanchionError, StoreUnavailable
 from stanchion.stores.protocol import Store
-from stanchion.stores.rules.sessions import SESSION, session_text
+from stanchion.stores.rules.leases.sessions import SESSION, session_text
 
 _TRIES = 3
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from stanchion.manager.leadership.rows import SLICE, SliceRow, slice_row
 from stanchion.manager.leadership.slices import Slice, slices_of
 from stanchion.stores.protocol import Store
-from stanchion.stores.rules.sessions import SESSION, SessionRow, session_row
+from stanchion.stores.rules.leases.sessions import SESSION, SessionRow, session_row
 
 
 class View(NamedTuple):

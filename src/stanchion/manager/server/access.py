@@ -23,7 +23,7 @@ from stanchion.stores.records.query import Query
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.records.workers import HOLDER, WorkerRow
-from stanchion.stores.rules.declared_rates import KIND as RATE
+from stanchion.stores.rules.capacity.declared_rates import KIND as RATE
 
 Args = Mapping[str, Any]
 """The arguments of a verb, by the names in the port."""

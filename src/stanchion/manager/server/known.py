@@ -14,7 +14,7 @@ from stanchion.context.declarations.semaphores import SEEN_FOR, unknown
 from stanchion.core.names.partition_names import logical_name, refuse_partition
 from stanchion.manager.server.named import jobs_in, made_queues
 from stanchion.stores.protocol import Store
-from stanchion.stores.rules.limits import limits_in
+from stanchion.stores.rules.capacity.limits import limits_in
 
 Args = Mapping[str, Any]
 

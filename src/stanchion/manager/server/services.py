@@ -33,11 +33,9 @@ from stanchion.manager.server.verbs import SERVED, Served, Settled, carry_out, t
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.managers import ManagerStatus
 from stanchion.stores.wakeup.signs import ANY, Signs
-from stanchion.stores.wire.managers import STATUS
-from stanchion.stores.wire.messages import pb, read, written
-from stanchion.stores.wire.methods import METHODS, SERVICES
+from stanchion.stores.wire.messages import METHODS, SERVICES, pb, read, written
 from stanchion.stores.wire.statuses import Status, status_of, text_of, to_metadata
-from stanchion.stores.wire.store import wake
+from stanchion.stores.wire.store import STATUS, wake
 from stanchion.stores.wire.transport import REPLY_BYTES
 
 log = logging.getLogger("stanchion.manager")

@@ -18,7 +18,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.flows import CloseFlow, ExtendFlow, OpenFlow, StopFlow
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.staging import Publication
-from stanchion.stores.rules.limits import limits_in
+from stanchion.stores.rules.capacity.limits import limits_in
 
 Args = Mapping[str, Any]
 

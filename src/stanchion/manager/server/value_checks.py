@@ -19,7 +19,7 @@ from stanchion.stores.records.outcomes import Commit, Continue, Extend, Move, Ou
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.flows import failure_job
-from stanchion.stores.rules.job_checks import (
+from stanchion.stores.rules.lifecycle.job_checks import (
     check_headers,
     check_id,
     check_json,

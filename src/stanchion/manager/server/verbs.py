@@ -13,15 +13,13 @@ from stanchion.manager.server.guard import Refused
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.jobs import SECOND, JobRow, JobState
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import SECOND, JobRow, JobState, Lease
 from stanchion.stores.records.outcomes import Extend, Outcome, Rollback
 from stanchion.stores.records.query import Page, Query
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
 from stanchion.stores.wire.calls import CALLS
 from stanchion.stores.wire.jobs import JOB, LEASE
-from stanchion.stores.wire.messages import Message
-from stanchion.stores.wire.methods import METHODS, Method
+from stanchion.stores.wire.messages import METHODS, Message, Method
 from stanchion.stores.wire.statuses import Status
 from stanchion.stores.wire.transport import REPLY_BYTES, REPLY_TOO_LARGE
 

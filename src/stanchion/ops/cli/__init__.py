@@ -6,20 +6,8 @@ import io
 import sys
 
 from stanchion.ops.cli.console.root import PANELS, cli
-from stanchion.ops.cli.look import (
-    alerts,
-    audit,
-    errors,
-    jobs,
-    lanes,
-    queues,
-    rates,
-    semaphores,
-    top,
-    topics,
-    watch,
-    workers,
-)
+from stanchion.ops.cli.live import top, watch
+from stanchion.ops.cli.look import alerts, audit, errors, jobs, lanes, queues, rates, semaphores, topics, workers
 from stanchion.ops.cli.operate import cron, maintain, push, redrive
 from stanchion.ops.cli.run import (
     backfill,

@@ -1,4 +1,4 @@
-"""The filter of a list of jobs: the query of a URL, and the query of the store."""
+"""The filters of lists of jobs and of the audit log: the query of a URL, and the query of the store."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 from urllib.parse import parse_qsl, urlencode
 
 from stanchion.core.checks import aware, checked_id, checked_name, refuse_unknown
 from stanchion.core.service_levels import BANDS
-from stanchion.core.times import moment
+from stanchion.core.times import micros, moment
 from stanchion.errors import InvalidInput
 from stanchion.jobs.search import Search, checked_text, query_of
+from stanchion.ops.audit import Wanted
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.query import Condition, Query
 
@@ -139,3 +140,22 @@ def time_of(text: str, now: int) -> datetime:
     except ValueError:
         raise InvalidInput(f"a time is a span, such as 24h, or ISO 8601, not {text[:40]!r}") from None
     return aware(found if found.tzinfo else found.replace(tzinfo=UTC), "the time")
+
+
+class AuditFilter(NamedTuple):
+    """Conditions as they are given; empty ones hold for all. `since`, `until`: see `JobFilter`."""
+
+    who: str = ""
+    act: str = ""
+    since: str = ""
+    until: str = ""
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Self:
+        """Read the values of a URL."""
+        return cls(*(given.get(name, "").strip() for name in cls._fields))
+
+    def wanted(self, now: int) -> Wanted:
+        """Return the entries that are meant. Raises InvalidInput for a wrong time."""
+        since, until = (micros(time_of(text, now)) if text else 0 for text in (self.since, self.until))
+        return Wanted(self.who, self.act, since, until)

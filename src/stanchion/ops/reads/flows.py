@@ -15,7 +15,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.flows import FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.rules.jobs import state_of
+from stanchion.stores.rules.lifecycle.jobs import state_of
 
 MEMBERS: Final = 1000
 """Members of a flow that are read, the newest."""

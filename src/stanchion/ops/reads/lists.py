@@ -14,7 +14,7 @@ from stanchion.stores.letters import ByHome
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Query
-from stanchion.stores.rules.jobs import state_of
+from stanchion.stores.rules.lifecycle.jobs import state_of
 
 SHOWN: Final = 50
 """Jobs of one page."""

@@ -30,8 +30,8 @@ from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, Sizes
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules.dead_letters import letter_queues
-from stanchion.stores.rules.serving import by_served_queue
+from stanchion.stores.rules.leases.serving import by_served_queue
+from stanchion.stores.rules.lifecycle.dead_letters import letter_queues
 from stanchion.telemetry.failures import Failures
 from stanchion.telemetry.times import Times
 from stanchion.telemetry.times import by_queue as times_by_queue

@@ -15,7 +15,7 @@ from stanchion.stores.letters import Letters, read_letters
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import Counts, QueueSettings, QueueStats, Sizes
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules.serving import by_served_queue
+from stanchion.stores.rules.leases.serving import by_served_queue
 from stanchion.telemetry.times import Times, by_queue
 
 

@@ -10,7 +10,7 @@ from stanchion.ops.reads.lists import SHOWN, page_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.query import Condition, Order, Query
 from stanchion.stores.records.queues import SemaphoreRow
-from stanchion.stores.rules.slots import semaphore_slot
+from stanchion.stores.rules.capacity.slots import semaphore_slot
 
 
 class Line(NamedTuple):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.workers import CONSUMER, HOLDER, WorkerRow
-from stanchion.stores.rules.liveness import alive
+from stanchion.stores.rules.leases.liveness import alive
 
 
 class Item(NamedTuple):

@@ -21,30 +21,13 @@ from stanchion.app import Stanchion
 from stanchion.ops.web.access.callers import Token, Tokens
 from stanchion.ops.web.access.headers import SECURITY, policy
 from stanchion.ops.web.api.asgi import api, missing
-from stanchion.ops.web.door import Door
+from stanchion.ops.web.endpoints import Endpoints
 from stanchion.ops.web.events import Events
 from stanchion.ops.web.methods import Endpoint, address
 from stanchion.ops.web.mounted import Mounted
-from stanchion.ops.web.pages import (
-    audit,
-    bulk,
-    errors,
-    flows,
-    frame,
-    job,
-    jobs,
-    managers,
-    overview,
-    pipelines,
-    queue,
-    queues,
-    report,
-    schedules,
-    semaphores,
-    settings,
-    streams,
-    workers,
-)
+from stanchion.ops.web.pages import audit, frame, managers, overview, pipelines, report, schedules, streams, workers
+from stanchion.ops.web.pages.jobs import bulk, errors, flows, job, job_list
+from stanchion.ops.web.pages.queues import queue, queue_list, semaphores, settings
 from stanchion.ops.web.probes import Probes
 from stanchion.ops.web.site import Site
 
@@ -70,12 +53,12 @@ def site_app(site: Site, root_path: str = "") -> ASGIApp:
         yield
         site.close()
 
-    door = Door(site)
-    events = Events(door)
+    endpoints = Endpoints(site)
+    events = Events(endpoints)
     routes = [
-        *(address(path, endpoints) for path, endpoints in _endpoints(door).items()),
+        *(address(path, methods) for path, methods in _endpoints(endpoints).items()),
         Route("/events", events.stream),
-        *Probes(door, lambda: events.open).routes(),
+        *Probes(endpoints, lambda: events.open).routes(),
         Mount("/api", api(site)),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
@@ -84,25 +67,25 @@ def site_app(site: Site, root_path: str = "") -> ASGIApp:
         base = str(request.scope.get("root_path", "")).rstrip("/")
         if str(request.scope["path"]).removeprefix(base).startswith("/api/"):  # such as with a line feed in its path
             return missing(request, error, f"{base}/api/v1")
-        return door.missing(request, error)
+        return endpoints.missing(request, error)
 
     starlette = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: lost, 405: lost})
     return Secured(Mounted(starlette, root_path, routes) if root_path else starlette)
 
 
-def _endpoints(door: Door) -> dict[str, dict[str, Endpoint]]:
+def _endpoints(endpoints: Endpoints) -> dict[str, dict[str, Endpoint]]:
     """Return what answers at each address, by path and method."""
-    page = door.page
+    page = endpoints.page
     return {
         "/": {"GET": page(overview.show, "verdict")},
-        "/on-it": {"POST": page(overview.be_on_it)},
-        "/login": {"GET": door.login, "POST": door.login},
+        "/on-it": {"POST": page(overview.set_owner)},
+        "/login": {"GET": endpoints.login, "POST": endpoints.login},
         "/logout": {"POST": page(frame.log_out, open_to_all=True)},
         "/theme": {"POST": page(frame.choose_theme, open_to_all=True)},
         "/more": {"GET": page(frame.more)},
         "/keys": {"POST": page(frame.choose_keys, open_to_all=True)},
         "/runbook": {"GET": page(frame.runbook)},
-        "/queues": {"GET": page(queues.every, "queues")},
+        "/queues": {"GET": page(queue_list.every, "queues")},
         "/pause/{name:path}": {"GET": page(queue.ask_pause), "POST": page(queue.pause)},
         "/resume/{name:path}": {"GET": page(queue.ask_resume), "POST": page(queue.resume)},
         "/queues/{name:path}": {"GET": page(queue.show, "queue:{name}")},
@@ -110,7 +93,7 @@ def _endpoints(door: Door) -> dict[str, dict[str, Endpoint]]:
         "/push/{name:path}": {"GET": page(settings.ask_push), "POST": page(settings.push)},
         "/errors": {"GET": page(errors.every, "errors")},
         "/errors/{name}": {"GET": page(errors.show)},
-        "/jobs": {"GET": page(jobs.every)},
+        "/jobs": {"GET": page(job_list.every)},
         "/jobs/{name}": {"GET": page(job.show)},
         "/jobs/{name}/reveal": {"POST": page(job.reveal)},
         "/jobs/{name}/{act}": {"GET": page(job.ask), "POST": page(job.act)},

@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from stanchion.ops.web.door import Door
+from stanchion.ops.web.endpoints import Endpoints
 from stanchion.ops.web.live.topics import Tab
 
 STREAMS_MAX: Final = 500
@@ -44,14 +44,14 @@ _log = logging.getLogger("stanchion.web")
 class Events:
     """The streams of one site."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, endpoints: Endpoints) -> None:
+        self._endpoints = endpoints
         self.open = 0
         """Streams open now."""
 
     async def stream(self, request: Request) -> Response:
         """Answer with a stream of events, while the session of the request holds."""
-        refusal = self._door.refusal(request)
+        refusal = self._endpoints.refusal(request)
         if refusal is not None:
             return PlainTextResponse(f"{refusal}\n", 403)
         topics = request.query_params.getlist("topics")
@@ -60,7 +60,7 @@ class Events:
         if self.open >= STREAMS_MAX:
             return PlainTextResponse("too many streams\n", 503, {"Retry-After": "60"})
         self.open += 1
-        tab, board = Tab(topics), self._door.site.board
+        tab, board = Tab(topics), self._endpoints.site.board
         board.join(tab, request.headers.get("last-event-id") or request.query_params.get("since", ""))
 
         def ended() -> None:
@@ -70,10 +70,10 @@ class Events:
         return _Stream(self._events(request, tab), ended)
 
     async def _events(self, request: Request, tab: Tab) -> AsyncIterator[str]:
-        site = self._door.site
+        site = self._endpoints.site
         site.sampler.ask()
         yield f"retry: 3000\nevent: hello\ndata: {_data(v=site.board.version_of(tab.topics))}\n\n"
-        while not site.closed and self._door.refusal(request) is None:
+        while not site.closed and self._endpoints.refusal(request) is None:
             news = await tab.news(QUIET)
             site.sampler.ask()
             if news is None:

@@ -24,7 +24,7 @@ from stanchion.alerts.collector import Keep, StoreMetrics
 from stanchion.context import context_of
 from stanchion.errors import MissingExtra, SchemaMismatch, StanchionError
 from stanchion.ops.web.access.bearer import UnknownToken
-from stanchion.ops.web.door import Door
+from stanchion.ops.web.endpoints import Endpoints
 from stanchion.ops.web.site import FIRST_SECONDS, Site
 from stanchion.telemetry.prometheus import exposed, metric_families, new_registry
 from stanchion.telemetry.server import Answer, verdict
@@ -39,8 +39,8 @@ RETRY: Final = {"Retry-After": "5"}
 class Probes:
     """The routes for machines on the port of one site. `streams`: returns the open streams."""
 
-    def __init__(self, door: Door, streams: Callable[[], int]) -> None:
-        self._door, self._site, self._streams = door, door.site, streams
+    def __init__(self, endpoints: Endpoints, streams: Callable[[], int]) -> None:
+        self._endpoints, self._site, self._streams = endpoints, endpoints.site, streams
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -90,7 +90,7 @@ class Probes:
             return PlainTextResponse(f"{error}\n", 429 if error.wait else 401, headers)
         if caller is not None and caller.program is not None:
             return PlainTextResponse("the token of a program reads no metrics\n", 403)
-        if caller is not None or (reason := self._door.refusal(request)) is None:
+        if caller is not None or (reason := self._endpoints.refusal(request)) is None:
             return None
         headers = {"WWW-Authenticate": 'Bearer realm="stanchion"'}
         return PlainTextResponse(f"{reason}: send a token in Authorization\n", 401, headers)

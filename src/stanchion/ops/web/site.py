@@ -20,14 +20,14 @@ from stanchion.ops.web.access.attempts import Attempts
 from stanchion.ops.web.access.bearer import Bearers
 from stanchion.ops.web.access.callers import Tokens
 from stanchion.ops.web.access.session import Sessions
+from stanchion.ops.web.bulk_work.bulk import BulkWorks
+from stanchion.ops.web.bulk_work.runner import Runner
 from stanchion.ops.web.live.deadlines import Deadlines
 from stanchion.ops.web.live.fragments import Fragments
 from stanchion.ops.web.live.past import Past
 from stanchion.ops.web.live.reports import Reports
 from stanchion.ops.web.live.sampler import Sampler
 from stanchion.ops.web.live.topics import Board, parts_of
-from stanchion.ops.web.record.bulk import BulkWorks
-from stanchion.ops.web.record.runner import Runner
 from stanchion.ops.web.show.templating import environment
 from stanchion.stores.protocol import Store
 from stanchion.stores.registry import shown_url

@@ -12,8 +12,8 @@ from stanchion.pipelines.outputs import version_of
 from stanchion.pipelines.replay import origins_of, rerun_of
 from stanchion.pipelines.topology import Topology
 from stanchion.stores.records.jobs import JobRow, NewJob
-from stanchion.stores.rules.jobs import state_of
-from stanchion.stores.rules.trail import own_stops_of, was_split
+from stanchion.stores.rules.lifecycle.jobs import state_of
+from stanchion.stores.rules.lifecycle.trail import own_stops_of, was_split
 
 
 class Choice(NamedTuple):

@@ -20,7 +20,7 @@ from typing import Any
 from stanchion.context.context import Context
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
-from stanchion.jobs.insert import make_ready, portions
+from stanchion.jobs.insert import chunks, make_ready
 from stanchion.pipelines.backfilling.plan import Choice, Planner
 from stanchion.pipelines.backfilling.record import Asked, Backfill, BackfillRecord, load
 from stanchion.pipelines.backfilling.sources import Found, HistoryItems, Source
@@ -116,8 +116,8 @@ class BackfillRun:
     def _stage(self, write: str, attempt: str, copies: list[NewJob]) -> int:
         if copies:
             store = make_ready(self._context, copies)
-            for portion in portions(copies):
-                store.stage(write, attempt, portion)
+            for chunk in chunks(copies):
+                store.stage(write, attempt, chunk)
         return len(copies)
 
     def _counted(self, chosen: list[Choice]) -> tuple[int, Counter[str]]:

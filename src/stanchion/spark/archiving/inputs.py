@@ -20,7 +20,7 @@ from stanchion.spark.archiving.files import DAY, IN_FILES
 from stanchion.spark.archiving.table import existing_archive
 from stanchion.spark.datasource.reading.schema import stored_fields
 from stanchion.stores.records.jobs import UNLANED, JobRow
-from stanchion.stores.rules.trail import entry_in_trail
+from stanchion.stores.rules.lifecycle.trail import entry_in_trail
 
 _NAMES = IN_FILES.names
 _FIELDS = stored_fields(_NAMES)

@@ -23,7 +23,7 @@ from stanchion.spark.datasource.options import checked_options
 from stanchion.spark.datasource.reading.read import query_of
 from stanchion.spark.datasource.reading.schema import Of, arrow_schema, batch_of_rows, ddl
 from stanchion.stores.protocol import pages
-from stanchion.stores.rules.dead_letters import DEAD_AT, DEAD_ATTEMPTS, DEAD_FROM, DEAD_ID, letter_queues
+from stanchion.stores.rules.lifecycle.dead_letters import DEAD_AT, DEAD_ATTEMPTS, DEAD_FROM, DEAD_ID, letter_queues
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from stanchion.errors import InvalidInput
-from stanchion.jobs.insert import batches, portions
+from stanchion.jobs.insert import batches, chunks
 from stanchion.pipelines.options import Frame
 from stanchion.pipelines.send import Send
 from stanchion.pipelines.station import Station
@@ -148,9 +148,9 @@ class _Outputs:
             attempt, staged = secrets.token_hex(8), 0
             for some in found:
                 jobs = [job._replace(headers=headers) for job in maker.jobs(station.context, some)]
-                for portion in (portion for part in batches(jobs) for portion in portions(part)):
-                    station.context.store.stage(write, attempt, portion)
-                    staged += len(portion)
+                for chunk in (chunk for part in batches(jobs) for chunk in chunks(part)):
+                    station.context.store.stage(write, attempt, chunk)
+                    staged += len(chunk)
             yield pa.RecordBatch.from_arrays([pa.array([attempt]), pa.array([staged])], ["attempt", "staged"])
             station.context.close()
 

@@ -9,9 +9,9 @@ from stanchion.stores.cas.jobs import Decision, Facts, JobLoop
 from stanchion.stores.cas.slots import Slots, Taking
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.slots import Slot
-from stanchion.stores.rules import claims as claim_rules
-from stanchion.stores.rules.limits import Rate, limits_in
-from stanchion.stores.rules.slots import Asking, Verdict, held_between, promise_of, slots_of, uses_slots
+from stanchion.stores.rules.capacity.limits import Rate, limits_in
+from stanchion.stores.rules.capacity.slots import Asking, Verdict, held_between, promise_of, slots_of, uses_slots
+from stanchion.stores.rules.lifecycle import claims as claim_rules
 
 
 class Admission:

@@ -19,8 +19,8 @@ from stanchion.stores.cas.settle import Outcomes
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.slots import Slot
-from stanchion.stores.rules.lost_leases import apart
-from stanchion.stores.rules.slots import NO_SLOTS, slot_needs
+from stanchion.stores.rules.capacity.slots import NO_SLOTS, slot_needs
+from stanchion.stores.rules.leases.lost_leases import apart
 from stanchion.stores.rules.unreadable import readable
 
 CLAIM_SECONDS = 2.0

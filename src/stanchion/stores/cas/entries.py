@@ -1,7 +1,13 @@
-"""The slots that a job may hold, and the outbox entry of a step: pure functions.
+"""The slots that a job may hold, their names as texts, and the outbox entry of a step: pure functions.
 
 An outbox entry is follow-up work on slots and flows. It is written in the same operation as the step, under an
 idempotency key, and deleted once applied. Each part of it may be applied repeatedly, and late, without harm.
+
+Slots by their names as one text each, for databases whose keys are texts:
+
+order        o5:queue:key, where the length keeps queue and key apart
+semaphore    s:name
+node         f:id
 """
 
 from __future__ import annotations
@@ -14,11 +20,11 @@ from typing import NamedTuple
 from stanchion.stores.records.flows import FlowNode, MemberEnd
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue
-from stanchion.stores.records.slots import ORDER, Slot
+from stanchion.stores.records.slots import NODE, ORDER, SEMAPHORE, Slot
 from stanchion.stores.rules import flows
-from stanchion.stores.rules import outcomes as outcome_rules
+from stanchion.stores.rules.capacity.slots import hold_tokens, slots_of, uses_slots
+from stanchion.stores.rules.lifecycle import outcomes as outcome_rules
 from stanchion.stores.rules.set_back import is_overdue
-from stanchion.stores.rules.slots import hold_tokens, slots_of, uses_slots
 
 STALE = 3 * SECOND
 """Age in microseconds from which outbox recovery applies an entry: its process is presumed dead."""
@@ -112,3 +118,22 @@ def entailed_in(entry: Entry) -> Entailed:
         [FlowNode(*one) for one in nodes],
         [NewJob(*one) for one in jobs],
     )
+
+
+_LETTERS = {ORDER: "o", SEMAPHORE: "s", NODE: "f"}
+_KINDS = {letter: kind for kind, letter in _LETTERS.items()}
+
+
+def key_of(slot: Slot) -> str:
+    """Return the text of a slot."""
+    length = f"{len(slot.queue)}:{slot.queue}" if slot.kind == ORDER else ""
+    return f"{_LETTERS[slot.kind]}{length}:{slot.name}"
+
+
+def slot_of(key: str) -> Slot:
+    """Return the slot of a text."""
+    kind, (length, _, name) = _KINDS[key[0]], key[1:].partition(":")
+    if kind != ORDER:
+        return Slot(kind, "", name)
+    end = int(length)
+    return Slot(kind, name[:end], name[end + 1 :])

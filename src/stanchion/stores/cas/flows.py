@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from stanchion.stores.cas.chunks import CHUNK
 from stanchion.stores.cas.entries import Entry, entailed_in, entry_of
 from stanchion.stores.cas.jobs import Change, Jobs, Seen, made
-from stanchion.stores.cas.portions import PORTION
 from stanchion.stores.cas.slots import Slots
 from stanchion.stores.records.flows import (
     CloseFlow,
@@ -26,10 +26,10 @@ from stanchion.stores.records.flows import (
 )
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.slots import Slot
-from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules import flows
-from stanchion.stores.rules import outcomes as outcome_rules
-from stanchion.stores.rules.slots import node_slot
+from stanchion.stores.rules.capacity.slots import node_slot
+from stanchion.stores.rules.lifecycle import claims as claim_rules
+from stanchion.stores.rules.lifecycle import outcomes as outcome_rules
 
 
 class FlowRows(Protocol):
@@ -121,7 +121,7 @@ class Flows:
         if node.state == NodeState.FAILED and (handler := flows.failure_job(node)) is not None:
             self._push([handler])
         ends: list[tuple[str, Sequence[MemberEnd]]] = []
-        while waiting := self.rows.waiting_at(node_slot(node.id), PORTION):
+        while waiting := self.rows.waiting_at(node_slot(node.id), CHUNK):
             if node.state == NodeState.DONE:
                 self.jobs.compare_and_set([Change(seen, claim_rules.let_in(seen.row, seen.at)) for seen in waiting])
                 continue

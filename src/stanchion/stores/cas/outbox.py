@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from stanchion.stores.cas.chunks import PastLocks, at_once, chunks
 from stanchion.stores.cas.entries import STALE, Entry, Hold, entailed_in
 from stanchion.stores.cas.flows import Flows
 from stanchion.stores.cas.jobs import Jobs
-from stanchion.stores.cas.portions import PastLocks, at_once, portions
 from stanchion.stores.cas.slots import Slots
 from stanchion.stores.records.flows import FlowNode, MemberEnd
 from stanchion.stores.records.jobs import NewJob
@@ -57,7 +57,7 @@ class Outbox:
 
     def recover(self) -> None:
         """Outbox recovery: apply the entries of dead processes."""
-        for entries in portions(self.jobs.entries(self.jobs.now() - STALE)):
+        for entries in chunks(self.jobs.entries(self.jobs.now() - STALE)):
             self._past_locks(entries, lambda some: self._apply(some, self._slots.free_forfeited))
 
     def _apply(self, entries: Sequence[Entry], free: Callable[[Sequence[Hold]], object]) -> None:

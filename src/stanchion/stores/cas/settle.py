@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from stanchion.stores.cas.jobs import Decision, Facts, JobLoop
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.outcomes import Commit, Continue, Extend, Outcome, Progress
-from stanchion.stores.rules import claims as claim_rules
-from stanchion.stores.rules import outcomes as outcome_rules
+from stanchion.stores.rules.lifecycle import claims as claim_rules
+from stanchion.stores.rules.lifecycle import outcomes as outcome_rules
 
 
 class Outcomes:

@@ -21,13 +21,13 @@ from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from typing import Protocol
 
+from stanchion.stores.cas.chunks import PastLocks, at_once, chunks
 from stanchion.stores.cas.entries import Hold, hold_of, holds_of
 from stanchion.stores.cas.jobs import Change, Jobs, Result, Seen
-from stanchion.stores.cas.portions import PastLocks, at_once, portions
 from stanchion.stores.records.jobs import QUEUED, JobRow
 from stanchion.stores.records.slots import NODE, ORDER, Slot
-from stanchion.stores.rules import claims as claim_rules
-from stanchion.stores.rules.slots import Asking
+from stanchion.stores.rules.capacity.slots import Asking
+from stanchion.stores.rules.lifecycle import claims as claim_rules
 
 
 class SlotRows(Protocol):
@@ -141,9 +141,9 @@ class Slots:
 
     def recover(self) -> None:
         """Free slots held without entitlement, and grant free slots to waiters."""
-        for holds in portions(self.rows.holds()):
+        for holds in chunks(self.rows.holds()):
             self._past_locks(holds, self.check)
-        for slots in portions(slot for slot in self.rows.slots_waited_at() if slot.kind != NODE):
+        for slots in chunks(slot for slot in self.rows.slots_waited_at() if slot.kind != NODE):
             self._past_locks(slots, lambda some: self.wake(*some))
 
     def check(self, holds: Sequence[Hold]) -> None:

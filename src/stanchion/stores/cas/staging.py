@@ -20,13 +20,12 @@ from stanchion.core.spark_errors import LeasesLost, StagedJobsLost
 from stanchion.errors import CannotJoin
 from stanchion.stores.cas.entries import STALE
 from stanchion.stores.cas.outbox import PushOnce
-from stanchion.stores.records.jobs import JobState, NewJob
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import JobState, Lease, NewJob
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.prepared import Prepared
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange
-from stanchion.stores.rules.jobs import due_at
+from stanchion.stores.rules.lifecycle.jobs import due_at
 from stanchion.stores.rules.staging import value_of_write
 
 _COMMITS_MAX = 1000

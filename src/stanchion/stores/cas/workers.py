@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
+from stanchion.stores.cas.chunks import chunks
 from stanchion.stores.cas.jobs import Decision, Facts, JobLoop
-from stanchion.stores.cas.leases_ahead import LooksForLeases, Values
-from stanchion.stores.cas.portions import portions
-from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.jobs import SECOND, JobRow
+from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules import outcomes as outcome_rules
 from stanchion.stores.rules import set_back
-from stanchion.stores.rules.liveness import is_lost
-from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay, had_begun
+from stanchion.stores.rules.leases.liveness import is_lost
+from stanchion.stores.rules.leases.lost_leases import LostLeaseDelay, default_delay, had_begun
+from stanchion.stores.rules.lifecycle import outcomes as outcome_rules
+from stanchion.stores.rules.set_back import is_overdue
 
 _RECOVER_JOBS_MAX = 500
 
@@ -89,7 +90,7 @@ class LostJobs:
         def decide(_index: int, row: JobRow | None, facts: Facts) -> Decision[None]:
             return Decision(None, None if row is None else set_back.started_now(row, facts.now))
 
-        for ids in portions(self._rows.leased(now)):
+        for ids in chunks(self._rows.leased(now)):
             self._loop.decide_each(ids, decide)
 
     def free(self, ids: Sequence[str], workers: Mapping[str, WorkerRow], as_of: int | None = None) -> list[JobRow]:
@@ -104,3 +105,37 @@ class LostJobs:
             return Decision(step.row, step.row, step.counted)
 
         return [row for row in self._loop.decide_each(ids, decide) if row is not None]
+
+
+KIND: Final = "clock"
+NAME: Final = "leases"
+
+RECENT: Final = 30 * SECOND
+"""Microseconds that another process's search is enough; an earlier lease lasts longer by that at most."""
+
+
+class Values(Protocol):
+    """The verbs of a store for small texts."""
+
+    def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]: ...
+
+    def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool: ...
+
+
+class LooksForLeases:
+    """Decides which of several starting processes searches for leases from before the clock was set back.
+
+    A process can't know whether the clock was set back before its start, and a lease does not show it either. The
+    search reads up to LEASES_SEARCHED_MAX jobs. So the time of the last one is stored: while it is recent, and not from
+    the future, another process has searched since, or the clock was set back by less than RECENT.
+    """
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+
+    def mine(self, now: int) -> bool:
+        """Return True if this process should look: none has done so lately, and none begins to at this moment."""
+        found = next(iter(self._values.values(KIND, [NAME])), None)
+        if found is not None and found.text.isdecimal() and not is_overdue(int(found.text), now, RECENT):
+            return False
+        return self._values.compare_and_set(KIND, NAME, str(now), 0 if found is None else found.version)

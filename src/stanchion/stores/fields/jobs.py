@@ -181,7 +181,7 @@ WAITS: Final = ("waits_kind", "waits_queue", "waits_name")
 """The slot that a job waits for."""
 
 BY_RULE: Final = ("state", "rank", "run_at", "enqueued_at", "waits_since")
-"""Fields of a new job that `rules.jobs.created` decides, in its order."""
+"""Fields of a new job that `rules.lifecycle.jobs.created` decides, in its order."""
 _OF_A_FLOW: Final = ("flow_", "waits_")
 CHOSEN: Final = tuple(
     name

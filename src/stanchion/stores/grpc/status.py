@@ -13,9 +13,8 @@ from stanchion.stores.grpc.client.calls import Calls
 from stanchion.stores.grpc.client.channels import Channels
 from stanchion.stores.records import calls
 from stanchion.stores.records.managers import ManagerStatus
-from stanchion.stores.wire.managers import STATUS
-from stanchion.stores.wire.messages import pb, read, written
-from stanchion.stores.wire.methods import METHODS
+from stanchion.stores.wire.messages import METHODS, pb, read, written
+from stanchion.stores.wire.store import STATUS
 
 _TOPOLOGY: Final = METHODS["Queues.Topology"]
 _STATUS: Final = METHODS["Queues.Status"]

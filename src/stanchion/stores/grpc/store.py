@@ -30,7 +30,7 @@ from stanchion.stores.records.query import Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
 from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.records.workers import Beat, WorkerRow
-from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay
+from stanchion.stores.rules.leases.lost_leases import LostLeaseDelay, default_delay
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
 
 

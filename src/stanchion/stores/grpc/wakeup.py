@@ -23,8 +23,7 @@ from stanchion.stores.grpc.client.streams import Stream
 from stanchion.stores.wakeup.broadcast import started
 from stanchion.stores.wakeup.listeners import READY_SECONDS, EventListener, Listeners
 from stanchion.stores.wakeup.signs import NO_SIGNS, Signs
-from stanchion.stores.wire.messages import pb, read, written
-from stanchion.stores.wire.methods import METHODS
+from stanchion.stores.wire.messages import METHODS, pb, read, written
 from stanchion.stores.wire.store import signs_in
 
 log = logging.getLogger("stanchion.grpc")

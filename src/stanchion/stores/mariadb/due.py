@@ -15,7 +15,7 @@ from stanchion.stores.mariadb import statements as sql
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, row_from
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.rules.slots import uses_slots
+from stanchion.stores.rules.capacity.slots import uses_slots
 from stanchion.stores.sql.claims.admit import Admission
 from stanchion.stores.sql.claims.lanes import Head as LaneHead
 from stanchion.stores.sql.claims.lanes import LanePicks, Pick

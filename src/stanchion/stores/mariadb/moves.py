@@ -16,7 +16,7 @@ from stanchion.stores.mariadb.statements import LISTED, given_fields, names_of
 from stanchion.stores.records.jobs import UNLANED, JobRow, JobState
 from stanchion.stores.records.outcomes import Move
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.rules.outcomes import settled
+from stanchion.stores.rules.lifecycle.outcomes import settled
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.rows.jobs import Jobs

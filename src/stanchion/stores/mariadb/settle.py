@@ -12,12 +12,11 @@ from stanchion.stores.fields.jobs import TIES
 from stanchion.stores.fields.sql import in_time, missing
 from stanchion.stores.mariadb.packets import arrays
 from stanchion.stores.mariadb.statements import LISTED, NOW, TEXT, by_ids, given_ids, names_of
-from stanchion.stores.records.jobs import JobState
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import JobState, Lease
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.rules.outcomes import counted_as
-from stanchion.stores.rules.slots import MAYBE_UNTIED
+from stanchion.stores.rules.capacity.slots import MAYBE_UNTIED
+from stanchion.stores.rules.lifecycle.outcomes import counted_as
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import HELD_COLUMNS, HISTORY_COLUMNS, queues

@@ -1,19 +1,21 @@
-"""Claims: due jobs are delivered in order, within the limits of their queue and of the jobs."""
+"""Claims: due jobs in order, within the limits of their queue and of the jobs; and new jobs that start at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from stanchion.stores.memory.flows import Flows
 from stanchion.stores.memory.jobs import Jobs, Queue
+from stanchion.stores.memory.push import Pushes
 from stanchion.stores.memory.settle import Outcomes
 from stanchion.stores.memory.slots import Slots
 from stanchion.stores.memory.workers import Workers
 from stanchion.stores.records.claims import LOWEST_RANK, Claim, Claimed
-from stanchion.stores.records.jobs import SECOND, JobRow
-from stanchion.stores.rules import claims as claim_rules
-from stanchion.stores.rules.lost_leases import apart
-from stanchion.stores.rules.slots import uses_slots
+from stanchion.stores.records.jobs import SECOND, JobRow, NewJob, Pushed
+from stanchion.stores.rules.capacity.slots import uses_slots
+from stanchion.stores.rules.leases.lost_leases import apart
+from stanchion.stores.rules.lifecycle import claims as claim_rules
+from stanchion.stores.rules.starts import claim_of, with_tokens
 from stanchion.stores.rules.unreadable import readable
 
 CLAIM_SECONDS_MAX = 2.0
@@ -109,3 +111,21 @@ class Claims:
 
     def _seconds(self, claim: Claim) -> float:
         return CLAIM_SECONDS_MAX if claim.worker is not None else min(CLAIM_SECONDS_MAX, self._lease(claim) / 2)
+
+
+class Starts:
+    """Stores new jobs and reserves the ones that a claim names."""
+
+    def __init__(self, jobs: Jobs, pushes: Pushes, claims: Claims) -> None:
+        self._jobs, self._pushes, self._claims = jobs, pushes, claims
+
+    def push(self, jobs: Sequence[NewJob], claim: Claim | None) -> list[Pushed]:
+        """Store jobs in order, all or nothing; reserve the claim's jobs that were not known before."""
+        if claim is None:
+            return self._pushes.push(jobs)
+        new = {job.id for job in jobs if self._jobs.find(job.id) is None}
+        pushed = self._pushes.push(jobs)
+        started = claim_of(claim, new)
+        if started is not None:
+            self._claims.claim(started)
+        return with_tokens(pushed, claim, {row.id for row in self._jobs.reserved(claim.queue, claim.token)})

@@ -19,11 +19,11 @@ from stanchion.stores.records.flows import (
     StopFlow,
 )
 from stanchion.stores.records.jobs import JobRow, NewJob
-from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules import flows as flow_rules
-from stanchion.stores.rules.jobs import Transition
-from stanchion.stores.rules.outcomes import cancel
-from stanchion.stores.rules.slots import node_slot
+from stanchion.stores.rules.capacity.slots import node_slot
+from stanchion.stores.rules.lifecycle import claims as claim_rules
+from stanchion.stores.rules.lifecycle.jobs import Transition
+from stanchion.stores.rules.lifecycle.outcomes import cancel
 
 
 class Flows:

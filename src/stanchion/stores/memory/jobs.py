@@ -11,15 +11,14 @@ from itertools import islice
 from typing import Protocol
 
 from stanchion.stores.memory.lanes import DueJobs, LaneRange
-from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState, NewJob
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState, Lease, NewJob
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import ORDER, Slot
-from stanchion.stores.rules import claims as claim_rules
-from stanchion.stores.rules.jobs import holds_key
-from stanchion.stores.rules.rate_limit import Bucket
-from stanchion.stores.rules.shapes import FEW, reshaped, shaped
-from stanchion.stores.rules.slots import is_granted, order_slot
+from stanchion.stores.rules.capacity.rate_limit import Bucket
+from stanchion.stores.rules.capacity.shapes import FEW, reshaped, shaped
+from stanchion.stores.rules.capacity.slots import is_granted, order_slot
+from stanchion.stores.rules.lifecycle import claims as claim_rules
+from stanchion.stores.rules.lifecycle.jobs import holds_key
 from stanchion.stores.rules.upkeep import Expiring, Use
 from stanchion.stores.wakeup.listeners import Listeners
 

@@ -8,7 +8,7 @@ from stanchion.errors import DuplicateKey
 from stanchion.stores.memory.jobs import Jobs
 from stanchion.stores.memory.slots import Slots
 from stanchion.stores.records.jobs import JobRow, NewJob, Pushed
-from stanchion.stores.rules import jobs as job_rules
+from stanchion.stores.rules.lifecycle import jobs as job_rules
 
 
 class Pushes:

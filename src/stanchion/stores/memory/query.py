@@ -9,7 +9,7 @@ from stanchion.stores.memory.jobs import Jobs
 from stanchion.stores.records.jobs import QUEUED, JobRow
 from stanchion.stores.records.query import Horizon, Page, Query
 from stanchion.stores.records.queues import Counts, Head, QueueStats, Sizes, Stat
-from stanchion.stores.rules.jobs import stored_state_of
+from stanchion.stores.rules.lifecycle.jobs import stored_state_of
 from stanchion.stores.rules.query import (
     checked,
     cut,

@@ -10,8 +10,8 @@ from stanchion.stores.memory.push import Pushes
 from stanchion.stores.records.flows import OpenFlow
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.outcomes import Commit, Continue, Extend, Outcome, Progress, Renewal
-from stanchion.stores.rules import claims as claim_rules
-from stanchion.stores.rules import outcomes as outcome_rules
+from stanchion.stores.rules.lifecycle import claims as claim_rules
+from stanchion.stores.rules.lifecycle import outcomes as outcome_rules
 
 
 class Outcomes:

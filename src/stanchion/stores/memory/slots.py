@@ -11,11 +11,11 @@ from stanchion.stores.memory.values import Values
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.queues import SemaphoreRow
 from stanchion.stores.records.slots import NODE, SEMAPHORE, Slot
-from stanchion.stores.rules import claims as claim_rules
-from stanchion.stores.rules import slots as slot_rules
-from stanchion.stores.rules.declared_rates import declared_rates
-from stanchion.stores.rules.rate_limit import Bucket
-from stanchion.stores.rules.slots import Verdict
+from stanchion.stores.rules.capacity import slots as slot_rules
+from stanchion.stores.rules.capacity.declared_rates import declared_rates
+from stanchion.stores.rules.capacity.rate_limit import Bucket
+from stanchion.stores.rules.capacity.slots import Verdict
+from stanchion.stores.rules.lifecycle import claims as claim_rules
 
 
 class Slots:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from stanchion.errors import CannotJoin, InvalidInput
-from stanchion.stores.memory.claim import Claims
+from stanchion.stores.memory.claim import Claims, Starts
 from stanchion.stores.memory.flows import Flows
 from stanchion.stores.memory.jobs import Clock, FrozenClock, Jobs, SteadyClock
 from stanchion.stores.memory.joining.journal import ReplayClock, Writes
@@ -22,7 +22,6 @@ from stanchion.stores.memory.queues import Queues
 from stanchion.stores.memory.settle import Outcomes
 from stanchion.stores.memory.slots import Slots
 from stanchion.stores.memory.staging import Staging
-from stanchion.stores.memory.starts import Starts
 from stanchion.stores.memory.values import Values
 from stanchion.stores.memory.workers import Workers
 from stanchion.stores.ports import Extensible, FollowsTransactions
@@ -33,7 +32,7 @@ from stanchion.stores.records.flows import FlowChange
 from stanchion.stores.records.jobs import JobState, NewJob, Pushed
 from stanchion.stores.records.outcomes import Outcome
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.rules.lost_leases import LostLeaseDelay
+from stanchion.stores.rules.leases.lost_leases import LostLeaseDelay
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
 from stanchion.stores.wakeup.listeners import Listeners
 from stanchion.stores.wakeup.values import with_signs

@@ -11,10 +11,10 @@ from stanchion.stores.memory.jobs import Jobs
 from stanchion.stores.memory.slots import Slots
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.workers import Beat, WorkerRow
-from stanchion.stores.rules import outcomes as outcome_rules
 from stanchion.stores.rules import set_back
-from stanchion.stores.rules.liveness import Leased, alive, beat_of, holders_of, is_lost
-from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay, had_begun
+from stanchion.stores.rules.leases.liveness import Leased, alive, beat_of, holders_of, is_lost
+from stanchion.stores.rules.leases.lost_leases import LostLeaseDelay, default_delay, had_begun
+from stanchion.stores.rules.lifecycle import outcomes as outcome_rules
 
 
 class Workers:

@@ -20,7 +20,7 @@ from stanchion.stores.mongo.client.server import Access
 from stanchion.stores.mongo.jobs import Jobs
 from stanchion.stores.mongo.queues import Counters
 from stanchion.stores.records.jobs import JobRef, JobState
-from stanchion.stores.rules.slots import uses_slots
+from stanchion.stores.rules.capacity.slots import uses_slots
 
 _GONE_AT_ONCE = 500
 _CONTENT = ("payload", "headers", "errors", "result")

@@ -20,8 +20,8 @@ from stanchion.stores.mongo.client.server import Access
 from stanchion.stores.mongo.wakeup import Announcer
 from stanchion.stores.records.jobs import QUEUED, JobState
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.rules.jobs import Transition
-from stanchion.stores.rules.shapes import needs
+from stanchion.stores.rules.capacity.shapes import needs
+from stanchion.stores.rules.lifecycle.jobs import Transition
 
 _PAGE = 200
 

@@ -38,10 +38,10 @@ from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.queues import QueueDocuments
 from stanchion.stores.mongo.client.server import Access, across
 from stanchion.stores.mongo.deletion import Deletion
-from stanchion.stores.mongo.misfits import Misfits
 from stanchion.stores.mongo.queues import Counters, Folded, QueueRemoval, Queues, begin_fold, end_fold, to_fold
-from stanchion.stores.mongo.rests import LONGEST, Rests
-from stanchion.stores.mongo.shapes import Shapes
+from stanchion.stores.mongo.upkeep.misfits import Misfits
+from stanchion.stores.mongo.upkeep.rests import LONGEST, Rests
+from stanchion.stores.mongo.upkeep.shapes import Shapes
 from stanchion.stores.mongo.wakeup import Announcer
 from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.queues import QueueSettings

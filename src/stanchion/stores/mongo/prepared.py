@@ -20,7 +20,7 @@ from stanchion.stores.mongo.wakeup import Announcer
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.prepared import PlainColumns, Prepared
-from stanchion.stores.rules.jobs import created
+from stanchion.stores.rules.lifecycle.jobs import created
 from stanchion.stores.rules.prepared import data_of, in_memory, joined, prepared_by, sizes_of
 
 if TYPE_CHECKING:

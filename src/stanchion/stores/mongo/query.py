@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from stanchion.stores.cas.entries import as_reserved
-from stanchion.stores.cas.slot_keys import key_of
+from stanchion.stores.cas.entries import as_reserved, key_of
 from stanchion.stores.mongo.client.documents import FINISHED, KEPT, LETTER, Document, row_of
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import BULK_SECONDS, Access
@@ -13,6 +12,7 @@ from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState
 from stanchion.stores.records.query import Condition, Horizon, Of, Page, Query
 from stanchion.stores.records.slots import Slot
+from stanchion.stores.rules.lifecycle.trail import entry_in_trail
 from stanchion.stores.rules.query import (
     ORDERED,
     behind,
@@ -22,7 +22,6 @@ from stanchion.stores.rules.query import (
     states_in,
     value_of,
 )
-from stanchion.stores.rules.trail import entry_in_trail
 
 _OPERATORS = {"=": "$eq", "<": "$lt", "<=": "$lte", ">": "$gt", ">=": "$gte", "in": "$in"}
 

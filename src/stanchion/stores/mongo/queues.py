@@ -15,9 +15,9 @@ from typing import Any
 
 from pymongo import ReturnDocument, UpdateOne
 
+from stanchion.stores.cas.chunks import chunks
 from stanchion.stores.cas.entries import FollowUp, entry_of
 from stanchion.stores.cas.jobs import Change
-from stanchion.stores.cas.portions import portions
 from stanchion.stores.fields.queues import MERGED
 from stanchion.stores.mongo.client.documents import (
     FINISHED,
@@ -104,7 +104,7 @@ class Counters:
         """Return the counts of these queues so far, by few commands for many queues."""
         names = list(dict.fromkeys(queues))
         found: dict[str, Counts] = {}
-        for part in portions(names, _COUNTED_AT_ONCE):
+        for part in chunks(names, _COUNTED_AT_ONCE):
             found |= self._server.call(lambda on, _again: _counts_of(on, part))  # noqa: B023
         return found
 
@@ -140,7 +140,7 @@ class Counters:
         self.fold_by(lambda on, _again, alone: _fold(on, queue, among, alone), end)
 
     def fold_by(self, some: Callable[[Place, bool, bool], Folded], end: float = math.inf) -> None:
-        """Fold portions of events until all are folded, or time runs out.
+        """Fold chunks of events until all are folded, or time runs out.
 
         Arguments of `some`: whether it is a repeat after a lost reply, and whether the process of an unfinished fold
         has died.

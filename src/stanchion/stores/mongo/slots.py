@@ -20,9 +20,8 @@ from bson import ObjectId
 from pymongo import DeleteOne, InsertOne, UpdateOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
-from stanchion.stores.cas.entries import Hold
+from stanchion.stores.cas.entries import Hold, key_of, slot_of
 from stanchion.stores.cas.jobs import Seen
-from stanchion.stores.cas.slot_keys import key_of, slot_of
 from stanchion.stores.mongo.client.documents import Document, seen_in
 from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.place import Place
@@ -30,8 +29,8 @@ from stanchion.stores.mongo.client.server import Access, across
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import SemaphoreRow
 from stanchion.stores.records.slots import ORDER, SEMAPHORE, Slot
-from stanchion.stores.rules.rate_limit import Bucket
-from stanchion.stores.rules.slots import Asking, semaphore_slot
+from stanchion.stores.rules.capacity.rate_limit import Bucket
+from stanchion.stores.rules.capacity.slots import Asking, semaphore_slot
 
 _PAGE = 200
 _HELD: Document = {"$gte": "o", "$lt": "t"}

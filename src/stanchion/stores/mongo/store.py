@@ -15,10 +15,10 @@ from stanchion.stores.cas.flows import Flows, change_flows
 from stanchion.stores.cas.jobs import JobLoop
 from stanchion.stores.cas.operate import Operator
 from stanchion.stores.cas.outbox import Outbox
+from stanchion.stores.cas.push import Starts
 from stanchion.stores.cas.settle import Outcomes
 from stanchion.stores.cas.slots import Slots
 from stanchion.stores.cas.staging import Staging
-from stanchion.stores.cas.starts import Starts
 from stanchion.stores.cas.workers import LostJobs
 from stanchion.stores.mongo import CAPABILITIES
 from stanchion.stores.mongo.claims.claim import DueJobs
@@ -33,17 +33,17 @@ from stanchion.stores.mongo.flows.additions import Additions
 from stanchion.stores.mongo.flows.ends import FlowEnds
 from stanchion.stores.mongo.flows.flows import FlowNodes
 from stanchion.stores.mongo.jobs import Jobs
-from stanchion.stores.mongo.misfits import Misfits
 from stanchion.stores.mongo.operate import Adoption, Purges, Upkeep
-from stanchion.stores.mongo.past_locks import PastLocks, WorkPastLocks
 from stanchion.stores.mongo.prepared import PreparedPushes
 from stanchion.stores.mongo.push import Push
 from stanchion.stores.mongo.query import Queries
 from stanchion.stores.mongo.queues import Counters, QueueRemoval, Queues
-from stanchion.stores.mongo.shapes import Shapes
 from stanchion.stores.mongo.slots import Semaphores, SlotDocuments
 from stanchion.stores.mongo.staging import Publications, Stage
 from stanchion.stores.mongo.stats import Stats
+from stanchion.stores.mongo.upkeep.misfits import Misfits
+from stanchion.stores.mongo.upkeep.past_locks import PastLocks, WorkPastLocks
+from stanchion.stores.mongo.upkeep.shapes import Shapes
 from stanchion.stores.mongo.values import Values
 from stanchion.stores.mongo.wakeup import AfterCommit, Announcer, Signals
 from stanchion.stores.mongo.workers import Workers
@@ -53,8 +53,8 @@ from stanchion.stores.records.flows import FlowChange
 from stanchion.stores.records.jobs import JobState, NewJob, Pushed
 from stanchion.stores.records.outcomes import Outcome
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.rules.declared_rates import CachedRates
-from stanchion.stores.rules.lost_leases import LostLeaseDelay
+from stanchion.stores.rules.capacity.declared_rates import CachedRates
+from stanchion.stores.rules.leases.lost_leases import LostLeaseDelay
 from stanchion.stores.wakeup.values import with_signs
 
 

@@ -11,8 +11,8 @@ from stanchion.stores.mongo.client.documents import Document, up_to
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import Access
 from stanchion.stores.records.workers import LEASES_SEARCHED_MAX, Beat, WorkerRow
-from stanchion.stores.rules.liveness import Leased, alive, beat_of, holders_of, orphaned_since
-from stanchion.stores.rules.serving import lanes_in
+from stanchion.stores.rules.leases.liveness import Leased, alive, beat_of, holders_of, orphaned_since
+from stanchion.stores.rules.leases.serving import lanes_in
 from stanchion.stores.rules.set_back import AHEAD
 from stanchion.stores.rules.times import times_in, times_text
 

@@ -34,7 +34,7 @@ from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow, row_from
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import ORDER, RATE, SEMAPHORE, Slot
-from stanchion.stores.rules.slots import Verdict, rate_slot
+from stanchion.stores.rules.capacity.slots import Verdict, rate_slot
 from stanchion.stores.sql.claims.admit import ASKING, Admission, Admissions, Decision, SlotRequests, asking
 from stanchion.stores.sql.claims.claim import TransactionClaims
 from stanchion.stores.sql.claims.pick import DueJobs, Search, skips_full

@@ -41,7 +41,7 @@ from stanchion.stores.records import calls
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, JobRow, row_from
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.rules.claims import in_claim_order
+from stanchion.stores.rules.lifecycle.claims import in_claim_order
 from stanchion.stores.sql.claims.claim import Answer, Routes, TransactionClaims, UnseenReservations
 from stanchion.stores.sql.claims.order import excludes_unlaned
 from stanchion.stores.sql.claims.pick import Met, Search

@@ -38,12 +38,11 @@ from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.sql.engine import address
 from stanchion.stores.sql.engine.awaited import AsyncDriver
-from stanchion.stores.sql.engine.callers import Caller
-from stanchion.stores.sql.engine.commits import announce_after_commit
+from stanchion.stores.sql.engine.callers import Caller, announce_after_commit
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, IDLE_SECONDS, Dialect, Fault
-from stanchion.stores.sql.engine.qualified import Qualified
 from stanchion.stores.sql.engine.runner import Runner, Together
+from stanchion.stores.sql.engine.schema import Qualified
 from stanchion.stores.wakeup.broadcast import Kind
 
 try:

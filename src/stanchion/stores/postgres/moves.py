@@ -15,7 +15,7 @@ from stanchion.stores.postgres.pick import ONCE
 from stanchion.stores.postgres.settle import HELD, PLAIN
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.outcomes import Move
-from stanchion.stores.rules.dead_letters import MARK, unmarked
+from stanchion.stores.rules.lifecycle.dead_letters import MARK, unmarked
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.jobs.moves import FEW_STOPS

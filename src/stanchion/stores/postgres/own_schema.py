@@ -9,7 +9,7 @@ from sqlalchemy import Connection, TextClause, text
 from sqlalchemy.engine import URL
 
 from stanchion.errors import InvalidInput
-from stanchion.stores.sql.engine.qualified import Qualified
+from stanchion.stores.sql.engine.schema import Qualified
 
 # Names that need no quotes, in plain SQL too; at most 40 bytes, as the name of a channel, which has it, has at most 63.
 _NAME: Final = re.compile(r"(?!pg_|information_schema$)[a-z][a-z0-9_]{0,39}")

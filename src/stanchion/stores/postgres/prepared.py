@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 from stanchion.stores.records.jobs import QUEUED, UNLANED, NewJob
 from stanchion.stores.records.prepared import PlainColumns, Prepared
 from stanchion.stores.rules.prepared import data_of
-from stanchion.stores.sql.engine.qualified import Qualified
 from stanchion.stores.sql.engine.runner import CursorRunner, Runner
+from stanchion.stores.sql.engine.schema import Qualified
 
 if TYPE_CHECKING:
     import pyarrow as pa

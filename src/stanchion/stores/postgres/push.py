@@ -12,7 +12,7 @@ from sqlalchemy import Executable, text
 from stanchion.stores.fields.sql import GIVEN, LIVE_COLUMNS, stored_as_given, typed
 from stanchion.stores.postgres.pick import HERE, NOW, TYPES, listed
 from stanchion.stores.records.jobs import UNLANED, NewJob, Pushed
-from stanchion.stores.rules.jobs import created, due_at
+from stanchion.stores.rules.lifecycle.jobs import created, due_at
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.joining import must_be_here
 from stanchion.stores.sql.engine.runner import Asked, Params, Runner
@@ -42,7 +42,7 @@ _NEW = {
 
 PUSHED = f"""
     WITH given AS (
-        SELECT given.* {{told}} FROM jsonb_to_recordset(CAST(:jobs AS jsonb)) AS given (
+        SELECT given.* {{computed}} FROM jsonb_to_recordset(CAST(:jobs AS jsonb)) AS given (
             {typed(GIVEN, TYPES)} {{more}}
         ) {{where}}
     ), stored AS (
@@ -71,7 +71,7 @@ _FINISHED_IN_RANGE = """(given.id = ANY (ARRAY(
 def pushes(
     where: str = "",
     more: str = "",
-    told: str = "",
+    computed: str = "",
     returning: str = "queue",
     counts: str = "",
     answer: str = "",
@@ -79,9 +79,16 @@ def pushes(
 ) -> Pushing:
     """Return the two forms of a push: of ids made together, and of others.
 
-    `more`: further fields of given jobs; `told`: values computed once per job for `new`, as further columns.
+    `more`: further fields of given jobs; `computed`: values computed once per job for `new`, as further columns.
     """
-    parts = {"where": where, "more": more, "told": told, "returning": returning, "counts": counts, "answer": answer}
+    parts = {
+        "where": where,
+        "more": more,
+        "computed": computed,
+        "returning": returning,
+        "counts": counts,
+        "answer": answer,
+    }
     parts["new"] = listed(LIVE_COLUMNS, **{**_NEW, **new})
     together, apart = (text(PUSHED.format(finished=one, **parts)) for one in (_FINISHED_IN_RANGE, _FINISHED))
     return Pushing(together, apart)

@@ -13,7 +13,7 @@ from stanchion.stores.fields.jobs import WAITS
 from stanchion.stores.fields.sql import STOPS_WAITING
 from stanchion.stores.postgres.pick import NOW, slots_at, slots_read
 from stanchion.stores.records.slots import ORDER, SEMAPHORE, Slot
-from stanchion.stores.rules.slots import HOLDER_BOOST
+from stanchion.stores.rules.capacity.slots import HOLDER_BOOST
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner

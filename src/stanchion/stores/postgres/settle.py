@@ -13,8 +13,7 @@ from stanchion.stores.fields.sql import in_time, missing
 from stanchion.stores.postgres.admit import SEMAPHORES
 from stanchion.stores.postgres.pick import AS_TEXT, HERE, NOW, ONCE, listed
 from stanchion.stores.records.claims import POPPED
-from stanchion.stores.records.jobs import JobState
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import JobState, Lease
 from stanchion.stores.records.outcomes import Commit, Ties
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.joining import must_be_here

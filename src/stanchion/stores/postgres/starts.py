@@ -11,8 +11,8 @@ from stanchion.stores.postgres.pick import BOUNDED, IN_TIME, NOW, RESERVES
 from stanchion.stores.postgres.push import KEY_OF, LANE_OF, NO_KEYS, NO_LANES, asked, given_in, pushes
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import UNLANED, NewJob, Pushed
-from stanchion.stores.rules.jobs import due_at
-from stanchion.stores.rules.slots import NO_SLOTS, slot_needs
+from stanchion.stores.rules.capacity.slots import NO_SLOTS, slot_needs
+from stanchion.stores.rules.lifecycle.jobs import due_at
 from stanchion.stores.rules.starts import claim_of, with_tokens
 from stanchion.stores.sql.claims.ids import Starts
 from stanchion.stores.sql.engine.database import Database
@@ -25,7 +25,7 @@ _STARTS = f"""
 """
 _PUSH = pushes(
     more=", runs boolean, worker text",
-    told=f", {_STARTS} AS starts",
+    computed=f", {_STARTS} AS starts",
     returning="id, queue, state",
     counts=f"""
         UNION ALL SELECT :of_queue, 'reserved', count(*) FROM stored

@@ -1,4 +1,4 @@
-"""Jobs: new ones, stored ones, and their states. Times are microseconds since 1970, by the clock of the store."""
+"""Jobs: new and stored ones, their states and leases. Times are microseconds since 1970, by the clock of the store."""
 
 from __future__ import annotations
 
@@ -6,8 +6,16 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
-from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.slots import Slot, slot_in
+
+
+class Lease(NamedTuple):
+    """What proves that a job is reserved: its queue, its id, and the fencing token of the claim."""
+
+    queue: str
+    id: str
+    token: str
+
 
 SECOND = 1_000_000
 """One second in the unit of every stored time."""
@@ -105,12 +113,12 @@ class JobRow(NamedTuple):
 
     `rank`: sort key of claims, highest first: the priority, plus a boost for a queued job that was granted a semaphore.
     `slots_held`: the number of slots held, the order key first, then semaphores by name. `order_hold`, `slots_hold`:
-    see `rules.slots.hold_tokens`. `waits_kind`, `waits_queue`, `waits_name`, `waits_since`: the slot where the job is
-    parked, and since when. `promised`: how often its rate has promised it a start; the last promise is `run_at`.
+    see `rules.capacity.slots.hold_tokens`. `waits_kind`, `waits_queue`, `waits_name`, `waits_since`: the slot where the
+    job is parked, and since when. `promised`: how often its rate has promised it a start; the last promise is `run_at`.
     `delivery`: see `Claim`; of a running job. `lost_leases`, `lost_in_all`: lost leases in a row, see
-    `rules.lost_leases`. `arrival_payload`: the payload on arrival in the queue; None if unchanged since. `trail`: see
-    `rules.trail`. `entry_payload`: the payload on entry to the first queue, if a move has changed it and it is kept.
-    `past_waits`: see `rules.past_waits`; a claim does not read it.
+    `rules.leases.lost_leases`. `arrival_payload`: the payload on arrival in the queue; None if unchanged since.
+    `trail`: see `rules.lifecycle.trail`. `entry_payload`: the payload on entry to the first queue, if a move has
+    changed it and it is kept. `past_waits`: see `rules.lifecycle.past_waits`; a claim does not read it.
     """
 
     id: str

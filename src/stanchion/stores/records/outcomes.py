@@ -6,8 +6,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from stanchion.stores.records.flows import FlowNode
-from stanchion.stores.records.jobs import UNLANED, NewJob
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import UNLANED, Lease, NewJob
 
 
 class Ties(Enum):

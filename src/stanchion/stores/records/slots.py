@@ -11,7 +11,7 @@ RATE: Final = "rate"
 
 
 class Slot(NamedTuple):
-    """The name of a slot; see `rules.slots` for the kinds. `queue` is empty for all but order keys.
+    """The name of a slot; see `rules.capacity.slots` for the kinds. `queue` is empty for all but order keys.
 
     Slots are sorted by their texts, byte by byte.
     """

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stanchion.stores.cas.claim import Parked
-from stanchion.stores.cas.slot_keys import key_of
+from stanchion.stores.cas.entries import key_of
 from stanchion.stores.cas.slots import Slots
 from stanchion.stores.cas.workers import LostJobs
 from stanchion.stores.records.claims import LOWEST_RANK, Claim, Claimed
@@ -14,7 +14,7 @@ from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.redis.client.layout import FIELD
 from stanchion.stores.redis.client.rows import ROW, rows_in
 from stanchion.stores.redis.jobs import Jobs
-from stanchion.stores.rules.claims import in_claim_order
+from stanchion.stores.rules.lifecycle.claims import in_claim_order
 
 _RESERVE_JOBS_MAX = 2000
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from stanchion.stores.cas.chunks import chunks, grouped
 from stanchion.stores.cas.entries import Entry, is_stale
 from stanchion.stores.cas.jobs import Change, Result, Results, Seen
-from stanchion.stores.cas.portions import grouped, portions
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import ORDER, Slot
@@ -69,7 +69,7 @@ class Jobs:
     def read_in(self, queue: str, ids: Sequence[str], seen: dict[str, Seen]) -> int:
         """Add the jobs found in this queue to `seen`; return the clock."""
         now = 0
-        for part in portions(ids, SCRIPT_JOBS_MAX):
+        for part in chunks(ids, SCRIPT_JOBS_MAX):
             clock, text, leaving = self.script("read", queue, *part)
             now = int(clock)
             found = {one.row.id: one for one in seen_in(text.decode(), queue, now)}
@@ -103,7 +103,7 @@ class Jobs:
         results: dict[str, Result] = {}
         repeated = False
         for queue, group in grouped(changes, lambda change: change.seen.row.queue).items():
-            for part in portions(group, SCRIPT_JOBS_MAX):
+            for part in chunks(group, SCRIPT_JOBS_MAX):
                 found, again = self._change_in(queue, part)
                 results.update(zip((change.row.id for change in part), found, strict=True))
                 repeated = repeated or again

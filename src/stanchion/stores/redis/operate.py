@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from stanchion.stores.cas.chunks import chunks, grouped
 from stanchion.stores.cas.entries import Entry, FollowUp, entry_of
 from stanchion.stores.cas.jobs import Seen
-from stanchion.stores.cas.portions import grouped, portions
 from stanchion.stores.records.jobs import SECOND, JobRef, JobRow, JobState
 from stanchion.stores.redis.client.rows import state_text, whole_body
 from stanchion.stores.redis.flows.flows import Flows
@@ -15,7 +15,7 @@ from stanchion.stores.redis.jobs import Jobs, entry_texts
 from stanchion.stores.redis.queues import Queues
 from stanchion.stores.redis.staging import StageRows
 from stanchion.stores.redis.workers import Workers
-from stanchion.stores.rules.shapes import FEW
+from stanchion.stores.rules.capacity.shapes import FEW
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS, Budget, purge_each, remove_expired
 
 _SCRIPT_JOBS_MAX = 1000
@@ -53,7 +53,7 @@ class Removal:
                     by_queue.setdefault(seen.row.queue, []).append(_Leaving(ref, seen, freed))
             left, tried = [], set()
             for queue, group in by_queue.items():
-                for part in portions(group, _SCRIPT_JOBS_MAX):
+                for part in chunks(group, _SCRIPT_JOBS_MAX):
                     gone, again = self._delete_in(queue, part)
                     deleted |= gone
                     changed = [one.ref for one in part if one.ref not in gone]
@@ -85,7 +85,7 @@ class Adoption:
         for queue, group in grouped(rows, lambda row: row.queue).items():
             self._jobs.places.list_queue(queue)
             self._jobs.announce(group)
-            for part in portions(group, _SCRIPT_JOBS_MAX):
+            for part in chunks(group, _SCRIPT_JOBS_MAX):
                 arguments = [text for row in part for text in (row.id, state_text(row, 0), whole_body(row))]
                 *answers, made = self._jobs.script("adopt", queue, *arguments)
                 if made:

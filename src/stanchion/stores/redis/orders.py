@@ -10,8 +10,8 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
+from stanchion.stores.cas.entries import key_of
 from stanchion.stores.cas.jobs import Seen
-from stanchion.stores.cas.slot_keys import key_of
 from stanchion.stores.records.query import Query
 from stanchion.stores.redis.client.layout import FIELD
 from stanchion.stores.redis.client.server import Call

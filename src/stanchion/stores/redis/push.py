@@ -11,16 +11,15 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from stanchion.errors import DuplicateKey
+from stanchion.stores.cas.chunks import chunks, grouped
 from stanchion.stores.cas.entries import FollowUp
-from stanchion.stores.cas.portions import grouped, portions
-from stanchion.stores.cas.push import replace_work
-from stanchion.stores.cas.starts import Stored
+from stanchion.stores.cas.push import Stored, replace_work
 from stanchion.stores.records.jobs import NewJob, Pushed
 from stanchion.stores.redis.client.layout import FIELD, STATE
 from stanchion.stores.redis.client.rows import new_text
 from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.jobs import SCRIPT_JOBS_MAX, Jobs
-from stanchion.stores.rules.jobs import due_at, refuse_duplicates
+from stanchion.stores.rules.lifecycle.jobs import due_at, refuse_duplicates
 
 T = TypeVar("T")
 
@@ -61,7 +60,7 @@ class Pushes:
         answers = _Answers()
         # A group that a duplicate key refuses comes before the others are stored.
         for queue, group in sorted(groups.items(), key=_can_not_raise) if len(groups) > 1 else groups.items():
-            for part in portions(group, SCRIPT_JOBS_MAX):
+            for part in chunks(group, SCRIPT_JOBS_MAX):
                 self._push_in(queue, part, answers, as_of)
         return answers
 
@@ -86,7 +85,7 @@ class Pushes:
         parts: dict[str, list[list[tuple[NewJob, str]]]] = {}
         for key, jobs in batches:
             for queue, group in grouped(jobs, _QUEUE_OF).items():
-                for number, part in enumerate(portions(group, SCRIPT_JOBS_MAX)):
+                for number, part in enumerate(chunks(group, SCRIPT_JOBS_MAX)):
                     parts.setdefault(queue, []).append([(job, f"{key}:{number}") for job in part])
         for queue, of_queue in parts.items():
             for keyed in _grouped(of_queue, SCRIPT_JOBS_MAX):
@@ -113,7 +112,7 @@ class Pushes:
         if made:
             self._jobs.places.list_queue(queue, again=True)
         self._jobs.places.remember(queue, (job.id for job in jobs))
-        return int(clock), portions(met, 4)
+        return int(clock), chunks(met, 4)
 
     def _push_in(self, queue: str, jobs: Sequence[NewJob], answers: _Answers, as_of: int | None = None) -> None:
         self._answer(queue, jobs, *self._store(queue, jobs, [new_text(job) for job in jobs], as_of), answers)

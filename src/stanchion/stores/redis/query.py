@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from stanchion.stores.cas.chunks import chunks
 from stanchion.stores.cas.entries import as_reserved
-from stanchion.stores.cas.portions import portions
 from stanchion.stores.records.jobs import QUEUED, UNLANED, JobRow, JobState
 from stanchion.stores.records.query import Horizon, Page, Query
 from stanchion.stores.redis.client.layout import FIELD
@@ -82,7 +82,7 @@ class Queries:
             yield from ((now, [one.row for one in seen]) for now, seen in self._orders.jobs_of(query))
         elif named is not None:
             queue = value_of(query, "queue")
-            for part in portions(named, max(query.limit, _READ_MIN)):
+            for part in chunks(named, max(query.limit, _READ_MIN)):
                 now, seen = self._jobs.read(part, None if queue is None else [queue] * len(part))
                 yield now, [seen[job_id].row for job_id in part if job_id in seen]
         elif (root := value_of(query, "flow_root")) is not None:

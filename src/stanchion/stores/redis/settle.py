@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import TypeGuard
 
 from stanchion.stores.cas import settle as cas
-from stanchion.stores.cas.portions import portions
+from stanchion.stores.cas.chunks import chunks
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit, Outcome
 from stanchion.stores.redis.jobs import Jobs
@@ -41,7 +41,7 @@ class Outcomes:
         """Commit in the queues of the leases; decide on the others one by one."""
         answers = [_UNKNOWN] * len(commits)
         for queue, group in _by_queue(commits).items():
-            for part in portions(group, _SCRIPT_JOBS_MAX):
+            for part in chunks(group, _SCRIPT_JOBS_MAX):
                 found = self._commit_in(queue, [commits[index] for index in part])
                 for index, answer in zip(part, found, strict=True):
                     answers[index] = answer

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from stanchion.stores.cas.entries import Hold
+from stanchion.stores.cas.chunks import chunks
+from stanchion.stores.cas.entries import Hold, key_of, slot_of
 from stanchion.stores.cas.jobs import Seen
-from stanchion.stores.cas.portions import portions
-from stanchion.stores.cas.slot_keys import key_of, slot_of
 from stanchion.stores.cas.slots import Slots
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import SemaphoreRow
@@ -16,9 +15,9 @@ from stanchion.stores.redis.client.layout import FIELD
 from stanchion.stores.redis.client.rows import seen_in
 from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.jobs import Jobs
-from stanchion.stores.rules.limits import Rate
-from stanchion.stores.rules.rate_limit import Promise
-from stanchion.stores.rules.slots import Asking, semaphore_slot
+from stanchion.stores.rules.capacity.limits import Rate
+from stanchion.stores.rules.capacity.rate_limit import Promise
+from stanchion.stores.rules.capacity.slots import Asking, semaphore_slot
 
 _AT_ONCE = 500
 _LISTED_MICROS = 60 * SECOND
@@ -52,7 +51,7 @@ class SlotRows:
     def holds(self) -> Iterator[Hold]:
         """Return all slots that are held."""
         listed = self._keys.own("slots")
-        for part in portions(
+        for part in chunks(
             [slot_of(slot.decode()) for slot in self._server.command("ZRANGE", listed, 0, -1)], _AT_ONCE
         ):
             idle = []
@@ -139,7 +138,7 @@ class SlotRows:
             for slot in slots
             for parts in (("GET", self._keys.slot(slot) + "capacity"), ("SCARD", self._keys.slot(slot) + "holders"))
         ]
-        answers = portions(self._server.all(asked), 2)
+        answers = chunks(self._server.all(asked), 2)
         return [(None if capacity is None else int(capacity), held) for capacity, held in answers]
 
     # -- rates

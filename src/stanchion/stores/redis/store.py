@@ -14,9 +14,9 @@ from stanchion.stores.cas.claim import Claims
 from stanchion.stores.cas.jobs import JobLoop
 from stanchion.stores.cas.operate import Operator
 from stanchion.stores.cas.outbox import Outbox
+from stanchion.stores.cas.push import Starts
 from stanchion.stores.cas.slots import Slots
 from stanchion.stores.cas.staging import Staging
-from stanchion.stores.cas.starts import Starts
 from stanchion.stores.cas.workers import LostJobs
 from stanchion.stores.ports import Extensible
 from stanchion.stores.records.claims import Claim
@@ -33,19 +33,17 @@ from stanchion.stores.redis.flows.flows import Assembly, Flows
 from stanchion.stores.redis.flows.nodes import Nodes
 from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.redis.operate import Adoption, Removal, Upkeep
-from stanchion.stores.redis.prepared import PreparedPushes
 from stanchion.stores.redis.push import Pushes
 from stanchion.stores.redis.query import Queries
-from stanchion.stores.redis.queues import Queues
+from stanchion.stores.redis.queues import Queues, Stats
 from stanchion.stores.redis.settle import Outcomes
 from stanchion.stores.redis.slots import Semaphores, SlotRows
-from stanchion.stores.redis.staging import StageRows
-from stanchion.stores.redis.stats import Stats
+from stanchion.stores.redis.staging import PreparedPushes, StageRows
 from stanchion.stores.redis.values import Values
 from stanchion.stores.redis.wakeup import StreamSignals
 from stanchion.stores.redis.workers import Workers
-from stanchion.stores.rules.declared_rates import CachedRates
-from stanchion.stores.rules.lost_leases import LostLeaseDelay
+from stanchion.stores.rules.capacity.declared_rates import CachedRates
+from stanchion.stores.rules.leases.lost_leases import LostLeaseDelay
 from stanchion.stores.wakeup.values import with_signs
 
 

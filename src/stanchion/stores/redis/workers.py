@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from stanchion.stores.cas.portions import portions
+from stanchion.stores.cas.chunks import chunks
 from stanchion.stores.records.workers import LEASES_SEARCHED_MAX, Beat, WorkerRow
 from stanchion.stores.redis.client.layout import FIELD
 from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.jobs import Jobs
-from stanchion.stores.rules.liveness import Leased, alive, beat_of, holders_of, orphaned_since
-from stanchion.stores.rules.serving import lanes_in
+from stanchion.stores.rules.leases.liveness import Leased, alive, beat_of, holders_of, orphaned_since
+from stanchion.stores.rules.leases.serving import lanes_in
 from stanchion.stores.rules.times import times_in, times_text
 
 _DESCRIBED = ("id", "host", "pid", "queues", "threads", "heartbeat", "state", "lanes", "order")
@@ -135,7 +135,7 @@ class Workers:
     def _orphans(self, unknown: Sequence[tuple[str, str]], since: int, limit: int) -> list[str]:
         """Return the ids of up to `limit` jobs that these holders, each of a queue, have been running since then."""
         found: list[str] = []
-        for holders in portions(unknown, _AT_ONCE):
+        for holders in chunks(unknown, _AT_ONCE):
             if len(found) >= limit:
                 break
             asked = [
@@ -165,7 +165,7 @@ class Workers:
     def _of_each_queue(self, key: str, asked: Callable[[str], Call]) -> Iterator[tuple[str, Any]]:
         """Yield each queue that has a key with the reply to the call made for its key prefix."""
         places = self._jobs.places
-        for queues in portions(places.with_any(places.queues(), key), _AT_ONCE):
+        for queues in chunks(places.with_any(places.queues(), key), _AT_ONCE):
             calls = [asked(self._server.keys.queue(queue)) for queue in queues]
             yield from zip(queues, self._server.all(calls), strict=True)
 

@@ -17,10 +17,10 @@ from stanchion.stores.records.jobs import QUEUED, JobRow, JobState
 from stanchion.stores.records.query import MATCHED, OF_SLOTS, Condition, Horizon, Order, Page, Query
 from stanchion.stores.records.queues import Sizes
 from stanchion.stores.records.slots import Slot
-from stanchion.stores.rules.claims import holds
-from stanchion.stores.rules.jobs import state_of
-from stanchion.stores.rules.slots import held_slots
-from stanchion.stores.rules.trail import passed
+from stanchion.stores.rules.capacity.slots import held_slots
+from stanchion.stores.rules.lifecycle.claims import holds
+from stanchion.stores.rules.lifecycle.jobs import state_of
+from stanchion.stores.rules.lifecycle.trail import passed
 
 PAGE = 2000
 """Jobs per read when a whole set is read."""

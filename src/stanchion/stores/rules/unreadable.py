@@ -13,7 +13,7 @@ from stanchion.stores.fields.jobs import CHOSEN, KINDS, Kind
 from stanchion.stores.records.claims import Claimed
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Bury
-from stanchion.stores.rules.limits import limits_in
+from stanchion.stores.rules.capacity.limits import limits_in
 
 
 class NotUtf8(str):

@@ -9,7 +9,7 @@ from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.outcomes import Rollback
-from stanchion.stores.rules.lost_replies import LostReplies
+from stanchion.stores.rules.leases.lost_replies import LostReplies
 from stanchion.stores.shards.fleet import Fleet
 from stanchion.stores.shards.shard import Shard
 

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.rules.partial_answers import ShardUnavailable
 from stanchion.stores.rules.shard_map import ShardMap
-from stanchion.stores.rules.unanswered import ShardUnavailable
 from stanchion.stores.shards.charts import Charts
 from stanchion.stores.shards.roster import Roster
 from stanchion.stores.shards.shard import Shard

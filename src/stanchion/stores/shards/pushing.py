@@ -18,7 +18,7 @@ from stanchion.stores.hand_over import hand_over
 from stanchion.stores.records import calls
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRef, JobState, NewJob, Pushed
-from stanchion.stores.rules.jobs import arriving
+from stanchion.stores.rules.lifecycle.jobs import arriving
 from stanchion.stores.rules.shard_map import ShardMap
 from stanchion.stores.shards.charts import Charts
 from stanchion.stores.shards.fleet import Fleet

@@ -19,7 +19,7 @@ from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, Stat
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.workers import Beat, WorkerRow
-from stanchion.stores.rules.lost_leases import LostLeaseDelay
+from stanchion.stores.rules.leases.lost_leases import LostLeaseDelay
 from stanchion.stores.rules.shard_map import ShardMap
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
 from stanchion.stores.shards.charts import LEASE_SECONDS, Charts

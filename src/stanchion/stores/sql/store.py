@@ -10,7 +10,7 @@ from stanchion.stores.ports import Extensible
 if TYPE_CHECKING:
     from stanchion.stores.records.claims import Claim
     from stanchion.stores.records.jobs import NewJob, Pushed
-    from stanchion.stores.rules.lost_leases import LostLeaseDelay
+    from stanchion.stores.rules.leases.lost_leases import LostLeaseDelay
     from stanchion.stores.sql.engine.setup import Setup
     from stanchion.stores.sql.parts import Parts
 

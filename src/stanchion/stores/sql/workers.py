@@ -10,8 +10,8 @@ from sqlalchemy import BigInteger, String, Text, case, cast, delete, exists, fun
 
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.workers import LEASES_SEARCHED_MAX, Beat, WorkerRow
-from stanchion.stores.rules.liveness import LATE_BEATS, MISSED_BEATS, Leased, holders_of, least_sharing
-from stanchion.stores.rules.serving import serving_in, serving_text
+from stanchion.stores.rules.leases.liveness import LATE_BEATS, MISSED_BEATS, Leased, holders_of, least_sharing
+from stanchion.stores.rules.leases.serving import serving_in, serving_text
 from stanchion.stores.rules.times import times_in, times_text
 from stanchion.stores.sql.engine.columns import BY_WORKER, param
 from stanchion.stores.sql.engine.database import Database

@@ -13,8 +13,8 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, row_from
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import SEMAPHORE
-from stanchion.stores.rules.limits import limits_in
-from stanchion.stores.rules.slots import semaphore_slot
+from stanchion.stores.rules.capacity.limits import limits_in
+from stanchion.stores.rules.capacity.slots import semaphore_slot
 from stanchion.stores.sql.claims.lanes import Head, Pick
 from stanchion.stores.sql.claims.reserve import Asks, Reservations, reservation_at
 from stanchion.stores.sql.engine.database import Database

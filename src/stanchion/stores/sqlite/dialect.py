@@ -43,7 +43,7 @@ from stanchion.stores.sql.engine.awaited import AsyncDriver
 from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, Dialect, Fault
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import jobs
-from stanchion.stores.sql.engine.write_lock import WriteLock
+from stanchion.stores.sql.engine.turns import WriteLock
 from stanchion.stores.sql.jobs.plain_push import statements
 from stanchion.stores.sql.reading.stats import first_due
 from stanchion.stores.sqlite import drivers

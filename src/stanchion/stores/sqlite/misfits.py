@@ -18,8 +18,8 @@ from stanchion.stores.fields.sql import LIVE_COLUMNS
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import row_from
 from stanchion.stores.records.outcomes import Bury
+from stanchion.stores.rules.lifecycle.outcomes import settled
 from stanchion.stores.rules.misfits import SMALL, SMALL_MAX
-from stanchion.stores.rules.outcomes import settled
 from stanchion.stores.rules.unreadable import OfWrongTypes, misfit
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
 from stanchion.stores.sql.claims.claim import ClaimsJobs

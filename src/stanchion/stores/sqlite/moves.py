@@ -14,7 +14,7 @@ from stanchion.stores.fields.jobs import TIES, Step
 from stanchion.stores.fields.sql import in_time, missing, resets
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.outcomes import Move
-from stanchion.stores.rules.dead_letters import MARK, unmarked
+from stanchion.stores.rules.lifecycle.dead_letters import MARK, unmarked
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.jobs.moves import FEW_STOPS

@@ -15,8 +15,8 @@ from typing import Final
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import SECOND, JobRow, NewJob, Pushed
-from stanchion.stores.rules.jobs import created
-from stanchion.stores.sql.engine.write_lock import WriteLock
+from stanchion.stores.rules.lifecycle.jobs import created
+from stanchion.stores.sql.engine.turns import WriteLock
 from stanchion.stores.sql.rows.new_jobs import OF_NEW_JOBS
 from stanchion.stores.sql.rows.queue_row import COLUMNS, new_queue
 from stanchion.stores.sqlite.connections import NOW

@@ -12,8 +12,8 @@ from sqlalchemy import Executable, String, and_, func, insert, literal, null, se
 from stanchion.stores.fields.jobs import TIES
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit
-from stanchion.stores.rules.outcomes import counted_as
-from stanchion.stores.rules.slots import MAYBE_UNTIED
+from stanchion.stores.rules.capacity.slots import MAYBE_UNTIED
+from stanchion.stores.rules.lifecycle.outcomes import counted_as
 from stanchion.stores.sql.engine.columns import RUNS, in_time, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from stanchion.errors import InvalidInput
+from stanchion.stores.sql.engine.turns import WriteLock
 from stanchion.stores.sql.engine.version import VERSION
-from stanchion.stores.sql.engine.write_lock import WriteLock
 from stanchion.stores.sql.store import SqlStore
 from stanchion.stores.sqlite.capabilities import CAPABILITIES
 from stanchion.stores.sqlite.file import StoreFile
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from stanchion.stores.records.query import Query
     from stanchion.stores.records.queues import QueueSettings
     from stanchion.stores.records.values import VersionedValue
-    from stanchion.stores.rules.lost_leases import LostLeaseDelay
+    from stanchion.stores.rules.leases.lost_leases import LostLeaseDelay
 
 _SYNCHRONOUS: Final = ("full", "normal", "off", "extra")
 _USUAL: Final = re.compile(rf"sqlite:///([^?%]+)(?:\?synchronous=({'|'.join(_SYNCHRONOUS)}))?")

@@ -6,26 +6,34 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from stanchion.errors import InvalidInput
-from stanchion.stores.wire.claims import CLAIM, CLAIMED
 from stanchion.stores.wire.codec import LIST, NAMES, SECONDS, Codec, Part
-from stanchion.stores.wire.flows import CHANGES, END, NODE
-from stanchion.stores.wire.jobs import JOB, JOB_REF, NEW_JOB, PUSHED, REDRIVEN, STATES
-from stanchion.stores.wire.messages import Message, build
-from stanchion.stores.wire.methods import METHODS, Method
+from stanchion.stores.wire.jobs import (
+    CHANGES,
+    CLAIM,
+    CLAIMED,
+    END,
+    JOB,
+    JOB_REF,
+    NEW_JOB,
+    NODE,
+    PUSHED,
+    REDRIVEN,
+    STATES,
+)
+from stanchion.stores.wire.messages import METHODS, Message, Method, build
 from stanchion.stores.wire.outcomes import OUTCOMES
-from stanchion.stores.wire.query import QUERY, page_fields, page_in
-from stanchion.stores.wire.queues import (
+from stanchion.stores.wire.store import (
+    BEAT,
+    CAPABILITIES,
     SEMAPHORE,
     SETTINGS,
     STAT_NAMES,
     STATS_BY_QUEUE,
+    WORKER,
     change_fields,
     changes_in,
 )
-from stanchion.stores.wire.staging import PUBLICATION
-from stanchion.stores.wire.store import CAPABILITIES
-from stanchion.stores.wire.values import VERSIONED
-from stanchion.stores.wire.workers import BEAT, WORKER
+from stanchion.stores.wire.values import PUBLICATION, QUERY, VERSIONED, page_fields, page_in
 
 Carry = Callable[[Any], Message]
 Take = Callable[[Any], Any]

@@ -1,4 +1,4 @@
-"""Jobs, their leases and slots, as messages."""
+"""Jobs, their leases and slots, claims and flows, as messages."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from enum import Enum
 from typing import Any, Final, TypeVar
 
 from stanchion.errors import InvalidInput
-from stanchion.stores.records.jobs import JobRef, JobRow, JobState, NewJob, Pushed, Redriven
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowChange, FlowNode, MemberEnd, OpenFlow, StopFlow
+from stanchion.stores.records.jobs import JobRef, JobRow, JobState, Lease, NewJob, Pushed, Redriven
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.wire.codec import SECONDS, Codec, Part
 from stanchion.stores.wire.messages import pb
@@ -51,3 +52,50 @@ STATES: Final = results(JobState, pb.JobState)
 
 REDRIVEN: Final = results(Redriven, pb.Redriven)
 """What became of retried jobs."""
+
+
+_LANES: Final = Part(
+    lambda lanes: {"first": lanes[0], "last": lanes[1]},
+    lambda message: (message.first, message.last),
+)
+
+_ASSIGNMENTS: Final = Part(
+    lambda ids: [{"id": job, "worker": worker} for job, worker in ids],
+    lambda messages: tuple((one.id, one.worker) for one in messages),
+)
+
+CLAIM: Final = Codec(
+    Claim, pb.Claim, parts={"lease": SECONDS, "lanes": _LANES, "full": SLOT.many(), "ids": _ASSIGNMENTS}
+)
+CLAIMED: Final = Codec(Claimed, pb.ReserveReply, parts={"rows": JOB.many(list), "retry_in": SECONDS})
+
+
+NODE: Final = Codec(FlowNode, pb.FlowNode)
+END: Final = Codec(MemberEnd, pb.MemberEnd)
+
+OPEN: Final = Codec(OpenFlow, pb.OpenFlow, parts={"nodes": NODE.many(), "jobs": NEW_JOB.many()})
+
+_CHANGES: Final[dict[str, Codec[Any]]] = {
+    "open": OPEN,
+    "extend": Codec(ExtendFlow, pb.ExtendFlow, parts={"jobs": NEW_JOB.many(), "opens": OPEN.one}),
+    "close": Codec(CloseFlow, pb.CloseFlow),
+    "stop": Codec(StopFlow, pb.StopFlow),
+}
+_NAMES: Final = {codec.record: name for name, codec in _CHANGES.items()}
+
+
+def _carry(change: FlowChange) -> dict[str, Any]:
+    name = _NAMES[type(change)]
+    return {name: _CHANGES[name].fields(change)}
+
+
+def _take(message: Any) -> FlowChange:
+    name = message.WhichOneof("kind")
+    if name is None:
+        raise InvalidInput("a message has a change of a flow of no kind that this release knows; upgrade stanchion")
+    change: FlowChange = _CHANGES[name].taken(getattr(message, name))
+    return change
+
+
+CHANGES: Final = Part(lambda changes: list(map(_carry, changes)), lambda messages: tuple(map(_take, messages)))
+"""Several changes of flows."""

@@ -1,11 +1,11 @@
-"""Outcomes as messages, with the two that only a receiver reports to its manager."""
+"""Outcomes as messages, with the two that only a receiver reports, and what else the streams of receivers carry."""
 
 from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
 from stanchion.errors import InvalidInput
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import Lease
 from stanchion.stores.records.outcomes import (
     Abandon,
     Bury,
@@ -19,9 +19,9 @@ from stanchion.stores.records.outcomes import (
     Ties,
 )
 from stanchion.stores.wire.codec import SECONDS, Codec, Part
-from stanchion.stores.wire.flows import NODE
-from stanchion.stores.wire.jobs import NEW_JOB
+from stanchion.stores.wire.jobs import LEASE, NEW_JOB, NODE
 from stanchion.stores.wire.messages import build, pb
+from stanchion.stores.wire.store import LANE_RANGE, WORKER
 
 
 class Refused(NamedTuple):
@@ -105,3 +105,16 @@ OUTCOMES: Final = Part(
 
 REPORTED: Final = Part(OUTCOMES.carry, lambda messages: list(map(reported, messages)))
 """Several outcomes that a receiver reports."""
+
+
+HELD: Final = LEASE.many(list)
+"""Reserved jobs."""
+
+LANES: Final = LANE_RANGE.many(list)
+"""The lanes of queues that are served in part."""
+
+WORKER_ROW: Final[Part] = WORKER.one
+"""How a receiver is listed among the workers."""
+
+LARGEST: Final = 1024 * 1024
+"""Bytes of jobs or outcomes in one message, unless a single one takes more."""

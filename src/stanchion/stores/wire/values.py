@@ -1,14 +1,17 @@
-"""Values as messages: single ones of any type, and versioned ones."""
+"""Values, queries and publications of staged jobs as messages."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from stanchion.errors import InvalidInput
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.query import Condition, Horizon, Of, Order, Page, Query
 from stanchion.stores.records.slots import Slot
+from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange, VersionedValue
-from stanchion.stores.wire.codec import Codec, Part
-from stanchion.stores.wire.jobs import SLOT
+from stanchion.stores.wire.codec import NAME_SET, TUPLE, Codec, Part, one_of
+from stanchion.stores.wire.jobs import JOB, SLOT
 from stanchion.stores.wire.messages import pb
 
 VERSIONED: Final = Codec(VersionedValue, pb.VersionedValue)
@@ -57,3 +60,50 @@ def values_in(message: pb.ValueList) -> tuple[Any, ...]:
 
 VALUE: Final = Part(value_fields, value_in)
 """A single value."""
+
+
+CONDITION: Final = Codec(Condition, pb.Condition, parts={"value": VALUE})
+QUERY: Final = Codec(
+    Query,
+    pb.JobQuery,
+    parts={
+        "of": one_of(*get_args(Of)),
+        "where": CONDITION.many(),
+        "order": one_of(*get_args(Order)),
+        "columns": TUPLE,
+    },
+)
+HORIZON: Final = Codec(Horizon, pb.Horizon, parts={"writers": NAME_SET})
+
+
+def page_fields(page: Page) -> dict[str, Any]:
+    """Return the fields of the message for a page, as `build` takes them."""
+    whole = bool(page.rows) and isinstance(page.rows[0], JobRow)
+    return {
+        "rows": [JOB.fields(row) for row in page.rows] if whole else (),
+        "tuples": () if whole else [list_fields(row) for row in page.rows],
+        "next": page.next,
+        "horizon": page.horizon and HORIZON.fields(page.horizon),
+    }
+
+
+def page_in(message: pb.SelectReply) -> Page:
+    """Return the page in a message."""
+    return Page(
+        [*map(JOB.taken, message.rows), *map(values_in, message.tuples)],
+        message.next if message.HasField("next") else None,
+        HORIZON.taken(message.horizon) if message.HasField("horizon") else None,
+    )
+
+
+_ATTEMPTS: Final = Part(
+    lambda attempts: [{"attempt": attempt, "jobs": jobs} for attempt, jobs in attempts],
+    lambda messages: tuple((one.attempt, one.jobs) for one in messages),
+)
+
+FINISH: Final = Codec(Finish, pb.FinishAll)
+PUBLICATION: Final = Codec(
+    Publication,
+    pb.Publication,
+    parts={"attempts": _ATTEMPTS, "value": CHANGE.one, "finish": FINISH.one},
+)

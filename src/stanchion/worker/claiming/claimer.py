@@ -16,8 +16,8 @@ from stanchion.core.names.partition_names import logical_name
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records.claims import BEGUN, Claim, Claimed
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.rules.lost_leases import is_alone
-from stanchion.stores.rules.lost_replies import LostReplies
+from stanchion.stores.rules.leases.lost_leases import is_alone
+from stanchion.stores.rules.leases.lost_replies import LostReplies
 from stanchion.telemetry.times import JobTimes
 from stanchion.worker.claiming.due_queues import DueQueues
 from stanchion.worker.claiming.failing_queues import FailingQueues

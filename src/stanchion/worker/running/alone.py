@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.rules.lost_leases import start_of
+from stanchion.stores.rules.leases.lost_leases import start_of
 from stanchion.worker.running.runner import Runners
 
 log = logging.getLogger("stanchion.worker")

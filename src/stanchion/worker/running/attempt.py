@@ -13,9 +13,8 @@ from stanchion.jobs.held import lease_of
 from stanchion.jobs.outcome import Outcome
 from stanchion.jobs.reservation import Reservation
 from stanchion.stores.records import outcomes
-from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.records.leases import Lease
-from stanchion.stores.rules.outcomes import commit_of
+from stanchion.stores.records.jobs import JobRow, Lease
+from stanchion.stores.rules.lifecycle.outcomes import commit_of
 from stanchion.tasks.execution import Execution, outcome_of_error, outcome_of_value
 
 Finished = tuple[outcomes.Outcome | None, Reservation | None, BaseException | None]

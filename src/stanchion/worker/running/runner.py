@@ -20,7 +20,7 @@ from stanchion.errors import StoreUnavailable
 from stanchion.jobs.held import ask_to_stop
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Abandon, Outcome
-from stanchion.stores.rules.lost_leases import start_of
+from stanchion.stores.rules.leases.lost_leases import start_of
 from stanchion.tasks.execution import Unrunnable, not_begun
 from stanchion.worker.running.attempt import (
     Attempt,

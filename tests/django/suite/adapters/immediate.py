@@ -7,8 +7,8 @@ from typing import Any
 
 from stanchion import Retry, Stanchion
 from stanchion.django import StanchionBackend
-from stanchion.django.database import in_transaction
-from stanchion.django.shared import shared
+from stanchion.django.databases.database import in_transaction
+from stanchion.django.tasks.shared import shared
 
 
 class ImmediateBackend(StanchionBackend):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from stanchion.manager.leadership.owner import Owned
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import Lease
 
 
 class Flight(NamedTuple):

@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from stanchion.manager.leadership.owner import Owned
-from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import JobRow, Lease
 
 log = logging.getLogger("stanchion.manager")
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from stanchion.manager.dispatch.receivers.receiver import Guard, Sent
 from stanchion.manager.leadership.owner import Owned
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import Lease
 from stanchion.stores.wire.jobs import JOB
 from stanchion.stores.wire.messages import build, pb, written
-from stanchion.stores.wire.receive import HELD, LARGEST
+from stanchion.stores.wire.outcomes import HELD, LARGEST
 
 MOST_BYTES: Final = 16 * 1024 * 1024
 """Bytes of unsent jobs of one receiver, from which on it gets no more: flow control does not show that it is slow."""

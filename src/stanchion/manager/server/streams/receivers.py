@@ -31,12 +31,10 @@ from stanchion.manager.server.shared import asks_store, check_flows
 from stanchion.manager.server.streams.outgoing import Outgoing
 from stanchion.manager.server.tokens import Caller
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.records.leases import Lease
-from stanchion.stores.rules.job_checks import check_id
+from stanchion.stores.records.jobs import SECOND, Lease
+from stanchion.stores.rules.lifecycle.job_checks import check_id
 from stanchion.stores.wire.messages import pb, read
-from stanchion.stores.wire.outcomes import Reported, reported
-from stanchion.stores.wire.receive import HELD, LANES, WORKER_ROW
+from stanchion.stores.wire.outcomes import HELD, LANES, WORKER_ROW, Reported, reported
 from stanchion.stores.wire.statuses import Status
 
 log = logging.getLogger("stanchion.manager")

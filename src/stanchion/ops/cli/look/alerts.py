@@ -11,7 +11,7 @@ import typer
 
 from stanchion.alerts.alerts import store_limits, stored_limits
 from stanchion.alerts.groups import Group, grouped
-from stanchion.alerts.on_it import OnIt, be_on_it, who_is_on_it
+from stanchion.alerts.owners import Owner, owners_of_alerts, set_owner
 from stanchion.alerts.records import SHOWN, Alert, Monitor
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.watching.changes import Change, Changes
@@ -117,7 +117,7 @@ def on_it(
     name = account() if who is None else who
     for key in keys:
         session.audit("on it", key)
-        be_on_it(app.store, key, name, app.store.now())
+        set_owner(app.store, key, name, app.store.now())
     session.out.done(f"{name} is on it: {', '.join(keys)}", [{"key": key, "who": name} for key in keys])
 
 
@@ -182,7 +182,7 @@ def _once(session: Session, seen: Monitor, *, every: bool, figures: bool) -> Exi
                 )
         some, more = ([Group((one,)) for one in seen.alerts], 0) if every else grouped(seen.alerts)
         now = session.app.store.now() if some and seen.at is not None else 0
-        looked_after = who_is_on_it(session.app.store, now) if now else {}
+        looked_after = owners_of_alerts(session.app.store, now) if now else {}
         for group in some:
             for line in _lines(group, now, looked_after):
                 print(safe(line))
@@ -194,7 +194,7 @@ def _once(session: Session, seen: Monitor, *, every: bool, figures: bool) -> Exi
     return Exit.FAILED if seen.alerts else Exit.OK
 
 
-def _lines(group: Group, now: int, looked_after: Mapping[str, OnIt]) -> list[str]:
+def _lines(group: Group, now: int, looked_after: Mapping[str, Owner]) -> list[str]:
     """Format an alert as lines, or the alerts of one rule as one line."""
     first = group.first
     if len(group.alerts) > 1:
@@ -202,13 +202,13 @@ def _lines(group: Group, now: int, looked_after: Mapping[str, OnIt]) -> list[str
     return lines_of(first, now, looked_after.get(first.key))
 
 
-def lines_of(alert: Alert, now: int = 0, on_it: OnIt | None = None) -> list[str]:
-    """Format an alert as lines. `on_it`: the person handling it."""
+def lines_of(alert: Alert, now: int = 0, owner: Owner | None = None) -> list[str]:
+    """Format an alert as lines. `owner`: the person handling it."""
     since = "" if alert.since is None else f"since {alert.since:%Y-%m-%d %H:%M:%S} UTC, "
     evidence = (f"      {line}" for line in alert.evidence)
     actions = (f"      {one.text}{f': {one.command}' if one.command else ''}" for one in alert.actions)
     runbook = f"      {since}{alert.percent:.0f} % of the limit, {alert.runbook}"
-    after = () if on_it is None else (f"      {on_it.who} is on it for {spelled((now - on_it.at) / SECOND)}",)
+    after = () if owner is None else (f"      {owner.who} is on it for {spelled((now - owner.at) / SECOND)}",)
     return [f"{alert.level.upper():<5} {alert.summary}", *after, *evidence, *actions, runbook]
 
 

@@ -19,9 +19,8 @@ from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_c
 from stanchion.ops.cli.console.root import LOOK, OPERATE, cli
 from stanchion.ops.cli.console.selection import ROWS, Rows, tell_unknown
 from stanchion.ops.cli.console.session import Exit, Session, command
-from stanchion.ops.reads.queue_parts import partitions_of
+from stanchion.ops.reads.queue_parts import partitions_of, schema_json, schemas_of
 from stanchion.ops.reads.queues import QueueFigures, figures
-from stanchion.ops.reads.schemas import schema_json, schemas_of
 from stanchion.ops.words import plural
 from stanchion.queues.queue import Queue
 from stanchion.stores.fields.jobs import Kind
@@ -29,7 +28,7 @@ from stanchion.stores.fields.queues import SETTABLE, Setting
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import Counts, QueueSettings, Sizes
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules.serving import divided_queues, unserved
+from stanchion.stores.rules.leases.serving import divided_queues, unserved
 
 queues_cli = typer.Typer(help="List queues with their sizes and settings; set, purge and delete them.")
 cli.add_typer(queues_cli, name="queues", rich_help_panel=LOOK)

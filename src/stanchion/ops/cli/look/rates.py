@@ -13,7 +13,7 @@ from stanchion.ops.cli.console.output import Cell, Column
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.selection import ROWS, Rows
 from stanchion.ops.cli.console.session import Exit, Session, command
-from stanchion.stores.rules.declared_rates import StoredRate
+from stanchion.stores.rules.capacity.declared_rates import StoredRate
 
 rates_cli = typer.Typer(help="List declared rates; change, reset and delete them.")
 cli.add_typer(rates_cli, name="rates", rich_help_panel=LOOK)

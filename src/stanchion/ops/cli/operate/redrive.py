@@ -36,7 +36,7 @@ from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.cli.run.pipeline import named_pipeline
 from stanchion.ops.redriving import GONE, Refusal, Verdict, cancelled, copied, retried
 from stanchion.pipelines.pipeline import plan_of
-from stanchion.stores.rules.dead_letters import letter_queues
+from stanchion.stores.rules.lifecycle.dead_letters import letter_queues
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Ids of jobs; or select them by options.")]
 Limit = Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Maximum number of jobs, newest first.")]

@@ -18,7 +18,7 @@ from stanchion.ops.cli.console.drawing import GraphFormat, checked_format, print
 from stanchion.ops.cli.console.given import optional_duration, spacing
 from stanchion.ops.cli.console.root import RUN, cli
 from stanchion.ops.cli.console.session import Exit, Session, command, load_pipeline
-from stanchion.ops.cli.look.top import keys
+from stanchion.ops.cli.live.top import keys
 from stanchion.ops.cli.run.look import COLUMNS, Look
 from stanchion.ops.cli.run.options import LogFormat, LogLevel, refuse_level
 from stanchion.pipelines import Pipeline

@@ -10,7 +10,7 @@ from stanchion.alerts.rules.store import lateness
 from stanchion.manager.leadership.rows import SLICE, slice_row
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.managers import ManagerStatus, QueueFigures
-from stanchion.stores.rules.sessions import SESSION, session_row
+from stanchion.stores.rules.leases.sessions import SESSION, session_row
 
 State = Literal["silent", "gone", "store silent", "late", "ending", "alive"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from stanchion.alerts.snapshot import StreamSample
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules.liveness import alive
+from stanchion.stores.rules.leases.liveness import alive
 from stanchion.streams.state import KIND, StreamState, worker_id
 
 

@@ -9,7 +9,7 @@ from stanchion.core.text.redaction import redacted
 from stanchion.ops.words import plural
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.rules.liveness import alive
+from stanchion.stores.rules.leases.liveness import alive
 from stanchion.streams.state import KIND, StreamState, worker_id
 
 State = Literal["fails", "no driver", "repeats", "reading", "idle"]

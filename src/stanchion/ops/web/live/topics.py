@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from stanchion.ops.web.live.sampler import Sample
-from stanchion.stores.rules.liveness import alive
+from stanchion.stores.rules.leases.liveness import alive
 
 REPEAT: Final = 30.0
 """Seconds after which a topic counts as new without a change: times and plots move on."""

@@ -13,8 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from stanchion.core.times import iso, moment
 from stanchion.errors import InvalidInput
 from stanchion.ops.audit import KEPT, WALKED, Entry
-from stanchion.ops.reads.audit import AuditFilter
-from stanchion.ops.reads.filters import SPANS
+from stanchion.ops.reads.filters import SPANS, AuditFilter
 from stanchion.ops.web.visit import Visit
 from stanchion.ops.words import SPAN_NAMES, plural
 

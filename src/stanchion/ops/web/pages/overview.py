@@ -15,7 +15,7 @@ from stanchion.alerts.verdict import by_queue
 from stanchion.core.service_levels import BANDS
 from stanchion.ops.audit import Entry
 from stanchion.ops.reads.track import Rates
-from stanchion.ops.web.acts import on_it as acts
+from stanchion.ops.web.acts import owners as acts
 from stanchion.ops.web.live.sampler import Sample, Sampler
 from stanchion.ops.web.pages import past
 from stanchion.ops.web.show.alerts import Shown, Together, shown, together
@@ -81,7 +81,7 @@ def show(visit: Visit) -> Response:
         "overview.html",
         headline(len(sample.firing)),
         lede=_lede(sample),
-        alerts=[_line(one, sample.seen.on_it) for one in groups],
+        alerts=[_line(one, sample.seen.owners) for one in groups],
         whole=WHOLE,
         more=more,
         bands=_bands(sample),
@@ -103,15 +103,15 @@ def headline(alerts: int) -> str:
     return f"{words} a person"
 
 
-def be_on_it(visit: Visit) -> Response:
+def set_owner(visit: Visit) -> Response:
     """Record who is handling an alert; the alert stays visible."""
-    acts.be_on_it(visit, visit.form.get("key", ""))
+    acts.set_owner(visit, visit.form.get("key", ""))
     return visit.done(visit.back(), "The alert shows your name for 4 hours, and stays until its cause ends")
 
 
-def _line(group: Group, on_it: Mapping[str, tuple[str, int]]) -> Shown | Together:
+def _line(group: Group, owners: Mapping[str, tuple[str, int]]) -> Shown | Together:
     """Return an alert as the page shows it, or several of one rule as one line."""
-    return shown(group.first, on_it.get(group.first.key)) if len(group.alerts) == 1 else together(group, on_it)
+    return shown(group.first, owners.get(group.first.key)) if len(group.alerts) == 1 else together(group, owners)
 
 
 def _lede(sample: Sample) -> str:

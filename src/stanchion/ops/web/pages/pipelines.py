@@ -15,7 +15,7 @@ from stanchion.ops.reads.pipelines import Dead, Known, Station, known_pipelines,
 from stanchion.ops.reads.track import HOUR
 from stanchion.ops.reads.wings.streams import stream_figures
 from stanchion.ops.web.acts.pauses import set_paused
-from stanchion.ops.web.pages import stations as words
+from stanchion.ops.web.pages import pipeline_graph as words
 from stanchion.ops.web.show.plots import spark
 from stanchion.ops.web.show.templating import segment
 from stanchion.ops.web.visit import Missing, Visit

@@ -18,13 +18,13 @@ NEEDS: Final = {
 
 
 class Shown(NamedTuple):
-    """An alert as the page shows it: where it leads, and who is on it since when."""
+    """An alert as the page shows it: where it leads, and who owns it since when."""
 
     alert: Alert
     link: str
     link_text: str
     pause: str
-    on_it: tuple[str, int] | None
+    owner: tuple[str, int] | None
 
 
 class Together(NamedTuple):
@@ -45,15 +45,15 @@ _LISTS: Final = {
 }
 
 
-def together(group: Group, on_it: Collection[str]) -> Together:
-    """Return alerts of one rule as one line. `on_it`: the keys of the alerts that someone looks after."""
+def together(group: Group, owned: Collection[str]) -> Together:
+    """Return alerts of one rule as one line. `owned`: the keys of the alerts that someone looks after."""
     link = f"/queues?alert={group.first.rule}" if group.first.kind == "queue" else _LISTS.get(group.first.kind, "")
     since = min((one.since for one in group.alerts if one.since is not None), default=None)
-    return Together(group, link, since, sum(one.key in on_it for one in group.alerts))
+    return Together(group, link, since, sum(one.key in owned for one in group.alerts))
 
 
-def shown(alert: Alert, on_it: tuple[str, int] | None) -> Shown:
-    """Return an alert with its links. `on_it`: its owner, and since when."""
+def shown(alert: Alert, owner: tuple[str, int] | None) -> Shown:
+    """Return an alert with its links. `owner`: its owner, and since when."""
     name = segment(alert.subject)
     links = {
         "queue": (f"/queues/{name}", "See the queue"),
@@ -71,7 +71,7 @@ def shown(alert: Alert, on_it: tuple[str, int] | None) -> Shown:
         link, text = f"/errors/{alert.error}?queue={name}", "See the error"
     act = "resume" if alert.rule == "paused" else "pause"
     pausing = alert.kind == "queue" and alert.rule != "no-worker"  # where nothing runs, a pause would change nothing
-    return Shown(alert, link, text, f"/{act}/{name}" if pausing else "", on_it)
+    return Shown(alert, link, text, f"/{act}/{name}" if pausing else "", owner)
 
 
 def needs_of(alerts: Iterable[Alert]) -> dict[str, int]:

@@ -20,8 +20,7 @@ from stanchion.errors import InvalidInput
 from stanchion.schemas.ddl import struct_of
 from stanchion.schemas.kinds import Plain
 from stanchion.spark.datasource.reading.typed import Misfits
-from stanchion.stores.records.jobs import UNLANED
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import UNLANED, Lease
 from stanchion.stores.records.outcomes import Bury, Move, Outcome
 
 _MS = 1000

@@ -15,7 +15,7 @@ from stanchion.core.values.codec import Codec
 from stanchion.errors import InvalidInput
 from stanchion.stores.fields.jobs import FINISHED, LIVE, PUBLIC, Kind, names
 from stanchion.stores.records.jobs import UNLANED, JobRow
-from stanchion.stores.rules.jobs import state_of
+from stanchion.stores.rules.lifecycle.jobs import state_of
 
 Of = Literal["jobs", "history"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stanchion.jobs.insert import batches, portions
+from stanchion.jobs.insert import batches, chunks
 from stanchion.spark.datasource.runs import carried_share
 from stanchion.stores.ports import PreparedJobs
 from stanchion.stores.protocol import Store
@@ -31,9 +31,9 @@ class TaskStage:
 
     def add(self, jobs: list[NewJob]) -> None:
         """Stage jobs."""
-        for portion in (portion for some in batches(jobs) for portion in portions(some)):
-            self._store.stage(self._write, self._attempt, portion)
-            self.staged += len(portion)
+        for chunk in (chunk for some in batches(jobs) for chunk in chunks(some)):
+            self._store.stage(self._write, self._attempt, chunk)
+            self.staged += len(chunk)
 
     def add_plain(self, store: Store, columns: PlainColumns) -> bool:
         """Take plain jobs; False if the store takes them only one by one."""

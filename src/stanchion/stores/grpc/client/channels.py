@@ -12,7 +12,7 @@ import grpc
 from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.stores.grpc.client.address import Address, contents_of
 from stanchion.stores.grpc.client.forking import LIBRARY, know_forks
-from stanchion.stores.wire.methods import Method
+from stanchion.stores.wire.messages import Method
 from stanchion.stores.wire.transport import PINGS, REPLY_BYTES, REQUEST_BYTES
 
 _OPTIONS = [

@@ -7,7 +7,7 @@ from typing import Any
 
 from stanchion.stores.grpc.client.channels import Channels
 from stanchion.stores.grpc.client.forking import LIBRARY
-from stanchion.stores.wire.methods import Method
+from stanchion.stores.wire.messages import Method
 
 
 class Stream:

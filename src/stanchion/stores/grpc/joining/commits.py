@@ -17,8 +17,7 @@ from typing import Any, Final
 
 from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.jobs import JobState
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import JobState, Lease
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.wakeup.broadcast import started
 

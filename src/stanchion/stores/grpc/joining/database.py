@@ -16,7 +16,7 @@ from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.errors import CannotJoin
 from stanchion.stores.ports import Transactions
 from stanchion.stores.protocol import Store
-from stanchion.stores.rules.sessions import SESSION, session_row
+from stanchion.stores.rules.leases.sessions import SESSION, session_row
 
 _PAUSE = 0.5
 _NEW_SECONDS, _LATE_SECONDS = 2.0, 15.0

@@ -15,8 +15,7 @@ from stanchion.stores.grpc.client.calls import Calls
 from stanchion.stores.grpc.client.channels import Channels
 from stanchion.stores.grpc.client.streams import Stream
 from stanchion.stores.grpc.pushing.buffer import Buffer
-from stanchion.stores.wire.messages import pb, read
-from stanchion.stores.wire.methods import METHODS
+from stanchion.stores.wire.messages import METHODS, pb, read
 
 _METHOD: Final = METHODS["Queues.PushStream"]
 _IDLE_SECONDS: Final = 60.0

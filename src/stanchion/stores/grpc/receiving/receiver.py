@@ -22,11 +22,10 @@ from stanchion.stores.grpc.receiving.capacity import Capacity
 from stanchion.stores.grpc.receiving.guard import Epochs, stamp
 from stanchion.stores.grpc.receiving.settling import Answer, Settling
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import SECOND, JobRow
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import SECOND, JobRow, Lease
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.workers import LaneRange, WorkerRow
-from stanchion.stores.rules.lost_leases import is_alone
+from stanchion.stores.rules.leases.lost_leases import is_alone
 from stanchion.stores.wire.outcomes import Elsewhere, Refused, Reported
 
 ANSWER_SECONDS = 1.0

@@ -16,8 +16,7 @@ from stanchion.stores.grpc.receiving.settling import Answer
 from stanchion.stores.grpc.receiving.stream import ReceiveStream, wait_for_end
 from stanchion.stores.grpc.receiving.topology import Topology
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.jobs import JobState
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import JobState, Lease
 from stanchion.stores.records.outcomes import Commit, Extend, Outcome, Progress
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.wakeup.broadcast import started

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Literal
 
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import Lease
 
 Answer = Literal["settled", "lost"]
 

@@ -19,10 +19,8 @@ from stanchion.stores.grpc.receiving.guard import stamp
 from stanchion.stores.grpc.receiving.receiver import Link, Receiver
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.wire.jobs import JOB
-from stanchion.stores.wire.messages import pb, read, written
-from stanchion.stores.wire.methods import METHODS
-from stanchion.stores.wire.outcomes import to_message
-from stanchion.stores.wire.receive import HELD, LANES, LARGEST, WORKER_ROW
+from stanchion.stores.wire.messages import METHODS, pb, read, written
+from stanchion.stores.wire.outcomes import HELD, LANES, LARGEST, WORKER_ROW, to_message
 
 log = logging.getLogger("stanchion.grpc")
 

@@ -16,8 +16,7 @@ from stanchion.stores.grpc.client.calls import Calls
 from stanchion.stores.grpc.client.channels import Channels
 from stanchion.stores.grpc.client.streams import Stream
 from stanchion.stores.wakeup.broadcast import started
-from stanchion.stores.wire.messages import pb, read, written
-from stanchion.stores.wire.methods import METHODS
+from stanchion.stores.wire.messages import METHODS, pb, read, written
 
 log = logging.getLogger("stanchion.grpc")
 

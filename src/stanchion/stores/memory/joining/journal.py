@@ -13,10 +13,10 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from stanchion.stores.memory.claim import Starts
 from stanchion.stores.memory.flows import Flows
 from stanchion.stores.memory.jobs import Clock
 from stanchion.stores.memory.settle import Outcomes
-from stanchion.stores.memory.starts import Starts
 
 T = TypeVar("T")
 

@@ -22,8 +22,8 @@ from pymongo import UpdateMany
 from pymongo.errors import OperationFailure
 
 from stanchion.stores.cas.claim import Parked
+from stanchion.stores.cas.entries import key_of
 from stanchion.stores.cas.settle import Outcomes
-from stanchion.stores.cas.slot_keys import key_of
 from stanchion.stores.cas.workers import LostJobs
 from stanchion.stores.fields.jobs import UNCLAIMED
 from stanchion.stores.mongo.claims.expired import AT_ONCE, ExpiredLeases
@@ -45,8 +45,8 @@ from stanchion.stores.mongo.client.server import Access
 from stanchion.stores.records.claims import LOWEST_RANK, Claim, Claimed
 from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState
 from stanchion.stores.records.outcomes import Rollback
-from stanchion.stores.rules.claims import in_claim_order
-from stanchion.stores.rules.slots import LEAST_GRANTED, order_slot
+from stanchion.stores.rules.capacity.slots import LEAST_GRANTED, order_slot
+from stanchion.stores.rules.lifecycle.claims import in_claim_order
 
 _LANE_MAX = 1 << 30
 _CLAIMED: Final[Document] = {UNCLAIMED: 0}
@@ -308,7 +308,7 @@ def _offset(claim: Claim, state: QueueState, rows: list[JobRow]) -> Document:
 
 
 def _reserving(claim: Claim, state: QueueState) -> Document:
-    """Return the update that reserves jobs: `rules.claims.claimed` for all of them."""
+    """Return the update that reserves jobs: `rules.lifecycle.claims.claimed` for all of them."""
     held: Document = {"state": JobState.RUNNING.value, "token": claim.token, "started_at": state.now}
     if claim.worker is None:
         lease = state.settings.lease if claim.lease is None else claim.lease

@@ -10,7 +10,7 @@ from stanchion.errors import StoreUnavailable
 from stanchion.stores.cas.workers import LostJobs
 from stanchion.stores.mongo.client.documents import Document, up_to
 from stanchion.stores.mongo.client.server import Access
-from stanchion.stores.rules.locked_leases import LockedLeases
+from stanchion.stores.rules.leases.locked_leases import LockedLeases
 
 AT_ONCE: Final = 100
 SECONDS = 0.5

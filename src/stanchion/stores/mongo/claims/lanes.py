@@ -32,7 +32,7 @@ from stanchion.stores.mongo.client.server import ARMS, Access, across
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.rules.rate_limit import Bucket
+from stanchion.stores.rules.capacity.rate_limit import Bucket
 from stanchion.stores.rules.set_back import is_ahead
 
 _LANES_READ_MIN = 4

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from stanchion.stores.cas.claim import Parked
-from stanchion.stores.cas.slot_keys import key_of
+from stanchion.stores.cas.entries import key_of
 from stanchion.stores.mongo.claims.lanes import ClaimLocks, QueueState
 from stanchion.stores.mongo.client.documents import NUMBER, Document, claim_order, queued
 from stanchion.stores.mongo.client.place import Place
@@ -20,8 +20,8 @@ from stanchion.stores.mongo.client.server import Access
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import UNLANED, JobState
 from stanchion.stores.records.slots import ORDER, Slot
-from stanchion.stores.rules.limits import limits_in
-from stanchion.stores.rules.slots import order_slot, semaphore_slot
+from stanchion.stores.rules.capacity.limits import limits_in
+from stanchion.stores.rules.capacity.slots import order_slot, semaphore_slot
 
 PARKED_AT_ONCE = 500
 """Jobs parked by one command."""
@@ -81,7 +81,7 @@ class Parking:
         return sorted(self._server.call(work), key=claim_order)
 
     def _park(self, claim: Claim, state: QueueState, ids: list[str], as_read: Waits, began: int) -> None:
-        """Park jobs as `rules.claims.parked_or_deferred` does, in one command."""
+        """Park jobs as `rules.lifecycle.claims.parked_or_deferred` does, in one command."""
         slot, order_key, limits = as_read
         hold = "order_hold" if slot.kind == ORDER else "slots_hold"
         unchanged = {"order_key": order_key, "limits": limits, **_UNHELD}

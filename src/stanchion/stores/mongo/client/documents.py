@@ -1,7 +1,7 @@
 """A job as a document.
 
 The fields are those of JobRow, the id as `_id`; None and False are left out. The three fields of the slot that a job
-waits for are one, `waits_for`, the text of `cas.slot_keys`. Further fields:
+waits for are one, `waits_for`, the text of `cas.entries`. Further fields:
 
     version     number of changes; a step names the version that it has read
     stamp       of the last step by compare-and-set; after a lost reply, a step recognises its own work by it
@@ -30,15 +30,15 @@ from bson import Int64, ObjectId
 from bson.datetime_ms import DatetimeMS
 
 from stanchion.errors import InvalidInput
+from stanchion.stores.cas.entries import key_of, slot_of
 from stanchion.stores.cas.jobs import Change, Seen
-from stanchion.stores.cas.slot_keys import key_of, slot_of
 from stanchion.stores.fields.jobs import FIELDS as TABLE
 from stanchion.stores.fields.jobs import LIVE, TIES, WAITS, Kind
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
-from stanchion.stores.rules.dead_letters import is_marked
+from stanchion.stores.rules.capacity.slots import uses_slots, waits_at
+from stanchion.stores.rules.lifecycle.dead_letters import is_marked
 from stanchion.stores.rules.misfits import RowTypes
 from stanchion.stores.rules.set_back import AHEAD
-from stanchion.stores.rules.slots import uses_slots, waits_at
 
 Document = dict[str, Any]
 

@@ -11,7 +11,7 @@ from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import Access
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.queues import STORED_SETTINGS, QueueSettings
-from stanchion.stores.rules.shapes import NAMES, needs
+from stanchion.stores.rules.capacity.shapes import NAMES, needs
 
 _SETTINGS = STORED_SETTINGS[1:]
 

@@ -19,9 +19,8 @@ from collections.abc import Callable, Sequence
 from bson import ObjectId
 from pymongo import UpdateOne
 
-from stanchion.stores.cas.entries import STALE
+from stanchion.stores.cas.entries import STALE, key_of
 from stanchion.stores.cas.jobs import Seen
-from stanchion.stores.cas.slot_keys import key_of
 from stanchion.stores.mongo.client.documents import Document, overdue, seen_in
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import Access

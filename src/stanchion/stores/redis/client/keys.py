@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stanchion.stores.cas.slot_keys import key_of
+from stanchion.stores.cas.entries import key_of
 from stanchion.stores.records.slots import Slot
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from stanchion.stores.cas.slot_keys import slot_of
+from stanchion.stores.cas.entries import slot_of
 from stanchion.stores.fields.jobs import FIELDS, UNCLAIMED, WAITS, Field, Kind
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.redis.client.scripts import script_texts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from stanchion.stores.cas.portions import portions
+from stanchion.stores.cas.chunks import chunks
 from stanchion.stores.redis.client.server import Call, Server
 
 _REMEMBERED = 16_384
@@ -40,7 +40,7 @@ class Places:
         groups: list[Sequence[str]] = [list(queues)] if queues else []
         found: set[str] = set()
         for most in (1,) if self._server.address.cluster else (max(1, _KEYS_AT_ONCE // len(keys)), *_TOGETHER):
-            groups = [part for group in groups for part in portions(group, most)]
+            groups = [part for group in groups for part in chunks(group, most)]
             asked = [[self._server.keys.queue(queue) + key for queue in part for key in keys] for part in groups]
             there = self._server.all([Call(("EXISTS", *names)) for names in asked])
             groups = [part for part, number in zip(groups, there, strict=True) if number]

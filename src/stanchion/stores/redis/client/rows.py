@@ -8,13 +8,13 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Final
 
+from stanchion.stores.cas.entries import key_of
 from stanchion.stores.cas.jobs import Seen
-from stanchion.stores.cas.slot_keys import key_of
 from stanchion.stores.fields.jobs import HOLDS
 from stanchion.stores.records.jobs import SECOND, JobRow, NewJob
 from stanchion.stores.redis.client.layout import FIELD, STATE, read_row, write_body, write_new_body, write_state
-from stanchion.stores.rules.jobs import due_at
-from stanchion.stores.rules.slots import slots_of, uses_slots
+from stanchion.stores.rules.capacity.slots import slots_of, uses_slots
+from stanchion.stores.rules.lifecycle.jobs import due_at
 
 ROW: Final = "\x1e"
 WAITS: Final = "\x1d"

@@ -13,10 +13,10 @@ import json
 from collections.abc import Sequence
 
 from stanchion.errors import DuplicateKey
+from stanchion.stores.cas.chunks import chunks
 from stanchion.stores.cas.entries import STALE
 from stanchion.stores.cas.flows import Flows as Ends
 from stanchion.stores.cas.operate import Operator
-from stanchion.stores.cas.portions import portions
 from stanchion.stores.cas.push import unrefused
 from stanchion.stores.records.flows import ExtendFlow, FlowNode
 from stanchion.stores.records.jobs import SECOND, NewJob
@@ -24,10 +24,10 @@ from stanchion.stores.redis.client.layout import FIELD
 from stanchion.stores.redis.client.server import Call, Server
 from stanchion.stores.redis.flows.nodes import Nodes, fields_of
 from stanchion.stores.redis.push import Pushes
+from stanchion.stores.rules.capacity.slots import node_slot
 from stanchion.stores.rules.flows import FLOW_TTL_MICROS, placed
-from stanchion.stores.rules.jobs import state_of
+from stanchion.stores.rules.lifecycle.jobs import state_of
 from stanchion.stores.rules.set_back import is_ahead
-from stanchion.stores.rules.slots import node_slot
 
 _AT_ONCE = 500
 _ASSEMBLY_MICROS_MAX = 600 * SECOND
@@ -72,11 +72,11 @@ class Assembly:
             of_roots.setdefault(node.root, []).append(node.id)
         for root, ids in of_roots.items():
             self._server.command("ZADD", self._keys.own("flows"), "NX", self._server.now(), root)
-            for part in portions(ids, _AT_ONCE):
+            for part in chunks(ids, _AT_ONCE):
                 self._server.command("SADD", self._keys.flow(root) + "nodes", *part)
         return [
             bool(opened)
-            for part in portions(nodes, _AT_ONCE)
+            for part in chunks(nodes, _AT_ONCE)
             for opened in self._server.all(
                 [self._server.script("node", self._keys.flow(node.id), *fields_of(node)) for node in part]
             )
@@ -199,7 +199,7 @@ class Flows:
         self.stop_flow(root)
         found = self._nodes.jobs_of_flow(root)
         live = [row.id for now, rows in found for row in rows if not state_of(row, now).final]
-        for part in portions(live, _AT_ONCE):
+        for part in chunks(live, _AT_ONCE):
             self._operator.cancel(part)
 
     def forget_flows(self) -> None:
@@ -221,7 +221,7 @@ class Flows:
         key = self._keys.flow(root)
         found = self._server.command("SMEMBERS", key + "nodes")
         ids = [node.decode() for node in found if node.decode() != root]
-        for part in portions([*ids, root], _AT_ONCE):
+        for part in chunks([*ids, root], _AT_ONCE):
             names = (self._keys.flow(node) + name for node in part for name in ("ends", "adding", "node"))
             slots = (self._keys.slot(node_slot(node)) + "queues" for node in part)
             self._server.all([Call(("UNLINK", name)) for name in (*slots, *names)])

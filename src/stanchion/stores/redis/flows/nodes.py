@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from stanchion.stores.cas.chunks import chunks
 from stanchion.stores.cas.entries import STALE
 from stanchion.stores.cas.jobs import Seen
-from stanchion.stores.cas.portions import portions
 from stanchion.stores.records.flows import FlowNode, MemberEnd, NodeState
 from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.redis.client.layout import FIELD
 from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.redis.slots import SlotRows
+from stanchion.stores.rules.capacity.slots import node_slot
 from stanchion.stores.rules.set_back import is_overdue
-from stanchion.stores.rules.slots import node_slot
 
 _AT_ONCE = 500
 _LISTED_MICROS = 3600 * SECOND
@@ -47,7 +47,7 @@ class Nodes:
     def _stored(self, ids: Sequence[str]) -> list[list[bytes] | dict[bytes, bytes]]:
         return [
             fields
-            for part in portions(ids, _AT_ONCE)
+            for part in chunks(ids, _AT_ONCE)
             for fields in self._server.all([Call(("HGETALL", self._keys.flow(node) + "node")) for node in part])
         ]
 
@@ -84,7 +84,7 @@ class Nodes:
     def end_members(self, node: str, ends: Sequence[MemberEnd]) -> FlowNode | None:
         """Record member ends of a node, each once; return the node if this call has ended it."""
         finished = None
-        for part in portions(ends, _AT_ONCE):
+        for part in chunks(ends, _AT_ONCE):
             finished = self.end(node, part) or finished
         return finished
 
@@ -122,7 +122,7 @@ class Nodes:
         now, ending = self._server.now(), self._keys.own("ending")
         listed = self._server.overdue("ending", now, STALE)
         long_ago = {found for found, at in listed.items() if at <= now - _LISTED_MICROS}
-        for part in portions(listed, _AT_ONCE):
+        for part in chunks(listed, _AT_ONCE):
             for found, fields in zip(part, self._stored([node.decode() for node in part]), strict=True):
                 node = node_in(found.decode(), fields) if fields else None
                 if node is None or b"followed" in fields or (_running(node) and found in long_ago):

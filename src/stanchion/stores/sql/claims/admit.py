@@ -24,9 +24,8 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import UNLANED, JobRow
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import ORDER, Slot
-from stanchion.stores.rules import claims as claim_rules
-from stanchion.stores.rules.limits import limits_in
-from stanchion.stores.rules.slots import (
+from stanchion.stores.rules.capacity.limits import limits_in
+from stanchion.stores.rules.capacity.slots import (
     Slots,
     Verdict,
     admit,
@@ -38,6 +37,7 @@ from stanchion.stores.rules.slots import (
     wanted_rates,
     wanted_slots,
 )
+from stanchion.stores.rules.lifecycle import claims as claim_rules
 from stanchion.stores.sql.claims.pick import RUN, Alike, FindsDue, Search
 from stanchion.stores.sql.claims.reserve import Asks, Reserves, reservation_at
 from stanchion.stores.sql.engine.database import Database

@@ -13,9 +13,9 @@ from stanchion.stores.records import calls
 from stanchion.stores.records.claims import LOWEST_RANK, Claim, Claimed
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.rules.claims import in_claim_order
-from stanchion.stores.rules.lost_leases import apart
-from stanchion.stores.rules.rate_limit import Bucket
+from stanchion.stores.rules.capacity.rate_limit import Bucket
+from stanchion.stores.rules.leases.lost_leases import apart
+from stanchion.stores.rules.lifecycle.claims import in_claim_order
 from stanchion.stores.rules.unreadable import readable
 from stanchion.stores.sql.claims.admit import Admission, Parking
 from stanchion.stores.sql.claims.ids import JobsById

@@ -25,8 +25,8 @@ from sqlalchemy import BigInteger, Executable, String, cast, literal_column, sel
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, NewJob, Pushed
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.rules.claims import claimed
-from stanchion.stores.rules.slots import NO_SLOTS, slot_needs, uses_slots
+from stanchion.stores.rules.capacity.slots import NO_SLOTS, slot_needs, uses_slots
+from stanchion.stores.rules.lifecycle.claims import claimed
 from stanchion.stores.rules.starts import claim_of, with_tokens
 from stanchion.stores.sql.claims.admit import ASKING, Admission, asking
 from stanchion.stores.sql.claims.order import ReservesNext

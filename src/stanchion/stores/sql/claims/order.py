@@ -16,7 +16,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import ORDER
-from stanchion.stores.rules.slots import LEAST_GRANTED
+from stanchion.stores.rules.capacity.slots import LEAST_GRANTED
 from stanchion.stores.sql.claims.admit import Admission, Admissions
 from stanchion.stores.sql.claims.lanes import Lanes
 from stanchion.stores.sql.claims.pick import FindsDue, Search

@@ -22,8 +22,8 @@ from stanchion.stores.records.claims import LOWEST_RANK, Claim
 from stanchion.stores.records.jobs import UNLANED, JobRow
 from stanchion.stores.records.queues import QueueSettings, QueueShape
 from stanchion.stores.records.slots import ORDER, SEMAPHORE, Slot
-from stanchion.stores.rules.limits import limits_in
-from stanchion.stores.rules.slots import slots_of
+from stanchion.stores.rules.capacity.limits import limits_in
+from stanchion.stores.rules.capacity.slots import slots_of
 from stanchion.stores.sql.claims.reserve import lease_of
 from stanchion.stores.sql.engine.columns import QUEUED, param
 from stanchion.stores.sql.engine.database import Database

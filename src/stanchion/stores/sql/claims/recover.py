@@ -6,9 +6,9 @@ from sqlalchemy import BigInteger, Executable, Integer, cast, select, update
 
 from stanchion.stores.records.jobs import SECOND, JobRow, row_from
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules.liveness import MISSED_BEATS
-from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay, had_begun
-from stanchion.stores.rules.outcomes import lease_lost
+from stanchion.stores.rules.leases.liveness import MISSED_BEATS
+from stanchion.stores.rules.leases.lost_leases import LostLeaseDelay, default_delay, had_begun
+from stanchion.stores.rules.lifecycle.outcomes import lease_lost
 from stanchion.stores.rules.set_back import AHEAD, Watch
 from stanchion.stores.sql.engine.columns import BY_WORKER, RUNS, live_row, param
 from stanchion.stores.sql.engine.database import Database

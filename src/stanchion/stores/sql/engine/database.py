@@ -18,9 +18,10 @@ from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.rules.locked_leases import LockedLeases
+from stanchion.stores.rules.leases.locked_leases import LockedLeases
 from stanchion.stores.sql.engine.deadlines import DEADLINES
 from stanchion.stores.sql.engine.dialect import Dialect, Fault, cause_of
+from stanchion.stores.sql.engine.failure_messages import message_of_failure
 from stanchion.stores.sql.engine.runner import (
     Asked,
     Compiler,
@@ -31,7 +32,6 @@ from stanchion.stores.sql.engine.runner import (
     Together,
     compiler_for,
 )
-from stanchion.stores.sql.engine.telling import told
 from stanchion.stores.sql.engine.turns import AllButOne, Turns
 
 T = TypeVar("T")
@@ -329,7 +329,7 @@ class Database:
                     cause = cause_of(error)
                     if self.dialect.fault(cause) is not Fault.LOST or not self.dialect.worth_retrying(cause):
                         raise
-                    held = not self._turns.refused(told(self.dialect, self.shown, cause))
+                    held = not self._turns.refused(message_of_failure(self.dialect, self.shown, cause))
                     if held:
                         raise
                 self._turns.take(deadline - time.monotonic())
@@ -358,11 +358,11 @@ class Database:
             case Fault.OTHER:
                 return None
             case Fault.DATA:
-                return InvalidInput(told(self.dialect, self.shown, cause))
+                return InvalidInput(message_of_failure(self.dialect, self.shown, cause))
         return self._unavailable(cause, lasting=not self.dialect.worth_retrying(cause), overdue=overdue)
 
     def _unavailable(self, cause: BaseException, *, lasting: bool = False, overdue: bool = False) -> StoreUnavailable:
-        return StoreUnavailable(told(self.dialect, self.shown, cause, overdue=overdue), lasting=lasting)
+        return StoreUnavailable(message_of_failure(self.dialect, self.shown, cause, overdue=overdue), lasting=lasting)
 
 
 def _now(dialect: Dialect) -> Executable:

@@ -19,12 +19,10 @@ from stanchion.stores.records import calls
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.sql.engine.awaited import AsyncDriver
-from stanchion.stores.sql.engine.callers import Caller
-from stanchion.stores.sql.engine.commits import announce_after_commit
-from stanchion.stores.sql.engine.qualified import Qualified
+from stanchion.stores.sql.engine.callers import Caller, announce_after_commit
 from stanchion.stores.sql.engine.runner import Runner, Together
-from stanchion.stores.sql.engine.schema import ID_COLUMNS
-from stanchion.stores.sql.engine.write_lock import WriteLock
+from stanchion.stores.sql.engine.schema import ID_COLUMNS, Qualified
+from stanchion.stores.sql.engine.turns import WriteLock
 
 _LAST = (1 << 63) - 1
 AUTOCOMMIT = (

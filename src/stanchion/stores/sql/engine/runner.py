@@ -20,8 +20,8 @@ from sqlalchemy.engine import Connection as AlchemyConnection
 from sqlalchemy.engine import Dialect
 
 from stanchion.stores.records.slots import Slot
-from stanchion.stores.sql.engine.on_loop import at_once
-from stanchion.stores.sql.engine.qualified import Qualified
+from stanchion.stores.sql.engine.callers import at_once
+from stanchion.stores.sql.engine.schema import Qualified
 
 SAVEPOINT, TO_SAVEPOINT = text("SAVEPOINT stanchion"), text("ROLLBACK TO SAVEPOINT stanchion")
 """Set a savepoint, and roll back to it."""

@@ -1,4 +1,4 @@
-"""The tables; `migrations.py` has the versions of the schema.
+"""The tables, and their names as every connection finds them; `setup.py` has the versions of the schema.
 
     stanchion_jobs            live jobs only: small, however large the history
     stanchion_history         finished jobs, kept for the queue's history_ttl
@@ -19,10 +19,12 @@ Times are microseconds since 1970 UTC, by the database's clock.
 
 from __future__ import annotations
 
-from typing import Any, Final
+import re
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     DDL,
+    URL,
     BigInteger,
     Boolean,
     Column,
@@ -329,3 +331,36 @@ CLAIMED_COLUMNS = LIVE_COLUMNS[: LIVE_COLUMNS.index(UNCLAIMED)]
 HISTORY_COLUMNS = tuple(column.name for column in history.columns)
 ID_COLUMNS = names(Kind.ID)
 """Columns of jobs with ids, which a database may keep as UUIDs, and JobRow has as texts."""
+
+
+_TABLE: Final = re.compile(rf"--.*|'(?:[^']|'')*'|(?<![\w.\"])(?:{'|'.join(sorted(metadata.tables))})\b")
+"""A comment or a text, which may contain anything, or the name of a table."""
+_SUBSTITUTE: Final = re.compile(r"\b(stanchion_\w+) AS\s*\(")
+"""A common table expression that takes the place of a table."""
+
+
+class Qualified(NamedTuple):
+    """Puts the schema before the names of the tables; None: the connection's own `search_path` finds them.
+
+    Statements are written with bare names. Where the tables have a schema of their own, it is put before these names in
+    the finished SQL, so that a statement reaches the same tables on our connections, on a caller's, and behind a
+    pooler.
+    """
+
+    schema: str | None = None
+
+    def __call__(self, sql: str) -> str:
+        """Return a statement with qualified names."""
+        if self.schema is None:
+            return sql
+        substitutes = set(_SUBSTITUTE.findall(sql))
+
+        def qualify(found: re.Match[str]) -> str:
+            left = found[0].startswith(("'", "--")) or found[0] in substitutes
+            return found[0] if left else f'"{self.schema}".{found[0]}'
+
+        return _TABLE.sub(qualify, sql)
+
+    def shown(self, url: URL) -> URL:
+        """Return the URL of the tables for messages: that of their database, with the schema."""
+        return url if self.schema is None else url.update_query_dict({"schema": self.schema})

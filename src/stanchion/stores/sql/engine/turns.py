@@ -1,4 +1,4 @@
-"""Turns at the connections of a pool, first come, first served."""
+"""Turns of threads: at the connections of a pool, first come, first served, and at a write lock of the database."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stanchion.errors import StoreUnavailable
+from stanchion.core.concurrency.forks import reset_after_fork
+from stanchion.errors import CannotJoin, StoreUnavailable
 
 GROW_SECONDS = 5.0
 """Seconds after which one more connection is tried, once the server has refused some."""
@@ -131,3 +132,36 @@ class AllButOne(Turns):
 
     def _allowed(self) -> int:
         return max(1, self._turns._allowed() - 1)
+
+
+class WriteLock:
+    """The write lock among the threads of this process."""
+
+    def __init__(self) -> None:
+        reset_after_fork(self)
+
+    def begin(self) -> None:
+        """Make a lock that is free."""
+        self._lock = threading.Lock()
+        self._holder: int | None = None
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Hold the lock for the block; wait for it at most `seconds`."""
+        me = threading.get_ident()
+        if self._holder == me:
+            raise CannotJoin(
+                "this thread has a transaction of the store open, and this call is not part of it: pass the "
+                "transaction as tx=, or end it first"
+            )
+        lock = self._lock  # a fork within the block gives the child another one
+        if not lock.acquire(timeout=max(0.0, seconds)):
+            raise StoreUnavailable(
+                f"another thread of this process kept a transaction open for {seconds:.0f} s; make it shorter"
+            )
+        self._holder = me
+        try:
+            yield
+        finally:
+            self._holder = None
+            lock.release()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import Executable
 
 from stanchion.stores.records.jobs import UNLANED, JobRow
-from stanchion.stores.rules.slots import uses_slots
+from stanchion.stores.rules.capacity.slots import uses_slots
 from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect

@@ -27,9 +27,9 @@ from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.slots import NODE
 from stanchion.stores.records.values import ValueChange
 from stanchion.stores.rules import flows
-from stanchion.stores.rules.jobs import Transition
-from stanchion.stores.rules.outcomes import cancel
-from stanchion.stores.rules.slots import uses_slots
+from stanchion.stores.rules.capacity.slots import uses_slots
+from stanchion.stores.rules.lifecycle.jobs import Transition
+from stanchion.stores.rules.lifecycle.outcomes import cancel
 from stanchion.stores.sql.engine import schema
 from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.database import Database

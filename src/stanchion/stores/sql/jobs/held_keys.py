@@ -14,7 +14,7 @@ from sqlalchemy import BigInteger, Executable, String, select
 
 from stanchion.errors import DuplicateKey
 from stanchion.stores.records.jobs import JobState, NewJob, Pushed
-from stanchion.stores.rules.jobs import created, key_held_since
+from stanchion.stores.rules.lifecycle.jobs import created, key_held_since
 from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect

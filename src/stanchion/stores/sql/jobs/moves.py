@@ -1,7 +1,8 @@
 """Common parts of the statements that move jobs: which moves they serve, and which trails they continue.
 
 A trail, which is JSON, is continued as text: `[..., [queue, entered]]` becomes
-`[..., [queue, entered, attempts, left], [to, now]]`, by the rules of `rules.trail` and `rules.outcomes.settled`.
+`[..., [queue, entered, attempts, left], [to, now]]`, by the rules of `rules.lifecycle.trail` and
+`rules.lifecycle.outcomes.settled`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Protocol
 
 from stanchion.stores.records.jobs import UNLANED, JobState
 from stanchion.stores.records.outcomes import Move
-from stanchion.stores.rules.trail import STOPS_MAX
+from stanchion.stores.rules.lifecycle.trail import STOPS_MAX
 from stanchion.stores.sql.engine.runner import Runner
 
 # A queue's name may have this text as well: then a job takes the general route a little early.

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from sqlalchemy import update
 
 from stanchion.stores.records.jobs import JobRow, JobState, Redriven
-from stanchion.stores.rules.jobs import stored_state_of
-from stanchion.stores.rules.outcomes import cancel, redriven
+from stanchion.stores.rules.lifecycle.jobs import stored_state_of
+from stanchion.stores.rules.lifecycle.outcomes import cancel, redriven
 from stanchion.stores.sql.engine.columns import RUNS, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner

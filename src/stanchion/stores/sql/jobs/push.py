@@ -9,7 +9,7 @@ from sqlalchemy import String, select
 
 from stanchion.errors import DuplicateKey
 from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob, Pushed, row_from
-from stanchion.stores.rules.jobs import created, replaced
+from stanchion.stores.rules.lifecycle.jobs import created, replaced
 from stanchion.stores.sql.engine.columns import live_row, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect

@@ -26,16 +26,15 @@ from sqlalchemy import (
     update,
 )
 
-from stanchion.stores.records.jobs import SECOND, UNLANED, JobRow, JobState, NewJob
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import SECOND, UNLANED, JobRow, JobState, Lease, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue, Ending, Extend, Move, Outcome, Progress, Renewal
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.rules import outcomes as outcome_rules
-from stanchion.stores.rules.claims import holds, left_in
-from stanchion.stores.rules.jobs import Transition
-from stanchion.stores.rules.limits import limits_in
-from stanchion.stores.rules.outcomes import counted_as, settled
-from stanchion.stores.rules.slots import semaphore_slot
+from stanchion.stores.rules.capacity.limits import limits_in
+from stanchion.stores.rules.capacity.slots import semaphore_slot
+from stanchion.stores.rules.lifecycle import outcomes as outcome_rules
+from stanchion.stores.rules.lifecycle.claims import holds, left_in
+from stanchion.stores.rules.lifecycle.jobs import Transition
+from stanchion.stores.rules.lifecycle.outcomes import counted_as, settled
 from stanchion.stores.sql.engine.columns import RUNS, held_row, in_time, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from stanchion.stores.rules.declared_rates import CachedRates
+from stanchion.stores.rules.capacity.declared_rates import CachedRates
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.values import Values
 

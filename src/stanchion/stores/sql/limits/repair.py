@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import text
 
 from stanchion.stores.records.slots import NODE, ORDER, RATE, SEMAPHORE, Slot
-from stanchion.stores.rules.slots import held_slots
+from stanchion.stores.rules.capacity.slots import held_slots
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner

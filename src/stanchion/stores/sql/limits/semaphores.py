@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from stanchion.stores.records.queues import SemaphoreRow
 from stanchion.stores.records.slots import SEMAPHORE
-from stanchion.stores.rules.slots import semaphore_slot
+from stanchion.stores.rules.capacity.slots import semaphore_slot
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner

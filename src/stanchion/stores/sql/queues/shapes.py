@@ -1,4 +1,4 @@
-"""The stored shapes of queues, reset once their jobs need only a plain claim; see `rules.shapes`."""
+"""The stored shapes of queues, reset once their jobs need only a plain claim; see `rules.capacity.shapes`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from stanchion.stores.records.jobs import UNLANED
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.rules.shapes import FEW
+from stanchion.stores.rules.capacity.shapes import FEW
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner

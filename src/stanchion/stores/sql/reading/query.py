@@ -11,8 +11,8 @@ from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import JobRow, row_from
 from stanchion.stores.records.query import Horizon, Page, Query
 from stanchion.stores.records.slots import SEMAPHORE
+from stanchion.stores.rules.capacity.slots import held_slots
 from stanchion.stores.rules.query import ORDERED, checked, cursor, cut, cut_off, value_of
-from stanchion.stores.rules.slots import held_slots
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Row, Runner
 from stanchion.stores.sql.reading import selection

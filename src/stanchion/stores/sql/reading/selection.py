@@ -40,8 +40,8 @@ from stanchion.stores.fields.jobs import KINDS, WAITS, Kind
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.query import OF_SLOTS, Of, Order, Query
 from stanchion.stores.records.slots import SEMAPHORE
+from stanchion.stores.rules.lifecycle.trail import entry_in_trail
 from stanchion.stores.rules.query import ORDERED, behind, states_in
-from stanchion.stores.rules.trail import entry_in_trail
 from stanchion.stores.sql.engine.columns import QUEUED, RUNNING, finished_row, in_time, is_letter, live_row, param
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.schema import ID_COLUMNS, history, jobs, queues

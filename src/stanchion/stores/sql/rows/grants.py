@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from sqlalchemy import text
 
 from stanchion.stores.records.slots import ORDER, SEMAPHORE, Slot, slot_in
-from stanchion.stores.rules.slots import HOLDER_BOOST, semaphore_slot
+from stanchion.stores.rules.capacity.slots import HOLDER_BOOST, semaphore_slot
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Asked, Row, Runner

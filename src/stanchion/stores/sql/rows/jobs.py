@@ -24,11 +24,10 @@ from sqlalchemy import (
 )
 
 from stanchion.stores.fields.sql import LIVE_COLUMNS
-from stanchion.stores.records.jobs import UNLANED, JobRow, JobState, NewJob, Pushed, row_from
-from stanchion.stores.records.leases import Lease
-from stanchion.stores.rules.claims import in_claim_order
-from stanchion.stores.rules.jobs import Transition
-from stanchion.stores.rules.slots import uses_slots
+from stanchion.stores.records.jobs import UNLANED, JobRow, JobState, Lease, NewJob, Pushed, row_from
+from stanchion.stores.rules.capacity.slots import uses_slots
+from stanchion.stores.rules.lifecycle.claims import in_claim_order
+from stanchion.stores.rules.lifecycle.jobs import Transition
 from stanchion.stores.sql.engine.columns import finished_row, live_row, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect

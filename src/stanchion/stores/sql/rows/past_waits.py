@@ -1,8 +1,8 @@
-"""Past waits as SQL: the statement that ends a wait adds it to the job's; see `rules.past_waits`."""
+"""Past waits as SQL: the statement that ends a wait adds it to the job's; see `rules.lifecycle.past_waits`."""
 
 from __future__ import annotations
 
-from stanchion.stores.rules.past_waits import MORE, WAITS_MAX
+from stanchion.stores.rules.lifecycle.past_waits import MORE, WAITS_MAX
 from stanchion.stores.sql.engine.dialect import Dialect
 
 _END = "'\n'"
@@ -18,7 +18,7 @@ def with_wait(dialect: Dialect, until: str) -> str:
 
 
 def with_line(dialect: Dialect, line: str, waits: str = "past_waits") -> str:
-    """Return the past waits of a job, `waits`, with a line added in the form of `rules.past_waits`."""
+    """Return the past waits of a job, `waits`, with a line added in the form of `rules.lifecycle.past_waits`."""
     kept = dialect.joined(f"'{MORE}'", dialect.behind(_END, waits))
     lines = f"length({waits}) - length(replace({waits}, {_END}, ''))"
     before = f"CASE WHEN {lines} >= {WAITS_MAX} THEN {kept} ELSE coalesce({waits}, '') END"

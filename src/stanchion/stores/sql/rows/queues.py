@@ -10,8 +10,8 @@ from sqlalchemy import BigInteger, String, false, select, true, update
 
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.rules.dead_letters import is_letter
-from stanchion.stores.rules.slots import NO_SLOTS, slot_needs
+from stanchion.stores.rules.capacity.slots import NO_SLOTS, slot_needs
+from stanchion.stores.rules.lifecycle.dead_letters import is_letter
 from stanchion.stores.rules.upkeep import Use
 from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.database import Database

@@ -26,8 +26,8 @@ from sqlalchemy import text
 
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.slots import ORDER, RATE, Slot
-from stanchion.stores.rules.rate_limit import Bucket
-from stanchion.stores.rules.slots import freed, order_slot, rate_slot
+from stanchion.stores.rules.capacity.rate_limit import Bucket
+from stanchion.stores.rules.capacity.slots import freed, order_slot, rate_slot
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Asked, Params, Row, Runner

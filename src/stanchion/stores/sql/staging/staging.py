@@ -12,13 +12,12 @@ from typing import Any, NamedTuple, Protocol
 
 from stanchion.core.spark_errors import LeasesLost, StagedJobsLost
 from stanchion.stores.records import calls
-from stanchion.stores.records.jobs import UNLANED, NewJob
-from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.jobs import UNLANED, Lease, NewJob
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.prepared import Prepared
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange
-from stanchion.stores.rules.jobs import due_at
+from stanchion.stores.rules.lifecycle.jobs import due_at
 from stanchion.stores.rules.staging import KEPT_STAGED, WRITE_KIND, WRITES_KEPT, published_at, value_of_write
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Params, Runner

@@ -13,7 +13,7 @@ from stanchion.ops.web.api.paging import named_page
 from stanchion.ops.web.api.problems import Problem
 from stanchion.ops.web.api.routes.jobs import filter_of
 from stanchion.ops.web.api.schemas.filters import DRY_RUN, PAGING
-from stanchion.ops.web.record.bulk import BulkWork
+from stanchion.ops.web.bulk_work.bulk import BulkWork
 
 
 def listed(call: Call) -> Answer:

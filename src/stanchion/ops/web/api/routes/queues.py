@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from stanchion.context.queues.settings import checked_settings
 from stanchion.core.names.partition_names import checked_queue, logical_name
-from stanchion.ops.reads.queue_parts import partitions_of, tenants_of
+from stanchion.ops.reads.queue_parts import partitions_of, schema_json, schemas_of, tenants_of
 from stanchion.ops.reads.queues import figures
-from stanchion.ops.reads.schemas import schema_json, schemas_of
 from stanchion.ops.web.acts.pauses import pause_of, set_paused
 from stanchion.ops.web.acts.settings import change_all
 from stanchion.ops.web.api.operation import Answer, Call, Operation, time_text

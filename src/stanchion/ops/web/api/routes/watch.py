@@ -10,11 +10,10 @@ from stanchion.context import context_of
 from stanchion.core.checks import aware
 from stanchion.core.times import iso, micros
 from stanchion.ops.audit import CHUNK, KEPT, WALKED, Entry
-from stanchion.ops.reads.audit import AuditFilter
 from stanchion.ops.reads.errors import Group, read_errors
-from stanchion.ops.reads.filters import SPANS
+from stanchion.ops.reads.filters import SPANS, AuditFilter
 from stanchion.ops.reads.track import HOUR, STEP, Track
-from stanchion.ops.web.acts import on_it
+from stanchion.ops.web.acts import owners
 from stanchion.ops.web.api.operation import Answer, Call, Operation, time_text
 from stanchion.ops.web.api.paging import limit_of, named_page, page, scope_of
 from stanchion.ops.web.api.problems import Problem, Wrong
@@ -30,7 +29,7 @@ from stanchion.telemetry.rollups import ALL, Point
 def alerts(call: Call) -> Answer:
     """Answer with the alerts, the most urgent first."""
     sample = call.visit.site.sampler.latest()
-    firing, known = sample.firing, sample.seen.on_it
+    firing, known = sample.firing, sample.seen.owners
     places = {alert.key: f"{place:06d}" for place, alert in enumerate(firing)}
 
     def shape(alert: Any) -> dict[str, Any]:
@@ -47,7 +46,7 @@ def alerts(call: Call) -> Answer:
 
 def look_after(call: Call) -> Answer:
     """Write down that the caller looks after an alert."""
-    on_it.be_on_it(call.visit, call.body["key"])
+    owners.set_owner(call.visit, call.body["key"])
     return Answer({"key": call.body["key"], "who": call.visit.session.caller.name, "at": call.as_of})
 
 
@@ -170,7 +169,7 @@ OPERATIONS = [
     Operation("GET", "/alerts", "listAlerts", "watch", "List firing alerts.", "AlertPage", alerts, query=PAGING,
               problems=("foreign-cursor",)),
     Operation("POST", "/alerts/on-it", "lookAfterAlert", "watch", "Say that you look after an alert; it lasts 4 h.",
-              "OnIt", look_after, body="OnItBody"),
+              "Owner", look_after, body="OnItBody"),
     Operation("GET", "/monitor", "getMonitor", "watch", "Show figures by band and queue.", "Monitor", monitor),
     Operation("GET", "/samples", "listSamples", "watch", "List figures of the last two days.", "SamplePage", samples,
               query={"queue": name("Of this queue; by default of all together."), **_SPAN,

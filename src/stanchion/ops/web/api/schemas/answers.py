@@ -245,7 +245,7 @@ _WATCH: Final[dict[str, Schema]] = {
         error=maybe(text("Why it could not be made.")),
         as_of=time(),
     ),
-    "OnIt": answer("The person handling an alert.", key=text(), who=text(), at=time()),
+    "Owner": answer("The person handling an alert.", key=text(), who=text(), at=time()),
     "AuditEntry": answer(
         "Who did what.", at=time(), who=text(), act=text(), subject=text(), number=whole("Jobs."), note=text(),
         address=text()),

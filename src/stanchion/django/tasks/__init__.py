@@ -1,0 +1,1 @@
+"""The backend of Django's tasks: tasks as jobs, and jobs as their results."""

@@ -1,0 +1,1 @@
+"""Pages of jobs: their list, one of them, bulk work, errors, flows."""

@@ -1,0 +1,1 @@
+"""Pages of queues: their list, one of them, its settings; and of semaphores."""

@@ -1,0 +1,1 @@
+"""What restrains claims: the limits of jobs, slots, rates, and the shapes of queues."""

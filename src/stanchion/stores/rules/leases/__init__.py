@@ -1,0 +1,1 @@
+"""Leases and heartbeats: who is alive, which jobs are lost, and who serves which lanes."""

@@ -1,0 +1,1 @@
+"""The row of a job through its life: created, claimed, moved and ended; its waits, errors and trail."""

@@ -1,0 +1,244 @@
+"""Applies an outcome to a reserved job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stanchion.core.names.partition_names import logical_name
+from stanchion.stores.records.claims import POPPED
+from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState, Lease, NewJob, Redriven
+from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Continue, Ending, Move, Outcome, Rollback
+from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.records.slots import NODE
+from stanchion.stores.rules.capacity.slots import ties_of
+from stanchion.stores.rules.leases.lost_leases import (
+    ALONE_FROM,
+    LostLeaseDelay,
+    charged,
+    default_delay,
+    forgiven,
+    is_alone,
+    is_fatal,
+)
+from stanchion.stores.rules.lifecycle.dead_letters import (
+    DEAD_FROM,
+    headers_in,
+    headers_of_letter,
+    unmarked,
+    without_story,
+)
+from stanchion.stores.rules.lifecycle.error_entries import not_put_off, put_off, waiting_until, with_error
+from stanchion.stores.rules.lifecycle.jobs import (
+    HOLDS_NOTHING,
+    Transition,
+    _restarted,
+    _unreserved,
+    created,
+    with_payload,
+)
+from stanchion.stores.rules.lifecycle.past_waits import wait_over
+from stanchion.stores.rules.lifecycle.trail import moved, trail_to
+
+LEASE_LOST = "LeaseLost: the lease ran out or the worker died"
+
+NEVER_BEGAN = "LeaseLost: the worker died before it had said that this job began; the attempt is not counted"
+
+
+_new = tuple.__new__
+"""Makes a record in half the time of its constructor, which is a Python function; `commit_of` runs for each job."""
+
+
+def commit_of(
+    row: JobRow, result: str | None = None, payload: str | None = None, jobs: tuple[NewJob, ...] = ()
+) -> Commit:
+    """Return the commit of a reserved job."""
+    lease = _new(Lease, (row.queue, row.id, row.token or ""))
+    return _new(Commit, (lease, result, payload, jobs, ties_of(row)))
+
+
+def settled(row: JobRow, outcome: Ending, queue: QueueSettings, now: int) -> Transition:
+    """Apply the outcome of a reservation that is in force."""
+    match outcome:
+        case Commit() | Continue() if opens_jobs(outcome) and row.cancel_requested:
+            return Transition(_cancelled(row, "", now), "cancelled")
+        case Commit(result=result, payload=payload):
+            done = _finished(with_payload(row, payload), JobState.DONE, now)
+            return Transition(done._replace(result=result), counted_as(outcome, row.delivery))
+        case Rollback():
+            return _given_back(row, outcome, queue, now)
+        case Move():
+            payload = row.payload if outcome.payload is None else outcome.payload
+            gone = moved(row, outcome.queue, now, payload, keep_entry=outcome.keep_entry)
+            headers = unmarked(row.headers if outcome.headers is None else outcome.headers)
+            there = _restarted(gone, now + int(outcome.delay * SECOND))
+            order_key = row.order_key or outcome.order_key
+            return Transition(
+                there._replace(lane=outcome.lane, headers=headers, key=None, order_key=order_key), "moved"
+            )
+        case Continue(job=job):
+            return Transition(_continued(row, job, now, outcome.keep_entry), "moved")
+        case Bury():
+            return _dead(_failed(row, outcome, outcome.error, now), queue, now)
+        case Abandon(reason=reason):
+            return Transition(_cancelled(row, reason, now), "cancelled")
+
+
+def counted_as(commit: Commit, delivery: str | None) -> str:
+    """Return the queue counter that the commit of a job, delivered in this way, increments."""
+    if commit.jobs:
+        return "moved"
+    return "popped" if delivery == POPPED else "committed"
+
+
+def opens_jobs(outcome: Outcome) -> bool:
+    """Return True if jobs are stored with an outcome; a job that was asked to stop is cancelled instead."""
+    return isinstance(outcome, Continue) or (isinstance(outcome, Commit) and bool(outcome.jobs))
+
+
+def fanned_out(commit: Commit) -> list[NewJob]:
+    """Return the jobs stored with a commit.
+
+    A taken key never refuses one of these jobs: that would also fail the job's outcome and the rest of its batch.
+    """
+    return [job._replace(on_duplicate="return") if job.on_duplicate == "raise" else job for job in commit.jobs]
+
+
+def lease_lost(
+    row: JobRow, queue: QueueSettings, now: int, *, begun: bool = True, delay: LostLeaseDelay = default_delay
+) -> Transition:
+    """Take a job back from a holder that is gone; a job not known to have begun gets its attempt back.
+
+    The job is due immediately, or after `delay` if it must run alone from now on.
+    """
+    if row.cancel_requested:
+        return Transition(_cancelled(row, "", now), "cancelled")
+    failed = charged(with_error(row, LEASE_LOST if begun else NEVER_BEGAN, None, now), begun=begun)
+    if is_fatal(failed, begun=begun):
+        return _dead(failed, queue, now)
+    back = _unreserved(failed if begun else failed._replace(attempts=row.attempts - 1))
+    if is_alone(back):
+        back = waiting_until(back, now + int(max(0.0, delay(row, failed.lost_leases - ALONE_FROM + 1)) * SECOND))
+    return Transition(back, "expired")
+
+
+def cancel(row: JobRow, now: int) -> Transition | None:
+    """Cancel a live job; None if it runs and can only be asked to stop."""
+    if row.state == JobState.RUNNING:
+        return None
+    return Transition(_cancelled(row, "", now), "cancelled")
+
+
+def redriven(row: JobRow | None, now: int) -> tuple[Redriven, JobRow | None]:
+    """Return what becomes of a job that is to be made ready again, and its row after that, if it changes."""
+    if row is None:
+        return Redriven.MISSING, None
+    if row.state == JobState.DONE:
+        return Redriven.DONE, None
+    if row.state == JobState.RUNNING:
+        return Redriven.RUNNING, None
+    again = retried(row, now)
+    return Redriven.READY, None if again is row else again
+
+
+def retried(row: JobRow, now: int) -> JobRow:
+    """Re-drive a dead, cancelled or scheduled job: ready now, with all its attempts.
+
+    A dead letter returns to its queue of origin, without the headers of a dead letter. Any other ready job keeps its
+    order in the queue.
+    """
+    headers = headers_in(row.headers)
+    home = headers.get(DEAD_FROM)
+    is_queued = row.state == JobState.WAITING or (row.state == QUEUED and row.run_at <= now)
+    if is_queued and (home is None or row.waits_kind == NODE):
+        return row
+    restarted = _restarted(wait_over(row, now), now)._replace(errors=row.errors)
+    if home is None:
+        return restarted._replace(slots_held=row.slots_held, order_hold=row.order_hold, slots_hold=row.slots_hold)
+    back = trail_to(row, home, now)
+    return restarted._replace(queue=home, trail=back, lane=UNLANED, headers=without_story(headers))
+
+
+def _given_back(row: JobRow, outcome: Rollback, queue: QueueSettings, now: int) -> Transition:
+    row = with_payload(row, outcome.payload)
+    if outcome.refund:
+        row = row._replace(attempts=row.attempts - 1)
+    if outcome.error is not None:
+        failed = not outcome.refund
+        again = failed and row.attempts < row.max_attempts and not row.cancel_requested
+        until = {"until": (now + int(outcome.delay * SECOND)) / SECOND} if again else {}
+        row = _failed(row, outcome, outcome.error, now, **until) if failed else put_off(row, outcome.error, now)
+    elif outcome.delay or not outcome.refund:
+        row = forgiven(not_put_off(row))  # a job returned immediately, unharmed, may not have begun
+    if row.cancel_requested:
+        return Transition(_cancelled(row, "", now), "cancelled")
+    if row.attempts >= row.max_attempts:
+        dead = row if outcome.error is not None else with_error(row, _used_up(row), None, now)
+        return _dead(dead, queue, now)
+    # A job returned unharmed keeps its order in the queue.
+    run_at = row.run_at if outcome.refund and not outcome.delay else now + int(outcome.delay * SECOND)
+    return Transition(_unreserved(row)._replace(run_at=run_at), "rolled_back")
+
+
+def _used_up(row: JobRow) -> str:
+    """Return the error of a dead job whose last rollback has none."""
+    return f"AttemptsUsedUp: rolled back without an error in the last of its {row.max_attempts} attempts"
+
+
+def _dead(row: JobRow, queue: QueueSettings, now: int) -> Transition:
+    if queue.dead_letter is None or queue.dead_letter == row.queue:
+        return Transition(_finished(row, JobState.DEAD, now), "buried")
+    letter = _restarted(row, now)._replace(
+        queue=queue.dead_letter,
+        trail=trail_to(row, queue.dead_letter, now),
+        lane=UNLANED,
+        key=None,
+        headers=headers_of_letter(row, now),
+        errors=row.errors,
+    )
+    return Transition(letter, "buried")
+
+
+def _continued(row: JobRow, job: NewJob, now: int, keep_entry: bool) -> JobRow:
+    """Return the job as its next call: same flow position, and the same key while it stays in its queue."""
+    elsewhere = (
+        logical_name(job.queue) != logical_name(row.queue) or job.task is None
+    )  # an item may return to its station
+    gone = moved(row, job.queue, now, job.payload, keep_entry=keep_entry) if elsewhere else None
+    return created(job, now)._replace(
+        trail=row.trail if gone is None else gone.trail,
+        entry_payload=None if gone is None else gone.entry_payload,
+        past_waits=row.past_waits,
+        id=row.id,
+        enqueued_at=row.enqueued_at,
+        key=row.key if job.queue == row.queue else None,
+        origin=row.origin,
+        token=row.token,
+        headers=unmarked(job.headers),
+    )
+
+
+def _finished(row: JobRow, state: JobState, now: int) -> JobRow:
+    return row._replace(
+        state=state.value,
+        finished_at=now,
+        lease_until=None,
+        cancel_requested=False,
+        rank=row.priority,
+        **HOLDS_NOTHING,
+    )
+
+
+def _cancelled(row: JobRow, reason: str, now: int) -> JobRow:
+    if reason:
+        row = with_error(row, f"Cancel: {reason}", None, now)
+    return _finished(wait_over(row, now), JobState.CANCELLED, now)
+
+
+def _failed(row: JobRow, outcome: Rollback | Bury, error: str, now: int, **fields: Any) -> JobRow:
+    failed = with_error(row, error, outcome.traceback, now, outcome.group, outcome.type, **fields)
+    return forgiven(failed._replace(failures=row.failures + 1))
+
+
+def popped(row: JobRow) -> JobRow:
+    """Return a reserved job as it is once committed, for the caller that popped it."""
+    return _finished(row, JobState.DONE, row.started_at or 0)

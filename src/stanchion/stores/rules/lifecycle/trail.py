@@ -1,0 +1,142 @@
+"""The trail of a job: the queues that it has passed, and the payloads that it had there.
+
+A job that has not moved has none. A move writes [queue, entered_at, attempts, left] for the queue that it leaves, and
+[queue, entered_at] for its next one. `left` is 0 if the job left with the payload of its arrival, 1 with another one, 2
+as one of several jobs; the stops up to the last 2 belong to the job that it was split from. A trail of STOPS_MAX stops
+may lack some after the first one. Partitions are named like their queue.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final, NamedTuple
+
+from stanchion.core.names.partition_names import logical_name
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.rules.lifecycle.jobs import arrival_payload
+
+STOPS_MAX: Final = 100
+"""Stops kept of a trail: the first one, and the newest."""
+
+UNCHANGED, CHANGED, SPLIT = 0, 1, 2
+
+
+class Stop(NamedTuple):
+    """A queue on the way of a job, and when it came there. `attempts` and `left` are None where the job is now."""
+
+    queue: str
+    entered_at: int
+    attempts: int | None = None
+    left: int | None = None
+
+
+def stops_of(row: JobRow) -> list[Stop]:
+    """Return the queues that a job has passed, oldest first; the last one is where it is.
+
+    A trail that can't be read counts as none: a move must not fail by it.
+    """
+    try:
+        stops = [] if row.trail is None else [Stop(*stop) for stop in json.loads(row.trail)]
+    except (ValueError, TypeError, RecursionError):
+        stops = []
+    if not stops or stops[-1].left is not None:
+        stops.append(Stop(logical_name(row.queue), row.enqueued_at))
+    return stops
+
+
+def own_stops_of(row: JobRow) -> list[Stop]:
+    """Return the queues that a job has passed since it was pushed, or split from another."""
+    return _own(stops_of(row))
+
+
+def was_split(row: JobRow) -> bool:
+    """Return True if a job was split from another one, its `origin`."""
+    return len(own_stops_of(row)) < len(stops_of(row))
+
+
+def passed(row: JobRow, queue: str) -> bool:
+    """Return True if a job is in this queue, or has passed it."""
+    return row.queue == queue or (row.trail is not None and entry_in_trail(queue) in row.trail)
+
+
+def entry_in_trail(queue: str) -> str:
+    """Return the text that begins each stop at a queue in a trail; it occurs nowhere else there."""
+    return f"[{_dumps(queue)},"
+
+
+def moved(row: JobRow, queue: str, now: int, payload: str, *, keep_entry: bool = False) -> JobRow:
+    """Return a job after a move to a queue with a payload.
+
+    `keep_entry`: if this is the first change of the payload, keep the one with which the job entered its first
+    queue.
+    """
+    came_with, entry = arrival_payload(row), row.entry_payload
+    changed, stops = payload != came_with, stops_of(row)
+    if changed and keep_entry and not _changes(_own(stops)):
+        entry = came_with
+    stops[-1] = stops[-1]._replace(attempts=row.attempts, left=CHANGED if changed else UNCHANGED)
+    trail = _text(_bounded([*stops, Stop(logical_name(queue), now)]))
+    return row._replace(queue=queue, payload=payload, arrival_payload=None, trail=trail, entry_payload=entry)
+
+
+def trail_to(row: JobRow, queue: str, now: int) -> str:
+    """Return the trail of a job that goes to a queue with its work unchanged."""
+    return _text(_bounded([*_left(row, UNCHANGED), Stop(logical_name(queue), now)]))
+
+
+def split_trail(row: JobRow) -> str:
+    """Return the trail of the jobs that a job is split into; each begins where it is stored."""
+    return _text(_bounded(_left(row, SPLIT)))
+
+
+def payload_at(row: JobRow, queue: str) -> str | None:
+    """Return a job's payload on arrival in a queue, since it was pushed or split; None if unknown.
+
+    For its first queue it is the payload of its entry, for others the one of its last visit.
+    """
+    whole = stops_of(row)
+    stops = _own(whole)
+    visits = [number for number, stop in enumerate(stops) if stop.queue == queue]
+    if not visits:
+        return None
+    lacks_entry = len(whole) == STOPS_MAX and whole[0].left == SPLIT
+    place = 0 if visits[0] == 0 and not lacks_entry else visits[-1]
+    if not _changes(stops[place:]):
+        return arrival_payload(row)
+    return None if lacks_entry or _changes(stops[:place]) else row.entry_payload
+
+
+def entry_payload(row: JobRow) -> str | None:
+    """Return a job's payload on entry to its first queue; None if it was not kept."""
+    return payload_at(row, own_stops_of(row)[0].queue)
+
+
+def _own(stops: list[Stop]) -> list[Stop]:
+    return stops[max((number for number, stop in enumerate(stops, 1) if stop.left == SPLIT), default=0) :]
+
+
+def _changes(stops: list[Stop]) -> bool:
+    return any(stop.left for stop in stops)
+
+
+def _left(row: JobRow, how: int) -> list[Stop]:
+    """Return the stops of a job that leaves its queue."""
+    *before, here = stops_of(row)
+    return [*before, here._replace(attempts=row.attempts, left=how)]
+
+
+def _bounded(stops: list[Stop]) -> list[Stop]:
+    """Drop the oldest stops but the first one, which takes on how the dropped ones were left."""
+    first, *others = stops
+    while len(others) >= STOPS_MAX:
+        dropped = others.pop(0)
+        first = first._replace(left=max(first.left or UNCHANGED, dropped.left or UNCHANGED))
+    return [first, *others]
+
+
+def _text(stops: list[Stop]) -> str:
+    return _dumps([stop if stop.left is not None else stop[:2] for stop in stops])
+
+
+def _dumps(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
