@@ -13,7 +13,7 @@ from contextlib import closing
 from time import perf_counter
 
 from stanchion.core.ids import new_id, new_ids
-from stanchion.queues.purging import purge
+from stanchion.queues.operating import purge
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob

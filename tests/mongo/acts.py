@@ -6,7 +6,7 @@ from typing import Any
 
 from stanchion.core.ids import new_id
 from stanchion.jobs.lookup import push_copies
-from stanchion.queues.purging import purge as by_age
+from stanchion.queues.operating import purge as by_age
 from stanchion.stores.mongo.store import MongoStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim

@@ -11,7 +11,7 @@ import pytest
 
 from stanchion.core.ids import new_id, new_ids
 from stanchion.core.spark_errors import LeasesLost
-from stanchion.queues.purging import purge
+from stanchion.queues.operating import purge
 from stanchion.stores.cas.entries import STALE
 from stanchion.stores.cas.staging import Staged, Staging
 from stanchion.stores.mongo import staging

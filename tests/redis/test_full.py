@@ -9,7 +9,7 @@ from redis.exceptions import OutOfMemoryError
 
 from stanchion.core.ids import new_id, new_ids
 from stanchion.errors import StoreUnavailable
-from stanchion.queues.purging import purge
+from stanchion.queues.operating import purge
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import FlowNode, OpenFlow
 from stanchion.stores.records.jobs import JobState, NewJob

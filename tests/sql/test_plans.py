@@ -23,7 +23,7 @@ from stanchion import Stanchion
 from stanchion.core.ids import new_ids
 from stanchion.feed.event import KINDS
 from stanchion.feed.sources import Period, Selection, pushes, starts_and_ends
-from stanchion.queues.purging import purge
+from stanchion.queues.operating import purge
 from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, UNLANED, JobRef, JobRow, NewJob

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from stanchion.core.ids import new_id
 from stanchion.errors import DuplicateKey
-from stanchion.queues.purging import purge
+from stanchion.queues.operating import purge
 from stanchion.stores.memory import FrozenClock, MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim

@@ -1,4 +1,4 @@
-"""Operating a queue: its jobs, its pauses and its settings."""
+"""Operating a queue: its jobs, its pauses and its settings; emptied queues, and history deleted by its age."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from stanchion.context.context import Context
 from stanchion.context.queues import pauses
 from stanchion.context.queues.declared_settings import as_declared, resettable
 from stanchion.context.queues.options import QueueOptions
-from stanchion.context.queues.settings import checked_settings, store_settings
+from stanchion.context.queues.settings import checked_settings, settings_of, store_settings
 from stanchion.core.checks import acted_id, acted_ids, seconds_of
 from stanchion.core.concurrency.aio import off_loop
 from stanchion.core.names.partition_names import checked_partitioned, logical_name
 from stanchion.errors import JobNotFound
 from stanchion.jobs import lookup
-from stanchion.jobs.job import Job, JobState
-from stanchion.queues.clearing import clear_queue
+from stanchion.jobs.job import Job
 from stanchion.queues.inspecting import Inspecting
-from stanchion.queues.purging import purge
 from stanchion.schemas.models import schema_from
 from stanchion.schemas.stored import replace
+from stanchion.stores.protocol import Store, pages
+from stanchion.stores.records.jobs import SECOND, JobRef, JobState
+from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.queues import QueueSettings
 
 
@@ -128,3 +129,39 @@ def delete_queue(context: Context, name: str) -> int:
 def without_schema(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings without the schema, which is stored elsewhere."""
     return {name: value for name, value in settings.items() if name != "schema"}
+
+
+_AT_ONCE = 500
+_NOT_BEGUN = (JobState.SCHEDULED.value, JobState.READY.value, JobState.WAITING.value)
+
+
+def clear_queue(store: Store, queue: str) -> int:
+    """Delete the jobs of a queue that have not begun and were stored before now; return their number.
+
+    Jobs of flows are cancelled instead, so that their flows end.
+    """
+    where = (
+        Condition("queue", "=", queue),
+        Condition("state", "in", _NOT_BEGUN),
+        Condition("enqueued_at", "<=", store.now()),
+    )
+    query = Query("live", where, order="id", limit=_AT_ONCE, columns=("id", "flow_root"))
+    gone = 0
+    for rows in pages(store, query):
+        alone = [JobRef(job_id, None) for job_id, flow in rows if flow is None]
+        members = [job_id for job_id, flow in rows if flow is not None]
+        gone += sum(store.delete(alone)) if alone else 0
+        gone += store.cancel(members).count(JobState.CANCELLED) if members else 0
+    return gone
+
+
+def purge(store: Store, queue: str, older_than: float | None = None) -> int:
+    """Delete finished jobs that ended over `older_than` seconds ago (None: the queue's history_ttl).
+
+    Return how many were deleted, in rounds; those that end meanwhile stay.
+    """
+    age = settings_of(store, queue).history_ttl if older_than is None else older_than
+    newest = max(0, store.now() - int(age * SECOND))
+    old = Condition("queue", "=", queue), Condition("finished_at", "<=", newest)
+    query = Query("history", old, order="finished", limit=_AT_ONCE, columns=("id", "finished_at"))
+    return sum(sum(store.delete([JobRef(*row) for row in rows])) for rows in pages(store, query))

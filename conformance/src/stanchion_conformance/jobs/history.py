@@ -9,7 +9,7 @@ import pytest
 from stanchion import JobState, Queue, Stanchion
 from stanchion.context import context_of
 from stanchion.core.ids import new_ids
-from stanchion.queues.purging import purge
+from stanchion.queues.operating import purge
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.rules.lifecycle.jobs import created

@@ -8,7 +8,7 @@ import pytest
 
 from stanchion.core.ids import new_id
 from stanchion.core.spark_errors import BatchNotKept, LeasesLost, StreamTaken
-from stanchion.queues.purging import purge
+from stanchion.queues.operating import purge
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.outcomes import Bury, Commit
