@@ -19,9 +19,9 @@ from stanchion import Stanchion, Worker
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.registry import open_store
-from stanchion.stores.sqlite import looks
-from stanchion.stores.sqlite.file_locks import locked
-from stanchion.stores.sqlite.looks import (
+from stanchion.stores.sqlite.processes import looks
+from stanchion.stores.sqlite.processes.file_locks import locked
+from stanchion.stores.sqlite.processes.looks import (
     GRACE_SECONDS,
     IGNORED_SECONDS,
     NEVER,

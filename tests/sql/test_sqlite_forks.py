@@ -18,8 +18,9 @@ import pytest
 from stanchion.core.ids import new_id
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.jobs import NewJob
-from stanchion.stores.sqlite import fork_gate, general
-from stanchion.stores.sqlite.fork_gate import ForkGate
+from stanchion.stores.sqlite import general
+from stanchion.stores.sqlite.processes import fork_gate
+from stanchion.stores.sqlite.processes.fork_gate import ForkGate
 from stanchion.stores.sqlite.store import SqliteStore, open_store
 from stanchion_conformance.harness import in_threads
 

@@ -23,10 +23,10 @@ from stanchion.stores.sql.engine.schema import queues
 from stanchion.stores.sql.engine.turns import WriteLock
 from stanchion.stores.sql.rows.new_jobs import OF_NEW_JOBS
 from stanchion.stores.sql.rows.queue_row import COLUMNS
-from stanchion.stores.sqlite.own_connection import OwnConnection
+from stanchion.stores.sqlite.connections import OwnConnection
 from stanchion.stores.sqlite.plain import PlainPushes
+from stanchion.stores.sqlite.processes.writers import WriterQueue
 from stanchion.stores.sqlite.store import SqliteStore, open_store
-from stanchion.stores.sqlite.writers import WriterQueue
 from stanchion_conformance.harness import in_threads
 
 FULL: dict[str, Any] = {

@@ -14,7 +14,7 @@ from tests.worker.conftest import until
 
 from stanchion import Stanchion
 from stanchion.stores.sqlite import dialect as sqlite
-from stanchion.stores.sqlite.writers import WriterQueue
+from stanchion.stores.sqlite.processes.writers import WriterQueue
 from stanchion_conformance.harness import in_threads
 
 
@@ -53,7 +53,7 @@ def test_one_at_a_time_asks_the_others_to_wait(path: Path, other: WriterQueue) -
 def test_the_lock_of_one_that_died_is_free(path: Path, other: WriterQueue) -> None:
     code = (
         "import sys, time\n"
-        "from stanchion.stores.sqlite.writers import WriterQueue\n"
+        "from stanchion.stores.sqlite.processes.writers import WriterQueue\n"
         "print(WriterQueue(sys.argv[1]).go_first(), flush=True)\n"
         "time.sleep(600)\n"
     )

@@ -10,8 +10,8 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.stores.records.outcomes import Move
-from stanchion.stores.sqlite.file import StoreFile
-from stanchion.stores.sqlite.wakeup import FileWatch
+from stanchion.stores.sqlite.processes.file import StoreFile
+from stanchion.stores.sqlite.processes.wakeup import FileWatch
 from stanchion_conformance.harness import claim
 
 

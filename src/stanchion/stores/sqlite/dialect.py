@@ -50,10 +50,10 @@ from stanchion.stores.sqlite import drivers
 from stanchion.stores.sqlite.capabilities import CAPABILITIES
 from stanchion.stores.sqlite.connections import ARE_UTF8, BUSY_SECONDS, NOW, prepare
 from stanchion.stores.sqlite.cursor import ROW_TYPES, Cursor
-from stanchion.stores.sqlite.file import StoreFile
 from stanchion.stores.sqlite.misfits import HAS_ID, RIGHT_TYPES
-from stanchion.stores.sqlite.wakeup import FileWatch
-from stanchion.stores.sqlite.writers import GIVE_WAY_SECONDS, LONG_SECONDS, WriterQueue
+from stanchion.stores.sqlite.processes.file import StoreFile
+from stanchion.stores.sqlite.processes.wakeup import FileWatch
+from stanchion.stores.sqlite.processes.writers import GIVE_WAY_SECONDS, LONG_SECONDS, WriterQueue
 
 _POLL_SECONDS, _LATER_SECONDS = (0.0002, 0.001), (0.002, 0.008)
 """Seconds between two attempts of a writer to get the lock: at first, and after _SOON_SECONDS, as frequent attempts of

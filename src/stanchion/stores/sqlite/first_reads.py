@@ -14,8 +14,7 @@ from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.sql.engine.version import VERSION
 from stanchion.stores.sql.rows.queue_row import COLUMNS, queue_row
-from stanchion.stores.sqlite.connections import NOW
-from stanchion.stores.sqlite.own_connection import OwnConnection
+from stanchion.stores.sqlite.connections import NOW, OwnConnection
 
 _TABLES: Final = r"SELECT count(*) FROM sqlite_master WHERE name LIKE 'stanchion\_%' ESCAPE '\'"
 _VERSION: Final = "SELECT version FROM stanchion_meta"

@@ -19,9 +19,8 @@ from stanchion.stores.rules.lifecycle.jobs import created
 from stanchion.stores.sql.engine.turns import WriteLock
 from stanchion.stores.sql.rows.new_jobs import OF_NEW_JOBS
 from stanchion.stores.sql.rows.queue_row import COLUMNS, new_queue
-from stanchion.stores.sqlite.connections import NOW
-from stanchion.stores.sqlite.own_connection import OwnConnection
-from stanchion.stores.sqlite.writers import WriterQueue
+from stanchion.stores.sqlite.connections import NOW, OwnConnection
+from stanchion.stores.sqlite.processes.writers import WriterQueue
 
 _PLAIN: Final = {*OF_NEW_JOBS, "delay", "on_duplicate"} - {"key", "order_key", "limits", "lane"}
 """The fields that a plain job may have. Other fields change further rows."""

@@ -22,11 +22,11 @@ from stanchion.stores.sql.engine.turns import WriteLock
 from stanchion.stores.sql.engine.version import VERSION
 from stanchion.stores.sql.store import SqlStore
 from stanchion.stores.sqlite.capabilities import CAPABILITIES
-from stanchion.stores.sqlite.file import StoreFile
+from stanchion.stores.sqlite.connections import OwnConnection
 from stanchion.stores.sqlite.first_reads import FirstReads
-from stanchion.stores.sqlite.own_connection import OwnConnection
 from stanchion.stores.sqlite.plain import PlainPushes
-from stanchion.stores.sqlite.writers import WriterQueue
+from stanchion.stores.sqlite.processes.file import StoreFile
+from stanchion.stores.sqlite.processes.writers import WriterQueue
 
 if TYPE_CHECKING:
     import pyarrow as pa

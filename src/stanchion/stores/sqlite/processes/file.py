@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from stanchion.errors import StoreUnavailable
-from stanchion.stores.sqlite.fork_gate import ForkGate, Tracked
+from stanchion.stores.sqlite.processes.fork_gate import ForkGate, Tracked
 
 log = logging.getLogger("stanchion.stores")
 

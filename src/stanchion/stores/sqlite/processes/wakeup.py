@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.errors import StoreUnavailable
-from stanchion.stores.sqlite.file import Place, StoreFile
-from stanchion.stores.sqlite.looks import Board, SharedLooks
+from stanchion.stores.sqlite.processes.file import Place, StoreFile
+from stanchion.stores.sqlite.processes.looks import Board, SharedLooks
 from stanchion.stores.wakeup.listeners import READY_SECONDS, EventListener, Listeners
 
 _EAGER_SECONDS, _IDLE_SECONDS = 0.001, 0.004

@@ -30,7 +30,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.sqlite.file_locks import locked, opened, unlock
+from stanchion.stores.sqlite.processes.file_locks import locked, opened, unlock
 
 GRACE_SECONDS = 0.02
 """Mean seconds that a process waits for the answer of another one."""

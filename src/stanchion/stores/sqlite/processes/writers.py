@@ -13,7 +13,7 @@ import os
 import time
 
 from stanchion.core.concurrency.forks import reset_after_fork
-from stanchion.stores.sqlite.file_locks import locked, opened, unlock
+from stanchion.stores.sqlite.processes.file_locks import locked, opened, unlock
 
 LONG_SECONDS = 0.25
 """Seconds after which a writer asks the others to let it go first."""
