@@ -18,7 +18,7 @@ from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 
 from stanchion import Stanchion, Worker
-from stanchion.stores.postgres.sessions import PLANNER
+from stanchion.stores.postgres.connections.sessions import PLANNER
 
 DIRECT, POOLED, STORED = "directly", "through the pool", "through the pool, settings stored"
 QUEUE = "pooled"

@@ -17,7 +17,7 @@ import pytest
 from tests.servers.postgres import PostgresServer
 
 from stanchion.core.ids import new_id, new_ids
-from stanchion.stores.postgres.sessions import Session
+from stanchion.stores.postgres.connections.sessions import Session
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import UNLANED, NewJob

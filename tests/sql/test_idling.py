@@ -14,7 +14,7 @@ from tests.worker.conftest import until
 from stanchion import Stanchion
 from stanchion.stores.mariadb import dialect as mariadb
 from stanchion.stores.postgres import dialect as postgres
-from stanchion.stores.postgres import sessions
+from stanchion.stores.postgres.connections import sessions
 from stanchion.stores.registry import open_store
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.store import SqlStore

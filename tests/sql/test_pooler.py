@@ -15,7 +15,7 @@ from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 
 from stanchion import Stanchion, StoreUnavailable
-from stanchion.stores.postgres import sessions, shared_statements
+from stanchion.stores.postgres.connections import sessions, shared_statements
 from stanchion.stores.postgres.dialect import PostgresDialect
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import IDLE_SECONDS

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from stanchion import Push, Stanchion
 from stanchion.errors import CannotJoin, DuplicateKey, LeaseLost
-from stanchion.stores.postgres.wakeup import NOTIFY
+from stanchion.stores.postgres.connections.wakeup import NOTIFY
 from stanchion.stores.sql.engine.runner import CursorRunner
 
 Begin = Callable[[], AbstractContextManager[tuple[Any, Callable[[str], Any], Callable[[], None], Callable[[], None]]]]

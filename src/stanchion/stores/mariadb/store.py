@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from functools import cached_property
 
 from stanchion.stores.mariadb import statements as sql
 from stanchion.stores.mariadb.claim import MariaDBClaims, SlotSteps
-from stanchion.stores.mariadb.drop import MariaDBLiveDrop
 from stanchion.stores.mariadb.due import MariaDBDue, MariaDBLanePicks, MariaDBNextJobs, MariaDBReservations
 from stanchion.stores.mariadb.moves import MariaDBMoves
 from stanchion.stores.mariadb.push import MariaDBInserts, MariaDBInsertStatements
-from stanchion.stores.mariadb.recovery import MariaDBRecovery
 from stanchion.stores.mariadb.settle import MariaDBCommits, MariaDBHeldRows, MariaDBHeldStatements
 from stanchion.stores.mariadb.stats import MariaDBStats
+from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.sql.claims.ids import JobsById
 from stanchion.stores.sql.claims.lanes import Lanes
 from stanchion.stores.sql.claims.pick import DueJobs
+from stanchion.stores.sql.claims.recover import Recovery
 from stanchion.stores.sql.claims.reserve import Reservations
 from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.runner import Row, Runner
 from stanchion.stores.sql.engine.setup import Setup
 from stanchion.stores.sql.jobs.deletion import Deletion
 from stanchion.stores.sql.jobs.push import Inserts
@@ -26,6 +28,39 @@ from stanchion.stores.sql.parts import Parts
 from stanchion.stores.sql.queues.purge import Purges
 from stanchion.stores.sql.rows.jobs import Jobs
 from stanchion.stores.sql.store import SqlStore
+
+_MOMENT = 0.02
+
+
+class MariaDBRecovery(Recovery):
+    """Frees lost jobs."""
+
+    def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
+        freed = super().recover(limit, as_of)
+        if len(freed) < limit and self._db.read(lambda run: run.rows(sql.ANY_EXPIRED, {"locked_leases": 0}))[0][0]:
+            # A late holder locks its job for a moment, until it is refused.
+            time.sleep(_MOMENT)
+            freed += super().recover(limit - len(freed), as_of)
+        return freed
+
+
+_AT_ONCE = 1000
+
+
+class MariaDBLiveDrop:
+    """Deletes live jobs by their ids.
+
+    A row found by an index entry is locked twice, in another order than by the transaction that ends the job.
+    """
+
+    def drop(self, run: Runner, queue: str) -> tuple[int, list[Row]]:
+        ids = [one for (one,) in run.rows(sql.OF_QUEUE, {"queue": queue})]
+        live, tied = 0, []
+        for start in range(0, len(ids), _AT_ONCE):
+            some = {"ids": ids[start : start + _AT_ONCE], "queues": [queue]}
+            tied += [row for row in run.rows(sql.HELD_OF_THESE, some) if any(row[2:5])]
+            live += run.change(sql.REMOVE, some)
+        return live, tied
 
 
 class MariaDBParts(Parts):

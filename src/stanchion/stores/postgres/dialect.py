@@ -29,10 +29,11 @@ from sqlalchemy.engine import Dialect as AlchemyDialect
 from sqlalchemy.types import TypeEngine
 
 from stanchion.errors import InvalidInput, MissingExtra
-from stanchion.stores.postgres import own_schema, plain_push
+from stanchion.stores.postgres import plain_push
+from stanchion.stores.postgres.connections import own_schema
+from stanchion.stores.postgres.connections.wakeup import NOTIFY, Notifications
 from stanchion.stores.postgres.pick import IDENTITY, slots_at, slots_read
 from stanchion.stores.postgres.store import PostgresStore
-from stanchion.stores.postgres.wakeup import NOTIFY, Notifications
 from stanchion.stores.records import calls
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.slots import Slot
@@ -51,8 +52,15 @@ try:
     from psycopg.pq import Conninfo
     from psycopg.rows import tuple_row
 
-    from stanchion.stores.postgres import drivers, errors
-    from stanchion.stores.postgres.sessions import APPLICATION, DEFAULTS, PooledCursor, Session, Sessions, together
+    from stanchion.stores.postgres.connections import drivers, errors
+    from stanchion.stores.postgres.connections.sessions import (
+        APPLICATION,
+        DEFAULTS,
+        PooledCursor,
+        Session,
+        Sessions,
+        together,
+    )
 except ImportError:  # pragma: no cover - said by open_store
     psycopg = None  # type: ignore[assignment]
 

@@ -10,7 +10,7 @@ from sqlalchemy import TextClause, text
 
 from stanchion.stores.fields.jobs import TIES
 from stanchion.stores.fields.sql import in_time, missing
-from stanchion.stores.postgres.admit import SEMAPHORES
+from stanchion.stores.postgres.claims.admit import SEMAPHORES
 from stanchion.stores.postgres.pick import AS_TEXT, HERE, NOW, ONCE, listed
 from stanchion.stores.records.claims import POPPED
 from stanchion.stores.records.jobs import JobState, Lease

@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from sqlalchemy import text
+
 from stanchion.stores.ports import SelectText
-from stanchion.stores.postgres.admit import PostgresDecisions, PostgresDue, TwoTrips
 from stanchion.stores.postgres.arrow import ArrowConnections, postgres_text
-from stanchion.stores.postgres.claim import PostgresClaims
-from stanchion.stores.postgres.flows import PostgresFlowEndStatements
+from stanchion.stores.postgres.claims.admit import PostgresDecisions, PostgresDue, TwoTrips
+from stanchion.stores.postgres.claims.claim import PostgresClaims
+from stanchion.stores.postgres.claims.starts import PostgresStarts
 from stanchion.stores.postgres.moves import PostgresMoves
 from stanchion.stores.postgres.outcomes import PostgresOutcomes
+from stanchion.stores.postgres.pick import NOW
 from stanchion.stores.postgres.prepared import CopyForm
-from stanchion.stores.postgres.purge import PostgresPurgeStatements
 from stanchion.stores.postgres.push import PostgresPush
 from stanchion.stores.postgres.query import PostgresQueries
 from stanchion.stores.postgres.release import PostgresGrants
 from stanchion.stores.postgres.settle import PostgresCommits
 from stanchion.stores.postgres.staging import CopyStaged, PostgresPlainFinish
-from stanchion.stores.postgres.starts import PostgresStarts
+from stanchion.stores.records.flows import MemberEnd
+from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.query import Query
+from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.sql.claims.ids import Starts
 from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.dialect import Dialect
+from stanchion.stores.sql.engine.runner import Params
 from stanchion.stores.sql.engine.setup import Setup
-from stanchion.stores.sql.jobs.flow_ends import FlowEnds
+from stanchion.stores.sql.jobs.flow_ends import FlowEnds, FlowEndStatements
 from stanchion.stores.sql.parts import Parts
-from stanchion.stores.sql.queues.purge import Purges
+from stanchion.stores.sql.queues.purge import Purges, PurgeStatements
 from stanchion.stores.sql.reading.arrow import Arrow, statement
 from stanchion.stores.sql.reading.query import Queries
 from stanchion.stores.sql.staging.staging import StagedJobs
@@ -37,6 +44,50 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from stanchion.stores.protocol import Port
+
+_PURGE = f"""
+    -- The planner assumes that an array is small; for a join it might read all of history to purge a portion of it.
+    -- Rows that others are deleting are skipped, so that several processes share the work.
+    DELETE FROM stanchion_history WHERE id = ANY (ARRAY(
+        SELECT id FROM stanchion_history
+        WHERE queue = :queue AND {{from_where}} finished_at <= (
+            {NOW} - coalesce(
+                CAST(:age_micros AS BIGINT),
+                (SELECT CAST(history_ttl * 1000000 AS BIGINT) FROM stanchion_queues WHERE name = :queue),
+                {int(QueueSettings("").history_ttl * SECOND)}
+            )
+        )
+        ORDER BY finished_at LIMIT :most FOR UPDATE SKIP LOCKED
+    )) {{returning}}
+"""
+
+
+class PostgresPurgeStatements(PurgeStatements):
+    """The shared statements, with a special purge."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        super().__init__(dialect)
+        self.purge = text(_PURGE.format(from_where="", returning=""))
+        self.purge_on = text(_PURGE.format(from_where="finished_at >= :after AND", returning="RETURNING finished_at"))
+
+
+_ADD_ENDS = text("""
+    INSERT INTO stanchion_flow_ends (node, member_index, job, child, state, result)
+    SELECT * FROM jsonb_to_recordset(CAST(:ends AS jsonb)) AS given (
+        node uuid, index int, job uuid, child uuid, state text, result text
+    )
+""")
+
+
+class PostgresFlowEndStatements(FlowEndStatements):
+    """The shared statements; the insert takes any number of ends."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        super().__init__(dialect)
+        self.add = _ADD_ENDS
+
+    def added(self, ends: Sequence[MemberEnd]) -> list[Params]:
+        return [{"ends": json.dumps([end._asdict() for end in ends])}]
 
 
 class PostgresParts(Parts):

@@ -19,8 +19,8 @@ from sqlalchemy import text
 from stanchion.errors import InvalidInput
 from stanchion.stores.fields.queues import CAPPED
 from stanchion.stores.fields.sql import begun, changes
-from stanchion.stores.postgres.admit import CLAIM_SLOTS, TwoTrips
-from stanchion.stores.postgres.lanes import CLAIM_LANES, Taken, taken
+from stanchion.stores.postgres.claims.admit import CLAIM_SLOTS, TwoTrips
+from stanchion.stores.postgres.claims.lanes import CLAIM_LANES, Taken, taken
 from stanchion.stores.postgres.pick import (
     BOUNDED,
     CLOCK,

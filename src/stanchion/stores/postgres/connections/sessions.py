@@ -20,9 +20,9 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from stanchion.errors import StoreUnavailable
-from stanchion.stores.postgres.errors import is_pooled_away
-from stanchion.stores.postgres.refusals import Refusals
-from stanchion.stores.postgres.shared_statements import SharedStatements
+from stanchion.stores.postgres.connections.errors import is_pooled_away
+from stanchion.stores.postgres.connections.refusals import Refusals
+from stanchion.stores.postgres.connections.shared_statements import SharedStatements
 from stanchion.stores.sql.engine.dialect import IDLE_SECONDS
 
 CONNECT_SECONDS = 5

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from stanchion.stores.postgres.claim import PostgresClaims
+from stanchion.stores.postgres.claims.claim import PostgresClaims
 from stanchion.stores.postgres.pick import BOUNDED, IN_TIME, NOW, RESERVES
 from stanchion.stores.postgres.push import KEY_OF, LANE_OF, NO_KEYS, NO_LANES, asked, given_in, pushes
 from stanchion.stores.records.claims import Claim

@@ -1,0 +1,1 @@
+"""Connections to PostgreSQL: sessions, callers' drivers, error codes, the schema of a URL, and wake-up."""
