@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, repeat
-from operator import itemgetter
+from operator import contains, itemgetter
 from types import NoneType
 from typing import Any, Final, get_args, get_type_hints
 
@@ -54,7 +54,11 @@ class RowTypes:
         `mended`: rewritten fields. Unless it is `whole`, fields may be missing. `columns`: number of columns read.
         """
         types = tuple(map(type, row[:columns]))
-        if types in self._known and not mended and row.state in _STATES and are_small(_small_of(row)):
+        fits = types in self._known or all(map(contains, self._types.values(), types))
+        if fits and not mended and row.state in _STATES and are_small(_small_of(row)):
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            self._known.add(types)
             return row
         values: dict[str, Any] = {}
         wrong = dict.fromkeys(map(str, mended))
@@ -70,10 +74,6 @@ class RowTypes:
             values[name] = self._instead(name, value)
         if wrong:
             values["payload"] = OfWrongTypes(values.get("payload", row.payload) or "null", wrong)
-        elif not values and None not in map(_required, JobRow._fields[:columns], row):
-            if len(self._known) >= _KNOWN_MAX:
-                self._known.clear()
-            self._known.add(types)
         return row._replace(**values) if values else row
 
     def fitted_columns(self, names: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -111,7 +111,3 @@ def _is_possible(name: str, value: Any) -> bool:
 def are_small(numbers: Collection[float]) -> bool:
     """Return whether all of these numbers have at most 32 bits."""
     return max(numbers) <= SMALL_MAX and min(numbers) >= -SMALL_MAX
-
-
-def _required(name: str, value: Any) -> Any:
-    return value if NoneType not in _HINTS[name] else True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from sqlalchemy import text
@@ -13,46 +12,44 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, row_from
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import SEMAPHORE
-from stanchion.stores.rules.capacity.limits import limits_in
 from stanchion.stores.rules.capacity.slots import semaphore_slot
 from stanchion.stores.sql.claims.lanes import Head, Pick
-from stanchion.stores.sql.claims.reserve import Asks, Reservations, reservation_at
+from stanchion.stores.sql.claims.reserve import Asks, Reservations, reservation
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS
 from stanchion.stores.sql.rows.grants import Grants
 from stanchion.stores.sql.rows.slots import SlotRows
+from stanchion.stores.sqlite.connections import NOW
 from stanchion.stores.sqlite.misfits import HAS_ID
 
-# All or none: the savepoint undoes the update if a slot is missing, or a job needs more than semaphores.
+_NEEDS = text(f"""
+    -- First whether a job needs more than semaphores; then its semaphores, each with its jobs and its free slots.
+    WITH job AS MATERIALIZED (
+        SELECT order_key, slots_held, limits FROM stanchion_jobs WHERE id IN (SELECT value FROM json_each(:ids))
+    )
+    SELECT NULL, max(
+        -- CASE: the functions of JSON raise errors for other text, and OR may call them first.
+        job.order_key IS NOT NULL OR job.slots_held > 0 OR CASE WHEN NOT json_valid(job.limits) THEN 1 ELSE
+            json_extract(job.limits, '$.rate') IS NOT NULL
+        END
+    ), 0 FROM job
+    UNION ALL
+    SELECT hold.value, count(*), max(CASE WHEN slot.kind IS NULL THEN 0 ELSE coalesce(slot.capacity, 1) - slot.used END)
+    FROM job JOIN json_each(CASE WHEN json_valid(job.limits) THEN job.limits END, '$.hold') AS hold
+    LEFT JOIN stanchion_slots AS slot ON slot.kind = '{SEMAPHORE}' AND slot.queue = '' AND slot.name = hold.value
+    GROUP BY hold.value
+""")
+_NOW = f"({NOW} + :clock_offset)"
 _RESERVE = text(f"""
     UPDATE stanchion_jobs
-    SET {changes(begun())},
+    SET {changes(begun(f"{_NOW} + :lease_micros", _NOW))},
         slots_held = coalesce(json_array_length(limits, '$.hold'), 0)
-    WHERE id IN (SELECT value FROM json_each(:ids))
-        AND order_key IS NULL AND slots_held = 0 AND json_extract(limits, '$.rate') IS NULL
-    RETURNING {", ".join(CLAIMED_COLUMNS)}
-""")
-_NEEDS_MORE = text(f"""
-    -- Whether a job needs more than semaphores, or a semaphore without a free slot: then the general route is taken.
-    SELECT EXISTS (
-        SELECT 1 FROM stanchion_jobs AS job
-        WHERE job.id IN (SELECT value FROM json_each(:ids)) AND (
-            -- CASE: the functions of JSON raise errors for other text, and OR may call them first.
-            job.order_key IS NOT NULL OR job.slots_held > 0 OR CASE WHEN NOT json_valid(job.limits) THEN 1 ELSE
-                json_extract(job.limits, '$.rate') IS NOT NULL OR EXISTS (
-                    SELECT 1 FROM json_each(job.limits, '$.hold') AS hold
-                    LEFT JOIN stanchion_slots AS slot
-                        ON slot.kind = '{SEMAPHORE}' AND slot.queue = '' AND slot.name = hold.value
-                    WHERE coalesce(slot.capacity, 1) - coalesce(slot.used, 0) < 1
-                )
-            END
-        )
-    )
+    WHERE id IN (SELECT value FROM json_each(:ids)) RETURNING {", ".join(CLAIMED_COLUMNS)}
 """)
 _TAKE = text(f"""
     UPDATE stanchion_slots SET used = used + given.value FROM json_each(:semaphores) AS given
-    WHERE kind = '{SEMAPHORE}' AND queue = '' AND name = given.key AND coalesce(capacity, 1) - used >= given.value
+    WHERE kind = '{SEMAPHORE}' AND queue = '' AND name = given.key
 """)
 _FREE = text(f"""
     UPDATE stanchion_slots SET used = used - given.value FROM json_each(:semaphores) AS given
@@ -69,14 +66,13 @@ _PICK = text(f"""
         )
     ) FROM json_each(:heads) AS head ORDER BY head.key
 """)
-_SAVEPOINT, _BACK, _RELEASE = map(text, ("SAVEPOINT slots", "ROLLBACK TO slots", "RELEASE slots"))
 
 
 class SqliteReservations:
     """Reserves jobs that need only semaphores, together with their slots."""
 
-    def __init__(self, db: Database, general: Reservations) -> None:
-        self._db, self._general = db, general
+    def __init__(self, general: Reservations) -> None:
+        self._general = general
 
     def plain(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> Sequence[JobRow]:
         return self._general.plain(run, claim, settings, ids)
@@ -85,19 +81,14 @@ class SqliteReservations:
         return self._general.admitted(run, asks, last=last)
 
     def with_slots(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> list[JobRow]:
+        # There is one writer, so what is read here holds until the commit.
         listed = json.dumps(ids)
-        if run.rows(_NEEDS_MORE, {"ids": listed})[0][0]:
+        (_, needs_more, _), *wanted = run.rows(_NEEDS, {"ids": listed})
+        if needs_more or any(jobs > free for _, jobs, free in wanted):
             return []
-        now = self._db.clock(run)
-        given = {**reservation_at(claim, settings, now), "ids": listed}
-        run.change(_SAVEPOINT)
-        rows = [row_from(row) for row in run.rows(_RESERVE, given)]
-        taken = Counter(name for row in rows for name in limits_in(row.limits).semaphores)
-        done = len(rows) == len(ids) and run.change(_TAKE, {"semaphores": json.dumps(taken)}) == len(taken)
-        if not done:
-            run.change(_BACK)
-        run.change(_RELEASE)
-        return rows if done else []
+        if wanted:
+            run.change(_TAKE, {"semaphores": json.dumps({name: jobs for name, jobs, _ in wanted})})
+        return [row_from(row) for row in run.rows(_RESERVE, {**reservation(claim, settings), "ids": listed})]
 
 
 class SqliteLanePicks:

@@ -34,7 +34,7 @@ class SqliteParts(Parts):
 
     @cached_property
     def reserves(self) -> SqliteReservations:
-        return SqliteReservations(self.db, self.reservations)
+        return SqliteReservations(self.reservations)
 
     @cached_property
     def lanes(self) -> Lanes:
