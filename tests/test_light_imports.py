@@ -62,6 +62,10 @@ LATER = {"alerts", "copying", "feed", "manager", "ops", "pipelines", "reporting"
 """Packages of Stanchion that a program does not load to push a job."""
 
 
+OWN_OF_APP, OWN_OF_PUSH = 120, 200
+"""Maximum number of Stanchion's own modules for an app with its tasks, and for the first push to SQLite."""
+
+
 SPLIT = 3 if sys.version_info >= (3, 13) else 0
 """Modules of the standard library that are two or more from Python 3.13 on, such as pathlib's."""
 
@@ -75,11 +79,17 @@ def loaded(program: str, folder: Path) -> set[str]:
     return set(json.loads(ran.stdout.splitlines()[-1]))
 
 
+def own(found: set[str]) -> int:
+    """Return how many of the modules are Stanchion's."""
+    return sum(name.partition(".")[0] == "stanchion" for name in found)
+
+
 @pytest.mark.parametrize(("program", "most"), [("import stanchion", 80), (DECLARES, 200)])
 def test_a_declaration_loads_few_modules(tmp_path: Path, program: str, most: int) -> None:
     found = loaded(program, tmp_path)
     assert not found & HEAVY
     assert len(found) <= most + SPLIT
+    assert own(found) <= (1 if program == "import stanchion" else OWN_OF_APP)
 
 
 @pytest.mark.parametrize(
@@ -97,6 +107,7 @@ def test_a_first_push_to_sqlite_loads_what_it_needs(tmp_path: Path, program: str
         assert not parts & (LATER - used)
         assert not found & {*HEAVY, "socket", "greenlet", "logging.handlers"}
         assert len(found) <= most + SPLIT
+        assert own(found) <= OWN_OF_PUSH
     with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
         ((stored,),) = connection.execute("SELECT count(*) FROM stanchion_jobs")
     assert stored == 2 * (3 if "many" in program else 1)
