@@ -13,7 +13,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.sql.engine.schema import metadata
 from tests.docs.pages import ROOT
 
-PAGES = [ROOT / "docs" / "internals.md", *sorted((ROOT / "docs" / "inside").glob("*.md"))]
+PAGES = [ROOT / "docs" / "internals.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs" / "inside").glob("*.md"))]
 SOURCE = ROOT / "src" / "stanchion"
 
 _CODE = re.compile(r"`([^`]+)`")

@@ -6,6 +6,7 @@ import pytest
 
 from stanchion.stores.sql.engine.schema import metadata
 from tests.docs import internals
+from tests.docs.pages import ROOT
 
 TABLES = {table.name: table for table in metadata.sorted_tables}
 
@@ -59,3 +60,8 @@ def test_the_picture_is_the_contract() -> None:
 
 def test_the_files_that_are_named_are_there() -> None:
     assert [path for path in sorted(internals.paths_in_pages()) if not internals.is_there(path)] == []
+
+
+def test_maintainers_read_little_to_begin() -> None:
+    assert len((ROOT / "CONTRIBUTING.md").read_text().splitlines()) <= 60
+    assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 80

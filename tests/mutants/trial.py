@@ -30,6 +30,7 @@ COPIED = (
     "pyproject.toml",
     "hatch_build.py",
     "README.md",
+    "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
 )
