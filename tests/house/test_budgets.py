@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.house.named_fields import folders, naming_jobs, naming_settings
+from tests.house.types import constructors, unchecked
 
 REPOSITORY = Path(__file__).parents[2]
 BUDGETS: dict[str, Any] = tomllib.loads((Path(__file__).parent / "budgets.toml").read_text())
@@ -40,6 +41,14 @@ def test_few_files_write_the_shape_of_a_job_or_of_settings() -> None:
 
 def test_no_folder_is_full() -> None:
     compare({name: number for name, number in folders().items() if number > FOLDER_FILES}, BUDGETS["folders"])
+
+
+def test_types_are_checked() -> None:
+    compare(unchecked(), BUDGETS["unchecked"])
+
+
+def test_constructors_have_few_parameters() -> None:
+    compare(constructors(), BUDGETS["constructors"])
 
 
 @pytest.fixture(params=["sqlite", *URLS])

@@ -18,7 +18,7 @@ from stanchion.pipelines.plan import PipelinePlan
 from stanchion.stores.protocol import Store
 
 
-def monitor(context: Context, limits: Mapping[str, Any] | None = None) -> Monitor:
+def monitor(context: Context, limits: Mapping[str, object] | None = None) -> Monitor:
     """Read the store once; return its figures and alerts. `limits`: in addition to stored ones, see `Thresholds`."""
     return _monitor(lambda: context.fresh_store, context.registry.pipelines.values(), limits or {})
 
@@ -34,7 +34,7 @@ def monitor_of_store(store: Store) -> Monitor:
     return _monitor(lambda: with_partitions(store), (), {})
 
 
-def _monitor(store: Callable[[], Store], pipelines: Iterable[PipelinePlan], limits: Mapping[str, Any]) -> Monitor:
+def _monitor(store: Callable[[], Store], pipelines: Iterable[PipelinePlan], limits: Mapping[str, object]) -> Monitor:
     Thresholds().changed(limits)  # refuse wrong ones before reading
     seen = snapshot_of(store, pipelines)
     return monitor_of(seen, Thresholds().changed({**seen.limits, **limits}))

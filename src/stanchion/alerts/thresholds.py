@@ -82,7 +82,7 @@ class Thresholds:
             return max(limit, timeout)
         return _WITHOUT_TIMEOUT[band] if self.levels[band].max_run == _DEFAULTS[band].max_run else limit
 
-    def changed(self, changes: Mapping[str, Any]) -> Self:
+    def changed(self, changes: Mapping[str, object]) -> Self:
         """Return the limits with some changed, by name. Raises InvalidInput."""
         levels, queues = dict(self.levels), {name: dict(one) for name, one in self.queues.items()}
         single: dict[str, Any] = {}
@@ -108,7 +108,7 @@ _QUEUE = "queue."
 _SINGLE = frozenset(one.name for one in fields(Thresholds)) - {"levels", "queues", "runbooks"}
 
 
-def _checked(name: str, value: Any) -> float:
+def _checked(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
         raise InvalidInput(f"the limit {name} of alerts must be a number above 0, not {value!r}")
     return float(value)

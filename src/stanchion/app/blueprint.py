@@ -68,7 +68,7 @@ class Tasks(Decorators):
         self._declared.append(declare)
 
     def _add_task(
-        self, function: Callable[..., Any], *, name: str | None = None, retry: Retry | None = None, **options: Any
+        self, function: Callable[..., Any], *, name: str | None = None, retry: Retry | None = None, **options: object
     ) -> Task[..., Any]:
         task = registered(self._context, function, name, retry, cast("TaskOptions", options))
         own_name = self._own_names[task] = task.name
@@ -114,7 +114,7 @@ class Tasks(Decorators):
         self._declare(declare)
         return task
 
-    def _add_middleware(self, middleware: Any) -> None:
+    def _add_middleware(self, middleware: object) -> None:
         Middleware().add(middleware)  # raises what an app would raise
         self._declare(lambda mount: mount.context.middleware.add(_around(middleware, mount.names)))
 
@@ -144,7 +144,7 @@ def register(tasks: Any, context: Context, prefix: Any, queue: str | None) -> No
     its._mounts.append(find)
 
 
-def _checked(tasks: Any, prefix: Any) -> Tasks:
+def _checked(tasks: object, prefix: object) -> Tasks:
     """Return a `Tasks`. Raises InvalidInput for anything else, or for a prefix that is no name."""
     if not isinstance(tasks, Tasks):
         raise InvalidInput(f"register takes a Tasks(), not {tasks!r}; for modules of tasks, use app.include()")
@@ -201,11 +201,11 @@ class _Unregistered(Context):
 
 
 class _NoCodec(Codec):
-    def encode(self, *_: Any, **__: Any) -> str:
+    def encode(self, *_: object, **__: object) -> str:
         _refuse()
 
 
-def _refuse(*_: Any) -> NoReturn:
+def _refuse(*_: object) -> NoReturn:
     raise InvalidInput(
         "no app has registered this task yet: call app.register(tasks) first, and make using(...) and s(...) of its "
         "tasks after that"

@@ -54,8 +54,8 @@ class Decorators(ABC):
         tz: str | ZoneInfo = "UTC",
         missed: Missed = "skip",
         schedule: str | None = None,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
         name: str | None = None,
         retry: Retry | None = None,
         **options: Unpack[EnqueueOptions],
@@ -118,7 +118,7 @@ class Decorators(ABC):
 
     @abstractmethod
     def _add_task(
-        self, function: Callable[..., Any], *, name: str | None = None, retry: Retry | None = None, **options: Any
+        self, function: Callable[..., Any], *, name: str | None = None, retry: Retry | None = None, **options: object
     ) -> Task[..., Any]: ...
 
     @abstractmethod
@@ -132,7 +132,7 @@ class Decorators(ABC):
     ) -> Task[..., Any]: ...
 
     @abstractmethod
-    def _add_middleware(self, middleware: Any) -> None: ...
+    def _add_middleware(self, middleware: object) -> None: ...
 
     @abstractmethod
     def _add_listener(self, event: Event, listener: Callable[..., Any]) -> None: ...

@@ -79,8 +79,8 @@ class RunCalls(Area):
         self,
         task: Task[..., Any] | str,
         /,
-        args: Sequence[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
+        args: Sequence[object] | None = None,
+        kwargs: Mapping[str, object] | None = None,
         *,
         times: int | None = None,
     ) -> list[Job]:

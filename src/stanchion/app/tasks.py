@@ -32,7 +32,7 @@ class TaskCalls(Area, Decorators):
         self._context.registry.includes.load()
         return {name: cast("TaskWork", one).task for name, one in self._context.registry.tasks.items()}
 
-    def enqueue(self, task: str, *args: Any, **options: Unpack[EnqueueOptions]) -> JobHandle:
+    def enqueue(self, task: str, *args: object, **options: Unpack[EnqueueOptions]) -> JobHandle:
         """Enqueue a call of a task by its name; for keyword arguments of it, use `app.using("name", **options)`."""
         return self.using(task, **options).enqueue(*args)
 
@@ -83,7 +83,7 @@ class TaskCalls(Area, Decorators):
     # -- declarations
 
     def _add_task(
-        self, function: Callable[..., Any], *, name: str | None = None, retry: Retry | None = None, **options: Any
+        self, function: Callable[..., Any], *, name: str | None = None, retry: Retry | None = None, **options: object
     ) -> Task[..., Any]:
         return registered(self._context, function, name, retry, cast("TaskOptions", options))
 
@@ -101,7 +101,7 @@ class TaskCalls(Area, Decorators):
         declare(self._context, task, *ticks[:4], (ticks.args, ticks.kwargs), own)
         return task
 
-    def _add_middleware(self, middleware: Any) -> None:
+    def _add_middleware(self, middleware: object) -> None:
         self._context.middleware.add(middleware)
 
     def _add_listener(self, event: Event, listener: Callable[..., Any]) -> None:

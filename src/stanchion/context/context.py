@@ -254,7 +254,7 @@ class Context:
 
     # -- declarations of the code
 
-    def declare(self, queue: str, tx: Any = None) -> None:
+    def declare(self, queue: str, tx: object = None) -> None:
         """Store new declared settings of a queue, and new declared semaphores, rates and subscriptions.
 
         For the queue of a station, include the queues of the other stations, where its items may move.
@@ -320,7 +320,7 @@ class Context:
         """Return the starts per second that are declared for a rate, in this code or in the store."""
         return self.rates.of(name, lambda: self.store)
 
-    def store_semaphores(self, tx: Any = None) -> Store:
+    def store_semaphores(self, tx: object = None) -> Store:
         """Store new declared semaphores; return the store."""
         return self.semaphores.store(self.store, tx)
 

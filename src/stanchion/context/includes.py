@@ -9,7 +9,6 @@ import importlib
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import PathFinder
-from typing import Any
 
 from stanchion.core.checks import several, shown
 from stanchion.errors import InvalidInput
@@ -43,7 +42,7 @@ class Includes:
         """Name packages whose modules called `tasks`, at any depth, are to be imported."""
         self._add(several(packages, "discover", "['shop']"), "discover", whole=False)
 
-    def _add(self, names: Iterable[Any], what: str, *, whole: bool) -> None:
+    def _add(self, names: Iterable[object], what: str, *, whole: bool) -> None:
         for name in names:
             if not isinstance(name, str) or not all(map(str.isidentifier, name.split("."))):
                 raise InvalidInput(f"{what} takes names of modules, such as 'shop.tasks', not {shown(name)}")

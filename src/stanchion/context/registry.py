@@ -84,12 +84,12 @@ class Registry:
             f"import the pipeline that has it, or take the payloads with app.queue({queue!r}).reserve()",
         )
 
-    def stored_result(self, task: str | None, value: Any) -> Any:
+    def stored_result(self, task: str | None, value: object) -> Any:
         """Return the result of a task as it is stored. Raises ResultMisfit if the task says that it returns another."""
         work = None if task is None else self.tasks.get(task)
         return value if work is None or work.models is None else work.models.stored_result(value)
 
-    def given_result(self, task: str | None, value: Any) -> Any:
+    def given_result(self, task: str | None, value: object) -> Any:
         """Return a stored result as the task returned it, if this process has the task. Raises ResultMisfit."""
         work = None if task is None else self.tasks.get(task)
         return value if work is None or work.models is None else work.models.given_result(value)

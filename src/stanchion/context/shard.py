@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from stanchion.core.names.hashing import shuffle_shard
 from stanchion.errors import InvalidInput
@@ -19,7 +18,7 @@ def shown_lane(lane: int) -> int | None:
     return None if lane == UNLANED else lane
 
 
-def stored_range(lanes: Any) -> tuple[int, int]:
+def stored_range(lanes: object) -> tuple[int, int]:
     """Return the first and the last lane. A range with lane 0 includes jobs in no lane."""
     if not isinstance(lanes, range) or lanes.step != 1 or not 0 <= lanes.start < lanes.stop <= MAX_LANES:
         raise InvalidInput(

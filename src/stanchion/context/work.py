@@ -19,17 +19,17 @@ class Models(Protocol):
     def given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return stored arguments as the function gets them. Raises ArgumentMisfit."""
 
-    def stored_result(self, value: Any) -> Any:
+    def stored_result(self, value: object) -> Any:
         """Return a result as it is stored. Raises ResultMisfit."""
 
-    def given_result(self, value: Any) -> Any:
+    def given_result(self, value: object) -> Any:
         """Return a stored result as the function has returned it. Raises ResultMisfit."""
 
 
 class Checks(Protocol):
     """The expectations of a function for its payload."""
 
-    def check(self, store: Store, row: JobRow, item: Any) -> None:
+    def check(self, store: Store, row: JobRow, item: object) -> None:
         """Raise the outcome of a job whose payload does not meet it."""
 
 
@@ -67,13 +67,13 @@ class Work(Protocol):
     @property
     def queue(self) -> str: ...
 
-    def arguments(self, payload: Any) -> tuple[list[Any], dict[str, Any]]:
+    def arguments(self, payload: object) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments in a payload. Raises ValueError if it is not for this work."""
 
     def refused(self, row: JobRow) -> str | None:
         """Return why a reserved job must not run, or None."""
 
-    def outcome(self, row: JobRow, payload: Any, value: Any) -> Outcome:
+    def outcome(self, row: JobRow, payload: object, value: object) -> Outcome:
         """Return the outcome of a job whose function returned a value. Raises InvalidInput for a wrong value."""
 
 

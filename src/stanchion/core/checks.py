@@ -13,7 +13,7 @@ from stanchion.core.service_levels import BANDS
 from stanchion.errors import InvalidInput
 
 
-def refuse_unknown(given: Iterable[Any], known: Collection[str], what: str = "option") -> None:
+def refuse_unknown(given: Iterable[object], known: Collection[str], what: str = "option") -> None:
     """Refuse unknown names, so that a misspelt option is not ignored."""
     for name in given:
         if name not in known:
@@ -24,21 +24,21 @@ def refuse_unknown(given: Iterable[Any], known: Collection[str], what: str = "op
             raise InvalidInput(f"unknown {what} {shown(name)}{meant}; choose from {', '.join(sorted(known))}")
 
 
-def checked_id(value: Any, what: str = "the id of a job") -> str:
+def checked_id(value: object, what: str = "the id of a job") -> str:
     """Return an id as given, if it is text that a database can hold. The id may be unknown."""
     if not isinstance(value, str) or not value.isprintable():
         raise InvalidInput(f"{what} is a string, such as job.id, not {shown(value)}")
     return value
 
 
-def acted_id(value: Any) -> str:
+def acted_id(value: object) -> str:
     """Return the id of a job to act on. Text in another form is refused, as no job ever had it."""
     if not isinstance(value, str) or not ID.fullmatch(value):
         raise InvalidInput(f"{shown(value)} is not the id of a job; pass job.id, which `stanchion jobs` lists too")
     return value
 
 
-def acted_ids(values: Any) -> list[str]:
+def acted_ids(values: object) -> list[str]:
     """Return the ids of jobs to act on."""
     return [acted_id(value) for value in several(values, "ids of jobs", "[job.id]")]
 
@@ -52,7 +52,7 @@ def whole(value: Any, what: str, least: int = 1, most: int | None = None) -> int
     return int(value)
 
 
-def number(value: Any, what: str, least: float = 0.0, most: float = math.inf) -> float:
+def number(value: object, what: str, least: float = 0.0, most: float = math.inf) -> float:
     """Return a finite number within its bounds, inclusive."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= min(most, _GREATEST):
         bounds = f"from {least:g} up" if most == math.inf else f"from {least:g} to {most:g}"
@@ -60,14 +60,14 @@ def number(value: Any, what: str, least: float = 0.0, most: float = math.inf) ->
     return float(value)
 
 
-def several(values: Any, what: str, such_as: str) -> Iterable[Any]:
+def several(values: object, what: str, such_as: str) -> Iterable[Any]:
     """Return an iterable of values as given; refuse a single value, such as a string."""
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise InvalidInput(f"{what} must be a list, or another iterable, such as {such_as}, not {shown(values)}")
     return values
 
 
-def aware(value: Any, what: str) -> datetime:
+def aware(value: object, what: str) -> datetime:
     """Return a datetime as given, if it has a time zone, and is one of the years 1 to 9999 in UTC."""
     if not isinstance(value, datetime):
         raise InvalidInput(f"{what} must be an aware datetime, not {shown(value)}")
@@ -82,7 +82,7 @@ def aware(value: Any, what: str) -> datetime:
     return value
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return a value for an error message: its repr, of bounded length."""
     try:
         text = repr(value)
@@ -108,14 +108,14 @@ MAX_LIMITS = 16
 """Semaphores of a job."""
 
 
-def checked_name(value: Any, what: str, most: int = MAX_NAME) -> str:
+def checked_name(value: object, what: str, most: int = MAX_NAME) -> str:
     """Return a name or key as given, if it is printable and at most `most` characters long."""
     if not isinstance(value, str) or not value or len(value) > most or not value.isprintable():
         raise InvalidInput(f"{what} must be 1 to {most} printable characters, not {shown(value)}")
     return value
 
 
-def positive_seconds(value: Any, what: str) -> float:
+def positive_seconds(value: object, what: str) -> float:
     """Return seconds from a number or timedelta, more than 0."""
     seconds = seconds_of(value, what)
     if seconds == 0:
@@ -127,7 +127,7 @@ SHORTEST_LEASE = 0.01
 """Seconds: a claim itself takes milliseconds, and a lease that ends before its reply helps no caller."""
 
 
-def lease_seconds(value: Any, what: str = "lease") -> float:
+def lease_seconds(value: object, what: str = "lease") -> float:
     """Return the seconds of a lease from a number or timedelta, long enough for a claim."""
     seconds = seconds_of(value, what)
     if seconds < SHORTEST_LEASE:
@@ -138,7 +138,7 @@ def lease_seconds(value: Any, what: str = "lease") -> float:
     return seconds
 
 
-def seconds_of(value: Any, what: str) -> float:
+def seconds_of(value: object, what: str) -> float:
     """Return seconds from a number or timedelta, from 0 to 100 years."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
@@ -148,7 +148,7 @@ def seconds_of(value: Any, what: str) -> float:
     return float(seconds)
 
 
-def checked_priority(value: Any) -> int:
+def checked_priority(value: object) -> int:
     """Return a priority from -100 to 100, as given or by the name of its band."""
     if not isinstance(value, str):
         return whole(value, "priority", MIN_PRIORITY, MAX_PRIORITY)

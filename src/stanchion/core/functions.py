@@ -62,7 +62,7 @@ def _called(function: Callable[..., Any]) -> Callable[..., Any]:
     return getattr(type(function), "__call__", function)  # noqa: B004 - the method is wanted
 
 
-def redefines(new: Any, old: Any) -> bool:
+def redefines(new: object, old: object) -> bool:
     """Return whether a function is a new version of another one: a cell of a notebook was run again."""
     return (home := _home(new)) == _home(old) and home[0] == "__main__" and "<" not in home[1]
 
@@ -73,7 +73,7 @@ def with_function(functions: Sequence[F], new: F) -> list[F]:
     return [*functions[:place], new, *functions[place + 1 :]]
 
 
-def _home(function: Any) -> tuple[str, str]:
+def _home(function: object) -> tuple[str, str]:
     """Return the module and the qualified name of a function; a name with "<" is one that several may have."""
     return getattr(function, "__module__", None) or "", getattr(function, "__qualname__", None) or "<>"
 
@@ -126,7 +126,7 @@ class Listeners:
         """Return whether the event has listeners."""
         return bool(self._by_event[event])
 
-    def fire(self, event: Event, *details: Any) -> None:
+    def fire(self, event: Event, *details: object) -> None:
         """Call the listeners of the event, in the order of their registration."""
         for listener in self._by_event[event]:
             try:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, TypedDict, Unpack
+from typing import Final, TypedDict, Unpack
 
 from stanchion.core.checks import number, shown, whole
 from stanchion.core.functions import refuse_async
@@ -241,7 +241,7 @@ def _retries(policy: Retry, error: BaseException) -> bool:
     return kinds is None or isinstance(error, kinds) or (len(found) > 1 and _all_of(found[1:], kinds))
 
 
-def _kinds(given: Any, what: str) -> tuple[type[BaseException], ...]:
+def _kinds(given: object, what: str) -> tuple[type[BaseException], ...]:
     """Return exception classes as a tuple. Raises InvalidInput."""
     kinds = tuple(given) if isinstance(given, (tuple, list, set, frozenset)) else (given,)
     for one in kinds:
@@ -273,7 +273,7 @@ def _asked_for(error: BaseException) -> float | None:
     return None if seconds is None or not math.isfinite(seconds) else builtins.max(seconds, 0.0)
 
 
-def _seconds_in(asked: Any) -> float | None:
+def _seconds_in(asked: object) -> float | None:
     if asked is None or isinstance(asked, bool):
         return None
     if isinstance(asked, timedelta):

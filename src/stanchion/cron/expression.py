@@ -100,7 +100,7 @@ def zone(name: Any) -> ZoneInfo:
         ) from None
 
 
-def _fields(expression: Any) -> str:
+def _fields(expression: object) -> str:
     if not isinstance(expression, str):
         raise InvalidInput(f"a cron expression is a text of five fields, such as '0 3 * * *', not {expression!r}")
     if expression.lstrip().startswith("@"):

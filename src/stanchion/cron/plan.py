@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from hashlib import sha256
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 from uuid import UUID
 
 from stanchion.cron.expression import tick_text, timetable
@@ -87,7 +87,7 @@ class Plan(NamedTuple):
         ticks = self.firing.ticks if self.firing else ()
         return [self.job_at(name, tick, tick_id(name, tick)) for tick in ticks]
 
-    def job_at(self, name: str, tick: int, job_id: str, **headers: Any) -> NewJob:
+    def job_at(self, name: str, tick: int, job_id: str, **headers: object) -> NewJob:
         """Return the job of one tick, which names the schedule and the tick in its headers."""
         given = json.loads(self.job.headers) if self.job.headers else {}
         named = {**given, "x-cron": name, "x-cron-tick": tick_text(tick), **headers}

@@ -76,7 +76,7 @@ def declare(
     tz: str | ZoneInfo,
     missed: Missed,
     schedule: str | None,
-    call: tuple[Any, Any],
+    call: tuple[object, object],
     options: EnqueueOptions,
 ) -> None:
     """Declare a schedule of calls of this task. Raises InvalidInput for wrong arguments."""
@@ -96,7 +96,7 @@ def declare(
     context.registry.crons[found.name] = found
 
 
-def _job(context: Context, task: Task[..., Any], call: tuple[Any, Any], options: Mapping[str, Any]) -> NewJob:
+def _job(context: Context, task: Task[..., Any], call: tuple[object, object], options: Mapping[str, object]) -> NewJob:
     refuse_unknown(options, ENQUEUE_OPTIONS)
     rest = dict(options)
     for option in ("run_at", "tx"):

@@ -28,15 +28,15 @@ _DONE = {"retry": "retried", "cancel": "cancelled", "replay": "replayed"}
 class JobAdmin(admin.ModelAdmin):
     """Reads jobs by the app of a backend, so it works on each store. Nothing can be added, changed or deleted."""
 
-    def has_add_permission(self, *_: Any, **__: Any) -> bool:
+    def has_add_permission(self, *_: object, **__: object) -> bool:
         """Refuse: tasks are enqueued by code."""
         return False
 
-    def has_change_permission(self, *_: Any, **__: Any) -> bool:
+    def has_change_permission(self, *_: object, **__: object) -> bool:
         """Refuse: a job changes by its worker, or by retry, cancel and replay."""
         return False
 
-    def has_delete_permission(self, *_: Any, **__: Any) -> bool:
+    def has_delete_permission(self, *_: object, **__: object) -> bool:
         """Refuse: finished jobs are purged when their retention ends."""
         return False
 
@@ -137,7 +137,7 @@ class JobAdmin(admin.ModelAdmin):
         if not self.has_view_permission(request):
             raise PermissionDenied
 
-    def _answer(self, request: HttpRequest, template: str, **values: Any) -> HttpResponse:
+    def _answer(self, request: HttpRequest, template: str, **values: object) -> HttpResponse:
         context = {
             **self.admin_site.each_context(request),
             "opts": self.opts,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from django.core.checks import CheckMessage, Warning
 from django.core.exceptions import ImproperlyConfigured
@@ -18,7 +17,7 @@ from stanchion.errors import SchemaMismatch, StanchionError
 from stanchion.stores.registry import open_store
 
 
-def check_project(**_: Any) -> list[CheckMessage]:
+def check_project(**_: object) -> list[CheckMessage]:
     """Check that a backend is configured for the application to work with."""
     if backends():
         return []
@@ -31,7 +30,7 @@ def check_project(**_: Any) -> list[CheckMessage]:
     ]
 
 
-def check_tables(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
+def check_tables(databases: Sequence[str] | None = None, **_: object) -> list[CheckMessage]:
     """Check the tables in databases of Django. Warnings only: `migrate`, which mends them, runs this check first."""
     return [found for alias in databases or () for found in _of_database(alias)]
 

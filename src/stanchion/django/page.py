@@ -59,7 +59,7 @@ async def page(request: HttpRequest, path: str = "", backend: str = "default") -
     return await _loop.run(_whole(app, request, root, extra))
 
 
-async def _whole(app: Any, request: HttpRequest, root: str, extra: dict[str, Any]) -> HttpResponse:
+async def _whole(app: object, request: HttpRequest, root: str, extra: dict[str, Any]) -> HttpResponse:
     return await Exchange(app, request, root, extra).whole()
 
 

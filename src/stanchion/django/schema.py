@@ -41,14 +41,14 @@ class SetUpStores(Operation):
     reduces_to_sql = False
     reversible = True
 
-    def state_forwards(self, *_: Any) -> None:
+    def state_forwards(self, *_: object) -> None:
         """Change no model."""
 
     def database_forwards(self, _label: str, schema_editor: Any, *_: Any) -> None:
         """Set up the stores of the database that is migrated."""
         set_up(schema_editor.connection.alias)
 
-    def database_backwards(self, *_: Any) -> None:
+    def database_backwards(self, *_: object) -> None:
         """Leave the tables as they are."""
 
     def describe(self) -> str:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from stanchion.context.context import Context
 from stanchion.core.backoff import Backoff, deadline_in
@@ -133,7 +133,7 @@ class Feed:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_error: Any) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         self.close()
 
     def __del__(self) -> None:

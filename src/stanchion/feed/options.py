@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from stanchion.context.context import Context
 from stanchion.context.queue_patterns import QueuePatterns
@@ -32,7 +32,7 @@ class FeedOptions(TypedDict, total=False):
     skew: float | timedelta
 
 
-def watch(context: Context, queues: Any, events: Iterable[str], since: Any, options: FeedOptions) -> Feed:
+def watch(context: Context, queues: object, events: Iterable[str], since: object, options: FeedOptions) -> Feed:
     """Return the checked feed; see `Stanchion.watch`."""
     refuse_unknown(options, FeedOptions.__optional_keys__, "option of a feed")
     task, tenant = options.get("task"), options.get("tenant")
@@ -46,7 +46,7 @@ def watch(context: Context, queues: Any, events: Iterable[str], since: Any, opti
     return Feed(context, wanted, _start(since), seconds_of(overlap, "overlap"), seconds_of(skew, "skew"))
 
 
-def _kinds(events: Any) -> frozenset[str]:
+def _kinds(events: object) -> frozenset[str]:
     kinds = frozenset(several(events, "events", '{"pushed", "finished"}'))
     refuse_unknown(kinds, KINDS, "kind of event")
     if not kinds:
@@ -54,7 +54,7 @@ def _kinds(events: Any) -> frozenset[str]:
     return kinds
 
 
-def _queues(queues: Any) -> tuple[str, ...]:
+def _queues(queues: object) -> tuple[str, ...]:
     names = several(queues, "queues", '["mail", "orders"]')
     found = tuple(dict.fromkeys(checked_name(name, "queue") for name in names))
     if not found:
@@ -62,7 +62,7 @@ def _queues(queues: Any) -> tuple[str, ...]:
     return found
 
 
-def _start(since: Any) -> Position | None:
+def _start(since: object) -> Position | None:
     if since is None:
         return None
     if isinstance(since, datetime):

@@ -25,7 +25,7 @@ ONCE_CHARACTERS = 1 << 20
 _ONCE = UUID("4f0e3f52-6c0c-4a0c-9a53-0e6b6f3b3c1d")
 
 
-def store_flow(context: Context, plan: Plan, tx: Any = None) -> None:
+def store_flow(context: Context, plan: Plan, tx: object = None) -> None:
     """Store a plan; with `tx`, in that transaction."""
     with _pushing(context, plan):
         _store_plan(context, plan, tx)
@@ -36,7 +36,7 @@ def _pushing(context: Context, plan: Plan) -> AbstractContextManager[Any]:
     return nullcontext() if context.traces is None else context.traces.pushing(plan.jobs, plan.root)
 
 
-def _store_plan(context: Context, plan: Plan, tx: Any) -> None:
+def _store_plan(context: Context, plan: Plan, tx: object) -> None:
     nodes = ready_nodes(context, plan.nodes, tx)
     if not plan.streams and len(plan.jobs) <= LARGE:
         _open(context, nodes, plan.jobs, tx)
@@ -53,14 +53,14 @@ def _store_plan(context: Context, plan: Plan, tx: Any) -> None:
     _open_in_parts(context, [], starting, tx)
 
 
-def extend(context: Context, node: FlowNode, parts: Iterable[Part], ids: Iterator[str], tx: Any = None) -> None:
+def extend(context: Context, node: FlowNode, parts: Iterable[Part], ids: Iterator[str], tx: object = None) -> None:
     """Store further members of an open node. Raises FlowClosed if it is closed."""
     plan = Plan(context, node.root, ids)
     with _pushing(context, plan):
         _Filled(context, node, tx, stored=True).add(plan, Stream(node.id, iter(parts), After()))
 
 
-def extend_once(context: Context, node: FlowNode, parts: Sequence[Part], once: str, tx: Any = None) -> None:
+def extend_once(context: Context, node: FlowNode, parts: Sequence[Part], once: str, tx: object = None) -> None:
     """Store further members of an open node, with all that they consist of, unless an earlier call did under `once`.
 
     Raises FlowClosed if the node is closed, unless that call came before.
@@ -91,7 +91,7 @@ def extend_once(context: Context, node: FlowNode, parts: Sequence[Part], once: s
 class _Filled:
     """A node that gets its members in batches. `stored`: the node is in the store already."""
 
-    def __init__(self, context: Context, node: FlowNode, tx: Any, *, stored: bool = False) -> None:
+    def __init__(self, context: Context, node: FlowNode, tx: object, *, stored: bool = False) -> None:
         self._context, self._node, self._tx = context, node, tx
         self._stored = stored or tx is None
         self._size = 0
@@ -126,7 +126,7 @@ class _Filled:
         announce(self._context, jobs)
 
 
-def ready_nodes(context: Context, nodes: Iterable[FlowNode], tx: Any = None) -> list[FlowNode]:
+def ready_nodes(context: Context, nodes: Iterable[FlowNode], tx: object = None) -> list[FlowNode]:
     """Return the nodes with their jobs of `on_failure` prepared as an enqueue does."""
     with_jobs = [(node, flows.failure_job(node)) for node in nodes]
     jobs = [job for _, job in with_jobs if job is not None]
@@ -135,7 +135,7 @@ def ready_nodes(context: Context, nodes: Iterable[FlowNode], tx: Any = None) -> 
     return [node if job is None else node._replace(on_failure=next(ready)) for node, job in with_jobs]
 
 
-def _open_in_parts(context: Context, nodes: Sequence[FlowNode], jobs: Sequence[NewJob], tx: Any) -> None:
+def _open_in_parts(context: Context, nodes: Sequence[FlowNode], jobs: Sequence[NewJob], tx: object) -> None:
     for batch in batches(jobs, LARGE):
         for chunk in chunks(batch):
             _open(context, nodes, chunk, tx)
@@ -144,6 +144,6 @@ def _open_in_parts(context: Context, nodes: Sequence[FlowNode], jobs: Sequence[N
         _open(context, nodes, [], tx)
 
 
-def _open(context: Context, nodes: Sequence[FlowNode], jobs: list[NewJob], tx: Any) -> None:
+def _open(context: Context, nodes: Sequence[FlowNode], jobs: list[NewJob], tx: object) -> None:
     make_ready(context, jobs, tx).change_flows([OpenFlow(nodes, jobs)], tx)
     announce(context, jobs)

@@ -95,8 +95,8 @@ class CallPart(OneJob):
     def __init__(
         self,
         maker: MemberMaker,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
         failure_call: OneJob | None = None,
         *,
         immutable: bool = False,

@@ -165,7 +165,7 @@ def stored(part: Part, context: Context, tx: Transaction | None = None) -> FlowH
     return FlowHandle(context, plan.root)
 
 
-def _failure_call(handler: Any) -> OneJob:
+def _failure_call(handler: object) -> OneJob:
     call = checked_part(handler) if isinstance(handler, Push) else handler
     planned = call._part if isinstance(call, Single) else None
     if not isinstance(planned, OneJob) or planned.failure_call is not None:
@@ -220,7 +220,7 @@ def _group_of(given: tuple[Part | Push | Iterable[Part | Push], ...], kind: Kind
     return GroupPart(members, part_of, kind)
 
 
-def checked_part(part: Any) -> Part:
+def checked_part(part: object) -> Part:
     """Return a part of a flow as given, that of a `Push`; raise InvalidInput for anything else."""
     if isinstance(part, Push):
         return Payload(PayloadPart(part))

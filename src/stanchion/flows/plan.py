@@ -188,7 +188,7 @@ class Plan:
         """Return the job of a call, at this position and after another part."""
         return call.new_job(self._context, job_id, position._replace(flow_after=after.text), after.dependency)
 
-    def collecting(self, job_id: str, position: FlowPosition, after: After, value: Any = None) -> NewJob:
+    def collecting(self, job_id: str, position: FlowPosition, after: After, value: object = None) -> NewJob:
         """Return a job whose result is the value of the part it follows, or `value` if it gets none.
 
         It goes into the queue of the call planned before it: a queue that has workers.

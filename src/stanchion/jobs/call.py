@@ -18,24 +18,24 @@ Call = tuple[tuple[Any, ...], Mapping[str, Any]]
 """The positional and the keyword arguments of a call."""
 
 
-def collected(value: Any) -> Any:
+def collected(value: object) -> Any:
     """Return the argument: the function of the built-in task `COLLECT`."""
     return value
 
 
-def arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def arguments(args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, Any]:
     """Return the payload of a call."""
     return {"args": args, "kwargs": kwargs} if kwargs else {"args": args}
 
 
-def _kept(value: Any) -> Any:
+def _kept(value: object) -> Any:
     """Return a value that JSON can't hold as `kept_model` keeps it: few programs have any."""
     from stanchion.schemas.round_trips import kept_model
 
     return kept_model(value)
 
 
-def encoded_call(codec: Codec, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+def encoded_call(codec: Codec, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
     """Return the payload of a call as it is stored.
 
     Raises InvalidInput if JSON can't hold it, or if a model in it would not come back as it is.
@@ -43,12 +43,12 @@ def encoded_call(codec: Codec, args: tuple[Any, ...], kwargs: Mapping[str, Any])
     return codec.encode(arguments(args, kwargs), "arguments", _kept)
 
 
-def encoded_result(codec: Codec, result: Any) -> str | None:
+def encoded_result(codec: Codec, result: object) -> str | None:
     """Return the result of a call as it is stored; None for none. Raises InvalidInput as `encoded_call` does."""
     return None if result is None else codec.encode(result, "result", _kept)
 
 
-def called_with(payload: Any) -> tuple[list[Any], dict[str, Any]]:
+def called_with(payload: object) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments in a payload. Raises ValueError if it is not the payload of a call."""
     if isinstance(payload, dict):
         args, kwargs = payload.get("args"), payload.get("kwargs", {})
@@ -66,19 +66,19 @@ def with_checkpoint(payload: Any, checkpoint: Any) -> dict[str, Any]:
     return {**payload, CHECKPOINT: checkpoint}
 
 
-def without_checkpoint(payload: Any) -> Any:
+def without_checkpoint(payload: object) -> Any:
     """Return the payload of a call as it was enqueued."""
     if isinstance(payload, dict) and CHECKPOINT in payload:
         return {name: value for name, value in payload.items() if name != CHECKPOINT}
     return payload
 
 
-def checkpoint_in(payload: Any) -> Any:
+def checkpoint_in(payload: object) -> Any:
     """Return the checkpoint in the payload of a call; None if there is none."""
     return payload.get(CHECKPOINT) if isinstance(payload, dict) else None
 
 
-def call_of(call: tuple[Any, ...] | Mapping[str, Any]) -> Call:
+def call_of(call: tuple[object, ...] | Mapping[str, object]) -> Call:
     """Return the arguments of a call, given as a tuple or as a mapping of keyword arguments."""
     if isinstance(call, Mapping):
         return (), call

@@ -36,7 +36,7 @@ class Inside(NamedTuple):
     path: Path
     value: Any
 
-    def is_met_by(self, content: Any) -> bool:
+    def is_met_by(self, content: object) -> bool:
         """Return True if the decoded content has the value there."""
         for step in self.path:
             if isinstance(content, dict) and step in content:
@@ -90,31 +90,31 @@ def selected(store: Selects, query: Query, contents: Contents, codec: Codec) -> 
     return found
 
 
-def checked_payload(value: Any) -> tuple[Inside, ...]:
+def checked_payload(value: object) -> tuple[Inside, ...]:
     """Return the conditions of `payload={"user.id": 4}`."""
     return tuple(Inside(_path(path), _scalar(path, one)) for path, one in _pairs(value, "payload", "{'user.id': 4}"))
 
 
-def checked_headers(value: Any) -> tuple[Inside, ...]:
+def checked_headers(value: object) -> tuple[Inside, ...]:
     """Return the conditions of `headers={"source": "web"}`; names of headers are taken as they are."""
     return tuple(
         Inside((_name(name),), _scalar(name, one)) for name, one in _pairs(value, "headers", "{'source': 'web'}")
     )
 
 
-def _pairs(value: Any, what: str, example: str) -> list[tuple[Any, Any]]:
+def _pairs(value: object, what: str, example: str) -> list[tuple[Any, Any]]:
     if not isinstance(value, Mapping) or not value:
         raise InvalidInput(f"{what} must be a mapping of what the jobs must contain, such as {example}, not {value!r}")
     return list(value.items())
 
 
-def _name(name: Any) -> str:
+def _name(name: object) -> str:
     if not isinstance(name, str):
         raise InvalidInput(f"the name of a header is text, not {shown(name)}")
     return name
 
 
-def _path(path: Any) -> Path:
+def _path(path: object) -> Path:
     if isinstance(path, tuple) and path and all(isinstance(step, (str, int)) for step in path):
         return tuple(map(str, path))
     if not isinstance(path, str) or not path:
@@ -140,7 +140,7 @@ def _split(path: str) -> list[str]:
     return [*steps, step + "\\" * escaped]
 
 
-def _scalar(name: Any, value: Any) -> Any:
+def _scalar(name: object, value: object) -> Any:
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     raise InvalidInput(
@@ -148,7 +148,7 @@ def _scalar(name: Any, value: Any) -> Any:
     )
 
 
-def _same(value: Any, wanted: Any) -> bool:
+def _same(value: object, wanted: object) -> bool:
     """Return True if two JSON values are the same: true is not 1, "4" is not 4, and 4.0 is 4."""
     if isinstance(value, bool) or isinstance(wanted, bool) or value is None or wanted is None:
         return value is wanted

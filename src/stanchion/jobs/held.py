@@ -123,7 +123,7 @@ class HeldJob(Job):
 
     # -- how it is to end, for `Stanchion.settle`
 
-    def committed(self, result: Any = None, *, payload: Any = UNCHANGED) -> Settlement:
+    def committed(self, result: object = None, *, payload: object = UNCHANGED) -> Settlement:
         """Return what `commit` does."""
         plain = self._context.registry.stored_result(self.task, result)
         text = encoded_result(self._context.codec, plain)
@@ -134,7 +134,7 @@ class HeldJob(Job):
         delay: float | timedelta | None = None,
         error: BaseException | str | None = None,
         *,
-        payload: Any = UNCHANGED,
+        payload: object = UNCHANGED,
     ) -> Settlement:
         """Return what `rollback` does."""
         try:
@@ -146,13 +146,13 @@ class HeldJob(Job):
         back = outcomes.Rollback(self._row.lease, seconds, payload=payload_text(self, payload))
         return Settlement(self, back if error is None else back._replace(**self._failure_of(error)._asdict()))
 
-    def released(self, delay: float | timedelta = 0.0, *, payload: Any = UNCHANGED) -> Settlement:
+    def released(self, delay: float | timedelta = 0.0, *, payload: object = UNCHANGED) -> Settlement:
         """Return what `release` does."""
         seconds, new_payload = seconds_of(delay, "delay"), payload_text(self, payload)
         return Settlement(self, outcomes.Rollback(self._row.lease, seconds, refund=True, payload=new_payload))
 
     def moved(
-        self, queue: str, *, payload: Any = UNCHANGED, delay: float | timedelta = 0, keep_entry: bool = False
+        self, queue: str, *, payload: object = UNCHANGED, delay: float | timedelta = 0, keep_entry: bool = False
     ) -> Settlement:
         """Return what `move` does."""
         name = checked_queue(queue)
@@ -199,7 +199,7 @@ def ask_to_stop(job: HeldJob) -> None:
     job._asked_to_stop = True
 
 
-def payload_text(job: HeldJob, payload: Any) -> str | None:
+def payload_text(job: HeldJob, payload: object) -> str | None:
     """Return `payload=` of an outcome as stored, None for UNCHANGED; for a task it goes beside the arguments."""
     if payload is UNCHANGED:
         return None

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextvars import copy_context
 from itertools import chain, islice
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from stanchion.context.context import Context
 from stanchion.context.queues.settings import settings_of
@@ -22,7 +22,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import NewJob, Pushed
 
 
-def make_ready(context: Context, jobs: list[NewJob], tx: Any = None, *, checks_payloads: bool = True) -> Store:
+def make_ready(context: Context, jobs: list[NewJob], tx: object = None, *, checks_payloads: bool = True) -> Store:
     """Prepare new jobs, changing the list in place; return the store to insert them into.
 
     `checks_payloads`: False if the jobs stand for something else, and have no payloads of their own.
@@ -70,7 +70,7 @@ def _check_key_ttl(store: Store, jobs: Sequence[NewJob]) -> None:
 _KEY_TTL, _QUEUE, _NONE = attrgetter("key_ttl"), attrgetter("queue"), {None}
 
 
-def insert(context: Context, jobs: list[NewJob], tx: Any = None) -> list[Pushed]:
+def insert(context: Context, jobs: list[NewJob], tx: object = None) -> list[Pushed]:
     """Store new jobs, changing the list in place; fire the event for all but duplicates."""
     if context.traces is None:
         return _inserted(context, jobs, tx)
@@ -81,7 +81,7 @@ def insert(context: Context, jobs: list[NewJob], tx: Any = None) -> list[Pushed]
         return pushed
 
 
-def _inserted(context: Context, jobs: list[NewJob], tx: Any) -> list[Pushed]:
+def _inserted(context: Context, jobs: list[NewJob], tx: object) -> list[Pushed]:
     store = make_ready(context, jobs, tx)
     if (partitions := store.extension(Partitions)) is not None:
         jobs[:] = partitions.placed(jobs)  # by layouts that were noticed just now: the caller sees the partitions
@@ -123,7 +123,7 @@ def batches(items: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:
 
 
 def store_batches(
-    context: Context, new: Iterable[list[NewJob]], tx: Any = None
+    context: Context, new: Iterable[list[NewJob]], tx: object = None
 ) -> Iterator[tuple[list[NewJob], list[Pushed]]]:
     """Store batches one after the other; prepare the next while one is being stored."""
     batches = (chunk for batch in new for chunk in chunks(batch))

@@ -90,7 +90,7 @@ DeclaredRate = Callable[[str], float | None]
 
 
 def checked(
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     codec: Codec,
     *,
     queue: str = "default",
@@ -122,12 +122,12 @@ def checked(
 _RATES = frozenset({"rate", "rate_by", "rate_key"})
 
 
-def sharing(options: Mapping[str, Any], of_task: Mapping[str, Any]) -> Mapping[str, Any]:
+def sharing(options: Mapping[str, object], of_task: Mapping[str, object]) -> Mapping[str, Any]:
     """Return options of a call, with the rate of its task, `of_task`, unless they set one."""
     return {**of_task, **options} if _RATES.isdisjoint(options) else options
 
 
-def keyed_rate(key: Any, rate: Any) -> Rate:
+def keyed_rate(key: object, rate: object) -> Rate:
     """Return the rate that jobs with this `rate_key` share."""
     return Rate(_of_key(checked_name(key, "rate_key")), per_second_of(rate))
 
@@ -181,28 +181,28 @@ def _rate(
     return Rate(name, per_second)
 
 
-def named_queues(value: Any) -> list[str]:
+def named_queues(value: object) -> list[str]:
     """Return a list of names of queues, each once."""
     return list(dict.fromkeys(checked_queue(queue) for queue in several(value, "queues", "['mail']")))
 
 
-def _run_at(value: Any) -> int:
+def _run_at(value: object) -> int:
     if not isinstance(value, datetime):
         raise InvalidInput(f"run_at must be an aware datetime, not {shown(value)}; for seconds from now use delay")
     return micros(aware(value, "run_at"))
 
 
-def _on_duplicate(value: Any) -> str:
+def _on_duplicate(value: object) -> str:
     if value not in get_args(OnDuplicate):
         raise InvalidInput(f"on_duplicate must be one of {', '.join(get_args(OnDuplicate))}, not {shown(value)}")
     return str(value)
 
 
-def _max_attempts(value: Any) -> int:
+def _max_attempts(value: object) -> int:
     return whole(value, "max_attempts", 1, MOST_ATTEMPTS)
 
 
-def checked_timeout(value: Any) -> float | None:
+def checked_timeout(value: object) -> float | None:
     """Return the seconds that one attempt may run; None for no limit."""
     if value is None:
         return None
@@ -212,7 +212,7 @@ def checked_timeout(value: Any) -> float | None:
     return seconds
 
 
-def _headers(value: Any) -> dict[str, Any]:
+def _headers(value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidInput(f"headers must be a mapping of strings to JSON values, not {shown(value)}")
     from stanchion.stores.rules.lifecycle.dead_letters import check_story
@@ -221,7 +221,7 @@ def _headers(value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def limits_names(value: Any) -> tuple[str, ...]:
+def limits_names(value: object) -> tuple[str, ...]:
     """Return the names of semaphores that `limits` gives, each once."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Collection):
         raise InvalidInput(f"limits is a list of names of semaphores, such as ['smtp'], not {shown(value)}")
@@ -231,7 +231,7 @@ def limits_names(value: Any) -> tuple[str, ...]:
     return names
 
 
-def per_second_of(value: Any) -> float:
+def per_second_of(value: object) -> float:
     """Return the starts per second of a rate such as "20/s"."""
     per_second: float | None = None
     if isinstance(value, str) and (text := _RATE.fullmatch(value.strip())):
@@ -260,13 +260,13 @@ def spelled_rate(per_second: float) -> str:
 _RATE = re.compile(r"(?P<count>\d+(\.\d+)?)\s*/\s*(?P<span>[smhd])")
 
 
-def _rate_by(value: Any) -> str:
+def _rate_by(value: object) -> str:
     if value not in get_args(RateBy):
         raise InvalidInput(f"rate_by must be one of {', '.join(get_args(RateBy))}, not {shown(value)}")
     return str(value)
 
 
-def _check(option: Option, value: Any) -> Any:
+def _check(option: Option, value: object) -> Any:
     return _OF_KIND[option.kind](value, option.name)
 
 
@@ -305,7 +305,7 @@ class Push(FlowElement):
 
     __slots__ = ("options", "payload", "queue")
 
-    def __init__(self, payload: Any, *, queue: str | None = None, **options: Unpack[PushOptions]) -> None:
+    def __init__(self, payload: object, *, queue: str | None = None, **options: Unpack[PushOptions]) -> None:
         refuse_unknown(options, {*PushOptions.__optional_keys__, "queue"})
         self.payload, self.options = payload, options
         self.queue = None if queue is None else checked_queue(queue)

@@ -29,7 +29,7 @@ def for_unmet(outcome: Outcome, condition: str) -> Outcome:
 
 
 class _Delayed(Outcome):
-    def __init__(self, seconds: float | timedelta, *, payload: Any = UNCHANGED) -> None:
+    def __init__(self, seconds: float | timedelta, *, payload: object = UNCHANGED) -> None:
         super().__init__(seconds)
         self.seconds = seconds_of(seconds, f"the delay of {type(self).__name__}")
         self.payload = payload

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from stanchion.context.context import Context
 from stanchion.core.checks import seconds_of
@@ -33,7 +33,7 @@ class Reservation(HeldJob):
 
     # -- ending it
 
-    def commit(self, result: Any = None, *, payload: Any = UNCHANGED, tx: Transaction | None = None) -> None:
+    def commit(self, result: object = None, *, payload: object = UNCHANGED, tx: Transaction | None = None) -> None:
         """Finish the job as done; with `tx`, in that transaction.
 
         `payload`: what `checkpoint` is from now on. A replay starts from the payload that the job had at first.
@@ -45,7 +45,7 @@ class Reservation(HeldJob):
         delay: float | timedelta | None = None,
         error: BaseException | str | None = None,
         *,
-        payload: Any = UNCHANGED,
+        payload: object = UNCHANGED,
     ) -> None:
         """Give the job back, due in `delay` seconds (None: by the retry policy).
 
@@ -55,7 +55,7 @@ class Reservation(HeldJob):
         """
         self._settle(self.rolled_back(delay, error, payload=payload))
 
-    def release(self, delay: float | timedelta = 0.0, *, payload: Any = UNCHANGED) -> None:
+    def release(self, delay: float | timedelta = 0.0, *, payload: object = UNCHANGED) -> None:
         """Give the job back without counting this attempt, due in `delay` seconds; `payload`: see `rollback`."""
         self._settle(self.released(delay, payload=payload))
 
@@ -63,7 +63,7 @@ class Reservation(HeldJob):
         self,
         queue: str,
         *,
-        payload: Any = UNCHANGED,
+        payload: object = UNCHANGED,
         delay: float | timedelta = 0,
         keep_entry: bool = False,
         tx: Transaction | None = None,
@@ -140,7 +140,7 @@ class Reservation(HeldJob):
         else:  # KeyboardInterrupt and the like are not the job's fault
             self.release()
 
-    def _settle(self, settlement: Settlement, tx: Any = None) -> None:
+    def _settle(self, settlement: Settlement, tx: object = None) -> None:
         if self._record is not None and tx is None:
             self._record(settlement)
             self._has_outcome = True
@@ -148,7 +148,7 @@ class Reservation(HeldJob):
             raise LeaseLost(self.id)
 
 
-def settled(context: Context, settlements: Sequence[Settlement], tx: Any = None) -> list[JobState | None]:
+def settled(context: Context, settlements: Sequence[Settlement], tx: object = None) -> list[JobState | None]:
     """End reserved jobs by one call of the store; return the state of each now, None if its lease is lost.
 
     Raises CannotJoin if `tx` can't see that they are reserved.
@@ -161,7 +161,7 @@ def settled(context: Context, settlements: Sequence[Settlement], tx: Any = None)
         return _settled(context, settlements, tx)
 
 
-def _settled(context: Context, settlements: Sequence[Settlement], tx: Any) -> list[JobState | None]:
+def _settled(context: Context, settlements: Sequence[Settlement], tx: object) -> list[JobState | None]:
     repeat = any(is_repeat(one.reservation) for one in settlements)
     try:
         if last := context.progress.take(one.outcome.lease for one in settlements):

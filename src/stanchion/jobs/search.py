@@ -81,7 +81,7 @@ _CONDITIONS: dict[str, tuple[str, Op]] = {
 }
 
 
-def _states(state: Any) -> tuple[JobState, ...]:
+def _states(state: object) -> tuple[JobState, ...]:
     wanted = (state,) if isinstance(state, str) else state
     if isinstance(wanted, (bytes, Mapping)) or not isinstance(wanted, Iterable):
         raise InvalidInput(f"state must be a state or a list of states, such as 'dead', not {shown(state)}")
@@ -91,21 +91,21 @@ def _states(state: Any) -> tuple[JobState, ...]:
         raise InvalidInput(f"{error}; the states are {', '.join(JobState)}") from None
 
 
-def _limit(limit: Any) -> int:
+def _limit(limit: object) -> int:
     try:
         return whole(limit, "limit", 1, MAX_PAGE)
     except InvalidInput as error:
         raise InvalidInput(f"{error}; page with after=<last id>") from None
 
 
-def checked_text(text: Any) -> str:
+def checked_text(text: object) -> str:
     """Return a text to search for, if a database can hold it."""
     if not isinstance(text, str) or "\0" in text or (not text.isascii() and _has_surrogates(text)):
         raise InvalidInput(f"text must be the text to find in payloads and errors, without NUL, not {shown(text)}")
     return text
 
 
-def _after(after: Any) -> str:
+def _after(after: object) -> str:
     try:
         return str(UUID(checked_id(after, "after")))
     except ValueError:

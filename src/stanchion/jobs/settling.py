@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from stanchion.context.context import Context
 from stanchion.core.checks import checked_id, several, shown
@@ -13,7 +12,7 @@ from stanchion.jobs.job import JobState
 from stanchion.jobs.reservation import Reservation, Settlement, settled
 
 
-def settle(context: Context, settlements: Iterable[Settlement], tx: Any = None) -> list[JobState | None]:
+def settle(context: Context, settlements: Iterable[Settlement], tx: object = None) -> list[JobState | None]:
     """End reserved jobs, up to `BATCH` by one call of the store; see `Stanchion.settle`."""
     several(settlements, "what is to be settled", "[job.committed(), other.rolled_back(error='no')]")
     wanted = list(settlements)
@@ -36,7 +35,7 @@ def reservations(context: Context, pairs: Iterable[tuple[str, str]]) -> list[Res
     return found
 
 
-def _pair(given: Any) -> tuple[str, str]:
+def _pair(given: object) -> tuple[str, str]:
     if not isinstance(given, (tuple, list)) or len(given) != 2 or not isinstance(given[1], str):
         raise InvalidInput(
             f"a reservation is the id and the token of a job, such as (job.id, job.token), not {shown(given)}"

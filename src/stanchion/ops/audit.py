@@ -149,5 +149,5 @@ def _name(number: int) -> str:
     return f"{number:08d}"
 
 
-def _dumps(value: Any) -> str:
+def _dumps(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))

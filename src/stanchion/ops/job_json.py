@@ -66,7 +66,7 @@ _PLAIN: Final = (
 """Attributes of jobs that need no key."""
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return a value of an attribute of a job as JSON has it."""
     if isinstance(value, datetime):
         return iso(value)

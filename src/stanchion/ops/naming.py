@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from stanchion.context.context import Context
 from stanchion.core.text.redaction import JobRedaction
@@ -73,7 +73,7 @@ def _of_payload(job: Job) -> str:
     return f"{name[: _CHARACTERS - 1]}…" if len(name) > _CHARACTERS else name or NAMELESS
 
 
-def _fields(items: Iterable[tuple[str, Any]]) -> list[str]:
+def _fields(items: Iterable[tuple[str, object]]) -> list[str]:
     """Return the first fields with a plain value, as `order 17`."""
     plain = [
         f"{name} {_text(value)}" for name, value in items if not isinstance(value, dict | list) and value is not None
@@ -81,7 +81,7 @@ def _fields(items: Iterable[tuple[str, Any]]) -> list[str]:
     return plain[:_FIELDS]
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Return a value in one line."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return " ".join(text[: 4 * _CHARACTERS].split())

@@ -92,7 +92,7 @@ class PartitionSettings:
             if (settings := stored.get(queue)) is not None and self._different(settings, layout, stored):
                 self._apply(settings)
 
-    def _resize(self, queue: str, partitions: int, tx: Any) -> None:
+    def _resize(self, queue: str, partitions: int, tx: object) -> None:
         if tx is not None:
             raise InvalidInput(
                 f"queue {queue!r} has other partitions in the store than the code declares, and a transaction can't "
@@ -110,7 +110,7 @@ class PartitionSettings:
             self._apply_to(current, self._different(current, layout, stored))
         self._layouts.resize(queue, partitions)
 
-    def _refuse(self, queue: str, changes: Mapping[str, Any]) -> None:
+    def _refuse(self, queue: str, changes: Mapping[str, object]) -> None:
         """Raise InvalidInput for settings that a partitioned queue can't have."""
         current = next(iter(self._store.queues([queue])), QueueSettings(queue))
         for name, instead in REFUSED.items():
@@ -120,7 +120,7 @@ class PartitionSettings:
                     f"and leave {name} out ({name}=None)"
                 )
 
-    def _refuse_letters(self, queue: str, changes: Mapping[str, Any]) -> None:
+    def _refuse_letters(self, queue: str, changes: Mapping[str, object]) -> None:
         letters = changes.get("dead_letter")
         if letters in self._layouts.known and letters != queue:
             raise InvalidInput(f"dead_letter={letters!r} has partitions: name a queue without them")
@@ -129,7 +129,7 @@ class PartitionSettings:
         """Return changes where a queue that is its own dead-letter queue keeps its dead jobs in its history."""
         return {**changes, "dead_letter": None} if changes.get("dead_letter") == queue else changes
 
-    def _apply(self, settings: QueueSettings, tx: Any = None) -> None:
+    def _apply(self, settings: QueueSettings, tx: object = None) -> None:
         """Apply settings to all partitions, again if they have changed meanwhile."""
         queue = settings.name
         while True:
@@ -151,7 +151,7 @@ class PartitionSettings:
         names = (name for name in layout.names(settings.name) if partition_number(name) is not None)
         return [name for name in names if name not in stored or _copied(stored[name]) != wanted]
 
-    def _apply_to(self, settings: QueueSettings, queues: Iterable[str], tx: Any = None) -> None:
+    def _apply_to(self, settings: QueueSettings, queues: Iterable[str], tx: object = None) -> None:
         changes = _copied(settings)
         if settings.lanes > 1:
             changes["uses_lanes"] = True

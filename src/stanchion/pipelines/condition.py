@@ -65,7 +65,7 @@ class Condition:
         value = self._value(item)
         return value if isinstance(value, bool) else None
 
-    def seen(self, item: Any) -> str:
+    def seen(self, item: object) -> str:
         """Return the values of an item that it depends on, for messages: `miles = -3, origin = null`."""
         return ", ".join(f"{'.'.join(path)} = {_shown(_field(path)(item))}" for path in dict.fromkeys(self.names))
 
@@ -198,7 +198,7 @@ class _Reader:
 
 
 def _field(path: tuple[str, ...]) -> Value:
-    def value(item: Any) -> Any:
+    def value(item: object) -> Any:
         found = item
         for step, name in enumerate(path):
             inner = found.get(name, _NOTHING) if isinstance(found, dict) else _NOTHING
@@ -220,7 +220,7 @@ def _called(function: Callable[..., Any], *operands: Value) -> Value:
     return lambda item: function(first(item), second(item))
 
 
-def _kind(value: Any) -> type | None:
+def _kind(value: object) -> type | None:
     """Return the type for comparing a value; None for null, arrays and objects, which are not compared."""
     if isinstance(value, bool):
         return bool
@@ -230,7 +230,7 @@ def _kind(value: Any) -> type | None:
 
 
 def _comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool | None]:
-    def compared(one: Any, other: Any) -> bool | None:
+    def compared(one: object, other: object) -> bool | None:
         kind = _kind(one)
         return None if kind is None or kind is not _kind(other) else compare(one, other)
 
@@ -238,7 +238,7 @@ def _comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], boo
 
 
 def _arithmetic(compute: Callable[..., Any]) -> Callable[..., Any]:
-    def computed(*numbers: Any) -> Any:
+    def computed(*numbers: object) -> Any:
         if not all(_kind(one) is float for one in numbers):
             return None
         try:
@@ -273,21 +273,21 @@ def _like(pattern: str) -> Callable[[str], bool]:
 # -- logic with three values
 
 
-def _truth(value: Any) -> bool | None:
+def _truth(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _both(one: Any, other: Any) -> bool | None:
+def _both(one: object, other: object) -> bool | None:
     values = (_truth(one), _truth(other))
     return False if False in values else None if None in values else True
 
 
-def _either(one: Any, other: Any) -> bool | None:
+def _either(one: object, other: object) -> bool | None:
     values = (_truth(one), _truth(other))
     return True if True in values else None if None in values else False
 
 
-def _negation(value: Any) -> bool | None:
+def _negation(value: object) -> bool | None:
     truth = _truth(value)
     return None if truth is None else not truth
 
@@ -309,13 +309,13 @@ def _in(value: Value, choices: list[Value]) -> Value:
 
 
 def _coalesce(values: list[Value]) -> Value:
-    def first(item: Any) -> Any:
+    def first(item: object) -> Any:
         found: Iterator[Any] = (value(item) for value in values)
         return next((one for one in found if one is not None), None)
 
     return first
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

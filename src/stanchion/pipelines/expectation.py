@@ -95,7 +95,7 @@ class Expectations:
         """The conditions, and the consequences for items that fail one."""
         return tuple((one.condition.text, one.on_fail) for one in self.expected)
 
-    def unmet(self, item: Any) -> Unmet | None:
+    def unmet(self, item: object) -> Unmet | None:
         """Return the first expectation that an item does not meet."""
         for one in self.expected:
             if one.condition.of(item) is not True:
@@ -103,7 +103,7 @@ class Expectations:
                 return Unmet(one, f"{FAILED}: {text}" + (f"\n{seen}"[:_LONGEST] if seen else ""))
         return None
 
-    def check(self, store: Store, row: JobRow, item: Any) -> None:
+    def check(self, store: Store, row: JobRow, item: object) -> None:
         """Raise what becomes of an item that does not meet them."""
         unmet = self.unmet(item)
         if unmet is not None:

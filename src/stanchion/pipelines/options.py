@@ -60,7 +60,7 @@ class Windows(NamedTuple):
         return cls(column, _seconds(delay), late, str(checkpoint))
 
 
-def _seconds(delay: Any) -> float:
+def _seconds(delay: object) -> float:
     if not isinstance(delay, str):
         return seconds_of(delay, "the delay of the watermark")
     spelled = _SPELLED.fullmatch(delay)

@@ -70,14 +70,14 @@ class Output(NamedTuple):
         return json.dumps(self)
 
 
-def checked_key(key: Any) -> KeyOf | None:
+def checked_key(key: object) -> KeyOf | None:
     """Return the option of a station as given. Raises InvalidInput."""
     if key is None or callable(key) or (isinstance(key, str) and key):
-        return key  # type: ignore[no-any-return]
+        return key
     raise InvalidInput(f"key must be the name of a field, or a function of the item, not {shown(key)}")
 
 
-def key_in(item: Any, key: KeyOf) -> str | None:
+def key_in(item: object, key: KeyOf) -> str | None:
     """Return the key of an item, None: it has none. Raises InvalidInput for a key that is no text or whole number."""
     try:
         found = key(item) if callable(key) else item.get(key) if isinstance(item, dict) else None

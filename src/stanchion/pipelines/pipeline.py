@@ -159,13 +159,13 @@ class Pipeline:
     # -- items in
 
     def push(
-        self, item: Any, station: str | None = None, *, tx: Transaction | None = None, **options: Unpack[PushOptions]
+        self, item: object, station: str | None = None, *, tx: Transaction | None = None, **options: Unpack[PushOptions]
     ) -> Job:
         """Store an item at a station, by default the first one, with the options of `Queue.push`."""
         return self._into(station).push(item, tx=tx, **options)
 
     def push_many(
-        self, items: Iterable[Any], station: str | None = None, *, tx: Transaction | None = None
+        self, items: Iterable[object], station: str | None = None, *, tx: Transaction | None = None
     ) -> list[Job] | int:
         """Store many items, or `Push(item, **options)`, at a station; see `Queue.push_many`."""
         return self._into(station).push_many(items, tx=tx)  # type: ignore[call-overload,no-any-return]

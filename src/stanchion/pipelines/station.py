@@ -128,11 +128,11 @@ class Station:
                 raise Superseded(_superseded(key, found))
         return None
 
-    def arguments(self, payload: Any) -> tuple[list[Any], dict[str, Any]]:
+    def arguments(self, payload: object) -> tuple[list[Any], dict[str, Any]]:
         """Return the item as the only argument."""
         return [payload], {}
 
-    def outcome(self, row: JobRow, item: Any, value: Any) -> Outcome:
+    def outcome(self, row: JobRow, item: object, value: object) -> Outcome:
         """Return the outcome of an item for the value its function returned. Raises InvalidInput for a wrong value."""
         outcome = self._outcome(row, item, value)
         if self.key is not None and (key := self._key(row)) is not None:
@@ -144,14 +144,14 @@ class Station:
     def _key(self, row: JobRow) -> str | None:
         return None if self.key is None else key_in(self.context.codec.decode(row.payload), self.key)
 
-    def _outcome(self, row: JobRow, item: Any, value: Any) -> Outcome:
+    def _outcome(self, row: JobRow, item: object, value: object) -> Outcome:
         sends = self._sends(value)
         if sends is not None:
             return self.sent(row, sends, item)
         result = None if value is None else self.context.codec.encode(value, "result")
         return commit_of(row, result)
 
-    def sent(self, row: JobRow, sends: Sequence[Send], item: Any = UNCHANGED) -> Outcome:
+    def sent(self, row: JobRow, sends: Sequence[Send], item: object = UNCHANGED) -> Outcome:
         """Return the outcome that passes an item on: one item keeps its id, several get new ones, none drops it.
 
         `item`: the item's value, for a station that merges. Raises InvalidInput for a station it can't move to.
@@ -204,7 +204,7 @@ class Station:
             )
         return job._replace(limits=self.limits, max_attempts=self.topology.attempts_max)
 
-    def _sends(self, value: Any) -> list[Send] | None:
+    def _sends(self, value: object) -> list[Send] | None:
         """Return where a value goes; None if it is the result."""
         if isinstance(value, Send):
             return [value]
@@ -241,7 +241,7 @@ class Station:
             )
         return to
 
-    def _payload(self, row: JobRow, item: Any, send: Send) -> str:
+    def _payload(self, row: JobRow, item: object, send: Send) -> str:
         if send.item is UNCHANGED:
             return row.payload
         value = send.item
@@ -279,7 +279,7 @@ class Station:
         return f"<Station {self.name}>"
 
 
-def _on_spark_only(_item: Any) -> None:
+def _on_spark_only(_item: object) -> None:
     """Take the place of the function of a Spark-only station; workers refuse it before they call this."""
     raise InvalidInput("this station runs on Spark only: run the pipeline with --engine spark")
 

@@ -126,7 +126,7 @@ def delete_queue(context: Context, name: str) -> int:
     return deleted
 
 
-def without_schema(settings: Mapping[str, Any]) -> dict[str, Any]:
+def without_schema(settings: Mapping[str, object]) -> dict[str, Any]:
     """Return the settings without the schema, which is stored elsewhere."""
     return {name: value for name, value in settings.items() if name != "schema"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, Unpack, overload
+from typing import Unpack, overload
 
 from stanchion.core.checks import several, shown
 from stanchion.core.concurrency.aio import off_loop
@@ -21,7 +21,7 @@ from stanchion.stores.records.jobs import NewJob
 class Pushing(QueuePart):
     """Pushes jobs into a queue."""
 
-    def push(self, payload: Any, *, tx: Transaction | None = None, **options: Unpack[PushOptions]) -> Job:
+    def push(self, payload: object, *, tx: Transaction | None = None, **options: Unpack[PushOptions]) -> Job:
         """Store one job; with `tx`, in that transaction. For a duplicate `key`, return the live job that has it."""
         codec = self._context.codec
         fields = checked(options, codec, queue=self.name, declared=self._context.declared_rate) if options else {}
@@ -32,10 +32,10 @@ class Pushing(QueuePart):
         return FreshJob(self._context, jobs[0], pushed)
 
     @overload
-    def push_many(self, items: Collection[Any], *, tx: Transaction | None = None) -> list[Job]: ...
+    def push_many(self, items: Collection[object], *, tx: Transaction | None = None) -> list[Job]: ...
     @overload
-    def push_many(self, items: Iterator[Any], *, tx: Transaction | None = None) -> int: ...
-    def push_many(self, items: Iterable[Any], *, tx: Transaction | None = None) -> list[Job] | int:
+    def push_many(self, items: Iterator[object], *, tx: Transaction | None = None) -> int: ...
+    def push_many(self, items: Iterable[object], *, tx: Transaction | None = None) -> list[Job] | int:
         """Store many jobs, given as payloads or as `Push(payload, **options)`, in batches of 2000.
 
         Returns the jobs of a collection. An iterator, which may be endless, is streamed in bounded memory; returns
@@ -47,7 +47,7 @@ class Pushing(QueuePart):
             return [job for new, pushed in stored for job in lookup.jobs_of(self._context, new, pushed)]
         return sum(not one.duplicate for _, pushed in stored for one in pushed)
 
-    def _new(self, items: Sequence[Any]) -> list[NewJob]:
+    def _new(self, items: Sequence[object]) -> list[NewJob]:
         encode, codec, declared = self._context.codec.encode, self._context.codec, self._context.declared_rate
         return [
             NewJob(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from stanchion.context.context import Context
 from stanchion.context.queues.settings import checked_settings
@@ -30,7 +29,7 @@ def stored_queues(context: Context) -> list[Queue]:
     return [Queue(context, name) for name in names if is_queue(name)]
 
 
-def declared_queue(context: Context, name: str, settings: Mapping[str, Any]) -> Queue:
+def declared_queue(context: Context, name: str, settings: Mapping[str, object]) -> Queue:
     """Return a queue. Settings given here are stored at its first use by this process, or by `setup`."""
     if settings.get("schema") is not None:
         context.schemas.declare(checked_queue(name), schema_from(settings["schema"]))

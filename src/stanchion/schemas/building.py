@@ -34,7 +34,7 @@ class MisfitError(ValueError):
         self.misfit = misfit
 
 
-def mentions(hint: Any, kind: Callable[[Any], bool]) -> bool:
+def mentions(hint: object, kind: Callable[[Any], bool]) -> bool:
     """Return whether an annotation is, or has among its parameters, a type for which `kind` returns True."""
     return kind(hint) or any(mentions(one, kind) for one in get_args(hint))
 
@@ -51,12 +51,12 @@ class _Known(dict[type, Any]):
         self.decode = decode
 
 
-def builder(hint: Any, decode: Decode | None = None) -> Build:
+def builder(hint: object, decode: Decode | None = None) -> Build:
     """Return what makes instances of a type. Raises InvalidInput for a type that plain values can't be told to be."""
     return _builder(hint, _Known(decode), "")
 
 
-def _builder(hint: Any, known: _Known, path: str) -> Build:
+def _builder(hint: object, known: _Known, path: str) -> Build:
     if mentions(hint, lambda one: isinstance(one, type) and is_pydantic(one)):
         return _of_pydantic(hint)
     origin, args = get_origin(hint), get_args(hint)
@@ -94,19 +94,19 @@ def _builder(hint: Any, known: _Known, path: str) -> Build:
     raise InvalidInput(f"{path or 'it'} is of type {shown(hint)}, which can't be made of JSON")
 
 
-def _as_it_is(value: Any, strict: bool) -> Any:  # noqa: ARG001 - builders take both
+def _as_it_is(value: object, strict: bool) -> Any:  # noqa: ARG001 - builders take both
     return value
 
 
-def _null(value: Any, strict: bool) -> None:  # noqa: ARG001 - builders take both
+def _null(value: object, strict: bool) -> None:  # noqa: ARG001 - builders take both
     if value is not None:
         raise MisfitError(Misfit("", "is not null"))
 
 
-def _of_pydantic(hint: Any) -> Build:
+def _of_pydantic(hint: object) -> Build:
     take = pydantic_builder(hint)
 
-    def build(value: Any, strict: bool) -> Any:  # noqa: ARG001 - the model says which further fields it takes
+    def build(value: object, strict: bool) -> Any:  # noqa: ARG001 - the model says which further fields it takes
         found, misfit = take(value)
         if misfit is not None:
             raise MisfitError(misfit)
@@ -115,8 +115,8 @@ def _of_pydantic(hint: Any) -> Build:
     return build
 
 
-def _literal(values: Sequence[Any]) -> Build:
-    def build(value: Any, strict: bool) -> Any:  # noqa: ARG001 - builders take both
+def _literal(values: Sequence[object]) -> Build:
+    def build(value: object, strict: bool) -> Any:  # noqa: ARG001 - builders take both
         for one in values:
             if one == value and type(one) is type(value):
                 return one
@@ -125,7 +125,7 @@ def _literal(values: Sequence[Any]) -> Build:
     return build
 
 
-def _within(path: str, build: Build, value: Any, strict: bool) -> Any:
+def _within(path: str, build: Build, value: object, strict: bool) -> Any:
     try:
         return None if value is None else build(value, strict)
     except MisfitError as error:
@@ -133,7 +133,7 @@ def _within(path: str, build: Build, value: Any, strict: bool) -> Any:
 
 
 def _map(build: Build) -> Build:
-    def built(value: Any, strict: bool) -> Any:
+    def built(value: object, strict: bool) -> Any:
         if not isinstance(value, dict):
             raise MisfitError(Misfit("", "is not an object"))
         return {key: _within(f"[{quoted(key)}]", build, one, strict) for key, one in value.items()}
@@ -142,7 +142,7 @@ def _map(build: Build) -> Build:
 
 
 def _list(build: Build, kind: type[list[Any] | tuple[Any, ...] | set[Any] | frozenset[Any]]) -> Build:
-    def built(value: Any, strict: bool) -> Any:
+    def built(value: object, strict: bool) -> Any:
         if not isinstance(value, list):
             raise MisfitError(Misfit("", "is not an array"))
         try:
@@ -154,7 +154,7 @@ def _list(build: Build, kind: type[list[Any] | tuple[Any, ...] | set[Any] | froz
 
 
 def _tuple(builds: Sequence[Build], make: Callable[[Iterable[Any]], Any] = tuple) -> Build:
-    def built(value: Any, strict: bool) -> Any:
+    def built(value: object, strict: bool) -> Any:
         if not isinstance(value, list) or len(value) != len(builds):
             raise MisfitError(Misfit("", f"is not an array of {len(builds)} elements"))
         pairs = zip(builds, value, strict=True)
@@ -172,7 +172,7 @@ def _named_tuple(hint: Any, known: _Known) -> Build:
 def _union(builds: Sequence[Build]) -> Build:
     """Return what takes the first type that a value fits strictly; else the one that drops the fewest fields."""
 
-    def built(value: Any, strict: bool) -> Any:
+    def built(value: object, strict: bool) -> Any:
         misfits = []
         for build in builds:
             try:
@@ -196,7 +196,7 @@ def _leaf(hint: type) -> Build | None:
         return None
     check, make = check_of(kind), _maker(hint)
 
-    def build(value: Any, strict: bool) -> Any:  # noqa: ARG001 - builders take both
+    def build(value: object, strict: bool) -> Any:  # noqa: ARG001 - builders take both
         if (misfit := Misfit("", "is null") if value is None else check(value)) is not None:
             raise MisfitError(misfit)
         try:
@@ -208,7 +208,7 @@ def _leaf(hint: type) -> Build | None:
 
 
 def _own(hint: type, decode: Decode) -> Build:
-    def build(value: Any, strict: bool) -> Any:  # noqa: ARG001 - builders take both
+    def build(value: object, strict: bool) -> Any:  # noqa: ARG001 - builders take both
         if value is None:
             raise MisfitError(Misfit("", "is null"))
         try:
@@ -222,7 +222,7 @@ def _own(hint: type, decode: Decode) -> Build:
 def _own_leaf(hint: type, make: Callable[[Any], Any], check: Callable[[Any], Misfit | None] | None) -> Build:
     """Return what makes values that a schema has no type for, or narrower ones. `check`: says why there is none."""
 
-    def build(value: Any, strict: bool) -> Any:  # noqa: ARG001 - builders take both
+    def build(value: object, strict: bool) -> Any:  # noqa: ARG001 - builders take both
         if value is None:
             raise MisfitError(Misfit("", "is null"))
         try:
@@ -264,7 +264,7 @@ class _Fields:
         ]
         self._names = frozenset(name for name, *_ in self._fields)
 
-    def unknown(self, value: Any) -> int:
+    def unknown(self, value: object) -> int:
         """Return how many fields of an object it does not have."""
         return len(value.keys() - self._names) if isinstance(value, dict) else 0
 
@@ -328,24 +328,24 @@ class _Keys:
         }
 
 
-def admits_none(hint: Any) -> bool:
+def admits_none(hint: object) -> bool:
     """Return whether None is a value of a type."""
     if get_origin(hint) is Annotated:
         return admits_none(get_args(hint)[0])
     return hint in (None, type(None), Any, object) or type(None) in get_args(hint)
 
 
-def is_converted(hint: Any) -> bool:
+def is_converted(hint: object) -> bool:
     """Return whether a type has values that JSON does not have: a model, a value such as a time, or both in others."""
     return mentions(hint, _is_converted)
 
 
-def names_unknown(hint: Any) -> bool:
+def names_unknown(hint: object) -> bool:
     """Return whether an annotation names a class that is neither plain, a model, nor a kind of values known here."""
     return mentions(hint, is_unknown)
 
 
-def is_unknown(kind: Any) -> bool:
+def is_unknown(kind: object) -> bool:
     """Return whether this is a class whose instances only the program can convert; bases and protocols are none."""
     kind = get_origin(kind) or kind
     if not isinstance(kind, type) or isinstance(kind, ABCMeta) or getattr(kind, "_is_protocol", False):
@@ -357,7 +357,7 @@ _ANY = (object, Any, types.UnionType, Annotated)
 """Classes of annotations that say nothing by themselves."""
 
 
-def _is_converted(hint: Any) -> bool:
+def _is_converted(hint: object) -> bool:
     kind = get_origin(hint) or hint
     if not isinstance(kind, type):
         return False

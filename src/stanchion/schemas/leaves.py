@@ -29,7 +29,7 @@ def leaf_maker(hint: type) -> Make | None:
 
 
 def _of(kinds: type | tuple[type, ...], make: Make) -> Make:
-    def checked(value: Any) -> Any:
+    def checked(value: object) -> Any:
         if not isinstance(value, kinds) or isinstance(value, bool):
             raise TypeError(f"it is of type {type(value).__name__}")
         return make(value)
@@ -58,7 +58,7 @@ def _member_maker(hint: type[Enum]) -> Make:
     """Return what finds members by their plain values, for values of several types."""
     members = {json.dumps(plain(one.value)): one for one in hint}
 
-    def find(value: Any) -> Any:
+    def find(value: object) -> Any:
         text = json.dumps(value)
         if text not in members:
             raise ValueError(f"it is none of {', '.join(members)}")

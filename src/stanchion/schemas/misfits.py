@@ -82,11 +82,11 @@ def check_of(kind: Kind) -> Check:
     return _plain(kind)
 
 
-def _is(value: Any, wanted: str) -> Misfit:
+def _is(value: object, wanted: str) -> Misfit:
     return Misfit("", f"is {_called(value)}, not {wanted}")
 
 
-def _called(value: Any) -> str:
+def _called(value: object) -> str:
     """Return the JSON name of a value's type."""
     for kind, name in _NAMES.items():
         if isinstance(value, kind):
@@ -104,7 +104,7 @@ def _struct(kind: Struct) -> Check:
     fields = [(field.name, field.nullable, check_of(field.kind)) for field in kind.fields]
     known = frozenset(name for name, _, _ in fields)
 
-    def check(value: Any) -> Misfit | None:
+    def check(value: object) -> Misfit | None:
         if not isinstance(value, dict):
             return _is(value, "an object")
         for name, nullable, inner in fields:
@@ -132,7 +132,7 @@ def within(outer: str, misfit: Misfit) -> Misfit:
 
 
 def _array(inner: Check, name: str) -> Check:
-    def check(value: Any) -> Misfit | None:
+    def check(value: object) -> Misfit | None:
         if not isinstance(value, list):
             return _is(value, name)
         for n, one in enumerate(value):
@@ -144,7 +144,7 @@ def _array(inner: Check, name: str) -> Check:
 
 
 def _map(inner: Check, name: str) -> Check:
-    def check(value: Any) -> Misfit | None:
+    def check(value: object) -> Misfit | None:
         if not isinstance(value, dict):
             return _is(value, name)
         for key, one in value.items():
@@ -160,7 +160,7 @@ def _map(inner: Check, name: str) -> Check:
 def _decimal(kind: Decimals) -> Check:
     name = str(kind)
 
-    def check(value: Any) -> Misfit | None:
+    def check(value: object) -> Misfit | None:
         number = value if isinstance(value, Decimal) else None
         if isinstance(value, str) and len(value) < _LONG and _DECIMAL(value):
             number = Decimal(value)
@@ -194,15 +194,15 @@ def _plain(kind: Plain) -> Check:
         return _whole(name, _BITS[name])
     fits, wanted = _FITS[name]
 
-    def check(value: Any) -> Misfit | None:
+    def check(value: object) -> Misfit | None:
         return None if fits(value) else _is(value, wanted)
 
-    def check_float(value: Any) -> Misfit | None:
+    def check_float(value: object) -> Misfit | None:
         if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
             return _is(value, name)
         return None if fits(value) else Misfit("", f"is more than {name} can hold, or a whole number it can't hold")
 
-    def check_text(value: Any) -> Misfit | None:
+    def check_text(value: object) -> Misfit | None:
         if not isinstance(value, str):
             return _is(value, name if name == "string" else wanted)
         return None if fits(value) else Misfit("", f"is a string that is not {wanted}")
@@ -216,7 +216,7 @@ _BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 def _whole(name: str, bits: int) -> Check:
     least, most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
 
-    def check(value: Any) -> Misfit | None:
+    def check(value: object) -> Misfit | None:
         if type(value) is not int:
             return _is(value, name)
         return None if least <= value <= most else Misfit("", f"is beyond the {bits} bits of {name}")

@@ -27,7 +27,7 @@ _PLAIN: dict[Any, Kind] = {
 }
 
 
-def schema_from(given: Any) -> Schema:
+def schema_from(given: object) -> Schema:
     """Return the schema that DDL or a class stands for. Raises InvalidInput."""
     if isinstance(given, Schema):
         return Schema(given.struct)
@@ -59,7 +59,7 @@ def struct_of_model(model: Any, depth: int = 0) -> Struct:
     return Struct(tuple(found))
 
 
-def _fields_of(model: Any) -> Iterator[_Given]:
+def _fields_of(model: object) -> Iterator[_Given]:
     if isinstance(model, type) and is_pydantic(model):
         for name, field in model.model_fields.items():  # type: ignore[attr-defined]
             alias = field.serialization_alias or field.alias or name
@@ -77,7 +77,7 @@ def _fields_of(model: Any) -> Iterator[_Given]:
         )
 
 
-def _kind(hint: Any, depth: int, path: str) -> tuple[Kind, bool]:
+def _kind(hint: object, depth: int, path: str) -> tuple[Kind, bool]:
     """Return the type of a field, and whether it may be None."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:

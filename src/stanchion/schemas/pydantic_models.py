@@ -15,14 +15,14 @@ Taken = tuple[Any, Misfit | None]
 """An instance, or why there is none."""
 
 
-def pydantic_builder(hint: Any) -> Callable[[Any], Taken]:
+def pydantic_builder(hint: object) -> Callable[[Any], Taken]:
     """Return what makes instances of a type by Pydantic.
 
     Fields are found by their aliases and by their names: a model may have an alias for one direction only.
     """
     from pydantic import PydanticUserError, ValidationError
 
-    def take(value: Any) -> Taken:
+    def take(value: object) -> Taken:
         try:
             return _adapter(hint).validate_json(json.dumps(value), by_alias=True, by_name=True), None
         except ValidationError as error:

@@ -40,7 +40,7 @@ class ChangedError(MisfitError, InvalidInput):
         self.model = model
 
 
-def kept_model(value: Any) -> Any:
+def kept_model(value: object) -> Any:
     """Return an instance of a model as the plain value from which its class makes an equal one.
 
     Raises ChangedError, which names the field, if there is no such value; TypeError for anything but models.
@@ -60,7 +60,7 @@ def kept_model(value: Any) -> Any:
     raise ChangedError(kind.__name__, misfit)
 
 
-def kept_as(build: Build, value: Any, to_plain: ToPlain = kept_model) -> Any:
+def kept_as(build: Build, value: object, to_plain: ToPlain = kept_model) -> Any:
     """Return a value with models as the plain value from which the builder of its annotation makes an equal one.
 
     Raises MisfitError, which names the field; TypeError or ValueError for values that JSON can't hold. `to_plain`:
@@ -72,7 +72,7 @@ def kept_as(build: Build, value: Any, to_plain: ToPlain = kept_model) -> Any:
     return found
 
 
-def _changed(value: Any, found: Any, build: Build) -> Misfit | None:
+def _changed(value: object, found: object, build: Build) -> Misfit | None:
     """Return where the instance that is made of a plain value differs from the one that it was made of."""
     try:
         return difference(value, build(found, True))
@@ -97,7 +97,7 @@ def _dumps(value: Any) -> Iterator[Any]:
         yield value.model_dump(mode="json", by_alias=by_alias, round_trip=True, warnings=False)
 
 
-def _within_dataclass(value: Any) -> Any:
+def _within_dataclass(value: object) -> Any:
     """Return a model in a dataclass as a plain value; the outermost dataclass is compared with all that are in it."""
     return kept_model(value) if is_pydantic(type(value)) else plain_dataclass(value, _within_dataclass)
 
@@ -127,7 +127,7 @@ _IDENTITY: Any = object.__eq__
 _JSON = (str, int, float, bool, type(None), dict, list)
 
 
-def _first(parts: Iterator[tuple[str, Any, Any]], inside: bool) -> Misfit | None:
+def _first(parts: Iterator[tuple[str, object, object]], inside: bool) -> Misfit | None:
     found = ((path, difference(one, other, inside=inside)) for path, one, other in parts)
     return next((within(path, misfit) if path else misfit for path, misfit in found if misfit is not None), None)
 
@@ -155,7 +155,7 @@ def _parts(model: Any) -> dict[str, Any]:
     return {**own, **(model.__pydantic_extra__ or {}), **(model.__pydantic_private__ or {})}
 
 
-def _of_leaves(went: Any, came: Any) -> Misfit | None:
+def _of_leaves(went: object, came: object) -> Misfit | None:
     if isinstance(went, Enum) != isinstance(came, Enum):
         return _OTHER
     try:

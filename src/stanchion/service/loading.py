@@ -44,7 +44,7 @@ def load_pipeline(path: str) -> Pipeline:
     return found
 
 
-def _advice(path: str, found: Any) -> str:
+def _advice(path: str, found: object) -> str:
     if callable(found) and not isinstance(found, type):
         return f"it is a function: if it makes the app, name it as '{path}()'"
     return "name it as module:attribute, such as shop.jobs:app, or by the function that makes it, 'shop:create_app()'"

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import NAMESPACE_URL, uuid5
 
 from stanchion.app import Stanchion
@@ -89,7 +89,7 @@ class LineageListener(StreamingQueryListener):
         if event.progress.numInputRows:
             self._send(self._batch(event.progress))
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+    def onQueryIdle(self, event: object) -> None:  # noqa: N802
         """Send nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802

@@ -30,7 +30,7 @@ STARTED_HERE = {**ANYWHERE, "spark.sql.redaction.options.regex": "(?i)url|keys"}
 """Settings of sessions started here, wherever their executors run."""
 
 
-def session(master: str | None = None, name: str = "stanchion", **conf: Any) -> SparkSession:
+def session(master: str | None = None, name: str = "stanchion", **conf: object) -> SparkSession:
     """Return a Spark session with `format("stanchion")`: the running one, or a new one.
 
     `master`: such as `local[4]`, `spark://host:7077`, `yarn`, or `sc://host` for Spark Connect; by default the master
@@ -64,7 +64,7 @@ def _builder() -> Any:
     return SparkSession.builder
 
 
-def _text(key: str, value: Any) -> str:
+def _text(key: str, value: object) -> str:
     if not key.startswith("spark."):
         raise InvalidInput(f"{key!r} is not a Spark setting; write it as session(**{{'spark.{key}': ...}})")
     return str(value).lower() if isinstance(value, bool) else str(value)

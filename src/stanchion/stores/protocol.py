@@ -91,7 +91,7 @@ class Store(Protocol):
 
     # -- queues
 
-    def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
+    def configure(self, queue: str, changes: Mapping[str, object], tx: object = None) -> QueueSettings:
         """Make the queue if missing, apply the changes, wake listeners for its jobs; return its settings.
 
         The values in a change of `declared` are merged into the stored ones. `tx`: a transaction that the caller has
@@ -110,7 +110,7 @@ class Store(Protocol):
     # -- jobs in
 
     def push(
-        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
+        self, jobs: Sequence[NewJob], tx: object = None, claim: Claim | None = None, *, repeat: bool = False
     ) -> list[Pushed]:
         """Store jobs, in order, in the caller's transaction if given.
 
@@ -132,7 +132,7 @@ class Store(Protocol):
         alone among the jobs of its worker.
         """
 
-    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
+    def settle(self, outcomes: Sequence[Outcome], tx: object = None, *, repeat: bool = False) -> list[JobState | None]:
         """Apply outcomes of reservations; return the resulting state of each, or None if its lease was lost.
 
         With None, no change was made. A lease is lost too if it names a queue other than the job's present one.
@@ -244,7 +244,7 @@ class Store(Protocol):
 
     # -- semaphores
 
-    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: Any = None) -> bool:
+    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: object = None) -> bool:
         """Make a semaphore, or change its capacity: waiters get free slots now; holders beyond the capacity finish.
 
         `declared`: the code declares the capacity. It is stored, and changes nothing if the previous declaration was
@@ -256,7 +256,7 @@ class Store(Protocol):
 
     # -- flows
 
-    def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
+    def change_flows(self, changes: Sequence[FlowChange], tx: object = None) -> list[bool]:
         """Open, extend, close and stop flows, in this order; in one step where `atomic_batches`.
 
         For each: True if it was done, now or by an earlier call. False if there is no such flow or node, or if the node

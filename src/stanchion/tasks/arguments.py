@@ -99,15 +99,15 @@ class TaskModels:
         """Return stored arguments as the function gets them. Raises ArgumentMisfit."""
         return self._each(args, kwargs, _Typed.given)
 
-    def stored_result(self, value: Any) -> Any:
+    def stored_result(self, value: object) -> Any:
         """Return a result as it is stored. Raises ResultMisfit."""
         return self._as_result(value, _Typed.stored)
 
-    def given_result(self, value: Any) -> Any:
+    def given_result(self, value: object) -> Any:
         """Return a stored result as the function has returned it. Raises ResultMisfit."""
         return self._as_result(value, _Typed.given)
 
-    def _as_result(self, value: Any, change: Callable[[_Typed, Any], Any]) -> Any:
+    def _as_result(self, value: object, change: Callable[[_Typed, Any], Any]) -> Any:
         if self._result is None or value is None:  # a task that settles its job itself may have stored no result
             return value
         try:
@@ -116,7 +116,7 @@ class TaskModels:
             raise ResultMisfit(self._task, _model(error, self._result), *error.misfit) from None
 
     def _each(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], change: Callable[[_Typed, Any], Any], skip: int = 0
+        self, args: Sequence[object], kwargs: Mapping[str, object], change: Callable[[_Typed, Any], Any], skip: int = 0
     ) -> tuple[list[Any], dict[str, Any]]:
         places = self._by_position[skip:]
         names = [*places[: len(args)], *[self._others] * (len(args) - len(places))]
@@ -128,7 +128,7 @@ class TaskModels:
             },
         )
 
-    def _changed(self, name: str, value: Any, change: Callable[[_Typed, Any], Any]) -> Any:
+    def _changed(self, name: str, value: object, change: Callable[[_Typed, Any], Any]) -> Any:
         typed = self._typed.get(name)
         if typed is None:
             return value
@@ -142,7 +142,7 @@ def _model(error: MisfitError, typed: _Typed) -> str:
     return error.model if isinstance(error, ChangedError) else typed.called
 
 
-def _models_in(value: Any) -> Iterator[Any]:
+def _models_in(value: object) -> Iterator[Any]:
     if is_model(type(value)):
         yield value
     elif isinstance(value, (dict, list, tuple)):
@@ -159,7 +159,7 @@ class Places:
     def __init__(self, task: str, to_plain: ToPlain, decode: Decode | None) -> None:
         self._task, self._to_plain, self._decode = task, to_plain, decode
 
-    def models(self, hints: Mapping[str, Any], signature: Signature, given: Collection[str]) -> TaskModels | None:
+    def models(self, hints: Mapping[str, object], signature: Signature, given: Collection[str]) -> TaskModels | None:
         """Return what a task's models are; None if neither its parameters nor its result are annotated with any.
 
         `hints`: the annotations of its function. `given`: the parameters that no call gives, as each attempt fills
@@ -177,10 +177,10 @@ class Places:
         result = self._typed(returned, "its result", needed=True) if known else None
         return TaskModels(self._task, taken, typed, result) if typed or result is not None else None
 
-    def _is_converted(self, hint: Any) -> bool:
+    def _is_converted(self, hint: object) -> bool:
         return is_converted(hint) or (self._decode is not None and names_unknown(hint))
 
-    def _typed(self, hint: Any, place: str, needed: bool) -> _Typed | None:
+    def _typed(self, hint: object, place: str, needed: bool) -> _Typed | None:
         called = getattr(hint, "__name__", None) if isinstance(hint, type) else None
         called = called or str(hint).replace("typing.", "")
         if isinstance(hint, str):
@@ -216,13 +216,13 @@ def _is_needed(parameter: Parameter) -> bool:
 _OF_MORE = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
-def _result_of(hint: Any) -> Any:
+def _result_of(hint: object) -> Any:
     """Return the annotation of a result, without outcomes and flows that a task may return instead."""
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else [hint]
     results = [one for one in kinds if not issubclass(_class_of(one), (Outcome, FlowElement))]
     return Union[tuple(results)] if results else None  # noqa: UP007 - made of a tuple
 
 
-def _class_of(hint: Any) -> type:
+def _class_of(hint: object) -> type:
     kind = get_origin(hint) or hint
     return kind if isinstance(kind, type) else object

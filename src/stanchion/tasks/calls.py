@@ -63,7 +63,7 @@ class CallMaker:
             return self._checked
         return self._fields_of(shared or {}, self.context.declared_rate)
 
-    def _fields_of(self, shared: Mapping[str, Any], declared: DeclaredRate) -> dict[str, Any]:
+    def _fields_of(self, shared: Mapping[str, object], declared: DeclaredRate) -> dict[str, Any]:
         """Return the fields of jobs. `shared`: the options of the task about its rate."""
         return checked(
             sharing(self._options, shared),
@@ -73,7 +73,7 @@ class CallMaker:
             declared=declared,
         )
 
-    def job(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
+    def job(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> NewJob:
         """Return the job of a call, to be stored later. Raises as `payload` does."""
         return NewJob(new_id(), self._queue, self.payload(args, kwargs), self.task_name, **self._fields())
 
@@ -90,7 +90,7 @@ class CallMaker:
         payload = self.payload(args, kwargs, skip=int(gets_value))
         return member(NewJob(job_id, self._queue, payload, self.task_name, **self._fields()))
 
-    def payload(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, skip: int = 0) -> str:
+    def payload(self, args: tuple[object, ...], kwargs: Mapping[str, object], *, skip: int = 0) -> str:
         """Return the payload of a call as it is stored.
 
         Raises InvalidInput for arguments that the function does not take, ArgumentMisfit if one does not fit its model.

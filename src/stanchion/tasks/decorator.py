@@ -36,7 +36,7 @@ class _Anything:
 class TaskDecorator:
     """Registers functions as tasks. `register`: called with a function and the options of the decorator."""
 
-    def __init__(self, register: Callable[..., Task[..., Any]], /, **options: Any) -> None:
+    def __init__(self, register: Callable[..., Task[..., Any]], /, **options: object) -> None:
         self._register, self._options = register, options
 
     @overload

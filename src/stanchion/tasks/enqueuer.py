@@ -56,7 +56,7 @@ class Enqueuer(Generic[P, R_co]):
     def s(self, /, *args: P.args, **kwargs: P.kwargs) -> Signature[R_co]: ...
     @overload
     def s(self: Enqueuer[Concatenate[Any, Q], R_co], /, *args: Q.args, **kwargs: Q.kwargs) -> Signature[R_co]: ...
-    def s(self, /, *args: Any, **kwargs: Any) -> Signature[R_co]:
+    def s(self, /, *args: object, **kwargs: object) -> Signature[R_co]:
         """Return a call for use in a flow. Leave out the argument that the previous part's value fills."""
         return self._signature(args, kwargs)
 

@@ -105,7 +105,7 @@ class Execution:
         """Whether the task has the job, or a listener hears of its success."""
         return self._job is not None or self._context.events.hears("done")
 
-    def _give(self, given: Mapping[str, Any]) -> None:
+    def _give(self, given: Mapping[str, object]) -> None:
         """Pass values that no call gives to their parameters, at their positions among the stored arguments."""
         if not given:
             return
@@ -160,7 +160,7 @@ class Execution:
             raise
 
 
-def _is_awaited(value: Any) -> bool:
+def _is_awaited(value: object) -> bool:
     """Return whether a plain function's value is to be awaited. A handle is not: its job may need this thread."""
     return hasattr(type(value), "__await__") and not isinstance(value, JobHandle | FlowHandle)
 
@@ -169,7 +169,7 @@ async def _waited_for(value: Awaitable[Any]) -> Any:
     return await value
 
 
-def outcome_of_value(execution: Execution, value: Any) -> outcomes.Outcome | None:
+def outcome_of_value(execution: Execution, value: object) -> outcomes.Outcome | None:
     """Return the outcome of an attempt that returned; None if the task settled its job itself."""
     if execution.settled:
         return None

@@ -29,7 +29,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
         ) from None
 
 
-def injected_parameters(hints: Mapping[str, Any]) -> tuple[str | None, str | None]:
+def injected_parameters(hints: Mapping[str, object]) -> tuple[str | None, str | None]:
     """Return the names of the parameters that get the job, and the failure of a part of a flow."""
     from stanchion.flows.flow_failure import FlowFailure
     from stanchion.jobs.job import Job
@@ -37,7 +37,7 @@ def injected_parameters(hints: Mapping[str, Any]) -> tuple[str | None, str | Non
     return parameter_of(hints, Job), parameter_of(hints, FlowFailure)
 
 
-def parameter_of(hints: Mapping[str, Any], kind: type) -> str | None:
+def parameter_of(hints: Mapping[str, object], kind: type) -> str | None:
     """Return the name of the parameter annotated with a class, a kind of it, or it and None."""
     for name, hint in hints.items():
         optional = get_origin(hint) in (Union, UnionType)
@@ -55,7 +55,7 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
         return {name: _hint(function, name, one) for name, one in _annotations(function).items()}
 
 
-def are_plain(hints: Mapping[str, Any]) -> bool:
+def are_plain(hints: Mapping[str, object]) -> bool:
     """Return whether JSON holds all arguments and the result as they are, by the annotations of a function."""
     return all(hint in _PLAIN for hint in hints.values())
 
@@ -76,7 +76,7 @@ def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
         return {}
 
 
-def _hint(function: Callable[..., Any], name: str, annotation: Any) -> Any:
+def _hint(function: Callable[..., Any], name: str, annotation: object) -> Any:
     names = {**_injected(), **getattr(inspect.unwrap(function), "__globals__", {})}
     alone = SimpleNamespace(__annotations__={name: annotation}, __globals__=names)
     try:
@@ -112,7 +112,7 @@ class CallShape:
             )
             self._known.append(frozenset(one.name for one in names if one.name not in done))
 
-    def misfit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+    def misfit(self, args: Sequence[object], kwargs: Mapping[str, object]) -> str | None:
         """Return why the function does not take these arguments, or None."""
         given = len(args)
         if given < len(self._needed) and self._needed[given] <= kwargs.keys() <= self._known[given]:
@@ -123,7 +123,7 @@ class CallShape:
             return str(error)
         return None
 
-    def check(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, skip: int = 0) -> None:
+    def check(self, args: Sequence[object], kwargs: Mapping[str, object], *, skip: int = 0) -> None:
         """Raise InvalidInput for arguments that the function does not take. `skip`: how many come before them."""
         if (misfit := self.misfit((*(_VALUE,) * skip, *args) if skip else args, kwargs)) is not None:
             before = " behind the value of the part before" if skip else ""

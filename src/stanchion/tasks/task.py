@@ -183,7 +183,7 @@ def _code(function: Callable[..., Any]) -> Any:
     return getattr(function, "__code__", function)
 
 
-def checked_retry(retry: Any) -> Retry | None:
+def checked_retry(retry: object) -> Retry | None:
     """Return a retry policy, or None. Raises InvalidInput for anything else."""
     if retry is not None and not isinstance(retry, Retry):
         raise InvalidInput(f"retry must be a Retry policy, such as Retry.exponential(base=2), not {retry!r}")

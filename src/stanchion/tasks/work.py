@@ -49,12 +49,12 @@ class TaskWork:
         self.shape = CallShape(self.name, self.signature, self.injected)
         self.models = None if plain else self._models(hints)
 
-    def calls(self, **options: Any) -> CallMaker:
+    def calls(self, **options: object) -> CallMaker:
         """Return what makes jobs of its calls, with options that override the task's own."""
         merged = cast(EnqueueOptions, {"max_attempts": self.retry.max_attempts, **self.options, **options})
         return CallMaker(self.context, self.name, merged, self.models, self.shape)
 
-    def _models(self, hints: Mapping[str, Any]) -> TaskModels | None:
+    def _models(self, hints: Mapping[str, object]) -> TaskModels | None:
         from stanchion.schemas.round_trips import kept_model
         from stanchion.tasks.arguments import Places
 
@@ -70,7 +70,7 @@ class TaskWork:
         """Accept any job."""
         return None
 
-    def outcome(self, row: JobRow, payload: Any, value: Any) -> Commit | Continue:  # noqa: ARG002 - stations need it
+    def outcome(self, row: JobRow, payload: object, value: object) -> Commit | Continue:  # noqa: ARG002 - stations need it
         """Return the outcome of a job whose call returned a value: its result, or a flow that it goes on as."""
         if isinstance(value, FlowElement):
             from stanchion.flows.continuation import prepared

@@ -13,7 +13,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stanchion.errors import InvalidInput
 
@@ -34,7 +34,7 @@ Route = Callable[[str], Answer]
 """Answers a request; gets its header Accept."""
 
 
-def verdict(trouble: str | None, **details: Any) -> Answer:
+def verdict(trouble: str | None, **details: object) -> Answer:
     """Return the problem as JSON: 200 for none, else 503."""
     told = {"status": "red" if trouble else "ok", "reason": trouble, **details}
     return Answer(503 if trouble else 200, "application/json", json.dumps(told).encode())
@@ -111,7 +111,7 @@ def _answer(routes: Mapping[str, Route], path: str, accept: str) -> Answer:
 
 
 class _Server(ThreadingHTTPServer):
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the signature of the library
+    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - the signature of the library
         """Log what ends a connection, such as a client that has gone; the library would print a traceback."""
         log.debug("a connection to the port of health has ended", exc_info=True)
 

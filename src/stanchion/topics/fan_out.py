@@ -77,7 +77,7 @@ class FanOut:
             job_id = copy_id(event, self._topic, name)
             yield Copy(event, name, NewJob(job_id, its.queue, text, its.task, **_with_defaults(its, own)))
 
-    def _seen(self, push: Push, headers: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    def _seen(self, push: Push, headers: Mapping[str, object], fields: Mapping[str, object]) -> dict[str, Any]:
         """Return the fields that filters compare, as they are stored."""
         plain = self._context.codec.plain
         return {
@@ -88,7 +88,7 @@ class FanOut:
         }
 
 
-def _with_defaults(its: Terms, given: Mapping[str, Any]) -> dict[str, Any]:
+def _with_defaults(its: Terms, given: Mapping[str, object]) -> dict[str, Any]:
     defaults = dict(its.options)
     if "run_at" in given:
         defaults.pop("delay", None)
@@ -106,7 +106,7 @@ def _distance(topic: str, subscription: str) -> int:
     return int.from_bytes(blake2b(json.dumps([topic, subscription]).encode(), digest_size=9).digest())
 
 
-def store_copies(context: Context, copies: Sequence[Copy], tx: Any = None) -> set[str]:
+def store_copies(context: Context, copies: Sequence[Copy], tx: object = None) -> set[str]:
     """Store copies in one step, or in the transaction `tx`; return the ids whose key was taken."""
     jobs = [copy.job for copy in copies]
     if not jobs:

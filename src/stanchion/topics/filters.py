@@ -26,7 +26,7 @@ MAX_FILTER = 16 * 1024
 """Characters of a filter as JSON."""
 
 
-def checked_filter(value: Any) -> dict[str, Any] | None:
+def checked_filter(value: object) -> dict[str, Any] | None:
     """Return a filter as it is stored: for each field its comparisons. Raises InvalidInput."""
     if value is None:
         return None
@@ -41,7 +41,7 @@ def checked_filter(value: Any) -> dict[str, Any] | None:
     return checked
 
 
-def _checked_field(field: Any) -> str:
+def _checked_field(field: object) -> str:
     if isinstance(field, str):
         root, *path = field.split(".")
         if (root in ("tenant", "priority") and not path) or (root in ("payload", "headers") and all(path)):
@@ -52,7 +52,7 @@ def _checked_field(field: Any) -> str:
     )
 
 
-def _comparisons(field: str, condition: Any) -> dict[str, Any]:
+def _comparisons(field: str, condition: object) -> dict[str, Any]:
     if isinstance(condition, Mapping):
         if not condition:
             raise InvalidInput(f"the condition on {field!r} is empty; give comparisons, such as {{'>=': 20}}")
@@ -63,7 +63,7 @@ def _comparisons(field: str, condition: Any) -> dict[str, Any]:
     return {sign: _operand(field, sign, value) for sign, value in given.items()}
 
 
-def _operand(field: str, sign: str, value: Any) -> Any:
+def _operand(field: str, sign: str, value: object) -> Any:
     if sign in ("in", "not in"):
         if not isinstance(value, (list, tuple, set, frozenset)):
             raise InvalidInput(f"{sign!r} on {field!r} takes a list of values, not {shown(value)}")
@@ -74,7 +74,7 @@ def _operand(field: str, sign: str, value: Any) -> Any:
     return value
 
 
-def _plain(field: str, value: Any) -> Any:
+def _plain(field: str, value: object) -> Any:
     if (value is not None and not isinstance(value, (str, int, float))) or value != value:
         raise InvalidInput(
             f"the condition on {field!r} compares with text, a number, true, false or null, not {shown(value)}"
@@ -82,7 +82,7 @@ def _plain(field: str, value: Any) -> Any:
     return value
 
 
-def meets(event: Mapping[str, Any], wanted: Filter | None) -> bool:
+def meets(event: Mapping[str, object], wanted: Filter | None) -> bool:
     """Return whether an event, with its payload, headers, tenant and priority, meets a checked filter."""
     if wanted is None:
         return True
@@ -99,20 +99,20 @@ def meets(event: Mapping[str, Any], wanted: Filter | None) -> bool:
     return True
 
 
-def _value(event: Any, field: str) -> Any:
+def _value(event: object, field: str) -> Any:
     found = event
     for name in field.split("."):
         found = found.get(name) if isinstance(found, Mapping) else None
     return found
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     if isinstance(value, bool):
         return "truth"
     return "number" if isinstance(value, (int, float)) else "text" if isinstance(value, str) else type(value).__name__
 
 
-def _equal(value: Any, operand: Any) -> bool:
+def _equal(value: object, operand: object) -> bool:
     return _kind(value) == _kind(operand) and bool(value == operand)
 
 

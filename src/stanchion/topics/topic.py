@@ -116,7 +116,7 @@ class Topic:
         return new_id()
 
     def push(
-        self, payload: Any, *, id: str | None = None, tx: Transaction | None = None, **options: Unpack[PushOptions]
+        self, payload: object, *, id: str | None = None, tx: Transaction | None = None, **options: Unpack[PushOptions]
     ) -> Event:
         """Store a job for each subscription, all in one step; with `tx`, in that transaction.
 
@@ -126,7 +126,9 @@ class Topic:
         (event,) = self._pushed([Push(payload, **options)], id, tx)
         return event
 
-    def push_many(self, items: Iterable[Any], *, id: str | None = None, tx: Transaction | None = None) -> list[Event]:
+    def push_many(
+        self, items: Iterable[object], *, id: str | None = None, tx: Transaction | None = None
+    ) -> list[Event]:
         """Store many events, given as payloads or as `Push(payload, **options)`, some 2000 jobs at a time.
 
         Each event is stored in one step; with `tx`, all are in that transaction. `id`: of the first event, from
@@ -138,7 +140,7 @@ class Topic:
     apush = off_loop(push)
     apush_many = off_loop(push_many)
 
-    def _pushed(self, items: Iterable[Push], first: str | None, tx: Any) -> Iterator[Event]:
+    def _pushed(self, items: Iterable[Push], first: str | None, tx: object) -> Iterator[Event]:
         ids = iter(new_id, "") if first is None else _ids_from(first)
         for batch in self._batches(zip(items, ids, strict=False), tx):
             copies = [copy for _, its in batch for copy in its]
@@ -147,7 +149,7 @@ class Topic:
                 duplicates = tuple(copy.subscription for copy in its if copy.job.id in taken)
                 yield Event(event, {one.subscription: one.job.id for one in its if one.job.id not in taken}, duplicates)
 
-    def _batches(self, items: Iterable[tuple[Push, str]], tx: Any) -> Iterator[list[tuple[str, list[Copy]]]]:
+    def _batches(self, items: Iterable[tuple[Push, str]], tx: object) -> Iterator[list[tuple[str, list[Copy]]]]:
         """Yield events with their copies, as many as one step takes."""
         batch, jobs, size = list[tuple[str, list[Copy]]](), 0, 0
         fan_out: FanOut | None = None
@@ -309,7 +311,7 @@ class Topic:
         return f"<Topic {self.name!r} of {self._context!r}>"
 
 
-def _checked_since(since: Any, context: Context) -> int | None:
+def _checked_since(since: object, context: Context) -> int | None:
     """Return the time since which events are wanted, by the store's clock; None for all."""
     if since is None or since == "all":
         return None
@@ -320,7 +322,7 @@ def _checked_since(since: Any, context: Context) -> int | None:
     raise InvalidInput(f"since is an aware datetime, a timedelta before now, or 'all', not {shown(since)}")
 
 
-def _ids_from(first: Any) -> Iterator[str]:
+def _ids_from(first: object) -> Iterator[str]:
     try:
         if isinstance(first, str) and UUID(first).version == 7:
             return (beside(first, n) for n in count())

@@ -53,7 +53,7 @@ class DeclaredSemaphores:
                 self._missing.discard(name)
         return store
 
-    def check(self, jobs: Iterable[NewJob], store: Store, tx: Any = None) -> None:
+    def check(self, jobs: Iterable[NewJob], store: Store, tx: object = None) -> None:
         """Refuse jobs that need an undeclared semaphore. Semaphores seen recently are not read again."""
         needed = {name for limits in {job.limits for job in jobs} if limits for name in limits_in(limits).semaphores}
         if not needed:
@@ -70,7 +70,7 @@ class DeclaredSemaphores:
         self._seen_at = seen_at
 
 
-def checked_capacity(capacity: Any) -> int:
+def checked_capacity(capacity: object) -> int:
     """Return a capacity as given, if it is within its bounds."""
     if isinstance(capacity, bool) or not isinstance(capacity, int) or not 0 <= capacity <= MAX_CAPACITY:
         raise InvalidInput(

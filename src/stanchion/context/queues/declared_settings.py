@@ -65,7 +65,7 @@ class DeclaredQueues:
     def __iter__(self) -> Iterator[str]:
         return iter(self.settings)
 
-    def declare(self, queue: str, settings: Mapping[str, Any]) -> None:
+    def declare(self, queue: str, settings: Mapping[str, object]) -> None:
         """Add checked settings to those declared for a queue. Raises InvalidInput if they contradict each other."""
         known = self.settings.get(queue, {})
         merged = {**known, **settings}
@@ -129,7 +129,7 @@ class DeclaredQueues:
         return changed
 
 
-def _note_pause(store: Store, declared: Mapping[str, Any], current: QueueSettings) -> None:
+def _note_pause(store: Store, declared: Mapping[str, object], current: QueueSettings) -> None:
     """Keep since when a queue is paused, or that it is not any more, if the code declares that.
 
     One read for each process and queue. Not within a transaction, whose writes it would wait for: another use sees it.
@@ -139,7 +139,7 @@ def _note_pause(store: Store, declared: Mapping[str, Any], current: QueueSetting
             by_settings(store, current.name, paused=current.paused, who=CODE)
 
 
-def difference(settings: Mapping[str, Any], current: QueueSettings, now: Callable[[], int]) -> dict[str, Any]:
+def difference(settings: Mapping[str, object], current: QueueSettings, now: Callable[[], int]) -> dict[str, Any]:
     """Return the changes that put declared settings in force, except for those unchanged since the last declaration."""
     last = current.declared
     new = {name: value for name, value in settings.items() if name not in last or last[name] != value}
@@ -158,7 +158,7 @@ def difference(settings: Mapping[str, Any], current: QueueSettings, now: Callabl
     return {**changes, "declared": new}
 
 
-def agreement(settings: Mapping[str, Any], current: QueueSettings, now: Callable[[], int]) -> dict[str, Any]:
+def agreement(settings: Mapping[str, object], current: QueueSettings, now: Callable[[], int]) -> dict[str, Any]:
     """Return the changes needed when processes declare several numbers of lanes."""
     mine, seen = settings.get("lanes"), _seen(current)
     others = {lanes for lanes in seen if lanes != mine}

@@ -19,13 +19,13 @@ LANES_PER_TENANT = 6
 """Lanes per tenant, if only the number of lanes is given."""
 
 
-def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+def checked_settings(settings: Mapping[str, object]) -> dict[str, Any]:
     """Return checked changes. Raises InvalidInput for settings that are wrong."""
     refuse_unknown(settings, _CHECKS, "queue setting")
     return {name: _CHECKS[name](name, value) for name, value in settings.items()}
 
 
-def check_changes(changes: Mapping[str, Any]) -> None:
+def check_changes(changes: Mapping[str, object]) -> None:
     """Raise InvalidInput for changes, as stores take them, that are wrong. Some of these have no setting's name."""
     checked_settings({name: value for name, value in changes.items() if name in _CHECKS})
 
@@ -144,7 +144,7 @@ def check_order(queue: str, settings: Mapping[str, Any]) -> None:
         )
 
 
-def ordered_changes(changes: Mapping[str, Any], current: QueueSettings) -> dict[str, Any]:
+def ordered_changes(changes: Mapping[str, object], current: QueueSettings) -> dict[str, Any]:
     """Return what else changes with these settings: an ordered queue has `max_running=1`.
 
     Raises InvalidInput for an ordered queue with several lanes or running jobs.
@@ -159,7 +159,7 @@ CONCERN_ORDER = frozenset({"ordered", "max_running", "lanes"})
 """Settings for whose changes `ordered_changes` must be asked."""
 
 
-def _ordered_by(name: str, value: Any) -> str | None:
+def _ordered_by(name: str, value: object) -> str | None:
     if value not in (None, "tenant"):
         raise InvalidInput(f"{name} must be 'tenant', or None for no default of order_key, not {shown(value)}")
     return None if value is None else str(value)
@@ -172,13 +172,13 @@ def _too_many(queue: str, mine: int, lanes: int) -> InvalidInput:
     )
 
 
-def _flag(name: str, value: Any) -> bool:
+def _flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidInput(f"{name} must be True or False, not {shown(value)}")
     return value
 
 
-def _rate(name: str, value: Any) -> float | None:
+def _rate(name: str, value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1e9:
@@ -186,7 +186,7 @@ def _rate(name: str, value: Any) -> float | None:
     return float(value)
 
 
-def _count_or_none(name: str, value: Any) -> int | None:
+def _count_or_none(name: str, value: object) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_RUNNING:
@@ -199,34 +199,34 @@ def _count_or_none(name: str, value: Any) -> int | None:
 _MOST_RUNNING = 1_000_000_000
 
 
-def _lanes(name: str, value: Any) -> int:
+def _lanes(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_LANES:
         raise InvalidInput(f"{name} must be a whole number from 1 to {MAX_LANES}, not {shown(value)}")
     return value
 
 
-def _partitions(name: str, value: Any) -> int:
+def _partitions(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_PARTITIONS:
         raise InvalidInput(f"{name} must be a whole number from 1 to {MAX_PARTITIONS}, not {shown(value)}")
     return value
 
 
-def _queue_or_none(name: str, value: Any) -> str | None:
+def _queue_or_none(name: str, value: object) -> str | None:
     return None if value is None else checked_queue(value, name)
 
 
-def _span(name: str, value: Any) -> float:
+def _span(name: str, value: object) -> float:
     seconds = seconds_of(value, name)
     if seconds == 0:
         raise InvalidInput(f"{name} must be more than 0 seconds")
     return seconds
 
 
-def _span_or_none(name: str, value: Any) -> float | None:
+def _span_or_none(name: str, value: object) -> float | None:
     return None if value is None else _span(name, value)
 
 
-def _name_or_none(name: str, value: Any) -> str | None:
+def _name_or_none(name: str, value: object) -> str | None:
     return None if value is None else checked_name(value, name)
 
 

@@ -254,7 +254,7 @@ def _transaction_of(call: Callable[..., Any]) -> Callable[[tuple[Any, ...], Mapp
     owner = getattr(call, "__self__", None)
     offset = 0 if owner is None else 1
 
-    def transaction_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def transaction_of(args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
         if "tx" in kwargs:
             return kwargs["tx"]
         if "tx" in names and len(args) > position - offset:
@@ -264,7 +264,7 @@ def _transaction_of(call: Callable[..., Any]) -> Callable[[tuple[Any, ...], Mapp
     return transaction_of
 
 
-def _pool_of(call: Callable[..., Any], args: tuple[Any, ...]) -> DaemonPool:
+def _pool_of(call: Callable[..., Any], args: tuple[object, ...]) -> DaemonPool:
     """Return the thread pool of the app of a method's object, or a shared one if it has none."""
     owner = getattr(call, "__self__", None) or args[0]
     context = getattr(owner, "_context", None) or getattr(owner, "context", None)

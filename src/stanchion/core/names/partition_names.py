@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from stanchion.core.checks import MAX_NAME, checked_name
 from stanchion.errors import InvalidInput
@@ -45,7 +45,7 @@ def checked_partitioned(queue: str) -> str:
     return queue
 
 
-def checked_queue(value: Any, what: str = "queue") -> str:
+def checked_queue(value: object, what: str = "queue") -> str:
     """Return the name of a queue as given. Raises InvalidInput for one that only a partition may have."""
     name = checked_name(value, what)
     if _MARK in name and partition_number(name) is not None:
@@ -73,7 +73,7 @@ def refuse_partition(name: str, what: str = "queue") -> NoReturn:
 _RANGE = re.compile(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", re.ASCII)
 
 
-def numbers_in(text: Any, queue: str) -> list[int]:
+def numbers_in(text: object, queue: str) -> list[int]:
     """Return the numbers of partitions in a text such as "0-3,8". Raises InvalidInput."""
     numbers: list[int] = []
     for part in text.split(",") if isinstance(text, str) else [""]:

@@ -100,7 +100,7 @@ def tokens_in(
     return tokens
 
 
-def _token_in(table: Mapping[str, Any], caller: C, where: str) -> Token[C]:
+def _token_in(table: Mapping[str, object], caller: C, where: str) -> Token[C]:
     if ("token" in table) == ("sha256" in table):
         raise InvalidInput(f"{where} must have either token or sha256")
     if "token" in table:

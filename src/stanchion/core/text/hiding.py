@@ -32,18 +32,18 @@ class Hidden(NamedTuple):
     places: tuple[Place, ...]
     parameters: tuple[str, ...] = ()
 
-    def in_call(self, payload: Any, mark: Any = MASK) -> Any:
+    def in_call(self, payload: object, mark: object = MASK) -> Any:
         """Return the payload of a call, or any other value, with a mark in place of hidden parts."""
         if not isinstance(payload, dict) or not isinstance(args := payload.get("args"), list):
             return self.in_value(payload, mark)
         rest = {name: self.in_value(value, mark) for name, value in payload.items() if name != "args"}
         return {"args": [_covered(one, self._of_argument(place), mark) for place, one in enumerate(args)], **rest}
 
-    def in_value(self, value: Any, mark: Any = MASK) -> Any:
+    def in_value(self, value: object, mark: object = MASK) -> Any:
         """Return a value, such as a result, with a mark in place of hidden parts."""
         return _covered(value, self.places, mark)
 
-    def masking(self, payload: Any) -> Callable[[str], str]:
+    def masking(self, payload: object) -> Callable[[str], str]:
         """Return what puts a mask in place of the hidden values of a payload in a text, such as a traceback."""
         values = sorted(set(self._texts_in(payload)), key=len, reverse=True)
 
@@ -59,7 +59,7 @@ class Hidden(NamedTuple):
         names = (self.parameters[place], ANY) if place < len(self.parameters) else (ANY,)
         return [one[1:] for one in self.places if one[0] in names]
 
-    def _texts_in(self, payload: Any) -> Iterator[str]:
+    def _texts_in(self, payload: object) -> Iterator[str]:
         """Yield the forms in which the hidden values of a payload occur in texts."""
         if isinstance(payload, dict) and isinstance(args := payload.get("args"), list):
             for place, one in enumerate(args):
@@ -81,7 +81,7 @@ def place_of(given: object) -> Place:
     )
 
 
-def _covered(value: Any, places: Sequence[Place], mark: Any, depth: int = 0) -> Any:
+def _covered(value: object, places: Sequence[Place], mark: object, depth: int = 0) -> Any:
     if not places or value is None:
         return value
     if () in places or depth > DEEPEST:
@@ -93,7 +93,7 @@ def _covered(value: Any, places: Sequence[Place], mark: Any, depth: int = 0) -> 
     return value
 
 
-def _found(value: Any, places: Sequence[Place], depth: int = 0) -> Iterator[Any]:
+def _found(value: object, places: Sequence[Place], depth: int = 0) -> Iterator[Any]:
     """Yield the scalars at and below these places."""
     if not places or depth > DEEPEST:
         return
@@ -115,7 +115,7 @@ def _behind(places: Iterable[Place], key: str) -> list[Place]:
     return [place[1:] for place in places if place[0] in (key, ANY)]
 
 
-def _texts(values: Iterable[Any]) -> Iterator[str]:
+def _texts(values: Iterable[object]) -> Iterator[str]:
     for value in values:
         if value is None or isinstance(value, bool):
             continue

@@ -36,10 +36,10 @@ class Texts(Protocol):
 class Redaction:
     """Hides values by the names of their keys. `mark`: stands for a hidden value of JSON."""
 
-    def __init__(self, mark: Any = MASK) -> None:
+    def __init__(self, mark: object = MASK) -> None:
         self._mark = mark
 
-    def value(self, value: Any, depth: int = 0) -> Any:
+    def value(self, value: object, depth: int = 0) -> Any:
         """Return a decoded value with the mark in place of hidden and too deeply nested parts."""
         if isinstance(value, str):
             return self.text(value)
@@ -59,7 +59,7 @@ class Redaction:
 class JobRedaction:
     """Hidden parts of one job: by the names of keys, and by its task."""
 
-    def __init__(self, hidden: Hidden | None, payload: Any, mark: Any = MASK) -> None:
+    def __init__(self, hidden: Hidden | None, payload: object, mark: object = MASK) -> None:
         self._redaction, self._hidden, self._mark = Redaction(mark), hidden, mark
         self._masked = None if hidden is None else hidden.masking(payload)
 
@@ -67,7 +67,7 @@ class JobRedaction:
         """Return the payload of the job with the mark in place of hidden values."""
         return self._redaction.value(payload if self._hidden is None else self._hidden.in_call(payload, self._mark))
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: object) -> Any:
         """Return another value of it, the same way."""
         return self._redaction.value(value if self._hidden is None else self._hidden.in_value(value, self._mark))
 
@@ -79,7 +79,7 @@ class JobRedaction:
 REDACTION: Final = Redaction()
 
 
-def redacted(value: Any) -> Any:
+def redacted(value: object) -> Any:
     """Return a text, or a value of dicts and lists, without the values that Stanchion's pages hide.
 
     Hidden are the values of keys such as `password`, `token` and `card`, and passwords in URLs, also within texts:
@@ -93,5 +93,5 @@ def named_secret(name: str) -> bool:
     return bool(_KEYS.search(name))
 
 
-def _hides(key: Any, value: Any) -> bool:
+def _hides(key: object, value: object) -> bool:
     return value is not None and value != "" and named_secret(str(key))

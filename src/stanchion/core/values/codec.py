@@ -84,7 +84,7 @@ class Codec:
         given = list(several(keys, "keys", "[new, old]"))
         self._box = _box(given) if given else None
 
-    def encode(self, value: Any, what: str = "payload", models: ToPlain = plain_model) -> str:
+    def encode(self, value: object, what: str = "payload", models: ToPlain = plain_model) -> str:
         """Return the stored text of `value`. Raises InvalidInput if JSON can't hold it or it is too large.
 
         `models`: returns the plain values of the models in it.
@@ -107,7 +107,7 @@ class Codec:
         assert self._box is not None  # noqa: S101 - asked by the caller
         return _SEALED + self._box.encrypt(text.encode()).decode()
 
-    def plain(self, value: Any, what: str, models: ToPlain = plain_model) -> str:
+    def plain(self, value: object, what: str, models: ToPlain = plain_model) -> str:
         """Return `value` as JSON, under the same checks as `encode`, never encrypted."""
         try:
             if isinstance(value, _CONTAINERS):

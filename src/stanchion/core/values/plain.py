@@ -14,7 +14,7 @@ from typing import Any
 from stanchion.errors import InvalidInput
 
 
-def is_attrs(kind: Any) -> bool:
+def is_attrs(kind: object) -> bool:
     """Return whether this is a class of attrs."""
     return isinstance(kind, type) and hasattr(kind, "__attrs_attrs__")
 
@@ -25,13 +25,13 @@ def attributes(kind: Any) -> tuple[Any, ...]:
     return found
 
 
-def is_path(kind: Any) -> bool:
+def is_path(kind: object) -> bool:
     """Return whether this is a class of paths; a program that has one has loaded its module, with six others."""
     path = getattr(sys.modules.get("pathlib"), "PurePath", None)
     return path is not None and isinstance(kind, type) and issubclass(kind, path)
 
 
-def is_uuid(kind: Any) -> bool:
+def is_uuid(kind: object) -> bool:
     """Return whether this is a class of UUIDs; a program that has one has loaded its module, with two others."""
     uuid = getattr(sys.modules.get("uuid"), "UUID", None)
     return uuid is not None and isinstance(kind, type) and issubclass(kind, uuid)
@@ -44,7 +44,7 @@ ToPlain = Callable[[Any], Any]
 """Returns an instance of a model as a plain value. Raises TypeError for anything else, as JSON encoders ask."""
 
 
-def is_model(kind: Any) -> bool:
+def is_model(kind: object) -> bool:
     """Return whether this is a class of models."""
     return isinstance(kind, type) and (is_dataclass(kind) or is_pydantic(kind))
 
@@ -70,14 +70,14 @@ def plain_model(value: Any) -> Any:
 SECRET = "would be stored as asterisks; give it a serializer for JSON that returns the secret, or pass its id"  # noqa: S105
 
 
-def plain_dataclass(value: Any, model: ToPlain) -> Any:
+def plain_dataclass(value: object, model: ToPlain) -> Any:
     """Return an instance of a dataclass as an object. `model`: for the models in it. Raises TypeError for others."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name), model) for field in fields(value)}
     raise TypeError(unknown_kind(value))
 
 
-def unknown_kind(value: Any) -> str:
+def unknown_kind(value: object) -> str:
     """Return why JSON can't hold a value, and what to pass instead."""
     kind = type(value)
     text, library = f"Object of type {kind.__name__} is not JSON serializable", kind.__module__.partition(".")[0]
@@ -93,7 +93,7 @@ def unknown_kind(value: Any) -> str:
 _CONVERTIBLE = (date, time, timedelta, Decimal, Enum, bytes, bytearray, set, frozenset)
 
 
-def plain(value: Any, model: ToPlain = plain_model) -> Any:
+def plain(value: object, model: ToPlain = plain_model) -> Any:
     """Return a value of a field as JSON can hold it; unknown types are left to the encoder."""
     if isinstance(value, (date, time)):  # a datetime is a date
         return value.isoformat()
@@ -110,7 +110,7 @@ def plain(value: Any, model: ToPlain = plain_model) -> Any:
     return _rarely(value, model)
 
 
-def _rarely(value: Any, model: ToPlain) -> Any:
+def _rarely(value: object, model: ToPlain) -> Any:
     """Return a value of a type that is rare in calls."""
     if isinstance(value, timedelta):
         return value.total_seconds() if value.microseconds else value // timedelta(seconds=1)
@@ -125,7 +125,7 @@ def _rarely(value: Any, model: ToPlain) -> Any:
     return value
 
 
-def _in_order(values: Iterable[Any]) -> list[Any]:
+def _in_order(values: Iterable[object]) -> list[Any]:
     """Return the elements of a set as a list that is the same for equal sets."""
     found = list(values)
     try:
@@ -134,12 +134,12 @@ def _in_order(values: Iterable[Any]) -> list[Any]:
         return sorted(found, key=repr)
 
 
-def is_secret(value: Any) -> bool:
+def is_secret(value: object) -> bool:
     """Return whether this is a secret of Pydantic, which hides its value from serializers."""
     return hasattr(value, "get_secret_value")
 
 
-def _masked(value: Any, found: Any) -> Iterator[str]:
+def _masked(value: object, found: object) -> Iterator[str]:
     """Yield the places of asterisks in the dump of a model that has secrets."""
     starred = [(place, text) for place, text in _texts(found, "") if text and not text.strip("*")]
     if starred:
@@ -147,7 +147,7 @@ def _masked(value: Any, found: Any) -> Iterator[str]:
         yield from (place for place, text in starred if text in masks)
 
 
-def _texts(found: Any, place: str) -> Iterator[tuple[str, str]]:
+def _texts(found: object, place: str) -> Iterator[tuple[str, str]]:
     if isinstance(found, str):
         yield place, found
     elif isinstance(found, dict):
@@ -158,7 +158,7 @@ def _texts(found: Any, place: str) -> Iterator[tuple[str, str]]:
             yield from _texts(one, f"{place}[{n}]")
 
 
-def _secrets(value: Any) -> Iterator[Any]:
+def _secrets(value: object) -> Iterator[Any]:
     if is_secret(value):
         yield value
     elif isinstance(value, Mapping):

@@ -30,7 +30,7 @@ def watch(connection: Any, **_: Any) -> None:
 
 
 def _closing(drop: Callable[..., None]) -> Callable[..., None]:
-    def destroy_test_db(*args: Any, **options: Any) -> None:
+    def destroy_test_db(*args: object, **options: object) -> None:
         for close in reversed(_closers):
             close()
         drop(*args, **options)

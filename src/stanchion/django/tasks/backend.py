@@ -66,7 +66,7 @@ class StanchionBackend(BaseTaskBackend):
     supports_get_result = True
     supports_priority = True
 
-    def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
+    def __init__(self, alias: str, params: Mapping[str, object]) -> None:
         super().__init__(alias, params)
         self._database = alias_of(self.options)
 
@@ -92,7 +92,7 @@ class StanchionBackend(BaseTaskBackend):
             raise InvalidTask(str(error)) from error
         known.note(task)
 
-    def enqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def enqueue(self, task: object, args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
         """Store a call of a task.
 
         Raises InvalidTask, TypeError for arguments that JSON can't hold, and InvalidInput for ones that the function
@@ -123,7 +123,7 @@ class StanchionBackend(BaseTaskBackend):
             after_commits(partial(self._store, app, job, result))
         return result
 
-    def get_result(self, result_id: Any) -> Any:
+    def get_result(self, result_id: object) -> Any:
         """Return the result of a task. Raises TaskResultDoesNotExist if history no longer has it, or never had."""
         job = None
         if isinstance(result_id, str) and ID.fullmatch(result_id):
@@ -133,7 +133,7 @@ class StanchionBackend(BaseTaskBackend):
             raise TaskResultDoesNotExist(result_id)
         return result_of(task, job, self.alias)
 
-    def check(self, **_options: Any) -> Iterable[CheckMessage]:
+    def check(self, **_options: object) -> Iterable[CheckMessage]:
         """Return the errors in its settings."""
         return problems(self.alias, self.options, self.queues)
 
@@ -148,7 +148,7 @@ class StanchionBackend(BaseTaskBackend):
             raise InvalidTask(f"{path_of(task)} is no task: decorate the function under its own name")
         return own.calls(**options).job(tuple(result.args), result.kwargs)
 
-    def _store(self, app: Stanchion, job: NewJob, result: Any, tx: Any = None) -> Pushed:
+    def _store(self, app: Stanchion, job: NewJob, result: object, tx: object = None) -> Pushed:
         (pushed,) = insert(context_of(app), [job], tx)
         object.__setattr__(result, "enqueued_at", local(moment(pushed.enqueued_at)))
         task_enqueued.send(type(self), task_result=result)

@@ -23,29 +23,29 @@ OF_THE_APP = ("keys", "max_payload", "poll", "bury_unknown_after", "timeout", "t
 """The options that are arguments of `Stanchion`."""
 
 
-def alias_of(options: Mapping[str, Any]) -> str:
+def alias_of(options: Mapping[str, object]) -> str:
     """Return the alias of the database that holds the store, unless it has a URL."""
     return str(options.get("database", DEFAULT_DB_ALIAS))
 
 
-def joins(options: Mapping[str, Any]) -> bool:
+def joins(options: Mapping[str, object]) -> bool:
     """Return whether the store is in a database of Django, so that jobs are stored in its transactions."""
     return not options.get("url")
 
 
-def address_of(options: Mapping[str, Any]) -> str | Callable[[], str]:
+def address_of(options: Mapping[str, object]) -> str | Callable[[], str]:
     """Return the store's URL, or a function that returns it."""
     return str(options["url"]) if options.get("url") else partial(url_of, alias_of(options))
 
 
-def made_with(options: Mapping[str, Any]) -> dict[str, Any]:
+def made_with(options: Mapping[str, object]) -> dict[str, Any]:
     """Return the arguments of the app. Raises ImproperlyConfigured for wrong options."""
     if wrong := _wrong(options):
         raise ImproperlyConfigured(wrong)
     return {name: options[name] for name in OF_THE_APP if name in options}
 
 
-def problems(alias: str, options: Mapping[str, Any], queues: Iterable[str]) -> list[CheckMessage]:
+def problems(alias: str, options: Mapping[str, object], queues: Iterable[str]) -> list[CheckMessage]:
     """Return the errors in the settings of a backend."""
     found = list[CheckMessage]()
 
@@ -77,7 +77,7 @@ def problems(alias: str, options: Mapping[str, Any], queues: Iterable[str]) -> l
     return found
 
 
-def _try(options: Mapping[str, Any]) -> None:
+def _try(options: Mapping[str, object]) -> None:
     """Make the app and its store, which connect to nothing.
 
     Test runs on a database in memory make no store: tests that need one use `testing()`, or learn it from the error.
@@ -92,7 +92,7 @@ def _try(options: Mapping[str, Any]) -> None:
     open_store(place if isinstance(place, str) else place()).close()
 
 
-def _wrong(options: Mapping[str, Any]) -> str | None:
+def _wrong(options: Mapping[str, object]) -> str | None:
     if unknown := sorted(set(options) - {*PLACES, *OF_THE_APP}):
         return f"OPTIONS has no {', '.join(map(repr, unknown))}"
     if all(options.get(place) for place in PLACES):

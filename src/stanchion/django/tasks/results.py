@@ -37,7 +37,7 @@ class Started(NamedTuple):
     at: datetime | None
 
 
-def result_of(task: Any, job: Job, alias: str) -> Any:
+def result_of(task: object, job: Job, alias: str) -> Any:
     """Return a job as the result of a task, read by the backend with this alias."""
     args, kwargs = called_with(job.payload)
     run_after = job.headers.get(RUN_AFTER)

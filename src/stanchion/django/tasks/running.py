@@ -66,7 +66,7 @@ def _function(task: Any, alias: str) -> Callable[..., Any]:
         task_started.send_robust(sender=call.sender, task_result=call.result)
         return _stored(call.function(*call.args, **kwargs))
 
-    async def arun(*args: Any, **kwargs: Any) -> Any:
+    async def arun(*args: object, **kwargs: object) -> Any:
         call = _Call(path, alias, expected, args, kwargs)
         await task_started.asend_robust(sender=call.sender, task_result=call.result)
         return _stored(await call.function(*call.args, **kwargs))
@@ -88,7 +88,7 @@ class _Call:
     """One call of a task in its job. Raises Bury if its arguments no longer fit."""
 
     def __init__(
-        self, path: str, alias: str, expected: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+        self, path: str, alias: str, expected: Signature, args: Sequence[object], kwargs: Mapping[str, object]
     ) -> None:
         task, job = known.found(path), current_job()
         if task is None or job is None:

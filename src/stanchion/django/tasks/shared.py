@@ -34,7 +34,7 @@ def close_all() -> None:
 before_drop(close_all)
 
 
-def shared(alias: str, options: Mapping[str, Any]) -> Stanchion:
+def shared(alias: str, options: Mapping[str, object]) -> Stanchion:
     """Return the app of a backend with these options, made at first use. Its store follows the database's name."""
     with _making:
         app = next((made.app for made in _made if made.alias == alias and made.options == options), None)
@@ -45,7 +45,7 @@ def shared(alias: str, options: Mapping[str, Any]) -> Stanchion:
     return app
 
 
-def _new(alias: str, options: Mapping[str, Any]) -> Stanchion:
+def _new(alias: str, options: Mapping[str, object]) -> Stanchion:
     from stanchion import Stanchion
     from stanchion.django.tasks.running import prepare
 

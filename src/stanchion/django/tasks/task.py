@@ -41,13 +41,13 @@ def _again(path: str, values: dict[str, Any]) -> Any:
     return type(task)(func=task.func, **values)
 
 
-def check_options(task: Any) -> None:
+def check_options(task: object) -> None:
     """Raise InvalidInput unless the options of a task are right."""
     _, rest = task_options(options_of(task), Retry())
     checked_timeout(rest.get("timeout"))
 
 
-def options_of(task: Any) -> dict[str, Any]:
+def options_of(task: object) -> dict[str, Any]:
     """Return the options of a task for `@app.task`; a class of another backend has none."""
     given = {name: getattr(task, name, None) for name in ("retry", "max_attempts", "timeout")}
     return {name: value for name, value in given.items() if value is not None}

@@ -74,7 +74,7 @@ def check(store: Store, caller: Caller, verb: str, args: Args) -> None:
         raise _refused(caller, f"may not call {verb}, as it is limited to queues, and that call is not about some")
 
 
-def answer(caller: Caller, verb: str, args: Args, found: Any) -> Any:
+def answer(caller: Caller, verb: str, args: Args, found: object) -> Any:
     """Return the answer to a call without the parts that the caller may not see."""
     if caller.queues is None or verb not in _FILTERS:
         return found

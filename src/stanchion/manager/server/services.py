@@ -89,10 +89,10 @@ class Services(grpc.GenericRpcHandler):
 
     # -- unary methods
 
-    async def _unary(self, served: Served, _requests: Any, context: Any) -> bytes:
+    async def _unary(self, served: Served, _requests: object, context: object) -> bytes:
         return await self._guarded(context, partial(self._answered, served, context))
 
-    async def _answered(self, served: Served, context: Any) -> bytes:
+    async def _answered(self, served: Served, context: object) -> bytes:
         caller = self._guard.caller_of(context)
         with self._guard.calls.taking():
             data = await self._received(context)
@@ -123,10 +123,10 @@ class Services(grpc.GenericRpcHandler):
             raise too_large(len(reply))
         return reply, found
 
-    async def _status(self, _requests: Any, context: Any) -> bytes:
+    async def _status(self, _requests: object, context: object) -> bytes:
         return await self._guarded(context, partial(self._told_status, context))
 
-    async def _told_status(self, context: Any) -> bytes:
+    async def _told_status(self, context: object) -> bytes:
         caller = self._guard.caller_of(context)
         with self._guard.calls.taking():
             request = read(pb.StatusRequest, await self._received(context))
@@ -174,7 +174,7 @@ class Services(grpc.GenericRpcHandler):
 
     # -- streams
 
-    async def _stream(self, work: Callable[[Any], Awaitable[None]], _requests: Any, context: Any) -> None:
+    async def _stream(self, work: Callable[[Any], Awaitable[None]], _requests: object, context: object) -> None:
         await self._guarded(context, partial(work, context))
 
     async def _listened(self, context: Any) -> None:

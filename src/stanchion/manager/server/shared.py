@@ -118,7 +118,7 @@ def _changes(verb: str, args: Args) -> Sequence[Any]:
     return changes
 
 
-def _opened(change: Any) -> Iterable[Any]:
+def _opened(change: object) -> Iterable[Any]:
     if isinstance(change, OpenFlow):
         return change.nodes
     return change.opens.nodes if isinstance(change, ExtendFlow) else ()

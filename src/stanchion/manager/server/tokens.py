@@ -88,7 +88,7 @@ PATTERNS = ("queues", "semaphores", "rates")
 """The fields of a token with names or patterns."""
 
 
-def caller_in(table: Mapping[str, Any], where: str) -> Caller:
+def caller_in(table: Mapping[str, object], where: str) -> Caller:
     """Return the caller of a table of such a file; `where` it stands, for errors."""
     return Caller(
         checked_name(table.get("name"), f"the name in {where}"),
@@ -97,7 +97,7 @@ def caller_in(table: Mapping[str, Any], where: str) -> Caller:
     )
 
 
-def _roles(given: Any, where: str) -> frozenset[Role]:
+def _roles(given: object, where: str) -> frozenset[Role]:
     names = list(several(given, f"roles in {where}", '["push"]'))
     refuse_unknown(names, {role.value for role in Role}, f"role in {where}")
     if not names:
@@ -105,7 +105,7 @@ def _roles(given: Any, where: str) -> frozenset[Role]:
     return frozenset(map(Role, names))
 
 
-def _patterns(given: Any, field: str, where: str) -> tuple[str, ...]:
+def _patterns(given: object, field: str, where: str) -> tuple[str, ...]:
     names: Sequence[Any] = list(several(given, f"{field} in {where}", '["orders", "mail.*"]'))
     if not names and field == "queues":
         raise InvalidInput(f"queues in {where} must not be empty; leave it out for all")

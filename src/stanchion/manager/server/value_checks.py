@@ -37,7 +37,7 @@ _NAMED_MAX: Final = 10_000
 _PUBLISHED_MAX: Final = 1_000_000_000
 
 
-def check_texts(value: Any) -> None:
+def check_texts(value: object) -> None:
     """Refuse a null character anywhere: no database keeps it."""
     if isinstance(value, str):
         if "\0" in value:

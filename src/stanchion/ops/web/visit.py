@@ -91,14 +91,14 @@ class Visit:
             self.missed.append(name)
             return None
 
-    def page(self, template: str, title: str, status: int = 200, **values: Any) -> Response:
+    def page(self, template: str, title: str, status: int = 200, **values: object) -> Response:
         """Return a page within the shell. All of it has been read."""
         shell = self.shell(title, self.now)
         self.site.deadlines.lift()
         text = self.site.templates.get_template(template).render(page=shell, at=self.base, **values)
         return HTMLResponse(text, status)
 
-    def bare(self, template: str, title: str, status: int = 200, **values: Any) -> Response:
+    def bare(self, template: str, title: str, status: int = 200, **values: object) -> Response:
         """Return a page without navigation, which asks the store nothing."""
         shell = self.shell(title, None)
         return HTMLResponse(
@@ -109,7 +109,7 @@ class Visit:
         """Return a page that only says something, such as why an act can't be done."""
         return self.page("message.html", title, status, text=self.site.redaction.text(text), back="/")
 
-    def confirm(self, title: str, verb: str, action: str, back: str, **values: Any) -> Response:
+    def confirm(self, title: str, verb: str, action: str, back: str, **values: object) -> Response:
         """Return a page that asks before an act, with its effects and its form."""
         usual: dict[str, Any] = {
             "effects": [],

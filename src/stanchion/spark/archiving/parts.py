@@ -79,6 +79,6 @@ def end_of(row: JobRow) -> End:
     return row.id, row.finished_at
 
 
-def texts(values: Any) -> Any:
+def texts(values: object) -> Any:
     """Return lists from JSON as tuples, at any depth."""
     return tuple(map(texts, values)) if isinstance(values, list | tuple) else values

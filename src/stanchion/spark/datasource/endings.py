@@ -91,13 +91,13 @@ def watch(spark: SparkSession) -> None:
 class _Listener:
     """The listener that Java calls. PySpark's own would needlessly parse each progress event, over dozens of calls."""
 
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's names
+    def onQueryStarted(self, event: object) -> None:  # noqa: N802 - Spark's names
         """Do nothing."""
 
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+    def onQueryProgress(self, event: object) -> None:  # noqa: N802
         """Do nothing."""
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+    def onQueryIdle(self, event: object) -> None:  # noqa: N802
         """Do nothing."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802

@@ -31,7 +31,7 @@ class Setting(NamedTuple):
 _KINDS: Final = {Mapping: Kind.JSON, bool: Kind.FLAG, int: Kind.INT, float: Kind.REAL, str: Kind.NAME}
 
 
-def _setting(one: dataclasses.Field[Any], hint: Any) -> Setting:
+def _setting(one: dataclasses.Field[Any], hint: object) -> Setting:
     optional = NoneType in get_args(hint)
     kinds = [kind for of, kind in _KINDS.items() if of in (hint, get_origin(hint), *get_args(hint))]
     kind = kinds[0] if kinds else Kind.WORD

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from stanchion.stores.fields.jobs import BY_RULE, HOLDS, KINDS, LIVE, WAITS, Kind, Step, cleared
 from stanchion.stores.records.jobs import JobRow, NewJob
@@ -84,7 +84,7 @@ def in_time(now: str, table: str = "") -> str:
     return f"({table}lease_until IS NULL OR {table}lease_until > {now})"
 
 
-def literal(value: Any) -> str:
+def literal(value: object) -> str:
     """Return a default as SQL."""
     return "NULL" if value is None else str(value).upper()
 

@@ -23,7 +23,7 @@ class Pieces:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
-    def all(self, verb: str, name: str, items: Sequence[Any], **arguments: Any) -> list[Any]:
+    def all(self, verb: str, name: str, items: Sequence[object], **arguments: object) -> list[Any]:
         """Call a verb with items, the argument `name`, that has a result for each; each piece is a separate step."""
         try:
             found: list[Any] = self._calls.make(verb, seconds_for(len(items)), **{name: items}, **arguments)
@@ -73,5 +73,5 @@ def _half(limit: int, error: ReplyTooLarge) -> int:
     return limit // 2
 
 
-def _beyond(error: Any) -> InvalidInput:
+def _beyond(error: object) -> InvalidInput:
     return InvalidInput(f"a single job is too large to be read through a manager: {error}; read it from the database")

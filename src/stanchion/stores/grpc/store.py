@@ -110,7 +110,7 @@ class GrpcStore(Extensible):
 
     # -- queues
 
-    def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
+    def configure(self, queue: str, changes: Mapping[str, object], tx: object = None) -> QueueSettings:
         if tx is not None:
             return self._database.store.configure(queue, changes, tx)
         return self._calls.make("configure", queue=queue, changes=changes)  # type: ignore[no-any-return]
@@ -124,7 +124,7 @@ class GrpcStore(Extensible):
     # -- jobs in and out
 
     def push(
-        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
+        self, jobs: Sequence[NewJob], tx: object = None, claim: Claim | None = None, *, repeat: bool = False
     ) -> list[Pushed]:
         if tx is not None:
             return self._database.store.push(jobs, tx, claim, repeat=repeat)
@@ -138,12 +138,12 @@ class GrpcStore(Extensible):
             return claimed
         return self._calls.make("claim", seconds_for(claim.limit), claim=claim)  # type: ignore[no-any-return]
 
-    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
+    def settle(self, outcomes: Sequence[Outcome], tx: object = None, *, repeat: bool = False) -> list[JobState | None]:
         if tx is not None:
             return self._settled_in(tx, outcomes, repeat)
         return self._receivers.settle(outcomes, repeat=repeat)
 
-    def _settled_in(self, tx: Any, outcomes: Sequence[Outcome], repeat: bool) -> list[JobState | None]:
+    def _settled_in(self, tx: object, outcomes: Sequence[Outcome], repeat: bool) -> list[JobState | None]:
         store = self._database.store
         states = store.settle(outcomes, tx, repeat=repeat)
         ends = [
@@ -207,7 +207,7 @@ class GrpcStore(Extensible):
 
     # -- semaphores, flows, values
 
-    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: Any = None) -> bool:
+    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: object = None) -> bool:
         if tx is not None:
             return self._database.store.set_semaphore(name, capacity, declared=declared, tx=tx)
         return self._calls.make("set_semaphore", name=name, capacity=capacity, declared=declared)  # type: ignore[no-any-return]
@@ -215,7 +215,7 @@ class GrpcStore(Extensible):
     def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
         return self._calls.make("semaphores", names=_listed(names))  # type: ignore[no-any-return]
 
-    def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
+    def change_flows(self, changes: Sequence[FlowChange], tx: object = None) -> list[bool]:
         if tx is not None:
             return self._database.store.change_flows(changes, tx)
         return self._calls.make("change_flows", SCAN_SECONDS, changes=changes)  # type: ignore[no-any-return]

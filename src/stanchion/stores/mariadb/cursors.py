@@ -24,7 +24,7 @@ _limits: WeakKeyDictionary[pymysql.Connection[Any], int] = WeakKeyDictionary()
 class StrictCursor(Cursor):
     """Raises an error if the server cut a value with only a warning, on IGNORE or in a caller's lenient mode."""
 
-    def execute(self, query: str, args: Any = None) -> int:
+    def execute(self, query: str, args: object = None) -> int:
         changed = self._sent(query if args is None else self.mogrify(query, args))
         self._refuse_cut()
         return changed
@@ -113,11 +113,11 @@ class LateCursor:
         self.answer: Any = ()
         self.changed = -1
 
-    def execute(self, query: str, args: Any = None) -> None:
+    def execute(self, query: str, args: object = None) -> None:
         """Collect a statement."""
         self._batch.add(self, self._cursor.mogrify(query, args))
 
-    def executemany(self, query: str, args: Iterable[Any]) -> None:
+    def executemany(self, query: str, args: Iterable[object]) -> None:
         """Collect a statement for each of these parameters; an insert takes as many rows as fit into a packet."""
         insert = RE_INSERT_VALUES.match(query)
         if insert is None:

@@ -212,16 +212,16 @@ class MariaDBDialect(Dialect):
     def worth_retrying(self, error: BaseException) -> bool:
         return worth_retrying(error)
 
-    def owns(self, connection: Any) -> bool:
+    def owns(self, connection: object) -> bool:
         return drivers.is_pymysql(connection)
 
     def must_be_open(self, driver: pymysql.Connection[Any]) -> None:
         drivers.must_be_open(driver)
 
-    def async_driver(self, connection: Any) -> AsyncDriver | None:
+    def async_driver(self, connection: object) -> AsyncDriver | None:
         return drivers.async_driver(connection)
 
-    def caller_cursor(self, connection: Any) -> Any:
+    def caller_cursor(self, connection: object) -> Any:
         return drivers.mysqlclient_cursor(connection) or super().caller_cursor(connection)
 
     def values(self, name: str, kind: TypeEngine[Any]) -> SelectBase:
@@ -271,7 +271,7 @@ class MariaDBDialect(Dialect):
     def by(self, index: str) -> str:
         return f"FORCE INDEX ({index})"
 
-    def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
+    def insert_ignoring(self, table: Table, values: Mapping[str, object]) -> Executable:
         return insert(table).prefix_with("IGNORE").values(values)
 
     def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: Select[Any]) -> Executable:

@@ -20,12 +20,12 @@ NAMES = "PyMySQL, mysqlclient or asyncmy"
 _WARNINGS = "SHOW WARNINGS"
 
 
-def is_pymysql(connection: Any) -> bool:
+def is_pymysql(connection: object) -> bool:
     """Return whether this is an open connection of PyMySQL."""
     return isinstance(connection, pymysql.Connection) and connection.open
 
 
-def mysqlclient_cursor(connection: Any) -> MysqlclientCursor | None:
+def mysqlclient_cursor(connection: object) -> MysqlclientCursor | None:
     """Return a cursor on a connection of mysqlclient; None for another one."""
     mysqlclient = sys.modules.get("MySQLdb.connections")  # PyMySQL can stand in for it
     if mysqlclient is None or is_pymysql(connection) or not isinstance(connection, mysqlclient.Connection):
@@ -51,7 +51,7 @@ def must_be_open(connection: Any) -> None:
         raise CannotJoin(AUTOCOMMIT)
 
 
-def async_driver(connection: Any) -> AsyncDriver | None:
+def async_driver(connection: object) -> AsyncDriver | None:
     """Return an asynchronous driver for a caller's connection; None for one that is of none."""
     asyncmy = sys.modules.get("asyncmy.connection")
     if asyncmy is None or not isinstance(connection, asyncmy.Connection):
@@ -96,10 +96,10 @@ class _Asyncmy:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    async def rows(self, sql: str, params: Any) -> list[Row]:
+    async def rows(self, sql: str, params: object) -> list[Row]:
         return (await self._run(sql, params))[0]
 
-    async def change(self, sql: str, params: Any) -> int:
+    async def change(self, sql: str, params: object) -> int:
         return (await self._run(sql, params))[1]
 
     async def _run(self, sql: str, params: Any) -> tuple[list[Row], int]:
@@ -121,5 +121,5 @@ def _as_tuples(params: Any) -> Any:
     return tuple(map(_as_tuple, params))
 
 
-def _as_tuple(value: Any) -> Any:
+def _as_tuple(value: object) -> Any:
     return tuple(value) if isinstance(value, list) else value

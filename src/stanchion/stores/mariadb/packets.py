@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from stanchion.core.chunks import chunks_within
 
@@ -24,7 +24,7 @@ def size_of(sql: str | bytes | bytearray) -> int:
     return len(sql) if isinstance(sql, (bytes, bytearray)) or sql.isascii() else len(sql.encode(errors="replace"))
 
 
-def arrays(rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+def arrays(rows: Iterable[Sequence[object]]) -> Iterator[str]:
     """Yield the rows in JSON arrays, each of which fits into a packet as a literal."""
     for some in packets((json.dumps(row, ensure_ascii=False) for row in rows), _literal_size):
         yield f"[{','.join(some)}]"

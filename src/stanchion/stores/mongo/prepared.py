@@ -87,7 +87,7 @@ def _documents(columns: PlainColumns) -> bytes:
     return data_of(joined([sizes_of(fields, 5), fields, b"\0"]))
 
 
-def _element(name: str, value: Any) -> bytes:
+def _element(name: str, value: object) -> bytes:
     """Return a field of a document."""
     return bson.encode({name: value})[4:-1]
 

@@ -201,16 +201,16 @@ class PostgresDialect(Dialect):
     def is_closed(self, driver: psycopg.Connection[Any]) -> bool:
         return bool(driver.closed)
 
-    def owns(self, connection: Any) -> bool:
+    def owns(self, connection: object) -> bool:
         return isinstance(connection, psycopg.Connection)
 
     def must_be_open(self, driver: psycopg.Connection[Any]) -> None:
         drivers.must_be_open(driver)
 
-    def async_driver(self, connection: Any) -> AsyncDriver | None:
+    def async_driver(self, connection: object) -> AsyncDriver | None:
         return drivers.async_driver(connection)
 
-    def for_driver(self, driver: Any, dialect: AlchemyDialect) -> AlchemyDialect | None:
+    def for_driver(self, driver: object, dialect: AlchemyDialect) -> AlchemyDialect | None:
         return drivers.asyncpg_dialect(dialect) if drivers.is_asyncpg(driver) else None
 
     def has_tables(self, run: Runner) -> bool:
@@ -263,7 +263,7 @@ class PostgresDialect(Dialect):
     def position(self, column: ColumnElement[str], text: ColumnElement[str]) -> ColumnElement[int]:
         return func.strpos(column, text)
 
-    def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
+    def insert_ignoring(self, table: Table, values: Mapping[str, object]) -> Executable:
         return insert(table).values(values).on_conflict_do_nothing()
 
     def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: Select[Any]) -> Executable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from stanchion.stores.postgres.moves import PostgresMoves
 from stanchion.stores.postgres.settle import PostgresCommits
@@ -37,7 +37,7 @@ class PostgresOutcomes:
         self._commits, self._moves, self._general = commits, moves, general
         self.settle_in = general.settle_in
 
-    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
+    def settle(self, outcomes: Sequence[Outcome], tx: object = None, *, repeat: bool = False) -> list[JobState | None]:
         commits = plain_commits(outcomes)
         if tx is not None or repeat:
             return self._general.settle(outcomes, tx, repeat=repeat, guarded=commits is not None)

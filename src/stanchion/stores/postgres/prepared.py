@@ -74,7 +74,7 @@ class CopyForm:
                 copy.write(one.rows.replace(_TIMES.encode(), times))
 
 
-def _field(value: Any) -> str:
+def _field(value: object) -> str:
     """Return a value as a field of a line."""
     if value is None:
         return _NULL

@@ -113,7 +113,7 @@ class PostgresPush:
         self._general = general
         self._held_keys = HeldKeys(db, jobs)
 
-    def push(self, jobs: Sequence[NewJob], tx: Any = None, *, repeat: bool = False) -> list[Pushed]:
+    def push(self, jobs: Sequence[NewJob], tx: object = None, *, repeat: bool = False) -> list[Pushed]:
         if not jobs:
             return []
         # A duplicate may undo the batch, and what ended meanwhile a part of it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from stanchion.stores.records.slots import Slot, slot_in
 
@@ -189,7 +189,7 @@ class JobRow(NamedTuple):
 _DEFAULTS = tuple(JobRow._field_defaults.get(name) for name in JobRow._fields)
 
 
-def row_from(columns: Sequence[Any]) -> JobRow:
+def row_from(columns: Sequence[object]) -> JobRow:
     """Return the row with these first fields, such as all columns of a live job; the others have their defaults.
 
     It takes a third of the time of the constructor, and each claimed job needs it.

@@ -34,7 +34,7 @@ class Jobs:
         """Return the store's clock."""
         return self.server.now()
 
-    def script(self, name: str, queue: str, *arguments: Any) -> Any:
+    def script(self, name: str, queue: str, *arguments: object) -> Any:
         """Run a script on a queue; it must be safe to repeat."""
         return self.server.call(lambda _again: self.server.run(name, self.server.keys.queue(queue), *arguments))
 

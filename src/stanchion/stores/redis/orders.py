@@ -134,7 +134,7 @@ def _within(query: Query, field: str) -> tuple[str, str]:
     return str(max(low, default="-inf")), str(min(high, default="+inf"))
 
 
-def _entries(given: Sequence[Any]) -> list[Entry]:
+def _entries(given: Sequence[object]) -> list[Entry]:
     """Return members with whole scores as entries."""
     return [(int(float(score)), member.decode()) for member, score in _pairs(given)]
 

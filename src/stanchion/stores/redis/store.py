@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from stanchion.errors import CannotJoin
 from stanchion.stores.cas import flows, settle
@@ -126,28 +125,28 @@ class RedisStore(Extensible):
 
     # -- the verbs with a transaction of the caller, which only settings ignore
 
-    def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
+    def configure(self, queue: str, changes: Mapping[str, object], tx: object = None) -> QueueSettings:
         return self._queues.configure(queue, changes)
 
-    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: Any = None) -> bool:
+    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: object = None) -> bool:
         return self._semaphores.set_semaphore(name, capacity, declared=declared)
 
     def push(
-        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
+        self, jobs: Sequence[NewJob], tx: object = None, claim: Claim | None = None, *, repeat: bool = False
     ) -> list[Pushed]:
         _refuse(tx)
         return self._pushes.push_new(jobs).pushed if claim is None else self._starts.push(jobs, claim)
 
-    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
+    def settle(self, outcomes: Sequence[Outcome], tx: object = None, *, repeat: bool = False) -> list[JobState | None]:
         _refuse(tx)
         return self._outcomes.settle(outcomes, repeat=repeat)
 
-    def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
+    def change_flows(self, changes: Sequence[FlowChange], tx: object = None) -> list[bool]:
         _refuse(tx)
         return flows.change_flows(self._flows, changes)
 
 
-def _refuse(tx: Any) -> None:
+def _refuse(tx: object) -> None:
     if tx is not None:
         raise CannotJoin(
             "Redis has no transactions that a job could be part of; leave tx out, or use a store on the database that "

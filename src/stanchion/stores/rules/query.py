@@ -249,7 +249,7 @@ def merged(query: Query, parts: Sequence[tuple[Callable[[Query], Page], Query]])
     return page._replace(horizon=Horizon(min(one.now for one in horizons))) if horizons else page
 
 
-def _row(columns: Sequence[str], values: Sequence[Any]) -> JobRow:
+def _row(columns: Sequence[str], values: Sequence[object]) -> JobRow:
     """Return the columns of a job as a row without the others."""
     fields: Mapping[str, Any] = dict(zip(columns, values, strict=True))
     return _NOTHING._replace(**fields)

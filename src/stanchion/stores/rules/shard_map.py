@@ -129,6 +129,6 @@ class ShardMap:
         )
 
 
-def text_of(stored: Mapping[str, Any]) -> str:
+def text_of(stored: Mapping[str, object]) -> str:
     """Return a plain form as the text of a value."""
     return json.dumps(stored, separators=(",", ":"))

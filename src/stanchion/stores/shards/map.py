@@ -37,7 +37,7 @@ def map_in(path: Path) -> MapFile:
         raise InvalidInput(f"the map of shards {path}: {error}") from None
 
 
-def _read(given: Mapping[str, Any], folder: Path) -> MapFile:
+def _read(given: Mapping[str, object], folder: Path) -> MapFile:
     refuse_unknown(given, _FIELDS, "entry")
     urls = {checked_name(name, "the name of a shard"): _url(name, url, folder) for name, url in _table(given, "shards")}
     if len(set(urls.values())) < len(urls):
@@ -58,14 +58,14 @@ def _read(given: Mapping[str, Any], folder: Path) -> MapFile:
     return MapFile(urls, ShardMap(default, places))
 
 
-def _table(given: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
+def _table(given: Mapping[str, object], name: str) -> list[tuple[str, Any]]:
     table = given.get(name, {})
     if not isinstance(table, dict):
         raise InvalidInput(f"{name} must be a table, not {table!r}")
     return list(table.items())
 
 
-def _url(name: str, url: Any, folder: Path) -> str:
+def _url(name: str, url: object, folder: Path) -> str:
     """Return the URL of a shard; the path of a SQLite file is relative to the folder of the map."""
     if not isinstance(url, str) or url.startswith("shards:"):
         raise InvalidInput(f"shard {name!r} needs the URL of a database or a manager")

@@ -106,7 +106,7 @@ class MapRecord:
     def _map(self) -> tuple[dict[str, Any] | None, int]:
         return _stored(self._roster.default, MAP)
 
-    def _write(self, stored: Mapping[str, Any], version: int) -> bool:
+    def _write(self, stored: Mapping[str, object], version: int) -> bool:
         default = self._roster.default
         return default.ask(default.store.compare_and_set, KIND, MAP, text_of(stored), version)
 

@@ -25,7 +25,7 @@ class Refusals:
     def __init__(self, charts: Charts) -> None:
         self._charts = charts
 
-    def joining(self, tx: Any) -> None:
+    def joining(self, tx: object) -> None:
         """Refuse a transaction: it is of one database."""
         if tx is not None:
             raise CannotJoin(

@@ -74,7 +74,7 @@ class _Missing:
         """Nothing is open."""
 
     def __getattr__(self, verb: str) -> Any:
-        def refused(*_args: Any, **_named: Any) -> Any:
+        def refused(*_args: object, **_named: object) -> Any:
             raise StoreUnavailable("partitions have moved to it, but the file of this program does not name it: add it")
 
         return refused

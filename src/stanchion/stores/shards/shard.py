@@ -51,7 +51,7 @@ class Shard:
         self._probing: threading.Thread | None = None
         self.down = False
 
-    def ask(self, call: Callable[..., T], *args: Any, **named: Any) -> T:
+    def ask(self, call: Callable[..., T], *args: object, **named: object) -> T:
         """Call a verb of the store; its error names the shard."""
         try:
             answer = call(*args, **named)
@@ -72,7 +72,7 @@ class Shard:
         """Return a verb of the store whose errors name the shard."""
         return partial(self.ask, getattr(self.store, name))
 
-    def ask_if_up(self, otherwise: D, call: Callable[..., T], *args: Any, **named: Any) -> T | D:
+    def ask_if_up(self, otherwise: D, call: Callable[..., T], *args: object, **named: object) -> T | D:
         """Call a verb unless the shard is down; return `otherwise` then. The default shard is always asked."""
         if self.is_default:
             return self.ask(call, *args, **named)

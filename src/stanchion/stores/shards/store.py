@@ -143,7 +143,7 @@ class ShardedStore(Extensible):
 
     # -- queues
 
-    def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
+    def configure(self, queue: str, changes: Mapping[str, object], tx: object = None) -> QueueSettings:
         self._refusals.joining(tx)
         self._refusals.settings(queue, changes)
         self._charts.current()
@@ -167,7 +167,7 @@ class ShardedStore(Extensible):
     # -- jobs in and out
 
     def push(
-        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
+        self, jobs: Sequence[NewJob], tx: object = None, claim: Claim | None = None, *, repeat: bool = False
     ) -> list[Pushed]:
         self._refusals.joining(tx)
         self._refusals.jobs(jobs)
@@ -179,7 +179,7 @@ class ShardedStore(Extensible):
             self._refusals.batch(claim.queue)
         return self._claims.claim(claim)
 
-    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
+    def settle(self, outcomes: Sequence[Outcome], tx: object = None, *, repeat: bool = False) -> list[JobState | None]:
         self._refusals.joining(tx)
         self._refusals.outcomes(outcomes)
 
@@ -259,11 +259,11 @@ class ShardedStore(Extensible):
 
     # -- semaphores and flows
 
-    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: Any = None) -> bool:
+    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: object = None) -> bool:
         self._refusals.joining(tx)
         return self._fleet.default.ask(self._fleet.default.store.set_semaphore, name, capacity, declared=declared)
 
-    def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
+    def change_flows(self, changes: Sequence[FlowChange], tx: object = None) -> list[bool]:
         self._refusals.joining(tx)
         self._refusals.changes(changes)
         return self._fleet.default.ask(self._fleet.default.store.change_flows, changes)

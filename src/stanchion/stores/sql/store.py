@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stanchion.stores.ports import Extensible
 
@@ -67,7 +67,7 @@ class SqlStore(Extensible):
         )
 
     def _general_push(
-        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
+        self, jobs: Sequence[NewJob], tx: object = None, claim: Claim | None = None, *, repeat: bool = False
     ) -> list[Pushed]:
         if claim is None:
             return self._parts.pushes.push(jobs, tx, repeat=repeat)

@@ -210,13 +210,13 @@ class SqliteDialect(Dialect):
     def worth_retrying(self, error: BaseException) -> bool:
         return self.fault(error) is Fault.BUSY
 
-    def owns(self, connection: Any) -> bool:
+    def owns(self, connection: object) -> bool:
         return isinstance(connection, sqlite3.Connection)
 
     def must_be_open(self, driver: sqlite3.Connection) -> None:
         drivers.must_be_open(driver)
 
-    def async_driver(self, connection: Any) -> AsyncDriver | None:
+    def async_driver(self, connection: object) -> AsyncDriver | None:
         return drivers.async_driver(connection)
 
     def is_strange(self, error: BaseException) -> bool:
@@ -263,7 +263,7 @@ class SqliteDialect(Dialect):
     def fitted(self, names: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         return ROW_TYPES.fitted_columns(names, rows) if rows else rows
 
-    def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
+    def insert_ignoring(self, table: Table, values: Mapping[str, object]) -> Executable:
         return insert(table).values(values).on_conflict_do_nothing()
 
     def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: Select[Any]) -> Executable:

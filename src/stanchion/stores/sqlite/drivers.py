@@ -25,7 +25,7 @@ def must_be_open(connection: Any) -> None:
         raise CannotJoin(AUTOCOMMIT)
 
 
-def async_driver(connection: Any) -> AsyncDriver | None:
+def async_driver(connection: object) -> AsyncDriver | None:
     """Return an asynchronous driver for a caller's connection; None for one that is of none."""
     aiosqlite = sys.modules.get("aiosqlite")
     if aiosqlite is None or not isinstance(connection, aiosqlite.Connection):

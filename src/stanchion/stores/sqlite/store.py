@@ -60,7 +60,7 @@ class SqliteStore(SqlStore):
     # -- the first calls
 
     def _push(
-        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
+        self, jobs: Sequence[NewJob], tx: object = None, claim: Claim | None = None, *, repeat: bool = False
     ) -> list[Pushed]:
         if tx is None and claim is None and not repeat:
             try:

@@ -69,7 +69,7 @@ def _request(method: Method, given: Mapping[str, Part | _Argument | None]) -> tu
     table = {name: one if isinstance(one, _Argument) else _Argument(name, one) for name, one in given.items()}
     takes = [(name, one, described[one.field].has_presence) for name, one in table.items()]
 
-    def request(arguments: Mapping[str, Any]) -> Message:
+    def request(arguments: Mapping[str, object]) -> Message:
         fields = {}
         for name, value in arguments.items():
             field, part, _ = table[name]

@@ -21,7 +21,7 @@ __all__ = ["Message", "build", "pb", "read", "written"]
 M = TypeVar("M", bound=Message)
 
 
-def build(kind: type[M], fields: Mapping[str, Any]) -> M:
+def build(kind: type[M], fields: Mapping[str, object]) -> M:
     """Return a message with these fields, its parts as mappings; a field that is None is left out.
 
     InvalidInput for values that the field can't have, such as a number of over 64 bits.

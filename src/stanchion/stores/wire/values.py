@@ -18,7 +18,7 @@ VERSIONED: Final = Codec(VersionedValue, pb.VersionedValue)
 CHANGE: Final = Codec(ValueChange, pb.ValueChange)
 
 
-def value_fields(value: Any) -> dict[str, Any]:
+def value_fields(value: object) -> dict[str, Any]:
     """Return the fields of the message for a text, a number, a truth value, None, a slot, or several of these."""
     match value:
         case None:

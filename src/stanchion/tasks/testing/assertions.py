@@ -27,8 +27,8 @@ _LISTED = 20
 def asserted(
     context: Context,
     task: Task[..., Any] | str,
-    args: Sequence[Any] | None,
-    kwargs: Mapping[str, Any] | None,
+    args: Sequence[object] | None,
+    kwargs: Mapping[str, object] | None,
     times: int | None,
 ) -> list[Job]:
     """Return the jobs of a call, oldest first. Raises AssertionError unless there are as many as there should be."""
@@ -47,14 +47,14 @@ def asserted(
     raise AssertionError(f"expected {asked} {name}{given}, found {len(found) or 'none'}. {_enqueued(context, name)}")
 
 
-def _wanted(context: Context, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _wanted(context: Context, name: str, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
     """Return the arguments of a call as they are stored, by the names of their parameters if these are known."""
     known = context.registry.tasks.get(name)
     encoded = known.calls().payload if isinstance(known, TaskWork) else partial(encoded_call, context.codec)
     return _called(context, name, context.codec.decode(encoded(args, kwargs)))
 
 
-def _called(context: Context, name: str, payload: Any) -> Any:
+def _called(context: Context, name: str, payload: object) -> Any:
     """Return the arguments in a payload, so that `f(1)` and `f(a=1)` are equal."""
     try:
         args, kwargs = called_with(payload)
@@ -96,6 +96,6 @@ def _shown_call(job: Job) -> str:
     return f"{job.task}{_shown(tuple(args), kwargs)}"
 
 
-def _shown(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+def _shown(args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
     text = ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())])
     return f"({text if len(text) <= 200 else text[:200] + '…'})"

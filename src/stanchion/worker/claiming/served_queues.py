@@ -87,7 +87,7 @@ class ServedQueues:
         return station is None or station.on_workers
 
 
-def checked_lanes(value: Any) -> dict[str, LaneRange]:
+def checked_lanes(value: object) -> dict[str, LaneRange]:
     """Return the lanes of some queues: `{"orders": range(0, 16)}`, or texts such as `orders=0-15`."""
     if value is None:
         return {}
@@ -105,7 +105,7 @@ def checked_lanes(value: Any) -> dict[str, LaneRange]:
     return found
 
 
-def _pair(text: Any) -> tuple[str, str]:
+def _pair(text: object) -> tuple[str, str]:
     queue, equals, lanes = text.rpartition("=") if isinstance(text, str) else ("", "", "")
     if not equals or not queue:
         raise InvalidInput(f"lanes must be QUEUE=FIRST-LAST, such as 'orders=0-15', not {shown(text)}")

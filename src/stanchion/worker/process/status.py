@@ -97,7 +97,7 @@ class StatusReporter:
             log.warning("can't write the health file %s: %s", file, error)
 
 
-def checked_port(port: Any) -> int | None:
+def checked_port(port: object) -> int | None:
     """Return a port to listen at, None for none; 0 lets the system choose it."""
     return None if port is None else whole(port, "health_port", 0, 65_535)
 

@@ -82,7 +82,7 @@ class Outgoing:
         ]
         self.say(report=True, slices=slices)
 
-    def say(self, **fields: Any) -> None:
+    def say(self, **fields: object) -> None:
         """Add other fields of a message."""
         self._other.update(fields)
         self._some.set()

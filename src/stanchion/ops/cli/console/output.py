@@ -69,15 +69,15 @@ class Output:
         """The width in columns; generous without a terminal."""
         return self.console.width if self.console.is_terminal else _PLENTY
 
-    def json(self, value: Any) -> None:
+    def json(self, value: object) -> None:
         """Print one JSON value."""
         print(json.dumps(value, indent=2))
 
-    def json_line(self, value: Any) -> None:
+    def json_line(self, value: object) -> None:
         """Print one JSON value on its own line, and flush."""
         print(json.dumps(value), flush=True)
 
-    def json_list(self, values: Iterable[Any]) -> int:
+    def json_list(self, values: Iterable[object]) -> int:
         """Print a JSON array item by item; return the number of items."""
         count = 0
         for count, value in enumerate(values, 1):

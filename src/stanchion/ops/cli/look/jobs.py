@@ -278,7 +278,7 @@ def _after(word: str, seconds: float | None) -> str | None:
     return None if seconds is None else f"{word} {duration(seconds)}"
 
 
-def _pretty(value: Any) -> str:
+def _pretty(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 

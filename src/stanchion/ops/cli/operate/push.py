@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -58,7 +58,7 @@ def push(
     arg: Args = None,
     kwarg: Kwargs = None,
     file: File = None,
-    **given: Any,
+    **given: object,
 ) -> Exit | None:
     """Enqueue a job, or one for each line of a file.
 

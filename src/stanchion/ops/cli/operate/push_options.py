@@ -14,7 +14,7 @@ from stanchion.ops.cli.console.given import loose_value, moment, names, pairs
 from stanchion.stores.fields.jobs import OPTIONS, Kind, Option
 
 
-def _as_given(given: Any, _flag: str) -> Any:
+def _as_given(given: object, _flag: str) -> Any:
     return given
 
 
@@ -73,7 +73,7 @@ def _parameter(option: Option) -> Parameter:
     )
 
 
-def _value(option: Option, given: Any) -> Any:
+def _value(option: Option, given: object) -> Any:
     """Return the value of an option that was given."""
     return _form(option)[1](given, _flags(option.name)[0])
 
@@ -81,7 +81,7 @@ def _value(option: Option, given: Any) -> Any:
 PARAMETERS: Final = tuple(map(_parameter, OPTIONS))
 
 
-def push_options(given: Mapping[str, Any]) -> PushOptions:
+def push_options(given: Mapping[str, object]) -> PushOptions:
     """Return the options that were given on the command line."""
     found = {one.name: _value(one, value) for one in OPTIONS if (value := given[one.name]) not in (None, [])}
     return cast(PushOptions, found)

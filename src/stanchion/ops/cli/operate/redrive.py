@@ -253,7 +253,7 @@ def chosen(
     return ([job.id for job in page] for page in pages(session.app, wanted, limit))
 
 
-def _words(ids: list[str] | None, filters: Sequence[Any]) -> str:
+def _words(ids: list[str] | None, filters: Sequence[object]) -> str:
     """Return which jobs are meant, for the audit log."""
     if ids:
         return f"{len(ids):,} chosen jobs: {', '.join(ids)}"

@@ -22,10 +22,10 @@ class Target(Protocol):
     place: str
     task: str
 
-    def item(self, value: Any) -> Any:
+    def item(self, value: object) -> Any:
         """Return the item to push for a JSON value. Raises InvalidInput for a wrong value."""
 
-    def push(self, items: Sequence[Any]) -> Sequence[Job | JobHandle]:
+    def push(self, items: Sequence[object]) -> Sequence[Job | JobHandle]:
         """Store a batch, all or nothing."""
 
 
@@ -43,11 +43,11 @@ class Payloads:
             raise InvalidInput("no target: name a queue, or a task with --task")
         return cls(app.queue(queue), options)
 
-    def item(self, value: Any) -> Push:
+    def item(self, value: object) -> Push:
         """Return the payload with its options."""
         return Push(value, **self._options)
 
-    def push(self, items: Sequence[Any]) -> Sequence[Job]:
+    def push(self, items: Sequence[object]) -> Sequence[Job]:
         """Store a batch."""
         return self._queue.push_many(items)
 
@@ -68,7 +68,7 @@ class Calls:
             raise InvalidInput("which queue? name it, or give --app module:app, whose task has one")
         return cls(app.using(name, **cast(EnqueueOptions, {**options, "queue": place})), name, work, place)
 
-    def item(self, value: Any) -> tuple[Any, ...] | dict[str, Any]:
+    def item(self, value: object) -> tuple[Any, ...] | dict[str, Any]:
         """Return an array as positional arguments, an object as keyword arguments."""
         if isinstance(value, list):
             self.check(value, {})
@@ -82,7 +82,7 @@ class Calls:
         """Store a batch."""
         return self._enqueuer.enqueue_many(items)
 
-    def push_call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JobHandle:
+    def push_call(self, args: Sequence[object], kwargs: Mapping[str, object]) -> JobHandle:
         """Store one call."""
         return self._enqueuer.enqueue(*args, **kwargs)
 

@@ -126,7 +126,7 @@ def abandon(session: Session) -> Exit:
 
 
 def _put(
-    session: Session, plans: Plans, partitions: Sequence[str], to: str, options: Mapping[str, Any], *, dry_run: bool
+    session: Session, plans: Plans, partitions: Sequence[str], to: str, options: Mapping[str, object], *, dry_run: bool
 ) -> Exit:
     if dry_run:
         chart, live = plans.over.chart(), plans.live(partitions)

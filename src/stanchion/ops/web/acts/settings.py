@@ -78,7 +78,7 @@ def value_of(name: str, text: str) -> Any:
         raise InvalidInput(f"{name} is a number, not {given[:40]!r}") from None
 
 
-def text_of(name: str, value: Any) -> str:
+def text_of(name: str, value: object) -> str:
     """Return the value of a setting as it is written into the form."""
     if value is None:
         return "none"

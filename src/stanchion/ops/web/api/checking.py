@@ -40,7 +40,7 @@ class Checks:
                 name: Draft202012Validator(dict(of), registry=registry) for name, of in one.query.items()
             }
 
-    def body(self, operation: Operation, body: Any) -> None:
+    def body(self, operation: Operation, body: object) -> None:
         """Raise Problem if a body is not valid."""
         wrong = []
         for error in self._bodies[operation.id].iter_errors(body):

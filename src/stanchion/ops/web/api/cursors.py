@@ -34,7 +34,7 @@ class Cursors:
         self._store = store
         self._key: bytes | None = None
 
-    def write(self, scope: str, place: Any) -> str:
+    def write(self, scope: str, place: object) -> str:
         """Return the cursor of a place. `scope`: the list and its filter."""
         content = json.dumps(place, separators=(",", ":")).encode()
         return base64.urlsafe_b64encode(self._signature(scope, content) + content).decode().rstrip("=")

@@ -183,7 +183,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
-def _json(content: Any) -> bytes:
+def _json(content: object) -> bytes:
     if isinstance(content, bytes):
         return content
     try:

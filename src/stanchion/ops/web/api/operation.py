@@ -112,6 +112,6 @@ def time_text(stored: int | None) -> str | None:
     return iso(moment(stored))
 
 
-def encoded(content: Any) -> bytes:
+def encoded(content: object) -> bytes:
     """Return JSON values as JSON. Raises RecursionError for too deeply nested ones."""
     return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()

@@ -25,7 +25,7 @@ def limit_of(call: Call) -> int:
     return int(call.query.get("limit", USUAL))
 
 
-def page(call: Call, items: Sequence[Any], after: str | None, count: int, kind: str = "exact") -> Answer:
+def page(call: Call, items: Sequence[object], after: str | None, count: int, kind: str = "exact") -> Answer:
     """Return a page as an answer. `after`: the cursor of the next one."""
     return Answer({"items": list(items), "next": after, "count": {"value": count, "kind": kind}, "as_of": call.as_of})
 

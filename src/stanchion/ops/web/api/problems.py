@@ -86,7 +86,7 @@ class Problem(Exception):
         detail: str = "",
         errors: Sequence[Wrong] = (),
         headers: Mapping[str, str] | None = None,
-        **more: Any,
+        **more: object,
     ) -> None:
         self.kind = KINDS[code]
         super().__init__(detail or self.kind.advice)

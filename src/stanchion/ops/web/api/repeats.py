@@ -59,7 +59,7 @@ class Repeats:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def begin(self, key: Sequence[str], body: Any, jobs: int, now: int) -> Push:
+    def begin(self, key: Sequence[str], body: object, jobs: int, now: int) -> Push:
         """Return the push under a key. Raises Problem if the key was used for another one."""
         digest, of_body = _digest(key), _digest(body)
         slot = str(int(digest[:8], 16) % SLOTS)
@@ -114,6 +114,6 @@ def _push(slot: str, record: Record) -> Push:
     return Push(slot, record, ids, stored if record.done else None)
 
 
-def _digest(value: Any) -> str:
+def _digest(value: object) -> str:
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]

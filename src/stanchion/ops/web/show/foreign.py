@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import unicodedata
-from typing import Any, Final
+from typing import Final
 
 from markupsafe import Markup, escape
 
@@ -50,7 +50,7 @@ def cut(text: str, most: int = SHOWN) -> str:
     return text if len(text) <= most else f"{text[:most]}\n… {len(text) - most:,} more characters"
 
 
-def one_line(value: Any, most: int = 200) -> str:
+def one_line(value: object, most: int = 200) -> str:
     """Return a redacted value as JSON in one line of bounded length."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)
@@ -64,7 +64,7 @@ def strong(text: str) -> Markup:
     return Markup("<b>{}</b>").format(visible(text))
 
 
-def pretty(value: Any) -> Markup:
+def pretty(value: object) -> Markup:
     """Return a redacted value as indented JSON, ready for a page: text, and marks in place of hidden values."""
     place = secrets.token_hex(8)  # a name that no payload can know
     try:
@@ -74,5 +74,5 @@ def pretty(value: Any) -> Markup:
     return Markup(str(escape(visible(cut(text)))).replace(f"&#34;{place}&#34;", str(_MASK)))  # noqa: S704 - escaped
 
 
-def _place(value: Any, place: str) -> str:
+def _place(value: object, place: str) -> str:
     return place if isinstance(value, Hidden) else str(value)

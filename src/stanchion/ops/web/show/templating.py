@@ -17,7 +17,7 @@ from stanchion.ops.web.show.foreign import visible
 FOLDER: Final = Path(__file__).parents[1] / "templates"
 
 
-def _finalized(value: Any) -> Any:
+def _finalized(value: object) -> Any:
     """Make each text visible before it is escaped; markup that the page itself made stays."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
@@ -50,7 +50,7 @@ def segment(text: str) -> str:
     return quote(text, safe="")
 
 
-def query(**values: Any) -> str:
+def query(**values: object) -> str:
     """Return the query of a URL with its question mark; values that are None or empty are left out."""
     given = {name: value for name, value in values.items() if value not in (None, "", [])}
     return f"?{urlencode(given, doseq=True)}" if given else ""

@@ -65,7 +65,7 @@ class DeltaFiles:
         for values, rows in _partitions(table, self._by):
             self._written.append(self._write(values, rows))
 
-    def _write(self, values: Sequence[Any], rows: pa.Table) -> NewFile:
+    def _write(self, values: Sequence[object], rows: pa.Table) -> NewFile:
         partition = tuple(zip(self._by, map(_text, values), strict=True))
         folders = [f"{quote(name, safe='')}={_NULL if one is None else quote(one, safe='')}" for name, one in partition]
         path = "/".join([*folders, f"part-{uuid.uuid4().hex}.parquet"])
@@ -111,7 +111,7 @@ def _partitions(table: pa.Table, by: list[str]) -> Iterator[tuple[list[Any], pa.
         first += one["count_all"]
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     """Return a partition's value in Delta's form: there, an empty text is null."""
     if isinstance(value, bool):
         return str(value).lower()

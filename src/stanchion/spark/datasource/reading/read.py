@@ -94,7 +94,7 @@ def reader_of(given: Mapping[str, str], schema: StructType) -> JobsReader:
     return kind(place_of(options), query, names, options["partitions"], options["by"] == "lane", typed)
 
 
-def queue_of(options: Mapping[str, Any]) -> tuple[Condition, ...]:
+def queue_of(options: Mapping[str, object]) -> tuple[Condition, ...]:
     """Return the condition for the queue in checked options, if there is one."""
     return () if options["queue"] is None else (Condition("queue", "=", options["queue"]),)
 
@@ -214,7 +214,7 @@ def condition_of(pushed: Filter) -> Condition | None:
     return Condition(path[0], op, stored if op == "in" else stored[0])
 
 
-def _comparable(name: str, value: Any) -> bool:
+def _comparable(name: str, value: object) -> bool:
     """Return whether a store can compare this column with such a value; nulls are left to Spark."""
     if name.endswith("_at"):
         return isinstance(value, datetime) and value.tzinfo is not None

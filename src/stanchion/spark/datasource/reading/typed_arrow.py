@@ -149,7 +149,7 @@ def _finite(values: pa.Array) -> None:
 Convert = Callable[[Any], Any]
 
 
-def structs(struct: Struct, values: Sequence[Any]) -> pa.StructArray:
+def structs(struct: Struct, values: Sequence[object]) -> pa.StructArray:
     """Return decoded payloads that fit, and None for others, as structs."""
     convert = _convert(struct)
     return pa.array([None if one is None else convert(one) for one in values], arrow_type(struct))
@@ -174,7 +174,7 @@ def _convert(kind: Kind) -> Convert:
             return _CONVERSIONS.get(name, lambda value: value)
 
 
-def _of(convert: Convert, value: Any) -> Any:
+def _of(convert: Convert, value: object) -> Any:
     return None if value is None else convert(value)
 
 

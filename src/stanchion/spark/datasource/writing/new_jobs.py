@@ -144,7 +144,7 @@ class JobMaker:
         """Return the field for jobs whose rows have no value."""
         return checked_option(name, self.defaults[name]) if name in self.defaults else NewJob._field_defaults[name]
 
-    def _times(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, Iterable[Any]]:
+    def _times(self, columns: Mapping[str, Sequence[object]]) -> dict[str, Iterable[Any]]:
         """Return when the jobs are due; values of a row override the defaults."""
         fixed = {name: checked_option(name, self.defaults[name]) for name in _TIMES if name in self.defaults}
         present = [name for name in _TIMES if name in columns]
@@ -164,10 +164,10 @@ class JobMaker:
     def _limits(
         self,
         context: Context,
-        columns: Mapping[str, Sequence[Any]],
+        columns: Mapping[str, Sequence[object]],
         queues: Sequence[str],
         tasks: Sequence[str | None],
-        shared: Mapping[str, Mapping[str, Any]],
+        shared: Mapping[str, Mapping[str, object]],
     ) -> list[str | None]:
         """Return the limits of the rows. `shared`: the options about the rates of tasks, for rows that name none."""
         fixed = {name: self.defaults[name] for name in _OF_LIMITS if name in self.defaults}
@@ -202,12 +202,12 @@ def _name(value: str, what: str) -> str:
 
 
 @lru_cache(maxsize=_MANY)
-def checked_option(name: str, value: Any) -> Any:
+def checked_option(name: str, value: object) -> Any:
     """Return the field of a job for the value of an option."""
     return checked({name: value}, _PLAIN)[name]
 
 
-def _checked_values(name: str, values: Sequence[Any], default: Any, codec: Codec) -> list[Any]:
+def _checked_values(name: str, values: Sequence[object], default: object, codec: Codec) -> list[Any]:
     if name == "headers":
         return [default if one is None else checked({name: one}, codec).get(name) for one in values]
     try:
@@ -283,7 +283,7 @@ def _payloads(
     return [codec.encode(_call(args, kwargs), "columns args and kwargs") for args, kwargs in calls]
 
 
-def _check_call(value: Any) -> None:
+def _check_call(value: object) -> None:
     try:
         called_with(value)
     except ValueError:

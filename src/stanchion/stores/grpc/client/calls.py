@@ -43,14 +43,14 @@ class Calls:
     def __init__(self, channels: Channels) -> None:
         self._channels = channels
 
-    def make(self, verb: str, seconds: float | None = None, /, **arguments: Any) -> Any:
+    def make(self, verb: str, seconds: float | None = None, /, **arguments: object) -> Any:
         """Call a verb within `seconds` (CALL_SECONDS); return its result.
 
         Raises the manager's error, and StoreUnavailable if no manager answers.
         """
         return self.make_repeatable(verb, seconds, **arguments)[0]
 
-    def make_repeatable(self, verb: str, seconds: float | None = None, /, **arguments: Any) -> tuple[Any, bool]:
+    def make_repeatable(self, verb: str, seconds: float | None = None, /, **arguments: object) -> tuple[Any, bool]:
         """The same; return also whether an earlier try may have been carried out."""
         call, pause, again = CALLS[verb], _FIRST_PAUSE, False
         request = call.request(arguments)
@@ -76,7 +76,7 @@ class Calls:
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreading load
             pause = min(pause * 2, _LONGEST_PAUSE)
 
-    def once(self, verb: str, **arguments: Any) -> Any:
+    def once(self, verb: str, **arguments: object) -> Any:
         """Call a verb that must not be repeated after a lost reply."""
         call, host = CALLS[verb], self._channels.hosts()[0]
         try:

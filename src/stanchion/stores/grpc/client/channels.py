@@ -60,7 +60,7 @@ class Channels:
         if self.hosts()[0] == host:
             self.first = (self.first + 1) % len(self.address.hosts)
 
-    def keep(self, call: Any) -> None:
+    def keep(self, call: object) -> None:
         """Keep what belongs to the parent of a forked process, as it can't be ended there."""
         if call is not None:
             _of_parents.append(call)

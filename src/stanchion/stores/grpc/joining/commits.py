@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final
+from typing import Final
 
 from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.stores.protocol import Store
@@ -53,7 +53,7 @@ class Commits:
         self._running = self._ended = False
         self._pause = self._look_at = 0.0
 
-    def wait_for(self, store: Store, leases: Collection[Lease], transaction: Any) -> None:
+    def wait_for(self, store: Store, leases: Collection[Lease], transaction: object) -> None:
         """Notify the managers of these jobs once the transaction that settled them is committed."""
         mine = self._held(leases)
         if not mine:
@@ -115,7 +115,7 @@ class Commits:
         return over
 
 
-def _listen(transaction: Any, ended: Callable[[], None]) -> None:
+def _listen(transaction: object, ended: Callable[[], None]) -> None:
     """Observe the commit of a SQLAlchemy Session; other transactions don't report it."""
     if hasattr(transaction, "run_sync") or hasattr(transaction, "get_bind"):
         from sqlalchemy import event

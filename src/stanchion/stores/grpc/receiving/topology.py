@@ -56,7 +56,7 @@ class Topology:
                 if not self._ending.is_set() and error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                     self._pause(host, error, backoff.failed())
 
-    def _pause(self, host: str, error: Any, seconds: float) -> None:
+    def _pause(self, host: str, error: object, seconds: float) -> None:
         try:
             raise self._calls.failure(host, error)
         except StanchionError as reason:

@@ -54,7 +54,7 @@ class Followers:
         self._by_watched.clear()
 
 
-def _kind(tx: Any) -> tuple[Any, Any]:
+def _kind(tx: object) -> tuple[Any, Any]:
     """Return the object to watch, and the class of its follower."""
     if "django.db" in sys.modules:
         from stanchion.stores.memory.joining.django import DjangoFollower
@@ -69,13 +69,13 @@ def _kind(tx: Any) -> tuple[Any, Any]:
     return alchemy.watched(tx) or _refuse(tx)
 
 
-def _is_sqlalchemy(tx: Any) -> bool:
+def _is_sqlalchemy(tx: object) -> bool:
     """Return whether it is of a class derived from one of SQLAlchemy's, or stands for such a session."""
     names = {cls.__module__.partition(".")[0] for cls in type(tx).__mro__}
     return "sqlalchemy" in names or hasattr(tx, "registry")
 
 
-def _refuse(tx: Any) -> NoReturn:
+def _refuse(tx: object) -> NoReturn:
     name = f"{type(tx).__module__.partition('.')[0]}.{type(tx).__qualname__}"
     raise CannotJoin(
         f"app.testing() can't see when a {name} commits: pass a SQLAlchemy Session or Connection, Django's connection, "

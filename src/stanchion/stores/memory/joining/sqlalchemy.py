@@ -16,7 +16,7 @@ from stanchion.stores.sql.engine.callers import NOT_OPEN
 from stanchion.stores.sql.engine.dialect import AUTOCOMMIT
 
 
-def watched(tx: Any) -> tuple[Any, Any] | None:
+def watched(tx: object) -> tuple[Any, Any] | None:
     """Return the session or connection to watch, and the class of its follower; None for anything else."""
     if not isinstance(tx, Session | Connection) and callable(registry := getattr(tx, "registry", None)):
         tx = registry()  # scoped_session and async_scoped_session
@@ -48,7 +48,7 @@ class _Nested:
         self._within = []
         self.journal.committed()
 
-    def released(self, transaction: Any, around: Any) -> None:
+    def released(self, transaction: object, around: object) -> None:
         """A nested transaction has committed."""
         self._within = [around if within is transaction else within for within in self._within]
 
@@ -125,7 +125,7 @@ class ConnectionFollower:
         """Forget the calls of open transactions."""
         self._calls.forget(lambda _: True)
 
-    def committed(self, transaction: Any) -> None:
+    def committed(self, transaction: object) -> None:
         """A transaction has committed."""
         connection = self._connection()
         if connection is None or isinstance(transaction, RootTransaction):
@@ -136,12 +136,12 @@ class ConnectionFollower:
         if around is not None:
             self._watch(around)
 
-    def _watch(self, transaction: Any) -> None:
+    def _watch(self, transaction: object) -> None:
         _FOLLOWERS.setdefault(transaction, WeakSet()).add(self)
         if not isinstance(transaction, _Watched):
             transaction.__class__ = _watching(type(transaction))
 
-    def rolled_back(self, transaction: Any) -> None:
+    def rolled_back(self, transaction: object) -> None:
         """A transaction was rolled back."""
         root = isinstance(transaction, RootTransaction)
         self._calls.forget(lambda within: root or within is transaction)

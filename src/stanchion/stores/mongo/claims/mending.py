@@ -39,12 +39,12 @@ def mend(on: Place, ids: Sequence[str]) -> None:
         on.jobs.update_many(odd, {"$set": {name: value}, "$addToSet": {"misfit": name}})
 
 
-def named(on: Place, ids: Sequence[Any]) -> list[str]:
+def named(on: Place, ids: Sequence[object]) -> list[str]:
     """Return the ids of jobs; a document whose id is no text is stored again under one that is, made of it."""
     return [one if type(one) is str else _renamed(on, one) for one in ids]
 
 
-def _renamed(on: Place, found: Any) -> str:
+def _renamed(on: Place, found: object) -> str:
     job = id_named(repr(found), 0)
     document = on.jobs.find_one({"_id": found})
     if document is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pymongo
 from pymongo.client_session import ClientSession
@@ -39,7 +39,7 @@ class Joined:
         """Return the server's clock."""
         return self.outside.now()
 
-    def at(self, date: Any) -> int:
+    def at(self, date: object) -> int:
         """Return a date of the server's clock as a stored time."""
         return self.outside.at(date)
 
@@ -56,7 +56,7 @@ class Joined:
             raise
 
 
-def join(server: Server, transaction: Any) -> Joined:
+def join(server: Server, transaction: object) -> Joined:
     """Return the access within the caller's transaction; CannotJoin for another object, or another server."""
     if not isinstance(transaction, AnySession):
         raise CannotJoin(

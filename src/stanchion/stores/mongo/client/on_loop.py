@@ -51,7 +51,7 @@ class _CollectionOnLoop:
     def __init__(self, collection: AsyncCollection[Document]) -> None:
         self._collection = collection
 
-    def find(self, *given: Any, **options: Any) -> _CursorOnLoop:
+    def find(self, *given: object, **options: object) -> _CursorOnLoop:
         return _CursorOnLoop(self._collection.find(*given, **options))
 
     def aggregate(self, stages: Sequence[Any], **options: Any) -> list[Document]:

@@ -69,7 +69,7 @@ class Access(Protocol):
     def now(self) -> int:
         """Return the server's clock."""
 
-    def at(self, date: Any) -> int:
+    def at(self, date: object) -> int:
         """Return a date of the server's clock as a stored time."""
 
     def call(self, work: Callable[[Place, bool], T], seconds: float | None = ...) -> T:

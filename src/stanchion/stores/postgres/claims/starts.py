@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stanchion.stores.postgres.claims.claim import PostgresClaims
 from stanchion.stores.postgres.pick import BOUNDED, IN_TIME, NOW, RESERVES
@@ -58,7 +58,7 @@ class PostgresStarts:
     def __init__(self, db: Database, queues: QueueRows, claims: PostgresClaims, general: Starts) -> None:
         self._db, self._queues, self._claims, self._general = db, queues, claims, general
 
-    def push(self, jobs: Sequence[NewJob], tx: Any, claim: Claim, *, repeat: bool = False) -> list[Pushed]:
+    def push(self, jobs: Sequence[NewJob], tx: object, claim: Claim, *, repeat: bool = False) -> list[Pushed]:
         """Store jobs; the claim's jobs that were not known before are stored as running, as far as they may run."""
         if tx is not None or repeat or not _fits(jobs, claim):
             return self._general.push(jobs, tx, claim, repeat=repeat)

@@ -41,7 +41,7 @@ def must_be_open(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[A
         raise CannotJoin(AUTOCOMMIT)
 
 
-def is_asyncpg(connection: Any) -> bool:
+def is_asyncpg(connection: object) -> bool:
     """Return whether this is a connection of asyncpg, or one from its pool."""
     asyncpg = sys.modules.get("asyncpg")
     return asyncpg is not None and isinstance(connection, asyncpg.Connection)

@@ -210,5 +210,5 @@ class _Ear:
             subscription.close()
 
 
-def _text(given: Any) -> str:
+def _text(given: object) -> str:
     return given.decode() if isinstance(given, bytes) else str(given)

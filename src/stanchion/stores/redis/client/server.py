@@ -107,7 +107,7 @@ class Server:
         if client is not None:
             client.close()
 
-    def script(self, name: str, key: str, *arguments: Any) -> Call:
+    def script(self, name: str, key: str, *arguments: object) -> Call:
         """Return a call of a script on the keys with the prefix `key`."""
         # A second key, always missing, makes the server defer a script while the keys of its slot are being migrated.
         keys = (key, f"{key}moving") if key.endswith(":") else (key,)
@@ -141,7 +141,7 @@ class Server:
                 raise answer
         return answers
 
-    def _piped(self, commands: Iterable[tuple[Any, ...]]) -> list[Any]:
+    def _piped(self, commands: Iterable[tuple[object, ...]]) -> list[Any]:
         with self.client.pipeline(transaction=False) as pipeline:
             for command in commands:
                 pipeline.execute_command(*command)
@@ -161,13 +161,13 @@ class Server:
 
         return self.call(work)
 
-    def _transaction(self, commands: Iterable[tuple[Any, ...]]) -> list[Any]:
+    def _transaction(self, commands: Iterable[tuple[object, ...]]) -> list[Any]:
         with self.client.pipeline(transaction=True) as pipeline:
             for command in commands:
                 pipeline.execute_command(*command)
             return list(pipeline.execute(raise_on_error=False))
 
-    def command(self, *parts: Any) -> Any:
+    def command(self, *parts: object) -> Any:
         """Run a command on one key, repeated if necessary; it must be safe to repeat."""
         return self.call(lambda _again: self.client.execute_command(*parts))
 

@@ -32,7 +32,7 @@ def settings_in(queue: str, stored: Mapping[bytes, bytes]) -> QueueSettings:
     return QueueSettings(queue, **given)
 
 
-def _reader(hint: Any) -> Callable[[str], Any]:
+def _reader(hint: object) -> Callable[[str], Any]:
     """Return the function that reads a value of this type; an empty text is None."""
     if hint is bool:
         return lambda text: text == "1"

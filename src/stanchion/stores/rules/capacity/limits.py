@@ -68,7 +68,7 @@ def checked_limits(text: str) -> Limits:
     return Limits(_semaphores(stored.get("hold", [])), _rate(stored["rate"]) if "rate" in stored else None)
 
 
-def _semaphores(names: Any) -> tuple[str, ...]:
+def _semaphores(names: object) -> tuple[str, ...]:
     if not isinstance(names, list):
         raise InvalidInput(
             f'hold in limits must be a list of names of semaphores, such as ["smtp"], not {shown(names)}'
@@ -82,7 +82,7 @@ def _semaphores(names: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _rate(rate: Any) -> Rate:
+def _rate(rate: object) -> Rate:
     if not isinstance(rate, list) or len(rate) != 2:
         raise InvalidInput(
             f'rate in limits must be a name and starts per second, such as ["key:crm", 5], not {shown(rate)}'

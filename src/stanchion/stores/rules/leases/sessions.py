@@ -33,7 +33,7 @@ def session_row(value: VersionedValue) -> SessionRow:
     return SessionRow(value.name, value.version, found.get("until", 0), found.get("address", ""))
 
 
-def to_text(fields: Mapping[str, Any]) -> str:
+def to_text(fields: Mapping[str, object]) -> str:
     """Return fields as the text of a value."""
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
 

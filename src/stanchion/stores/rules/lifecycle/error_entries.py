@@ -51,7 +51,7 @@ def with_error(
     now: int,
     group: str | None = None,
     type: str | None = None,
-    **fields: Any,
+    **fields: object,
 ) -> JobRow:
     """Return the job with one more error entry; `fields`: further fields of the entry.
 
@@ -103,7 +103,7 @@ def not_put_off(row: JobRow) -> JobRow:
     return with_entries(row, entries_of(row)[:-1]) if put_off_so_far(row).times else row
 
 
-def dumps(value: Any) -> str:
+def dumps(value: object) -> str:
     """Encode errors and headers, which the store itself writes."""
     return json.dumps(value, separators=(",", ":"))
 

@@ -142,7 +142,7 @@ def _refuse_constant(name: str) -> NoReturn:
 _decode: Final = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
-def _is_trail(value: Any) -> bool:
+def _is_trail(value: object) -> bool:
     return isinstance(value, list) and all(
         isinstance(stop, list)
         and len(stop) in (2, 4)
@@ -152,7 +152,7 @@ def _is_trail(value: Any) -> bool:
     )
 
 
-def _are_errors(value: Any) -> bool:
+def _are_errors(value: object) -> bool:
     return isinstance(value, list) and all(
         isinstance(entry, dict)
         and isinstance(entry.get("error"), str)

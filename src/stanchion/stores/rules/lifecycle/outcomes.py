@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from stanchion.core.names.partition_names import logical_name
 from stanchion.stores.records.claims import POPPED
 from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState, Lease, NewJob, Redriven
@@ -234,7 +232,7 @@ def _cancelled(row: JobRow, reason: str, now: int) -> JobRow:
     return _finished(wait_over(row, now), JobState.CANCELLED, now)
 
 
-def _failed(row: JobRow, outcome: Rollback | Bury, error: str, now: int, **fields: Any) -> JobRow:
+def _failed(row: JobRow, outcome: Rollback | Bury, error: str, now: int, **fields: object) -> JobRow:
     failed = with_error(row, error, outcome.traceback, now, outcome.group, outcome.type, **fields)
     return forgiven(failed._replace(failures=row.failures + 1))
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from sqlalchemy import BigInteger, Executable, String, cast, literal_column, select, text
 
@@ -120,7 +120,7 @@ def _held(row: JobRow, worker: str, claim: Claim, lease_micros: int) -> JobRow:
 class PushesToRun(Protocol):
     """Stores new jobs, and reserves the ones that a claim names."""
 
-    def push(self, jobs: Sequence[NewJob], tx: Any, claim: Claim, *, repeat: bool = False) -> list[Pushed]:
+    def push(self, jobs: Sequence[NewJob], tx: object, claim: Claim, *, repeat: bool = False) -> list[Pushed]:
         """Store jobs; the claim's jobs that were not known before are stored as running, as far as they may run."""
 
 
@@ -157,7 +157,7 @@ class Starts:
         self._claims, self._reservations = claims, reservations
         self._held_keys, self._queues = HeldKeys(db, jobs), queues
 
-    def push(self, jobs: Sequence[NewJob], tx: Any, claim: Claim, *, repeat: bool = False) -> list[Pushed]:
+    def push(self, jobs: Sequence[NewJob], tx: object, claim: Claim, *, repeat: bool = False) -> list[Pushed]:
         """Store jobs; the claim's jobs that were not known before are stored as running, as far as they may run."""
         if not claim.ids:
             return self._pushes.push(jobs, tx, repeat=repeat)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from sqlalchemy import Executable
 
@@ -14,10 +14,10 @@ from stanchion.stores.sql.engine.runner import Asked, Compiler, CursorRunner, Pa
 class AsyncDriver(Protocol):
     """Runs statements on a connection of one asynchronous driver."""
 
-    async def rows(self, sql: str, params: Any) -> list[Row]:
+    async def rows(self, sql: str, params: object) -> list[Row]:
         """Run a statement; return its rows."""
 
-    async def change(self, sql: str, params: Any) -> int:
+    async def change(self, sql: str, params: object) -> int:
         """Run a statement; return the number of rows it changed."""
 
 

@@ -50,7 +50,7 @@ class Caller(NamedTuple):
 
 
 @contextmanager
-def caller_of(transaction: Any) -> Iterator[Caller]:
+def caller_of(transaction: object) -> Iterator[Caller]:
     """Find the connection of a caller's transaction.
 
     Outside of `atomic`, Django commits each statement by itself: the block is then a transaction of its own.
@@ -75,7 +75,7 @@ def session_of(transaction: Any) -> Any:
     return transaction if hasattr(transaction, "get_bind") and hasattr(transaction, "in_nested_transaction") else None
 
 
-def _found(transaction: Any) -> Caller:
+def _found(transaction: object) -> Caller:
     if isinstance(transaction, Connection):
         return Caller(transaction)
     if (session := session_of(transaction)) is not None:
@@ -94,7 +94,7 @@ def _is_scoped(transaction: Any, session: Any) -> bool:
     return callable(getattr(transaction, "registry", None)) and transaction.registry() is session
 
 
-def django_connection(transaction: Any) -> Any:
+def django_connection(transaction: object) -> Any:
     """Return Django's connection with a database, also behind its proxy for the default alias; None for others."""
     if "django.db" not in sys.modules:
         return None

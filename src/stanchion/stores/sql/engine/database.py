@@ -91,7 +91,7 @@ class Database:
             self._compiler = compiler_for(self.dialect.for_cursors(self.engine.dialect), self.dialect.qualified)
         return self._compiler
 
-    def compiler_of(self, driver: Any) -> Compiler:
+    def compiler_of(self, driver: object) -> Compiler:
         """Return the compiler of statements for a caller's connection."""
         theirs = self.dialect.for_driver(driver, self.engine.dialect)
         return self.compiler if theirs is None else compiler_for(theirs, self.dialect.qualified)
@@ -289,7 +289,7 @@ class Database:
             compiler = self._compiler or self.compiler
             return work(CursorRunner(on.cursor, compiler, self.given(), together=on.together, commit=on.commit), again)
 
-    def _within(self, driver: Any, seconds: float, overdue: list[int]) -> AbstractContextManager[None]:
+    def _within(self, driver: object, seconds: float, overdue: list[int]) -> AbstractContextManager[None]:
         if not self.dialect.remote:
             return nullcontext()
         return DEADLINES.within(self.dialect.fileno(driver), seconds, overdue)

@@ -250,18 +250,18 @@ class Dialect(ABC):
         return False
 
     @abstractmethod
-    def owns(self, connection: Any) -> bool:
+    def owns(self, connection: object) -> bool:
         """Return whether this is an open DBAPI connection of this database's driver."""
 
-    def async_driver(self, connection: Any) -> AsyncDriver | None:
+    def async_driver(self, connection: object) -> AsyncDriver | None:
         """Return an asynchronous driver for a caller's connection; None for one that is of none."""
         return None
 
-    def caller_cursor(self, connection: Any) -> Any:
+    def caller_cursor(self, connection: object) -> Any:
         """Return a cursor on a caller's connection of a synchronous driver for this database; None: it is of none."""
         return self.cursor(connection) if self.owns(connection) else None
 
-    def for_driver(self, driver: Any, dialect: AlchemyDialect) -> AlchemyDialect | None:
+    def for_driver(self, driver: object, dialect: AlchemyDialect) -> AlchemyDialect | None:
         """Return the SQLAlchemy dialect that compiles statements for a caller's driver; None: as for our own."""
         return None
 
@@ -376,7 +376,7 @@ class Dialect(ABC):
         return rows
 
     @abstractmethod
-    def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
+    def insert_ignoring(self, table: Table, values: Mapping[str, object]) -> Executable:
         """Return an insert that skips a row which would violate a unique index."""
 
     @abstractmethod

@@ -25,7 +25,7 @@ from stanchion.stores.sql.engine.schema import meta
 
 
 @contextmanager
-def joined(database: Database, transaction: Any, *, guarded: bool = False) -> Iterator[Runner]:
+def joined(database: Database, transaction: object, *, guarded: bool = False) -> Iterator[Runner]:
     """Lend a runner of statements inside the caller's transaction; see `callers` for the forms it may have.
 
     Raises CannotJoin for anything else, and for a transaction on another database. `guarded`: the first statement
@@ -116,7 +116,7 @@ def _elsewhere(database: Database) -> CannotJoin:
     )
 
 
-def _is_known(database: Database, driver: Any) -> bool:
+def _is_known(database: Database, driver: object) -> bool:
     try:
         return driver in database.joined
     except TypeError:  # it takes no weak reference
@@ -153,7 +153,7 @@ def _alchemy_runner(database: Database, caller: Caller, connection: Connection) 
     return CursorRunner(dialect.cursor(driver), database.compiler_of(driver), database.given(), joined=True)
 
 
-def _stranger(database: Database, transaction: Any) -> CannotJoin:
+def _stranger(database: Database, transaction: object) -> CannotJoin:
     return CannotJoin(
         f"tx must be a transaction of {database.dialect.capabilities.name}, not "
         f"{type(transaction).__module__}.{type(transaction).__qualname__}: pass a SQLAlchemy Session or Connection, or "

@@ -281,7 +281,9 @@ class AlchemyRunner:
             yield
             return
 
-        def qualify(_on: Any, _cursor: Any, sql: str, given: Any, _context: Any, _many: bool) -> tuple[str, Any]:
+        def qualify(
+            _on: object, _cursor: object, sql: str, given: object, _context: object, _many: bool
+        ) -> tuple[str, Any]:
             return self._qualified(sql), given
 
         event.listen(self._connection, "before_cursor_execute", qualify, retval=True)

@@ -153,7 +153,9 @@ def _schema_changes(connection: Connection, instead: str | None = None) -> Itera
     """Record the statements of the block that change the schema; `instead`: the statement to run in their place."""
     steps: list[str] = []
 
-    def record(_on: Any, _cursor: Any, statement: str, given: Any, _context: Any, _many: bool) -> tuple[str, Any]:
+    def record(
+        _on: object, _cursor: object, statement: str, given: object, _context: object, _many: bool
+    ) -> tuple[str, Any]:
         if not statement.lstrip().upper().startswith(_CHANGES):
             return statement, given
         steps.append(statement)

@@ -115,7 +115,7 @@ class Flows:
 
     # -- flows
 
-    def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
+    def change_flows(self, changes: Sequence[FlowChange], tx: object = None) -> list[bool]:
         """Open, extend, close and stop flows, in this order, in one transaction; return whether each was done."""
 
         def work(run: Runner, again: bool) -> list[bool]:

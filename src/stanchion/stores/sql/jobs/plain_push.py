@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
-from typing import Any
 
 from stanchion.stores.fields.jobs import CHOSEN
 from stanchion.stores.fields.sql import LIVE_COLUMNS
@@ -32,7 +31,7 @@ def _needed() -> dict[str, str]:
     return {column.name: _literal(values[column.name]) for column in needed if not column.primary_key}
 
 
-def _literal(value: Any) -> str:
+def _literal(value: object) -> str:
     return json.dumps(value)  # numbers and truth values, spelled as in SQL
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from sqlalchemy import String, select
 
@@ -27,7 +27,7 @@ _PUSHED_AT_ONCE = 5000
 class Pushes(Protocol):
     """Stores new jobs."""
 
-    def push(self, jobs: Sequence[NewJob], tx: Any = None, *, repeat: bool = False) -> list[Pushed]:
+    def push(self, jobs: Sequence[NewJob], tx: object = None, *, repeat: bool = False) -> list[Pushed]:
         """Store the jobs in a new transaction, or in the caller's; `repeat`: an earlier try may have."""
 
     def push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:
@@ -86,7 +86,7 @@ class Push:
         self._jobs, self._queues, self._inserts = jobs, queues, inserts
         self._held_keys = HeldKeys(db, jobs)
 
-    def push(self, jobs: Sequence[NewJob], tx: Any = None, *, repeat: bool = False) -> list[Pushed]:
+    def push(self, jobs: Sequence[NewJob], tx: object = None, *, repeat: bool = False) -> list[Pushed]:
         push_in = self._held_keys.respected(jobs, self.push_in)
         return push_within(self._transactions, jobs, tx, push_in, repeat=repeat)
 
@@ -139,7 +139,7 @@ class Push:
 def push_within(
     transactions: Transactions,
     jobs: Sequence[NewJob],
-    tx: Any,
+    tx: object,
     push_in: Callable[..., list[Pushed]],
     *,
     guarded: bool = False,

@@ -192,7 +192,7 @@ class TransactionCommits:
 class Settles(Protocol):
     """Applies outcomes."""
 
-    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
+    def settle(self, outcomes: Sequence[Outcome], tx: object = None, *, repeat: bool = False) -> list[JobState | None]:
         """Apply outcomes, fenced by their leases; return the states, None: the lease is lost."""
 
 
@@ -215,7 +215,7 @@ class Outcomes:
         self._push, self._flows, self._held, self._commits, self._moves = push, flows, held, commits, moves
 
     def settle(
-        self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False, guarded: bool = False
+        self, outcomes: Sequence[Outcome], tx: object = None, *, repeat: bool = False, guarded: bool = False
     ) -> list[JobState | None]:
         """Apply outcomes, fenced by their leases; `guarded`: see `joined`."""
         if not outcomes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
 
 from sqlalchemy import text
 
@@ -47,7 +46,7 @@ class Semaphores:
         self._db, self._transactions, self._slots = db, transactions, slots
         self._statements = db.dialect.once(SemaphoreStatements)
 
-    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: Any = None) -> bool:
+    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: object = None) -> bool:
         slot = semaphore_slot(name)
 
         def as_before(run: Runner) -> bool:

@@ -76,7 +76,7 @@ def from_sqlite(database: Database, wanted: Select[Any], params: Params) -> Iter
             yield pa.record_batch(arrays, schema=schema)
 
 
-def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
     """Return a column; a value of a wrong type, which another program has stored, is null."""
     import pyarrow as pa
 
@@ -87,7 +87,7 @@ def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return pa.array([value if isinstance(value, fitting) else None for value in values], kind)
 
 
-def _arrow_type(kind: Any) -> pa.DataType:
+def _arrow_type(kind: object) -> pa.DataType:
     import pyarrow as pa
 
     if isinstance(kind, (Float, Double)):

@@ -54,13 +54,13 @@ class Stats:
 
         return self._database.read(work) if queues else {}
 
-    def _read_states(self, run: Runner, queues: Any) -> dict[str, Sizes]:
+    def _read_states(self, run: Runner, queues: object) -> dict[str, Sizes]:
         found: dict[str, dict[str, tuple[int, int]]] = {}
         for queue, state, number, due in run.rows(self._states, {"queues": queues}):
             found.setdefault(queue, {})[state] = int(number), int(due)
         return {queue: sizes_in(by_state) for queue, by_state in found.items()}
 
-    def _read_totals(self, run: Runner, queues: Any) -> dict[str, Counts]:
+    def _read_totals(self, run: Runner, queues: object) -> dict[str, Counts]:
         found: dict[str, dict[str, int]] = {}
         for queue, what, number in run.rows(self._totals, {"queues": queues}):
             totals = found.setdefault(queue, dict.fromkeys(Counts._fields, 0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import NewJob
@@ -42,7 +42,9 @@ class Transactions:
             self._retry_grants(passed_over)
         return done
 
-    def enter(self, jobs: Sequence[NewJob], tx: Any, work: Callable[[Runner, bool], T], *, guarded: bool = False) -> T:
+    def enter(
+        self, jobs: Sequence[NewJob], tx: object, work: Callable[[Runner, bool], T], *, guarded: bool = False
+    ) -> T:
         """Run `work`, which stores these jobs, in a new transaction or in `tx`; `guarded`: see `joined`."""
         if tx is None:
             self._queues.make_for(jobs)

@@ -59,7 +59,7 @@ class StoreFile:
         for forget in self._replaced:
             forget()
 
-    def connect(self, **options: Any) -> tuple[sqlite3.Connection, Place | None]:
+    def connect(self, **options: object) -> tuple[sqlite3.Connection, Place | None]:
         """Open the file, and return its identity too.
 
         Raises StoreUnavailable if the file was replaced by one without our tables, or this process can't lock it.
@@ -86,7 +86,7 @@ class StoreFile:
             self._take_over(found)
         return found
 
-    def open(self, **options: Any) -> sqlite3.Connection:
+    def open(self, **options: object) -> sqlite3.Connection:
         """Open the file at the path without creating it."""
         with self.gate.lock:
             self.gate.must_be_safe(self.path)

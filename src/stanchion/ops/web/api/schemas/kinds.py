@@ -24,12 +24,12 @@ def of(kind: str, about: str = "", **more: Any) -> Schema:
     return {"type": kind, **({"description": about} if about else {}), **more}
 
 
-def text(about: str = "", **more: Any) -> Schema:
+def text(about: str = "", **more: object) -> Schema:
     """Return a schema of texts."""
     return of("string", about, **more)
 
 
-def name(about: str = "", most: int = MAX_NAME, **more: Any) -> Schema:
+def name(about: str = "", most: int = MAX_NAME, **more: object) -> Schema:
     """Return a schema of names."""
     return of("string", about, minLength=1, maxLength=most, pattern=PRINTABLE, **more)
 
@@ -69,7 +69,7 @@ def choice(values: Any, about: str = "") -> Schema:
     return of("string", about, enum=[str(value) for value in values])
 
 
-def several(items: Schema, about: str = "", **more: Any) -> Schema:
+def several(items: Schema, about: str = "", **more: object) -> Schema:
     """Return a schema of lists."""
     return of("array", about, items=items, **more)
 

@@ -1,0 +1,74 @@
+"""Queues, their figures and semaphores, as messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, get_args
+
+from stanchion.errors import InvalidInput
+from stanchion.stores.fields.queues import MERGED
+from stanchion.stores.records.queues import Counts, Head, QueueSettings, QueueStats, SemaphoreRow, Sizes, Stat
+from stanchion.stores.wire.codec import JSON, SECONDS, Codec, Part, one_of
+from stanchion.stores.wire.messages import pb
+
+SETTINGS: Final = Codec(
+    QueueSettings,
+    pb.QueueSettings,
+    parts=dict.fromkeys(("history_ttl", "lease", "expires", "timeout"), SECONDS) | dict.fromkeys(MERGED, JSON),
+)
+SEMAPHORE: Final = Codec(SemaphoreRow, pb.Semaphore)
+SIZES: Final = Codec(Sizes, pb.Sizes)
+COUNTS: Final = Codec(Counts, pb.Counts)
+HEAD: Final = Codec(Head, pb.Head)
+STATS: Final = Codec(
+    QueueStats,
+    pb.QueueStats,
+    parts={
+        "states": SIZES.one,
+        "totals": COUNTS.one,
+        "heads": HEAD.many(),
+    },
+)
+
+
+def _stats_fields(figures: Mapping[str, QueueStats]) -> list[dict[str, Any]]:
+    return [STATS.fields(one) | {"queue": queue} for queue, one in figures.items()]
+
+
+STATS_BY_QUEUE: Final = Part(_stats_fields, lambda messages: {one.queue: STATS.taken(one) for one in messages})
+"""The figures of queues, by name."""
+
+_stat = one_of(*get_args(Stat))
+
+STAT_NAMES: Final = Part(
+    lambda fields: list(map(_stat.carry, fields)), lambda fields: frozenset(map(_stat.take, fields))
+)
+"""The names of fields of figures."""
+
+
+def change_fields(changes: Mapping[str, object]) -> dict[str, Any]:
+    """Return the fields of the message for changes of settings, as `build` takes them; InvalidInput if unknown."""
+    parts = SETTINGS.by_name
+    if unknown := changes.keys() - parts.keys():
+        raise InvalidInput(f"a queue has no settings {', '.join(sorted(unknown))}; it has {', '.join(parts)}")
+    found = {}
+    for name, value in changes.items():
+        carried, part = parts[name]
+        found[carried] = value if value is None or part is None else part.carry(value)
+    return {"changes": found, "fields": list(found)}
+
+
+def changes_in(message: pb.ConfigureRequest) -> dict[str, Any]:
+    """Return the changes of settings in a message. InvalidInput for settings of a newer release."""
+    names = {carried: (name, part) for name, (carried, part) in SETTINGS.by_name.items()}
+    if unknown := set(message.fields) - names.keys():
+        raise InvalidInput(
+            f"the manager does not know the settings {', '.join(sorted(unknown))} of queues; upgrade it first"
+        )
+    given, changes = message.changes, {}
+    for carried in message.fields:
+        name, part = names[carried]
+        absent = given.DESCRIPTOR.fields_by_name[carried].has_presence and not given.HasField(carried)
+        value = None if absent else getattr(given, carried)
+        changes[name] = value if absent or part is None else part.take(value)
+    return changes
