@@ -9,7 +9,7 @@ from stanchion.stores.rules.lifecycle.jobs import created
 from stanchion.stores.rules.lifecycle.trail import (
     STOPS_MAX,
     entry_payload,
-    moved,
+    moved_job,
     payload_at,
     split_trail,
     stops_of,
@@ -24,13 +24,13 @@ def item(queue: str, payload: str = "0", **fields: Any) -> JobRow:
 def rounds(row: JobRow, *, changes: bool) -> JobRow:
     """Move a job to and fro between two queues, more often than a trail has stops."""
     for number in range(STOPS_MAX + 20):
-        row = moved(row, "ab"[number % 2], number, str(number) if changes else row.payload, keep_entry=True)
+        row = moved_job(row, "ab"[number % 2], number, str(number) if changes else row.payload, keep_entry=True)
     return row
 
 
 @pytest.mark.parametrize("changes", [False, True])
 def test_one_that_goes_round_keeps_its_entry(changes: bool) -> None:
-    row = rounds(moved(item("entry"), "b", 0, "first", keep_entry=True), changes=changes)
+    row = rounds(moved_job(item("entry"), "b", 0, "first", keep_entry=True), changes=changes)
     stops = [stop.queue for stop in stops_of(row)]
     assert (len(stops), stops[0], stops[-2:]) == (STOPS_MAX, "entry", ["a", "b"])
     assert (payload_at(row, "entry"), entry_payload(row)) == ("0", "0")
@@ -49,6 +49,6 @@ def test_one_that_was_split_from_another_may_lose_its_entry(changes: bool) -> No
 
 
 def test_one_whose_only_change_was_dropped_keeps_its_entry() -> None:
-    row = moved(moved(item("entry"), "b", 0, "0"), "b", 0, "first", keep_entry=True)
+    row = moved_job(moved_job(item("entry"), "b", 0, "0"), "b", 0, "first", keep_entry=True)
     row = rounds(row, changes=False)
     assert [payload_at(row, one) for one in ("entry", "a", "b")] == ["0", "first", "first"]

@@ -110,7 +110,7 @@ class Shards:
 
     def plan(self, *moves: tuple[int, str]) -> None:
         for number, to in moves:
-            self.opened().change_chart(methodcaller("planned", [f"{QUEUE}#{number}"], to))
+            self.opened().change_shard_map(methodcaller("planned", [f"{QUEUE}#{number}"], to))
 
     def moved(self, *moves: tuple[int, str], **options: Any) -> list[Moved]:
         """Move partitions."""
@@ -138,7 +138,7 @@ class Shards:
             self.done += [row.id for row in rows]
 
     def place(self, number: int) -> str:
-        return self.opened().chart().of(f"{QUEUE}#{number}")
+        return self.opened().shard_map().of(f"{QUEUE}#{number}")
 
 
 def new_order(**options: Any) -> NewJob:

@@ -11,7 +11,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobState, Redriven
 from stanchion.stores.records.outcomes import Bury, Commit
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.shards import charts
+from stanchion.stores.shards import known_map
 from tests.shards.moves import PARTITIONS, Shards, new_order
 from tests.worker.conftest import until
 
@@ -78,7 +78,7 @@ def test_the_job_of_a_program_that_died_in_a_late_push(shards: Shards) -> None:
 def test_keys_wait_between_the_shards(shards: Shards, monkeypatch: pytest.MonkeyPatch) -> None:
     shards.plan((1, "three"))
     store = shards.opened()
-    store.change_chart(lambda chart: chart.in_phase([IN], "moved"))
+    store.change_shard_map(lambda shard_map: shard_map.in_phase([IN], "moved"))
     monkeypatch.setattr(calls, "CALL_SECONDS", 0.2)
     with pytest.raises(StoreUnavailable, match=r"'orders#1' is between shard 'one' and 'three'.*shards resume"):
         shards.push(key=KEY)
@@ -175,7 +175,7 @@ def test_history_stays_and_is_found(shards: Shards) -> None:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The clock of leases of the map, in seconds."""
     now = [1000.0]
-    monkeypatch.setattr(charts, "boot_clock", lambda: now[0])
+    monkeypatch.setattr(known_map, "boot_clock", lambda: now[0])
     return now
 
 
@@ -185,10 +185,10 @@ def test_the_map_is_read_when_half_its_lease_has_passed(shards: Shards, clock: l
     shards.moved((1, "three"))
     clock[0] += 2.9
     client.stats([IN], ["states"])
-    assert client._charts.now.of(IN) == "one"
+    assert client._known_map.now.of(IN) == "one"
     clock[0] += 0.2
     client.stats([IN], ["states"])
-    assert client._charts.now.of(IN) == "three"
+    assert client._known_map.now.of(IN) == "three"
 
 
 def test_a_push_that_outlasts_the_lease_is_proved(shards: Shards, clock: list[float]) -> None:
@@ -211,18 +211,18 @@ def test_a_slow_read_of_the_map_proves_what_began_with_it(shards: Shards, clock:
         clock[0] += 2.1
 
     late = shards.late("push", stopped, lease=6.0)
-    charts_of = late.within._charts  # type: ignore[attr-defined]
-    read = charts_of._record.read
+    known_map_of = late.within._known_map  # type: ignore[attr-defined]
+    read = known_map_of._record.read
 
     def answered_late() -> object:
         answer = read()
         slow()
         return answer
 
-    charts_of._record.read = answered_late
-    charts_of.read()
-    charts_of._record.read = read
-    charts_of._tried_at = clock[0]
+    known_map_of._record.read = answered_late
+    known_map_of.read()
+    known_map_of._record.read = read
+    known_map_of._tried_at = clock[0]
     late.push([new_order(key=KEY)])
     assert (total(shards, "one"), total(shards, "three")) == (0, 1)
 
@@ -230,7 +230,7 @@ def test_a_slow_read_of_the_map_proves_what_began_with_it(shards: Shards, clock:
 def test_a_push_to_a_partition_that_leaves_is_proved(shards: Shards, clock: list[float]) -> None:
     assert clock
     shards.plan((1, "three"))
-    shards.opened().change_chart(lambda chart: chart.in_phase([IN], "leaving"))
+    shards.opened().change_shard_map(lambda shard_map: shard_map.in_phase([IN], "leaving"))
     late = shards.late("push", lambda: shards.mover().run(), lease=6.0)
     late.stats(["orders"], ["states"])
     late.push([new_order(key=KEY)])

@@ -88,7 +88,7 @@ def test_the_destination_is_silent_until_the_end() -> None:
     def look(verb: str) -> None:
         if calls or verb == "adopt":
             calls.append(verb)
-        if calls and shards.opened().chart().moving:
+        if calls and shards.opened().shard_map().moving:
             assert three.claim(Claim("orders#1", 1, new_id(), lease=60.0)).rows == []
 
     shards.meddled(look).run()
@@ -117,7 +117,7 @@ def test_what_comes_last_to_the_source_moves_too() -> None:
     late: list[str] = []
 
     def come(verb: str) -> None:
-        move = shards.opened().chart().moving.get("orders#1")
+        move = shards.opened().shard_map().moving.get("orders#1")
         if verb == "stats" and move is not None and move.phase == "moved" and not late:
             late.append(new_id())
             shards.stores["one"].push([new_order(id=late[0], queue="orders#1")])
@@ -145,7 +145,7 @@ def test_a_mover_that_goes_on_settles_again() -> None:
     shards.push(20)
     with pytest.raises(Killed):
         shards.mover([], last=25).run()
-    assert shards.opened().chart().moving["orders#1"].phase == "leaving"
+    assert shards.opened().shard_map().moving["orders#1"].phase == "leaving"
     shards.later()
     watcher = Settling()
     shards.mover(settle=0.01, watcher=watcher).run()

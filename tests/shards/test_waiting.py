@@ -27,7 +27,7 @@ def shards() -> Shards:
 
 
 def phase(shards: Shards) -> Any:
-    move = shards.opened().chart().moving.get(IN)
+    move = shards.opened().shard_map().moving.get(IN)
     return None if move is None else move.phase
 
 
@@ -234,9 +234,9 @@ def test_plans(shards: Shards) -> None:
     assert Placed("orders", "one", "1", 1, "two", "planned") in plans.places()
     with pytest.raises(InvalidInput, match="on record already"):
         plans.put(["orders#0"], "three")
-    shards.opened().change_chart(lambda chart: chart.in_phase([IN], "leaving"))
+    shards.opened().change_shard_map(lambda shard_map: shard_map.in_phase([IN], "leaving"))
     assert plans.abandon() == 0
-    shards.opened().change_chart(lambda chart: chart.in_phase([IN], "planned"))
+    shards.opened().change_shard_map(lambda shard_map: shard_map.in_phase([IN], "planned"))
     assert plans.abandon() == 1
     assert plans.put(plans.half("two", ["orders"]), "four") == ["orders#3"]
 

@@ -6,7 +6,7 @@ import pytest
 
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, Lease
 from stanchion.stores.records.outcomes import Bury, Commit, Outcome, Rollback
-from stanchion.telemetry.counts import DELAY_BUCKETS, RUN_BUCKETS, JobCounts, Sums, name_of, sums_in, told
+from stanchion.telemetry.counts import DELAY_BUCKETS, RUN_BUCKETS, JobCounts, Sums, buckets_of, name_of, sums_in
 
 LEASE = Lease("q", "id", "token")
 
@@ -38,10 +38,10 @@ def test_attempts_times_and_delays() -> None:
     counts.ended(row(task=None), 9999.0, Rollback(LEASE, 0.0, "no"))
     sums = counts.sums(slots=4)
     assert sums.attempts == {("q", "t", "done"): 2, ("q", "", "failed"): 1}
-    buckets, total = told(sums.run["q", "t"], RUN_BUCKETS)
+    buckets, total = buckets_of(sums.run["q", "t"], RUN_BUCKETS)
     assert (dict(buckets)["0.01"], dict(buckets)["0.025"], dict(buckets)["+Inf"], total) == (0, 2, 2, 0.04)
-    assert told(sums.run["q", ""], RUN_BUCKETS)[0][-2:] == [("3600.0", 0), ("+Inf", 1)]
-    delays, waited = told(sums.delay["q",], DELAY_BUCKETS)
+    assert buckets_of(sums.run["q", ""], RUN_BUCKETS)[0][-2:] == [("3600.0", 0), ("+Inf", 1)]
+    delays, waited = buckets_of(sums.delay["q",], DELAY_BUCKETS)
     assert (dict(delays)["0.005"], dict(delays)["2.5"], waited) == (2, 3, 2.0)
 
 
@@ -49,8 +49,8 @@ def test_a_bound_is_part_of_its_bucket() -> None:
     counts = JobCounts()
     counts.ended(row(waited=60), 30.0, Commit(LEASE))
     sums = counts.sums()
-    assert dict(told(sums.run["q", "t"], RUN_BUCKETS)[0])["30.0"] == 1
-    assert dict(told(sums.delay["q",], DELAY_BUCKETS)[0])["60.0"] == 1
+    assert dict(buckets_of(sums.run["q", "t"], RUN_BUCKETS)[0])["30.0"] == 1
+    assert dict(buckets_of(sums.delay["q",], DELAY_BUCKETS)[0])["60.0"] == 1
 
 
 def test_dead_and_lost() -> None:

@@ -77,7 +77,7 @@ def test_delays_and_runs_by_queue_and_band() -> None:
     times.claimed([row("mail#4", priority=-20)])
     times.ended(("mail#3", 0, 0.25))
     times.ended(("q", 0, 9.0))
-    found = {(one.queue, one.band): one for one in times.told()}
+    found = {(one.queue, one.band): one for one in times.recent()}
     assert {key: (sum(one.delays), sum(one.runs)) for key, one in found.items()} == {
         ("q", "eventual"): (2, 1),
         ("q", "interactive"): (1, 0),
@@ -97,18 +97,18 @@ def test_they_are_those_of_five_minutes() -> None:
     times.ended(("q", 0, 1.0))
     times.fold()
     clock.now += (SLICES - 1) * SLICE - 0.1
-    assert [sum(one.runs) for one in times.told()] == [2]
+    assert [sum(one.runs) for one in times.recent()] == [2]
     clock.now += 0.1
-    assert [sum(one.runs) for one in times.told()] == [1]
+    assert [sum(one.runs) for one in times.recent()] == [1]
     clock.now += SLICES * SLICE
-    assert times.told() == ()
+    assert times.recent() == ()
 
 
 def test_the_busiest_are_told() -> None:
     times = JobTimes(Clock())
     for number in range(ENTRIES_MAX + 5):
         times.claimed([row(f"q{number}")] * (1 + (number >= 5)))
-    assert {one.queue for one in times.told()} == {f"q{number}" for number in range(5, ENTRIES_MAX + 5)}
+    assert {one.queue for one in times.recent()} == {f"q{number}" for number in range(5, ENTRIES_MAX + 5)}
 
 
 def test_stored_texts() -> None:

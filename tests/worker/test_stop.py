@@ -160,7 +160,7 @@ def test_the_second_signal_stops_at_once(app):
     @app.task
     def task() -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        until(lambda: oversight_of(worker).told_to_stop)
+        until(lambda: oversight_of(worker).stop_requested)
         os.kill(os.getpid(), signal.SIGINT)
         release.wait(60)
 

@@ -16,7 +16,7 @@ Each step may be repeated, and a mover that finds a partition in a phase continu
     4, 5  the same, with pushes to T. Pushes with keys wait, as either may have a job of the key
     6     the queue paused in T: the upkeep of any worker resumes it, as the queue itself is not paused
 
-One mover of a partition at a time, see `stanchion.copying.guard`. See `stores.shards.charts` for late pushes.
+One mover of a partition at a time, see `stanchion.copying.guard`. See `stores.shards.known_map` for late pushes.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ class PartitionMover:
 
         CopyRefused while another mover has them. Run it again after any error, and for partitions with a note.
         """
-        chart = self._store.chart()
+        shard_map = self._store.shard_map()
         routes: dict[tuple[str, str], list[str]] = {}
-        for queue, move in chart.moving.items():
-            routes.setdefault((chart.source(queue), move.to), []).append(queue)
+        for queue, move in shard_map.moving.items():
+            routes.setdefault((shard_map.source(queue), move.to), []).append(queue)
         done: list[Moved] = []
         for (source, to), queues in routes.items():
             for start in range(0, len(queues), self._at_once):
@@ -107,13 +107,13 @@ class _Group:
         self._moved = {queue: Moved(queue, source, to) for queue in queues}
 
     def run(self, wait: float, settle: float) -> list[Moved]:
-        chart = self._store.chart()
-        moving = [queue for queue in self._moved if queue in chart.moving]  # another mover may have been here
-        begun = [queue for queue in moving if chart.moving[queue].phase != "planned"]
-        leaving = [queue for queue in moving if chart.moving[queue].phase != "moved"]
+        shard_map = self._store.shard_map()
+        moving = [queue for queue in self._moved if queue in shard_map.moving]  # another mover may have been here
+        begun = [queue for queue in moving if shard_map.moving[queue].phase != "planned"]
+        leaving = [queue for queue in moving if shard_map.moving[queue].phase != "moved"]
         self._prepare(leaving)
-        leaving = self._without_ties(chart, leaving, settle)
-        self._change(lambda chart: chart.in_phase(leaving, "leaving"))
+        leaving = self._without_ties(shard_map, leaving, settle)
+        self._change(lambda shard_map: shard_map.in_phase(leaving, "leaving"))
         self._pause(leaving, settle)
         self._correct(begun)
         ready = self._quiet(leaving, wait)
@@ -121,10 +121,10 @@ class _Group:
             if not self._empty_but_for_few(queue):
                 ready.remove(queue)
                 self._turn_back(queue, "it has jobs of flows, semaphores or rates: let workers finish them first")
-        self._change(lambda chart: chart.in_phase(ready, "moved"))
+        self._change(lambda shard_map: shard_map.in_phase(ready, "moved"))
         arrived = [queue for queue in moving if self._phase(queue) == "moved" and self._emptied(queue, wait)]
-        now = self._store.shard(chart.default).now()
-        self._change(lambda chart: chart.arrived(arrived, now))
+        now = self._store.shard(shard_map.default).now()
+        self._change(lambda shard_map: shard_map.arrived(arrived, now))
         for queue in arrived:
             self._there.configure(queue, {"paused": self._paused(queue)})
         return list(self._moved.values())
@@ -139,10 +139,10 @@ class _Group:
             self._guard.stand()
             self._there.configure(queue, {**stored, "paused": True})
 
-    def _without_ties(self, chart: ShardMap, queues: list[str], settle: float) -> list[str]:
+    def _without_ties(self, shard_map: ShardMap, queues: list[str], settle: float) -> list[str]:
         """Return the partitions whose jobs have no ties to other shards. A divided queue's jobs have none."""
-        divided = {logical_name(queue) for queue in chart.places}
-        planned = [queue for queue in queues if chart.moving[queue].phase == "planned"]
+        divided = {logical_name(queue) for queue in shard_map.places}
+        planned = [queue for queue in queues if shard_map.moving[queue].phase == "planned"]
         new = [queue for queue in planned if logical_name(queue) not in divided]
         if new:
             self._wait_for_others(settle)  # programs that know of the plan store no such jobs
@@ -186,7 +186,7 @@ class _Group:
         """Let the source continue with a partition."""
         self._moved[queue].note = note
         self._pass(queue, self._there, self._source)
-        self._change(lambda chart: chart.in_phase([queue], "planned"))
+        self._change(lambda shard_map: shard_map.in_phase([queue], "planned"))
         self._source.configure(queue, {"paused": self._paused(queue)})
 
     # -- 3, 5: jobs are handed over
@@ -238,10 +238,10 @@ class _Group:
 
     def _change(self, change: Callable[[ShardMap], ShardMap]) -> None:
         self._guard.stand()
-        self._store.change_chart(change)
+        self._store.change_shard_map(change)
 
     def _phase(self, queue: str) -> Phase | None:
-        move = self._store.chart().moving.get(queue)
+        move = self._store.shard_map().moving.get(queue)
         return None if move is None else move.phase
 
     def _wait_for_others(self, seconds: float) -> None:
@@ -257,7 +257,7 @@ class _Group:
 
     def _paused(self, queue: str) -> bool:
         """Return whether the queue itself is paused."""
-        settings = self._store.shard(self._store.chart().default).queues([logical_name(queue)])
+        settings = self._store.shard(self._store.shard_map().default).queues([logical_name(queue)])
         return bool(settings) and settings[0].paused
 
 

@@ -37,15 +37,15 @@ class Plans:
 
     def places(self) -> list[Placed]:
         """Return where the partitions of all queues are, by queue and shard."""
-        chart = self.over.chart()
+        shard_map = self.over.shard_map()
         found: list[Placed] = []
         for queue in self._queues():
             names = self._partitions(queue)
             live = self.live(names)
             groups: dict[tuple[str, str | None, Phase | None], list[str]] = {}
             for name in names:
-                to, phase = chart.moving.get(name, (None, None))
-                groups.setdefault((chart.source(name), to, phase), []).append(name)
+                to, phase = shard_map.moving.get(name, (None, None))
+                groups.setdefault((shard_map.source(name), to, phase), []).append(name)
             for (shard, to, phase), some in groups.items():
                 found.append(Placed(queue, shard, _ranges(some), sum(live[name] for name in some), to, phase))
         return found
@@ -63,10 +63,12 @@ class Plans:
 
     def half(self, shard: str, queues: Collection[str] = ()) -> list[str]:
         """Return the upper half of the partitions that a shard has of each queue, or of each of these."""
-        chart, found = self.over.chart(), list[str]()
+        shard_map, found = self.over.shard_map(), list[str]()
         self._refuse_unknown(shard)
         for queue in queues or self._queues():
-            there = [name for name in self._partitions(queue) if chart.of(name) == shard and name not in chart.moving]
+            there = [
+                name for name in self._partitions(queue) if shard_map.of(name) == shard and name not in shard_map.moving
+            ]
             found += there[(len(there) + 1) // 2 :]
         return found
 
@@ -84,24 +86,24 @@ class Plans:
                 )
         new: list[str] = []
 
-        def planned(chart: ShardMap) -> ShardMap:
-            if chart.moving:
+        def planned(shard_map: ShardMap) -> ShardMap:
+            if shard_map.moving:
                 raise InvalidInput("moves are on record already: run `stanchion shards resume`, or `abandon`")
-            new[:] = [name for name in partitions if chart.of(name) != to]
-            return chart.planned(new, to)
+            new[:] = [name for name in partitions if shard_map.of(name) != to]
+            return shard_map.planned(new, to)
 
-        self.over.change_chart(planned)
+        self.over.change_shard_map(planned)
         return new
 
     def abandon(self) -> int:
         """Take moves that have not begun off the record; return their number."""
         gone: list[str] = []
 
-        def without(chart: ShardMap) -> ShardMap:
-            gone[:] = [name for name, move in chart.moving.items() if move.phase == "planned"]
-            return chart.without(gone)
+        def without(shard_map: ShardMap) -> ShardMap:
+            gone[:] = [name for name, move in shard_map.moving.items() if move.phase == "planned"]
+            return shard_map.without(gone)
 
-        self.over.change_chart(without)
+        self.over.change_shard_map(without)
         return len(gone)
 
     def _queues(self) -> list[str]:

@@ -89,7 +89,7 @@ class JobAdmin(admin.ModelAdmin):
         self, request: HttpRequest, object_id: str, _form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Show one job with its story, or act on it."""
-        from stanchion.django.jobs import told
+        from stanchion.django.jobs import story_of
 
         self._refuse_stranger(request)
         backend, app = _chosen(request, apps_by_backend())
@@ -98,7 +98,7 @@ class JobAdmin(admin.ModelAdmin):
             if request.method == "POST":
                 self._act(request, app, [job_id])
                 return HttpResponseRedirect(request.get_full_path())
-            found = told(app, job_id)
+            found = story_of(app, job_id)
         except InvalidInput as error:
             raise Http404(str(error)) from error
         except StanchionError as error:

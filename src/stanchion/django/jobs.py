@@ -44,7 +44,7 @@ class Listed(NamedTuple):
     next: str | None
 
 
-class Told(NamedTuple):
+class Story(NamedTuple):
     """One job with its story, newest step first; `acts`: what may be done with it."""
 
     job: Job
@@ -65,7 +65,7 @@ def listed(app: Stanchion, given: Mapping[str, str]) -> Listed:
     return Listed([Line(job, names[job.id], last_error(job)) for job in found.jobs], found.next)
 
 
-def told(app: Stanchion, job_id: str) -> Told | None:
+def story_of(app: Stanchion, job_id: str) -> Story | None:
     """Return the story of a job, without hidden values; None if no such job is live or in history."""
     context = context_of(app)
     job = app.get(job_id)
@@ -79,7 +79,7 @@ def told(app: Stanchion, job_id: str) -> Told | None:
     name = job_names(context, store, [job], store.now())[job.id]
     acts = [act for act, states in ACTS.items() if job.state in states]
     shown = {key: value for key, value in fields.items() if value not in _EMPTY and key not in _IN_THE_STORY}
-    return Told(job, name, story.sentence(job, waits), shown, steps, acts)
+    return Story(job, name, story.sentence(job, waits), shown, steps, acts)
 
 
 def act(app: Stanchion, name: str, ids: Sequence[str], who: str) -> list[Verdict]:

@@ -19,7 +19,7 @@ from stanchion.stores.ports import BehindManagers
 from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.rules.leases.lost_leases import apart, is_alone
+from stanchion.stores.rules.leases.lost_leases import is_alone, split_alone
 from stanchion.stores.rules.lifecycle.claims import in_claim_order
 
 EXPIRED_SECONDS = 1.0
@@ -99,7 +99,7 @@ class PartitionClaims:
 
     def _apart(self, claimed: Claimed) -> Claimed:
         """Return jobs that were claimed together with a job that must run alone."""
-        claimed, back = apart(claimed)
+        claimed, back = split_alone(claimed)
         if back:
             self._store.settle(back)
         return claimed

@@ -64,9 +64,9 @@ class PartitionSettings:
             return self._store.configure(queue, given, tx)
         settings = self._store.configure(queue, self._own(queue, given), tx)
         self._apply(settings, tx)
-        return self.shown(settings)
+        return self.with_partitions(settings)
 
-    def shown(self, settings: QueueSettings) -> QueueSettings:
+    def with_partitions(self, settings: QueueSettings) -> QueueSettings:
         """Return stored settings with the numbers of partitions."""
         layout = self._layouts.known.get(settings.name)
         if layout is None:
@@ -77,7 +77,7 @@ class PartitionSettings:
         """Return the settings of queues, without their partitions."""
         known = self._layouts.known
         hidden = {name for queue, layout in known.items() for name in layout.names(queue)[1:]}
-        return [self.shown(one) for one in settings if one.name not in hidden]
+        return [self.with_partitions(one) for one in settings if one.name not in hidden]
 
     def repair(self) -> None:
         """Apply the settings of each partitioned queue to partitions that differ, and let claims read all there are."""

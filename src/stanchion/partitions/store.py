@@ -89,7 +89,11 @@ class PartitionedStore:
             self.layouts.read()
         else:
             self.layouts.read_again()  # a process that only pushes reads settings, and calls no maintenance
-        return [self._settings.shown(one) for one in found] if names is not None else self._settings.listed(found)
+        return (
+            [self._settings.with_partitions(one) for one in found]
+            if names is not None
+            else self._settings.listed(found)
+        )
 
     def partitioned(self) -> Collection[str]:
         return self.layouts.known.keys()

@@ -78,7 +78,7 @@ def work(settings: WorkerSettings, parent: int | None = None) -> int:
         threading.Thread(target=_watch_parent, args=(parent, worker), daemon=True).start()
     with watched(worker, settings):
         worker.run()
-    if stuck.is_set() and not oversight.told_to_stop:
+    if stuck.is_set() and not oversight.stop_requested:
         os.chdir(folder)
         flushed()
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - the very command that runs

@@ -46,10 +46,10 @@ class BehindManagers(Protocol):
 class OverShards(Protocol):
     """Optional port of a store of several shards, by which partitions change their shard."""
 
-    def chart(self) -> ShardMap:
+    def shard_map(self) -> ShardMap:
         """Read the map on record, and return it."""
 
-    def change_chart(self, change: Callable[[ShardMap], ShardMap]) -> ShardMap:
+    def change_shard_map(self, change: Callable[[ShardMap], ShardMap]) -> ShardMap:
         """Change the map on record by compare-and-set; return it as it is afterwards. `change` may be called again."""
 
     def shards(self) -> list[str]:

@@ -146,7 +146,7 @@ def sums_in(text: str) -> Sums:
         return Sums()
 
 
-def told(histogram: Histogram, bounds: Sequence[float]) -> tuple[list[tuple[str, float]], float]:
+def buckets_of(histogram: Histogram, bounds: Sequence[float]) -> tuple[list[tuple[str, float]], float]:
     """Return the cumulative buckets of a histogram, as Prometheus has them, and its sum."""
     total, buckets = 0.0, []
     for bound, count in zip((*map(str, bounds), "+Inf"), histogram, strict=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from stanchion.telemetry.counts import DELAY_BUCKETS, RUN_BUCKETS, Sums, told
+from stanchion.telemetry.counts import DELAY_BUCKETS, RUN_BUCKETS, Sums, buckets_of
 from stanchion.telemetry.prometheus import metric_families
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class WorkerCollector:
         for field, (name, said, labels, bounds) in _HISTOGRAMS.items():
             family = core.HistogramMetricFamily(name, said, labels=labels)
             for key, histogram in getattr(sums, field).items():
-                family.add_metric(key, *told(histogram, bounds))
+                family.add_metric(key, *buckets_of(histogram, bounds))
             yield family
         for gauge, said in GAUGES.items():
             family = core.GaugeMetricFamily(f"stanchion_worker_{gauge}", said)

@@ -69,7 +69,7 @@ class JobTimes:
             for (queue, priority, bucket), number in counted.items():
                 _of(of, (queue, priority))[1][bucket] += number
 
-    def told(self) -> tuple[QueueTimes, ...]:
+    def recent(self) -> tuple[QueueTimes, ...]:
         """Return the times of the last five minutes, of the busiest queues and bands."""
         self.fold()
         sums: dict[tuple[str, str], tuple[Counter[int], Counter[int]]] = {}

@@ -330,7 +330,7 @@ class Worker:
             lanes=self._served.ranges,
             order=None if self._until_empty else self._order,  # as no look finds a job that is on its way by a stream
             began=self._runners.began() + self._claimer.alone.starting if self._started else None,
-            times=self._times.told(),
+            times=self._times.recent(),
         )
 
     def _trouble(self) -> str | None:

@@ -16,7 +16,7 @@ def internal(job: Job, worker: Worker, policy: Retry) -> None:
     del charge.s(1).failure_call  # error: mypy attr-defined / pyright reportAttributeAccessIssue
     del app.pipeline("etl").entries  # error: mypy attr-defined / pyright reportAttributeAccessIssue
     del job.is_deferred  # error: mypy attr-defined / pyright reportAttributeAccessIssue
-    del worker.told_to_stop  # error: mypy attr-defined / pyright reportAttributeAccessIssue
+    del worker.stop_requested  # error: mypy attr-defined / pyright reportAttributeAccessIssue
     del policy.curve  # error: mypy attr-defined / pyright reportAttributeAccessIssue
 
 

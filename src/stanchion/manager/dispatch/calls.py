@@ -80,7 +80,7 @@ class Calls:
         self.away = self.away or away
 
 
-async def apart(
+async def in_halves(
     items: Sequence[T], call: Callable[[Sequence[T]], Awaitable[R]]
 ) -> tuple[list[R], list[tuple[T, Exception]]]:
     """Make a call for all items; if the store refuses it, for each half of them, and so on.
@@ -95,8 +95,8 @@ async def apart(
         if len(items) == 1:
             return [], [(items[0], error)]
     half = len(items) // 2
-    first, refused = await apart(items[:half], call)
-    second, also = await apart(items[half:], call)
+    first, refused = await in_halves(items[:half], call)
+    second, also = await in_halves(items[half:], call)
     return [*first, *second], [*refused, *also]
 
 

@@ -17,7 +17,7 @@ from time import sleep
 from typing import NamedTuple
 
 from stanchion.core.ids import new_token
-from stanchion.manager.dispatch.calls import MOST, Calls, Rounds, apart
+from stanchion.manager.dispatch.calls import MOST, Calls, Rounds, in_halves
 from stanchion.manager.dispatch.receivers.peers import Peer, Peers, Placing, free
 from stanchion.manager.dispatch.receivers.precedence import Precedence
 from stanchion.manager.dispatch.sender import Sender, Stored
@@ -89,7 +89,7 @@ class Claims:
         """The queue served last."""
         self._timer: asyncio.TimerHandle | None = None
 
-    def freed(self, queues: Collection[str]) -> None:
+    def slots_freed(self, queues: Collection[str]) -> None:
         """Take in that jobs of these queues have ended, so that others may begin."""
         for queue in queues:
             if (rest := self._rests.get(queue)) is not None and not rest.timed:
@@ -182,7 +182,7 @@ class Claims:
     async def _reserve(self, window: Window, taken: Sequence[Taken]) -> None:
         self.under_way = under_way = UnderWay({one.owned for one in taken}, {one.key.id for one in taken})
         try:
-            _, refused = await apart(taken, lambda part: self._claim(window, part))
+            _, refused = await in_halves(taken, lambda part: self._claim(window, part))
             for one, error in refused:
                 free([one.peer])
                 self._set_aside(window.queue, one.key.id, error)

@@ -90,7 +90,7 @@ class Engine:
         self._inbox.look, self._inbox.unheard = self._refill.signed, self._watcher.unheard
         self._refill.read, self._presence.changed = self._claims.rounds.kick, self._claims.rounds.kick
         self._presence.answer = self._sender.answer
-        self._settles.changed, self._stops.freed = self._settled, self._claims.rounds.kick
+        self._settles.changed, self._stops.room_freed = self._settled, self._claims.rounds.kick
 
     # -- life
 
@@ -189,7 +189,7 @@ class Engine:
         if ends:
             queues = {one.lease.queue for one in ends}
             self._calls.count(queues)
-            self._claims.freed(queues)
+            self._claims.slots_freed(queues)
 
     def heard(self, receiver: Receiver, stamp: int) -> None:
         """Take in the stamp of a receiver's clock, in microseconds."""
@@ -276,7 +276,7 @@ class Engine:
     def _settled(self, queues: set[str], queued: set[str]) -> None:
         if queued:
             self._refill.signed(queued)
-        self._claims.freed(queues)
+        self._claims.slots_freed(queues)
 
     # -- status
 

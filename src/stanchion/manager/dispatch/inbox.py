@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from stanchion.core.ids import new_token
 from stanchion.errors import StoreUnavailable
-from stanchion.manager.dispatch.calls import MOST, Calls, Rounds, apart
+from stanchion.manager.dispatch.calls import MOST, Calls, Rounds, in_halves
 from stanchion.manager.dispatch.claims import UnderWay
 from stanchion.manager.dispatch.receivers.peers import Peer, Peers, Placing, free
 from stanchion.manager.dispatch.receivers.precedence import Precedence
@@ -128,7 +128,7 @@ class Inbox:
         places = {} if starting is None else starting.places
         self.under_way = under_way = UnderWay({owned for owned, _ in places.values()}, places)
         try:
-            _, refused = await apart(batch, lambda part: self._store_jobs(part, starting))
+            _, refused = await in_halves(batch, lambda part: self._store_jobs(part, starting))
             for request, error in refused:
                 if not request.answer.done():
                     request.answer.set_exception(error)

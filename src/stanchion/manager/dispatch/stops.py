@@ -28,14 +28,14 @@ _COLUMNS = ("id", "token", "state", "cancel_requested")
 
 
 class Stops:
-    """Finds cancelled jobs in flight. `freed` is called when a receiver has more room."""
+    """Finds cancelled jobs in flight. `room_freed` is called when a receiver has more room."""
 
     def __init__(
         self, store: Store, calls: Calls, flights: Flights, peers: Peers, delays: Delays, clock: Callable[[], float]
     ) -> None:
         self._store, self._calls, self._flights, self._peers = store, calls, flights, peers
         self._delays, self._clock = delays, clock
-        self.freed: Callable[[], None] = lambda: None
+        self.room_freed: Callable[[], None] = lambda: None
 
     async def run(self) -> None:
         """Check long jobs once in a lease, and jobs of former owners with each poll, until cancelled."""
@@ -64,7 +64,7 @@ class Stops:
             self.stop([one for one in part if rows.get((one.lease.id, one.lease.token), True)])
             for one in part:
                 if (one.lease.id, one.lease.token) not in rows and self._flights.pop(one.lease):
-                    self.freed()
+                    self.room_freed()
 
     def cancelled(self, ids: Collection[str]) -> None:
         """Notify receivers immediately of jobs that were cancelled through this manager."""

@@ -20,7 +20,7 @@ from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.capacity.slots import NO_SLOTS, slot_needs
-from stanchion.stores.rules.leases.lost_leases import apart
+from stanchion.stores.rules.leases.lost_leases import split_alone
 from stanchion.stores.rules.unreadable import readable
 
 CLAIM_SECONDS = 2.0
@@ -77,7 +77,7 @@ class Claims:
         """Reserve due jobs that have their slots; park or defer the others."""
         if not claim.rows:
             return Claimed([], reserved=self._reserve_batch(claim))
-        claimed, others = apart(self._hand_out_named(claim) if claim.ids else self._hand_out(claim))
+        claimed, others = split_alone(self._hand_out_named(claim) if claim.ids else self._hand_out(claim))
         if others:
             self._outcomes.settle(others)
         return claimed

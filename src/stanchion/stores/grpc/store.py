@@ -55,7 +55,7 @@ class GrpcStore(Extensible):
         self.on_stop, self.holds = self._receivers.on_stop, self._receivers.holds
         self.spread, self.feeds = self._receivers.spread, self._receivers.feeds
         self._database = ManagersDatabase(database, statuses.sessions, channels.address.shown)
-        self._commits = Commits(self._receivers.held, self._receivers.settled_elsewhere)
+        self._commits = Commits(self._receivers.held_leases, self._receivers.settled_elsewhere)
         self.transaction = self._database.transaction
         repeats = Repeats(calls)
         self.listen = self._signals.listen

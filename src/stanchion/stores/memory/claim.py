@@ -13,7 +13,7 @@ from stanchion.stores.memory.workers import Workers
 from stanchion.stores.records.claims import LOWEST_RANK, Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, JobRow, NewJob, Pushed
 from stanchion.stores.rules.capacity.slots import uses_slots
-from stanchion.stores.rules.leases.lost_leases import apart
+from stanchion.stores.rules.leases.lost_leases import split_alone
 from stanchion.stores.rules.lifecycle import claims as claim_rules
 from stanchion.stores.rules.starts import claim_of, with_tokens
 from stanchion.stores.rules.unreadable import readable
@@ -34,7 +34,7 @@ class Claims:
         reserved = self._reserve(claim)
         if not claim.rows:
             return Claimed([], reserved=self._checked(claim, reserved))
-        claimed, others = apart(reserved)
+        claimed, others = split_alone(reserved)
         self._outcomes.settle(others)
         return claimed
 

@@ -80,7 +80,7 @@ class Slots:
     def release(self, before: JobRow, after: JobRow | None) -> None:
         """Free the slots that a job does not hold after a step (None: its deletion), and grant them."""
         held = slot_rules.held_slots(before)
-        for slot in slot_rules.freed(before, after):
+        for slot in slot_rules.freed_slots(before, after):
             if slot in held:
                 self._give_back(slot)
             self._grant(slot)

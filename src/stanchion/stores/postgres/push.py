@@ -90,15 +90,15 @@ def pushes(
         "answer": answer,
     }
     parts["new"] = listed(LIVE_COLUMNS, **{**_NEW, **new})
-    together, apart = (text(PUSHED.format(finished=one, **parts)) for one in (_FINISHED_IN_RANGE, _FINISHED))
-    return Pushing(together, apart)
+    together, any_jobs = (text(PUSHED.format(finished=one, **parts)) for one in (_FINISHED_IN_RANGE, _FINISHED))
+    return Pushing(together, any_jobs)
 
 
 class Pushing(NamedTuple):
     """A push of jobs whose ids were made together, and one of any jobs."""
 
     together: Executable
-    apart: Executable
+    any_jobs: Executable
 
 
 _MADE_TOGETHER = len("01a1fe3f-73a2-767e-a69c-")
@@ -154,7 +154,7 @@ def asked(forms: Pushing, jobs: Sequence[NewJob], given: Sequence[dict[str, Any]
     ids = list(map(str.lower, map(_ID, jobs)))
     first, last = min(ids), max(ids)
     if first[:_MADE_TOGETHER] != last[:_MADE_TOGETHER]:
-        return forms.apart, texts
+        return forms.any_jobs, texts
     return forms.together, {**texts, "first": first, "last": last}
 
 

@@ -62,7 +62,7 @@ class ShardMap:
         """Return the shard of a physical queue before its move, if it is on its way."""
         return self.places.get(queue, self.default)
 
-    def held(self, queue: str) -> bool:
+    def is_held(self, queue: str) -> bool:
         """Return whether no shard delivers jobs of a physical queue, because it is moving."""
         move = self.moving.get(queue)
         return move is not None and move.phase != "planned"

@@ -36,7 +36,7 @@ class ShardClaims:
         The same holds for a partition that is moving, whose shards don't deliver jobs.
         """
         shard = self._fleet.of(claim.queue)
-        if self._fleet.held(claim.queue) and not claim.repeat:
+        if self._fleet.is_held(claim.queue) and not claim.repeat:
             return Claimed([])
         if shard.is_default or claim.ids:
             return shard.ask(shard.store.claim, claim)

@@ -9,7 +9,7 @@ from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.rules.partial_answers import ShardUnavailable
 from stanchion.stores.rules.shard_map import ShardMap
-from stanchion.stores.shards.charts import Charts
+from stanchion.stores.shards.known_map import KnownMap
 from stanchion.stores.shards.roster import Roster
 from stanchion.stores.shards.shard import Shard
 
@@ -20,8 +20,8 @@ R = TypeVar("R")
 class Fleet:
     """The shards of a map, the default shard first."""
 
-    def __init__(self, charts: Charts, roster: Roster) -> None:
-        self._charts, self._roster = charts, roster
+    def __init__(self, known_map: KnownMap, roster: Roster) -> None:
+        self._known_map, self._roster = known_map, roster
         self.default, self.named = roster.default, roster.named
 
     @property
@@ -31,19 +31,19 @@ class Fleet:
 
     def of(self, queue: str) -> Shard:
         """Return the shard of a physical queue."""
-        return self.named(self._charts.now.of(queue))
+        return self.named(self._known_map.now.of(queue))
 
     def others(self, queue: str) -> list[Shard]:
         """Return the shards, other than its own, that may have jobs or history of a physical queue."""
-        return list(map(self.named, self._charts.now.others(queue)))
+        return list(map(self.named, self._known_map.now.others(queue)))
 
-    def held(self, queue: str) -> bool:
+    def is_held(self, queue: str) -> bool:
         """Return whether no shard delivers jobs of a physical queue, because it is moving."""
-        return self._charts.now.held(queue)
+        return self._known_map.now.is_held(queue)
 
     def split(self, items: Sequence[T], queue_of: Callable[[T], str]) -> Iterator[tuple[Shard, list[T]]]:
         """Yield the shards of some items, by the physical queue of each, and their items in order."""
-        for shard, places in self._places(items, queue_of, self._charts.now).items():
+        for shard, places in self._places(items, queue_of, self._known_map.now).items():
             yield shard, [items[place] for place in places]
 
     def each(
@@ -51,7 +51,7 @@ class Fleet:
         items: Sequence[T],
         queue_of: Callable[[T], str],
         ask: Callable[[Shard, list[T]], Sequence[R]],
-        chart: ShardMap | None = None,
+        shard_map: ShardMap | None = None,
     ) -> list[R]:
         """Return the answers for all items, in order, each asked of its shard.
 
@@ -60,7 +60,7 @@ class Fleet:
         """
         answers: dict[int, R] = {}
         failure: StoreUnavailable | None = None
-        for shard, places in self._places(items, queue_of, chart or self._charts.now).items():
+        for shard, places in self._places(items, queue_of, shard_map or self._known_map.now).items():
             try:
                 answers |= zip(places, ask(shard, [items[place] for place in places]), strict=True)
             except StoreUnavailable as error:
@@ -97,8 +97,8 @@ class Fleet:
             rows += shard.ask_if_up((), shard.store.recover, most, as_of if most else None)
         return rows
 
-    def _places(self, items: Sequence[T], queue_of: Callable[[T], str], chart: ShardMap) -> dict[Shard, list[int]]:
+    def _places(self, items: Sequence[T], queue_of: Callable[[T], str], shard_map: ShardMap) -> dict[Shard, list[int]]:
         places: dict[Shard, list[int]] = {}
         for place, item in enumerate(items):
-            places.setdefault(self.named(chart.of(queue_of(item))), []).append(place)
+            places.setdefault(self.named(shard_map.of(queue_of(item))), []).append(place)
         return places

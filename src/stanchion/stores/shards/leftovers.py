@@ -13,24 +13,24 @@ from contextlib import suppress
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.hand_over import hand_over, queued_portions
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.shards.charts import Charts
 from stanchion.stores.shards.fleet import Fleet
+from stanchion.stores.shards.known_map import KnownMap
 from stanchion.stores.shards.shard import Shard
 
 
 class Leftovers:
     """Finds jobs in the former shards of partitions."""
 
-    def __init__(self, fleet: Fleet, charts: Charts) -> None:
-        self._fleet, self._charts = fleet, charts
+    def __init__(self, fleet: Fleet, known_map: KnownMap) -> None:
+        self._fleet, self._known_map = fleet, known_map
 
     def bring(self) -> None:
         """Bring queued jobs to the shards of their partitions. A shard that is down is left out."""
         queues: defaultdict[str, list[str]] = defaultdict(list)
-        chart = self._charts.current()
-        for queue in chart.former:
-            if not chart.held(queue):
-                for name in chart.others(queue):
+        shard_map = self._known_map.current()
+        for queue in shard_map.former:
+            if not shard_map.is_held(queue):
+                for name in shard_map.others(queue):
                     queues[name].append(queue)
         for name, of in queues.items():
             shard = self._fleet.named(name)
@@ -46,14 +46,16 @@ class Leftovers:
 
     def take_home(self, ids: Sequence[str]) -> None:
         """Move finished jobs out of a shard that their partition has left."""
-        chart = self._charts.current()
-        names = dict.fromkeys(name for queue in (*chart.former, *chart.moving) for name in chart.others(queue))
+        shard_map = self._known_map.current()
+        names = dict.fromkeys(
+            name for queue in (*shard_map.former, *shard_map.moving) for name in shard_map.others(queue)
+        )
         for name in names:
             shard = self._fleet.named(name)
             rows = shard.ask_if_up({}, shard.store.fetch, ids).values()
             away: defaultdict[str, list[JobRow]] = defaultdict(list)
             for row in rows:
-                if row.finished_at is not None and chart.of(row.queue) != name:
-                    away[chart.of(row.queue)].append(row)
+                if row.finished_at is not None and shard_map.of(row.queue) != name:
+                    away[shard_map.of(row.queue)].append(row)
             for home, some in away.items():
                 hand_over(shard.named, self._fleet.named(home).named, some)

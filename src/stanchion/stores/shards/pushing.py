@@ -20,8 +20,8 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRef, JobState, NewJob, Pushed
 from stanchion.stores.rules.lifecycle.jobs import arriving
 from stanchion.stores.rules.shard_map import ShardMap
-from stanchion.stores.shards.charts import Charts
 from stanchion.stores.shards.fleet import Fleet
+from stanchion.stores.shards.known_map import KnownMap
 from stanchion.stores.shards.shard import Shard
 
 _QUEUE = attrgetter("queue")
@@ -33,56 +33,56 @@ _LOOK_SECONDS = 0.05
 class ShardPushes:
     """Stores new jobs, each in one shard."""
 
-    def __init__(self, fleet: Fleet, charts: Charts) -> None:
-        self._fleet, self._charts = fleet, charts
+    def __init__(self, fleet: Fleet, known_map: KnownMap) -> None:
+        self._fleet, self._known_map = fleet, known_map
 
     def push(self, jobs: Sequence[NewJob], claim: Claim | None, *, repeat: bool) -> list[Pushed]:
         """Store jobs. Each answer is from the shard to which the job belongs when this call returns."""
-        chart = self._after_keys_moved(jobs, self._charts.current())
-        known = self._known_elsewhere(jobs, chart, repeat=repeat) if chart.moving or chart.former else {}
+        shard_map = self._after_keys_moved(jobs, self._known_map.current())
+        known = self._known_elsewhere(jobs, shard_map, repeat=repeat) if shard_map.moving or shard_map.former else {}
         # A shard that may refuse its part goes first: then no other one has stored its own.
-        may_refuse = {chart.of(job.queue) for job in jobs if job.on_duplicate == "raise"}
+        may_refuse = {shard_map.of(job.queue) for job in jobs if job.on_duplicate == "raise"}
         unknown = (place for place in range(len(jobs)) if place not in known)
-        places = sorted(unknown, key=lambda place: chart.of(jobs[place].queue) not in may_refuse)
+        places = sorted(unknown, key=lambda place: shard_map.of(jobs[place].queue) not in may_refuse)
         new = [jobs[place] for place in places]
         claims_in = None if claim is None else self._fleet.of(claim.queue)
 
         def push(shard: Shard, some: list[NewJob]) -> list[Pushed]:
             return shard.ask(shard.store.push, some, claim=claim if shard is claims_in else None, repeat=repeat)
 
-        pushed = self._fleet.each(new, _QUEUE, push, chart)
-        self._bring(new, pushed, chart)
+        pushed = self._fleet.each(new, _QUEUE, push, shard_map)
+        self._bring(new, pushed, shard_map)
         answers = known | dict(zip(places, pushed, strict=True))
         return [answers[place] for place in range(len(jobs))]
 
     # -- before
 
-    def _after_keys_moved(self, jobs: Sequence[NewJob], chart: ShardMap) -> ShardMap:
+    def _after_keys_moved(self, jobs: Sequence[NewJob], shard_map: ShardMap) -> ShardMap:
         """Wait while a partition of a job with a key is between two shards: either may have a job with the key."""
         deadline = time.monotonic() + calls.CALL_SECONDS
-        while chart.moving:
-            moves = ((job.queue, chart.moving.get(job.queue)) for job in jobs if job.key is not None)
+        while shard_map.moving:
+            moves = ((job.queue, shard_map.moving.get(job.queue)) for job in jobs if job.key is not None)
             between = next((queue for queue, move in moves if move is not None and move.phase == "moved"), None)
             if between is None:
                 break
             if time.monotonic() > deadline:
                 raise StoreUnavailable(
-                    f"{between!r} is between shard {chart.others(between)[0]!r} and {chart.of(between)!r}, where a key "
-                    f"can't be checked, and its move has stopped: run `stanchion shards resume`"
+                    f"{between!r} is between shard {shard_map.others(between)[0]!r} and {shard_map.of(between)!r}, "
+                    f"where a key can't be checked, and its move has stopped: run `stanchion shards resume`"
                 )
             time.sleep(_LOOK_SECONDS)
-            chart = self._charts.read()
-        return chart
+            shard_map = self._known_map.read()
+        return shard_map
 
-    def _known_elsewhere(self, jobs: Sequence[NewJob], chart: ShardMap, *, repeat: bool) -> dict[int, Pushed]:
+    def _known_elsewhere(self, jobs: Sequence[NewJob], shard_map: ShardMap, *, repeat: bool) -> dict[int, Pushed]:
         """Return the answers for jobs that another shard had before their partition moved, by their places."""
         by_id: defaultdict[str, list[int]] = defaultdict(list)
         by_key: defaultdict[str, list[int]] = defaultdict(list)
-        untils = {queue: {one.shard: one.until for one in shards} for queue, shards in chart.former.items()}
+        untils = {queue: {one.shard: one.until for one in shards} for queue, shards in shard_map.former.items()}
         for place, job in enumerate(jobs):
-            for name in chart.others(job.queue):
+            for name in shard_map.others(job.queue):
                 until = untils.get(job.queue, {}).get(name)  # None: the partition is on its way
-                if name == _to(chart, job.queue):
+                if name == _to(shard_map, job.queue):
                     continue
                 if repeat or until is None or job.id < first_id_at(until + _CLOCKS):
                     by_id[name].append(place)
@@ -115,12 +115,12 @@ class ShardPushes:
 
     # -- after
 
-    def _bring(self, jobs: Sequence[NewJob], pushed: list[Pushed], chart: ShardMap) -> None:
+    def _bring(self, jobs: Sequence[NewJob], pushed: list[Pushed], shard_map: ShardMap) -> None:
         """Bring jobs to where they belong by a map that was proved after they were stored; correct their answers."""
         queues = set(map(_QUEUE, jobs))
         while True:
-            latest = self._charts.proved(queues)
-            gone = {queue for queue in queues if latest.of(queue) != chart.of(queue)}
+            latest = self._known_map.proved(queues)
+            gone = {queue for queue in queues if latest.of(queue) != shard_map.of(queue)}
             if not gone:
                 return
             for queue in sorted(gone):
@@ -129,10 +129,10 @@ class ShardPushes:
                     for place, (job, one) in enumerate(zip(jobs, pushed, strict=True))
                     if job.queue == queue and not one.duplicate and one.token is None
                 ]
-                here, there = self._fleet.named(chart.of(queue)), self._fleet.named(latest.of(queue))
+                here, there = self._fleet.named(shard_map.of(queue)), self._fleet.named(latest.of(queue))
                 for place, answer in self._handed({place: jobs[place] for place in places}, here, there).items():
                     pushed[place] = answer
-            chart = latest
+            shard_map = latest
 
     def _handed(self, jobs: Mapping[int, NewJob], here: Shard, there: Shard) -> dict[int, Pushed]:
         """Move jobs that are still queued in a shard; return other answers for jobs whose key is taken now."""
@@ -148,9 +148,9 @@ class ShardPushes:
         return dict(zip(again, there.ask(there.store.push, list(again.values())), strict=True))
 
 
-def _to(chart: ShardMap, queue: str) -> str | None:
+def _to(shard_map: ShardMap, queue: str) -> str | None:
     """Return the shard to which a partition is moving."""
-    move = chart.moving.get(queue)
+    move = shard_map.moving.get(queue)
     return None if move is None else move.to
 
 

@@ -65,7 +65,7 @@ class ShardReading:
         found = {name: QueueStats() for name in queues}
         for shard, names in self._fleet.split([*found], lambda name: name):
             if not sums:
-                names = [name for name in names if not self._fleet.held(name)]
+                names = [name for name in names if not self._fleet.is_held(name)]
                 found |= shard.ask_if_up({}, shard.store.stats, names, fields) if names else {}
             else:
                 found |= shard.ask(shard.store.stats, names, fields)
@@ -73,7 +73,7 @@ class ShardReading:
             return found
         elsewhere: defaultdict[Shard, list[str]] = defaultdict(list)
         for name in found:
-            if for_claims and self._fleet.held(name):
+            if for_claims and self._fleet.is_held(name):
                 found[name] = found[name]._replace(next_due=None, heads=())
             for shard in self._fleet.others(name):
                 elsewhere[shard].append(name)

@@ -16,14 +16,14 @@ from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.rules.flows import failure_job
-from stanchion.stores.shards.charts import Charts
+from stanchion.stores.shards.known_map import KnownMap
 
 
 class Refusals:
     """Refuses operations that the map of shards does not allow."""
 
-    def __init__(self, charts: Charts) -> None:
-        self._charts = charts
+    def __init__(self, known_map: KnownMap) -> None:
+        self._known_map = known_map
 
     def joining(self, tx: object) -> None:
         """Refuse a transaction: it is of one database."""
@@ -82,7 +82,7 @@ class Refusals:
 
     def _refuse(self, queues: Iterable[str], what: str) -> None:
         for queue in queues:
-            if self._charts.current().divides(queue):
+            if self._known_map.current().divides(queue):
                 raise InvalidInput(
                     f"{what} can't be in the queue {logical_name(queue)!r}, whose partitions are in several shards; "
                     f"use a queue that the map of shards does not divide"

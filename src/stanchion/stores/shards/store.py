@@ -22,9 +22,9 @@ from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.stores.rules.leases.lost_leases import LostLeaseDelay
 from stanchion.stores.rules.shard_map import ShardMap
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
-from stanchion.stores.shards.charts import LEASE_SECONDS, Charts
 from stanchion.stores.shards.claims import ShardClaims
 from stanchion.stores.shards.fleet import Fleet
+from stanchion.stores.shards.known_map import LEASE_SECONDS, KnownMap
 from stanchion.stores.shards.leftovers import Leftovers
 from stanchion.stores.shards.pushing import ShardPushes
 from stanchion.stores.shards.reading import ShardReading
@@ -49,10 +49,14 @@ class ShardedStore(Extensible):
 
     def __init__(self, given: ShardMap, roster: Roster, lease: float = LEASE_SECONDS) -> None:
         self._record = MapRecord(given, roster)
-        self._charts = charts = Charts(self._record, self._follow, lease)
-        self._fleet = fleet = Fleet(charts, roster)
-        self._refusals, self._leftovers = Refusals(charts), Leftovers(fleet, charts)
-        self._reading, self._claims, self._pushes = ShardReading(fleet), ShardClaims(fleet), ShardPushes(fleet, charts)
+        self._known_map = known_map = KnownMap(self._record, self._follow, lease)
+        self._fleet = fleet = Fleet(known_map, roster)
+        self._refusals, self._leftovers = Refusals(known_map), Leftovers(fleet, known_map)
+        self._reading, self._claims, self._pushes = (
+            ShardReading(fleet),
+            ShardClaims(fleet),
+            ShardPushes(fleet, known_map),
+        )
         self._signals = ShardSignals(fleet)
         self.fetch, self.partition = self._reading.fetch, self._reading.partition
         in_default = fleet.default.verb
@@ -66,12 +70,12 @@ class ShardedStore(Extensible):
 
     # -- the map of shards
 
-    def chart(self) -> ShardMap:
-        return self._charts.read()
+    def shard_map(self) -> ShardMap:
+        return self._known_map.read()
 
-    def change_chart(self, change: Callable[[ShardMap], ShardMap]) -> ShardMap:
+    def change_shard_map(self, change: Callable[[ShardMap], ShardMap]) -> ShardMap:
         self._record.change(change)
-        return self._charts.read()
+        return self._known_map.read()
 
     def shards(self) -> list[str]:
         return [shard.name for shard in self._fleet.all]
@@ -134,7 +138,7 @@ class ShardedStore(Extensible):
             except StoreUnavailable as error:
                 if shard.is_default or error.lasting:
                     raise
-        self._charts.read()
+        self._known_map.read()
 
     def close(self) -> None:
         self._signals.close()
@@ -146,8 +150,8 @@ class ShardedStore(Extensible):
     def configure(self, queue: str, changes: Mapping[str, object], tx: object = None) -> QueueSettings:
         self._refusals.joining(tx)
         self._refusals.settings(queue, changes)
-        self._charts.current()
-        if self._fleet.held(queue):  # its mover resumes it in its new shard
+        self._known_map.current()
+        if self._fleet.is_held(queue):  # its mover resumes it in its new shard
             changes = {name: value for name, value in changes.items() if name != "paused"}
         shard = self._fleet.of(queue)
         return shard.ask(shard.store.configure, queue, changes)
@@ -156,7 +160,7 @@ class ShardedStore(Extensible):
         return self._reading.queues(names)
 
     def drop_queue(self, queue: str) -> int:
-        if any(logical_name(name) == logical_name(queue) for name in self._charts.current().moving):
+        if any(logical_name(name) == logical_name(queue) for name in self._known_map.current().moving):
             raise InvalidInput(
                 f"partitions of {logical_name(queue)!r} are on their way to another shard: "
                 f"run `stanchion shards resume` first"
@@ -174,7 +178,7 @@ class ShardedStore(Extensible):
         return self._pushes.push(jobs, claim, repeat=repeat)
 
     def claim(self, claim: Claim) -> Claimed:
-        self._charts.current()
+        self._known_map.current()
         if not claim.rows:
             self._refusals.batch(claim.queue)
         return self._claims.claim(claim)
@@ -226,11 +230,11 @@ class ShardedStore(Extensible):
     # -- reading
 
     def select(self, query: Query) -> Page:
-        self._charts.current()
+        self._known_map.current()
         return self._reading.select(query)
 
     def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
-        self._charts.current()
+        self._known_map.current()
         return self._reading.stats(queues, fields)
 
     def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
@@ -246,7 +250,7 @@ class ShardedStore(Extensible):
         return self._fleet.first_known(ids, Redriven.MISSING, lambda shard, some: shard.ask(shard.store.retry, some))
 
     def delete(self, refs: Sequence[JobRef]) -> list[bool]:
-        if self._charts.current().moving:  # a job may be in two shards
+        if self._known_map.current().moving:  # a job may be in two shards
             found = [shard.ask(shard.store.delete, refs) for shard in self._fleet.all]
             return [any(of) for of in zip(*found, strict=True)]
         return self._fleet.first_known(refs, False, lambda shard, some: shard.ask(shard.store.delete, some))

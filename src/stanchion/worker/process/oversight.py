@@ -19,7 +19,7 @@ class Oversight:
         """Reports life and jobs of the worker to another process."""
 
     @property
-    def told_to_stop(self) -> bool:
+    def stop_requested(self) -> bool:
         """True once a signal has asked `run` to stop."""
         return self._calls.signals > 0
 

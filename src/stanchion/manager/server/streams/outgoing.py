@@ -34,7 +34,7 @@ class Outgoing:
         self._other: dict[str, Any] = {}
         self._some = asyncio.Event()
         self._closed = False
-        self.freed = False
+        self.has_room_again = False
         """True if the last message has made room: it was full before."""
 
     @property
@@ -115,7 +115,7 @@ class Outgoing:
         if (guard := self._answer or (self._guard if pieces else None)) is not None:
             down.heard_us, down.lease_left_us = guard.heard or 0, max(0, guard.lease_left)
         self._answer = None
-        self.freed = was_full and not self.full
+        self.has_room_again = was_full and not self.full
         if not self._jobs:
             self._guard = None
             self._some.clear()

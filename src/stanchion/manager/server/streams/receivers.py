@@ -264,5 +264,5 @@ class ReceiverStream:
         """Write pending messages."""
         while (down := await self.outgoing.next()) is not None:
             await self.context.write(down)
-            if self.outgoing.freed:
+            if self.outgoing.has_room_again:
                 engine.changed(self)

@@ -60,7 +60,7 @@ def shards(
     plans = Plans(session.app.store)
     places, out = plans.places(), session.out
     if toml:
-        print(_toml(places, plans.over.chart().default))
+        print(_toml(places, plans.over.shard_map().default))
     elif out.as_json:
         out.json_list(one._asdict() for one in places)
     else:
@@ -110,7 +110,7 @@ def split(
 def resume(session: Session, wait: Wait = "60s", settle: Settle = f"{SETTLE:g}s", at_once: AtOnce = AT_ONCE) -> Exit:
     """Continue recorded moves, after an interruption or for partitions that had to wait."""
     plans, options = Plans(session.app.store), _options(wait, settle, at_once)
-    if plans.over.chart().moving:
+    if plans.over.shard_map().moving:
         session.audit("resume moves", "shards")
     return _run(session, plans, options)
 
@@ -129,8 +129,8 @@ def _put(
     session: Session, plans: Plans, partitions: Sequence[str], to: str, options: Mapping[str, object], *, dry_run: bool
 ) -> Exit:
     if dry_run:
-        chart, live = plans.over.chart(), plans.live(partitions)
-        would = [Moved(name, chart.of(name), to, live[name]) for name in partitions if chart.of(name) != to]
+        shard_map, live = plans.over.shard_map(), plans.live(partitions)
+        would = [Moved(name, shard_map.of(name), to, live[name]) for name in partitions if shard_map.of(name) != to]
         _show(session.out, would, "would move")
         return Exit.OK
     session.audit("move partitions", ", ".join(partitions), note=f"→ {to}")
@@ -139,7 +139,7 @@ def _put(
 
 
 def _run(session: Session, plans: Plans, options: Mapping[str, Any]) -> Exit:
-    out, moving = session.out, plans.over.chart().moving
+    out, moving = session.out, plans.over.shard_map().moving
     if not moving:
         out.say("no partitions to move")
         return Exit.FAILED

@@ -282,7 +282,7 @@ class Receiver:
                 link.outgoing = deque(one for one in link.outgoing if one.lease != lease)
             return {lease: settling.answers.get(lease) for lease in mine}
 
-    def held(self, leases: Collection[Lease]) -> list[Lease]:
+    def held_leases(self, leases: Collection[Lease]) -> list[Lease]:
         """Return the leases, of the given ones, under which it holds a job."""
         with self.changed:
             return [lease for lease in leases if lease in self._held]

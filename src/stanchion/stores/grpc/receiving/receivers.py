@@ -244,9 +244,9 @@ class Receivers:
         self.settled_elsewhere([one.lease for one in rest if not isinstance(one, (Extend, Progress))])
         return [next(states) if (answer := answers.get(one.lease)) is None else _STATES[answer] for one in outcomes]
 
-    def held(self, leases: Collection[Lease]) -> list[Lease]:
+    def held_leases(self, leases: Collection[Lease]) -> list[Lease]:
         """Return the leases, of the given ones, under which a worker holds a job."""
-        return [lease for worker in list(self._workers.values()) for lease in worker.receiver.held(leases)]
+        return [lease for worker in list(self._workers.values()) for lease in worker.receiver.held_leases(leases)]
 
     def holds(self, lease: Lease) -> bool:
         """Return False for a claimed job that others may run, as its manager has not answered for too long."""

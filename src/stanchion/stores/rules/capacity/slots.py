@@ -154,7 +154,7 @@ def hold_tokens(row: JobRow) -> HoldTokens:
     return HoldTokens(order, row.slots_hold or token)
 
 
-def freed(before: JobRow, after: JobRow | None) -> list[Slot]:
+def freed_slots(before: JobRow, after: JobRow | None) -> list[Slot]:
     """Return the slots that a step has freed, and the slots whose next waiter may have changed.
 
     The order key is included even if the job did not hold it: the job may have been the head of line.

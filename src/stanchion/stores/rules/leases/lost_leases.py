@@ -79,7 +79,7 @@ def had_begun(row: JobRow, worker: WorkerRow | None) -> bool:
     return worker is not None and (worker.began is None or start_of(row.id, row.token or "") in worker.began)
 
 
-def apart(claimed: Claimed) -> tuple[Claimed, Sequence[Outcome]]:
+def split_alone(claimed: Claimed) -> tuple[Claimed, Sequence[Outcome]]:
     """Split claimed jobs so that a job that must run alone is its worker's only one; return the rest as rollbacks.
 
     Jobs that can't be read are left out too: they are buried.

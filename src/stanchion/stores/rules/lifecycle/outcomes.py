@@ -35,7 +35,7 @@ from stanchion.stores.rules.lifecycle.jobs import (
     with_payload,
 )
 from stanchion.stores.rules.lifecycle.past_waits import wait_over
-from stanchion.stores.rules.lifecycle.trail import moved, trail_to
+from stanchion.stores.rules.lifecycle.trail import moved_job, trail_to
 
 LEASE_LOST = "LeaseLost: the lease ran out or the worker died"
 
@@ -66,7 +66,7 @@ def settled(row: JobRow, outcome: Ending, queue: QueueSettings, now: int) -> Tra
             return _given_back(row, outcome, queue, now)
         case Move():
             payload = row.payload if outcome.payload is None else outcome.payload
-            gone = moved(row, outcome.queue, now, payload, keep_entry=outcome.keep_entry)
+            gone = moved_job(row, outcome.queue, now, payload, keep_entry=outcome.keep_entry)
             headers = unmarked(row.headers if outcome.headers is None else outcome.headers)
             there = _restarted(gone, now + int(outcome.delay * SECOND))
             order_key = row.order_key or outcome.order_key
@@ -201,7 +201,7 @@ def _continued(row: JobRow, job: NewJob, now: int, keep_entry: bool) -> JobRow:
     elsewhere = (
         logical_name(job.queue) != logical_name(row.queue) or job.task is None
     )  # an item may return to its station
-    gone = moved(row, job.queue, now, job.payload, keep_entry=keep_entry) if elsewhere else None
+    gone = moved_job(row, job.queue, now, job.payload, keep_entry=keep_entry) if elsewhere else None
     return created(job, now)._replace(
         trail=row.trail if gone is None else gone.trail,
         entry_payload=None if gone is None else gone.entry_payload,

@@ -64,7 +64,7 @@ def entry_in_trail(queue: str) -> str:
     return f"[{_dumps(queue)},"
 
 
-def moved(row: JobRow, queue: str, now: int, payload: str, *, keep_entry: bool = False) -> JobRow:
+def moved_job(row: JobRow, queue: str, now: int, payload: str, *, keep_entry: bool = False) -> JobRow:
     """Return a job after a move to a queue with a payload.
 
     `keep_entry`: if this is the first change of the payload, keep the one with which the job entered its first

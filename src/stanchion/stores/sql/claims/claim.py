@@ -14,7 +14,7 @@ from stanchion.stores.records.claims import LOWEST_RANK, Claim, Claimed
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.capacity.rate_limit import Bucket
-from stanchion.stores.rules.leases.lost_leases import apart
+from stanchion.stores.rules.leases.lost_leases import split_alone
 from stanchion.stores.rules.lifecycle.claims import in_claim_order
 from stanchion.stores.rules.unreadable import readable
 from stanchion.stores.sql.claims.admit import Admission, Parking
@@ -359,7 +359,7 @@ class Claims:
     def claim(self, claim: Claim) -> Claimed:
         if not claim.rows:
             return Claimed([], reserved=self._reserved(claim))
-        claimed, others = apart(self._routes.claim(claim))
+        claimed, others = split_alone(self._routes.claim(claim))
         if others:
             self._outcomes.settle(others)
         return claimed

@@ -27,7 +27,7 @@ from sqlalchemy import text
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.slots import ORDER, RATE, Slot
 from stanchion.stores.rules.capacity.rate_limit import Bucket
-from stanchion.stores.rules.capacity.slots import freed, order_slot, rate_slot
+from stanchion.stores.rules.capacity.slots import freed_slots, order_slot, rate_slot
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Asked, Params, Row, Runner
@@ -221,7 +221,7 @@ class SlotRows:
 def record_freed(run: Runner, steps: Iterable[Step]) -> None:
     """Record the slots that these steps have freed; the last step of the transaction passes them on."""
     for before, after, _ in steps:
-        for slot in freed(before, after):
+        for slot in freed_slots(before, after):
             run.freed[slot] += before.slots_held > 0  # without a slot, the job may still have been the head of line
 
 

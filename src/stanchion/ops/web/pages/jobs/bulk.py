@@ -12,7 +12,7 @@ from stanchion.ops.reads.filters import ACTS, JobFilter
 from stanchion.ops.reads.lists import COUNTED
 from stanchion.ops.web.acts import bulk as acts
 from stanchion.ops.web.bulk_work.bulk import Act
-from stanchion.ops.web.pages.jobs.job_list import counted, see, told
+from stanchion.ops.web.pages.jobs.job_list import counted, progress_of, see
 from stanchion.ops.web.visit import Missing, Visit
 from stanchion.ops.words import number
 
@@ -70,8 +70,8 @@ def begin(visit: Visit) -> Response:
     work = visit.site.runner.soon(work.id) or work
     back = visit.back()
     if work.state == "running":
-        return visit.done(back, f"{act.capitalize()} is under way: {told(work)}", "/jobs", "see how far it is")
-    return visit.done(back, told(work), see(visit, work), "see them")
+        return visit.done(back, f"{act.capitalize()} is under way: {progress_of(work)}", "/jobs", "see how far it is")
+    return visit.done(back, progress_of(work), see(visit, work), "see them")
 
 
 def stop(visit: Visit) -> Response:
@@ -81,7 +81,7 @@ def stop(visit: Visit) -> Response:
         raise Missing("this work has ended long ago")
     stopped = acts.stop(visit, found[0])
     work = (visit.site.bulk.find(found[0].id) or found)[0]
-    said = f"{work.act.capitalize()} {'stops' if stopped else 'had ended'}: {told(work)}"
+    said = f"{work.act.capitalize()} {'stops' if stopped else 'had ended'}: {progress_of(work)}"
     return visit.done("/jobs", said, see(visit, work), "see them")
 
 

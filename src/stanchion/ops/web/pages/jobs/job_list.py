@@ -76,7 +76,7 @@ def every(visit: Visit) -> Response:
         spans=[(name, SPAN_NAMES[name]) for name in SPANS],
         acts=[act for act in ACTS if _fits(wanted, act)] if visit.session.caller.operates else [],
         works=visit.part("bulk work", lambda: visit.site.bulk.shown(visit.now)) or [],
-        told=told,
+        progress_of=progress_of,
         see=lambda work: see(visit, work),
         time_of=_time_of(wanted.states),
     )
@@ -103,7 +103,7 @@ def counted(matching: int | None, shown: int) -> str:
     return f"more than {number(COUNTED)}" if matching > COUNTED else number(matching)
 
 
-def told(work: BulkWork) -> str:
+def progress_of(work: BulkWork) -> str:
     """Return how far bulk work is, as a sentence."""
     verb = {"retry": "retried", "cancel": "cancelled", "replay": "copied"}[work.act]
     parts = [f"{plural(work.done, 'job')} {verb}{f', {why}' if (why := left_out(work.reasons)) else ''}"]
@@ -138,7 +138,9 @@ def _of_work(visit: Visit, work_id: str) -> Response:
     jobs = jobs_of(context_of(visit.site.app), visit.store, work.changed[first:behind], visit.now)
     following = f"/jobs{query(work=work.id, after=behind)}" if behind < len(work.changed) else ""
     items = [_item(job, job_name(context_of(visit.site.app), job)) for job in jobs]
-    return visit.page("changed.html", told(work), work=work, items=items, total=len(work.changed), next=following)
+    return visit.page(
+        "changed.html", progress_of(work), work=work, items=items, total=len(work.changed), next=following
+    )
 
 
 def _fits(wanted: JobFilter, act: str) -> bool:

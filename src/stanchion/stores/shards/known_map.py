@@ -27,7 +27,7 @@ LEASE_SECONDS = 6.0
 """Seconds for which a map that was read proves that no partition has changed its shard without an announcement."""
 
 
-class Charts:
+class KnownMap:
     """The map as it was read last. `changed` is called with each new one, and the one before."""
 
     def __init__(
@@ -61,14 +61,14 @@ class Charts:
     def read(self) -> ShardMap:
         """Read the map, and return it."""
         began = boot_clock()
-        chart = self._record.read()
+        shard_map = self._record.read()
         with self._lock:
             known, at = self._read
-            new = chart.version > known.version
-            if chart.version >= known.version:
-                self._read = (chart if new else known), max(began, at)
+            new = shard_map.version > known.version
+            if shard_map.version >= known.version:
+                self._read = (shard_map if new else known), max(began, at)
         if new:
-            self._changed(known, chart)
+            self._changed(known, shard_map)
         return self.now
 
     def proved(self, queues: Collection[str]) -> ShardMap:
@@ -76,7 +76,7 @@ class Charts:
 
         Raises StoreUnavailable if it had to be read, and the default shard does not answer.
         """
-        chart, at = self._read
-        if boot_clock() - at <= self._lease and not any(map(chart.held, queues)):
-            return chart
+        shard_map, at = self._read
+        if boot_clock() - at <= self._lease and not any(map(shard_map.is_held, queues)):
+            return shard_map
         return self.read()
