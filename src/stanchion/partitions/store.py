@@ -70,12 +70,12 @@ class PartitionedStore:
         self.within.lost_lease_delay = delay
 
     def extension(self, port: type[Port]) -> Port | None:
-        """Return a port that translates names of queues, or the inner store's, where no name of a queue is told."""
+        """Return this store for ports that name queues, as it translates the names; else the inner store's port."""
         if port is Partitions:
             return self  # type: ignore[return-value]
-        found = self.within.extension(port)
-        if port is SelectText:
+        if port is SelectText:  # a statement's text is not translated
             return None
+        found = self.within.extension(port)
         return self if found is not None and port in (ArrowReads, PreparedJobs) else found  # type: ignore[return-value]
 
     # -- queues
