@@ -75,7 +75,7 @@ class Stanchion(StoreCalls, QueueCalls, TaskCalls, ProjectCalls, JobCalls, RunCa
         self._context.retry = checked_retry(retry) or self._context.retry
         self._context.registry.built_in[COLLECT] = TaskWork(self._context, collected, COLLECT, self._context.retry, {})
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle without connections, threads and worker state, for other processes such as those of Spark."""
         return app_of, (self._context,)
 

@@ -159,14 +159,14 @@ class _OfTasks:
     def __init__(self, middleware: Callable[..., Any], names: set[str]) -> None:
         self._middleware, self._names = middleware, names
 
-    def __call__(self, attempt: Attempt, call_next: Callable[[], Any]) -> Any:
+    def __call__(self, attempt: Attempt, call_next: Callable[[], Any]) -> object:
         return self._middleware(attempt, call_next) if attempt.task in self._names else call_next()
 
 
 class _OfAsyncTasks(_OfTasks):
     """Async middleware, for attempts at these tasks only."""
 
-    async def __call__(self, attempt: Attempt, call_next: Callable[[], Awaitable[Any]]) -> Any:
+    async def __call__(self, attempt: Attempt, call_next: Callable[[], Awaitable[Any]]) -> object:
         return await (self._middleware(attempt, call_next) if attempt.task in self._names else call_next())
 
 
@@ -175,7 +175,7 @@ class _OfBothKinds:
         self.run, self.arun = _OfTasks(middleware.run, names), _OfAsyncTasks(middleware.arun, names)
 
 
-def _around(middleware: Any, names: set[str]) -> Any:
+def _around(middleware: Any, names: set[str]) -> object:
     if hasattr(middleware, "run") and hasattr(middleware, "arun"):
         return _OfBothKinds(middleware, names)
     return _OfAsyncTasks(middleware, names) if is_async(middleware) else _OfTasks(middleware, names)

@@ -111,7 +111,7 @@ class Context:
         self._upkeep: Upkeep | None = None
         self._progress: ProgressWriter | None = None
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle without connections, threads and worker state, for other processes such as Spark's."""
         database = None if self._database is None else absolute_url(self._database)
         made_with = (self.place, None, self.codec, self.poll, self.unknown_work, self._job_of, database)

@@ -39,7 +39,7 @@ class Registry:
         self.crons: dict[str, Any] = {}
         """The schedules; each is a `cron.schedule.Declared`."""
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Leave out the schedules, which only workers need."""
         return {**self.__dict__, "crons": {}}
 
@@ -84,12 +84,12 @@ class Registry:
             f"import the pipeline that has it, or take the payloads with app.queue({queue!r}).reserve()",
         )
 
-    def stored_result(self, task: str | None, value: object) -> Any:
+    def stored_result(self, task: str | None, value: object) -> object:
         """Return the result of a task as it is stored. Raises ResultMisfit if the task says that it returns another."""
         work = None if task is None else self.tasks.get(task)
         return value if work is None or work.models is None else work.models.stored_result(value)
 
-    def given_result(self, task: str | None, value: object) -> Any:
+    def given_result(self, task: str | None, value: object) -> object:
         """Return a stored result as the task returned it, if this process has the task. Raises ResultMisfit."""
         work = None if task is None else self.tasks.get(task)
         return value if work is None or work.models is None else work.models.given_result(value)

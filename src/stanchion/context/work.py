@@ -19,10 +19,10 @@ class Models(Protocol):
     def given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return stored arguments as the function gets them. Raises ArgumentMisfit."""
 
-    def stored_result(self, value: object) -> Any:
+    def stored_result(self, value: object) -> object:
         """Return a result as it is stored. Raises ResultMisfit."""
 
-    def given_result(self, value: object) -> Any:
+    def given_result(self, value: object) -> object:
         """Return a stored result as the function has returned it. Raises ResultMisfit."""
 
 

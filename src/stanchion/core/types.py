@@ -15,7 +15,7 @@ class Commits(Protocol):
     def commit(self) -> Any:
         """Commit, or return an awaitable that does."""
 
-    def rollback(self) -> Any:
+    def rollback(self) -> object:
         """Roll back, or return an awaitable that does."""
 
 
@@ -39,10 +39,10 @@ class Pooled(Protocol):
 class MongoTransaction(Protocol):
     """A ClientSession or AsyncClientSession of PyMongo."""
 
-    def commit_transaction(self) -> Any:
+    def commit_transaction(self) -> object:
         """Commit, or return an awaitable that does."""
 
-    def abort_transaction(self) -> Any:
+    def abort_transaction(self) -> object:
         """Roll back, or return an awaitable that does."""
 
 

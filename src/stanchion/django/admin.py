@@ -44,7 +44,7 @@ class JobAdmin(admin.ModelAdmin):
         """Return whether the user may retry, cancel and replay jobs."""
         return bool(request.user.has_perm("stanchion.operate_job"))
 
-    def get_urls(self) -> list[Any]:
+    def get_urls(self) -> list[object]:
         """Return the addresses of the list and of one job."""
         listed, shown = (self.admin_site.admin_view(view) for view in (self.changelist_view, self.change_view))
         return [

@@ -95,7 +95,7 @@ class Loop:
             return self._made[1]
 
 
-def _scope(request: HttpRequest, root: str) -> dict[str, Any]:
+def _scope(request: HttpRequest, root: str) -> dict[str, object]:
     """Return the scope of a request, as Django sees it: its settings about proxies hold."""
     host, _, port = request.get_host().rpartition(":") if ":" in request.get_host() else (request.get_host(), "", "")
     address = str(request.META.get("REMOTE_ADDR") or "")
@@ -120,7 +120,7 @@ def _scope(request: HttpRequest, root: str) -> dict[str, Any]:
     }
 
 
-def _headed(response: HttpResponseBase, start: Message) -> HttpResponseBase | Any:
+def _headed(response: HttpResponseBase, start: Message) -> HttpResponseBase | object:
     del response.headers["Content-Type"]
     for raw_name, raw_value in start.get("headers", ()):
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")

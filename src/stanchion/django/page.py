@@ -83,7 +83,7 @@ def _login() -> str:
         return str(settings.LOGIN_URL)
 
 
-def _page_of(backend: str) -> Any:
+def _page_of(backend: str) -> object:
     with _lock:
         if backend not in _pages:
             site = Site(app_of(backend), Tokens([]))

@@ -61,20 +61,20 @@ class Values:
             raise NoValue(f"the part {node_id} of flow {self._root} is gone: the flow ended over a week ago")
         return self.nodes[node_id]
 
-    def _of_one(self, node_id: str) -> Any:
+    def _of_one(self, node_id: str) -> object:
         ends = self._context.store.flow_ends(node_id, limit=1)
         if not ends:
             raise self._not_yet(node_id)
         return self._of_ends(ends)[0]
 
-    def _of_all(self, node_id: str) -> list[Any]:
+    def _of_all(self, node_id: str) -> list[object]:
         values = [value for page in self.pages(node_id) for value in self._of_ends(page)]
         node = self._node(node_id)
         if not node.closed or len(values) < node.size:
             raise self._not_yet(node_id)
         return values
 
-    def _of_ends(self, ends: list[MemberEnd]) -> list[Any]:
+    def _of_ends(self, ends: list[MemberEnd]) -> list[object]:
         registry, values = self._context.registry, list(map(self._of_end, ends))
         if not self._as_models or not any(task.models is not None for task in registry.tasks.values()):
             return values
@@ -82,7 +82,7 @@ class Values:
         tasks = [row.task if end.job is not None and (row := rows.get(end.job)) else None for end in ends]
         return [registry.given_result(task, value) for task, value in zip(tasks, values, strict=True)]
 
-    def _of_end(self, end: MemberEnd) -> Any:
+    def _of_end(self, end: MemberEnd) -> object:
         if end.state != JobState.DONE:
             who = f"job {end.job}" if end.job else f"the part {end.child}"
             raise NoValue(f"{who} of the flow {self._root} is {end.state}; `retry` it first")

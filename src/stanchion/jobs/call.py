@@ -18,7 +18,7 @@ Call = tuple[tuple[Any, ...], Mapping[str, Any]]
 """The positional and the keyword arguments of a call."""
 
 
-def collected(value: object) -> Any:
+def collected(value: object) -> object:
     """Return the argument: the function of the built-in task `COLLECT`."""
     return value
 
@@ -28,7 +28,7 @@ def arguments(args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[st
     return {"args": args, "kwargs": kwargs} if kwargs else {"args": args}
 
 
-def _kept(value: object) -> Any:
+def _kept(value: object) -> object:
     """Return a value that JSON can't hold as `kept_model` keeps it: few programs have any."""
     from stanchion.schemas.round_trips import kept_model
 
@@ -48,7 +48,7 @@ def encoded_result(codec: Codec, result: object) -> str | None:
     return None if result is None else codec.encode(result, "result", _kept)
 
 
-def called_with(payload: object) -> tuple[list[Any], dict[str, Any]]:
+def called_with(payload: object) -> tuple[list[object], dict[str, object]]:
     """Return the arguments in a payload. Raises ValueError if it is not the payload of a call."""
     if isinstance(payload, dict):
         args, kwargs = payload.get("args"), payload.get("kwargs", {})
@@ -60,20 +60,20 @@ def called_with(payload: object) -> tuple[list[Any], dict[str, Any]]:
 _PARTS = frozenset({"args", "kwargs", CHECKPOINT})
 
 
-def with_checkpoint(payload: Any, checkpoint: Any) -> dict[str, Any]:
+def with_checkpoint(payload: Any, checkpoint: Any) -> dict[str, object]:
     """Return the payload of a call with what its next attempt sees as its checkpoint. Raises ValueError for others."""
     called_with(payload)
     return {**payload, CHECKPOINT: checkpoint}
 
 
-def without_checkpoint(payload: object) -> Any:
+def without_checkpoint(payload: object) -> object:
     """Return the payload of a call as it was enqueued."""
     if isinstance(payload, dict) and CHECKPOINT in payload:
         return {name: value for name, value in payload.items() if name != CHECKPOINT}
     return payload
 
 
-def checkpoint_in(payload: object) -> Any:
+def checkpoint_in(payload: object) -> object:
     """Return the checkpoint in the payload of a call; None if there is none."""
     return payload.get(CHECKPOINT) if isinstance(payload, dict) else None
 

@@ -140,7 +140,7 @@ def _split(path: str) -> list[str]:
     return [*steps, step + "\\" * escaped]
 
 
-def _scalar(name: object, value: object) -> Any:
+def _scalar(name: object, value: object) -> object:
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     raise InvalidInput(

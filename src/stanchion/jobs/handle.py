@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Generic, cast
+from typing import TYPE_CHECKING, Generic, cast
 
 from stanchion.context import HasContext, context_of
 from stanchion.core.checks import checked_id
@@ -76,7 +76,7 @@ class JobHandle(Generic[R_co]):
     ajob = off_loop(job)
     aget_state = off_loop(get_state)
 
-    def __await__(self) -> Generator[Any, Any, R_co]:
+    def __await__(self) -> Generator[object, object, R_co]:
         return self.aresult().__await__()
 
     def _result_of(self, seen: SeenJob, timeout: float | None) -> R_co:

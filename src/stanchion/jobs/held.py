@@ -117,7 +117,7 @@ class HeldJob(Job):
             raise InvalidInput("this is not what Reservation.to_dict() returned: it has no token")
         return cls(context_of(app), row)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle with the app's settings, for other processes; its store is opened there when it is used."""
         return type(self), (self._context, self._row)
 

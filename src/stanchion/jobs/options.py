@@ -122,7 +122,7 @@ def checked(
 _RATES = frozenset({"rate", "rate_by", "rate_key"})
 
 
-def sharing(options: Mapping[str, object], of_task: Mapping[str, object]) -> Mapping[str, Any]:
+def sharing(options: Mapping[str, object], of_task: Mapping[str, object]) -> Mapping[str, object]:
     """Return options of a call, with the rate of its task, `of_task`, unless they set one."""
     return {**of_task, **options} if _RATES.isdisjoint(options) else options
 
@@ -212,7 +212,7 @@ def checked_timeout(value: object) -> float | None:
     return seconds
 
 
-def _headers(value: object) -> dict[str, Any]:
+def _headers(value: object) -> dict[str, object]:
     if not isinstance(value, Mapping):
         raise InvalidInput(f"headers must be a mapping of strings to JSON values, not {shown(value)}")
     from stanchion.stores.rules.lifecycle.dead_letters import check_story
@@ -266,7 +266,7 @@ def _rate_by(value: object) -> str:
     return str(value)
 
 
-def _check(option: Option, value: object) -> Any:
+def _check(option: Option, value: object) -> object:
     return _OF_KIND[option.kind](value, option.name)
 
 

@@ -25,7 +25,7 @@ class DjangoConnections:
             raise MissingExtra("django", "stanchion.middleware.DjangoConnections") from None
         self._connections, self._reset = connections, reset_queries
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), ()
 
     def run(self, _attempt: Attempt, call_next: CallNext) -> Any:
@@ -33,7 +33,7 @@ class DjangoConnections:
         with self.around():
             return call_next()
 
-    async def arun(self, _attempt: Attempt, call_next: AsyncCallNext) -> Any:
+    async def arun(self, _attempt: Attempt, call_next: AsyncCallNext) -> object:
         """Run the rest of an async attempt; its connections belong to the thread of Django's async queries."""
         from asgiref.sync import sync_to_async
 

@@ -32,7 +32,7 @@ class LogContext:
         finally:
             _current.reset(before)
 
-    async def arun(self, attempt: Attempt, call_next: AsyncCallNext) -> Any:
+    async def arun(self, attempt: Attempt, call_next: AsyncCallNext) -> object:
         """Run the rest of an async attempt."""
         self._attach()
         before = _current.set(_fields_of(attempt))
@@ -65,7 +65,7 @@ class _Fields(logging.Filter):
         return True
 
 
-def _fields_of(attempt: Attempt) -> dict[str, Any]:
+def _fields_of(attempt: Attempt) -> dict[str, object]:
     job = attempt.job
     return {"job": job.id, "task": attempt.task, "attempt": job.attempt, "queue": job.queue}
 

@@ -25,7 +25,7 @@ class Sentry:
             raise MissingExtra("sentry", "stanchion.middleware.Sentry") from None
         self._sdk = sentry_sdk
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), ()
 
     def run(self, attempt: Attempt, call_next: CallNext) -> Any:
@@ -33,7 +33,7 @@ class Sentry:
         with self._reporting(attempt):
             return call_next()
 
-    async def arun(self, attempt: Attempt, call_next: AsyncCallNext) -> Any:
+    async def arun(self, attempt: Attempt, call_next: AsyncCallNext) -> object:
         """Run the rest of an async attempt."""
         with self._reporting(attempt):
             return await call_next()

@@ -73,7 +73,7 @@ def plain(value: object) -> Any:
     return str(value) if isinstance(value, JobState) else value
 
 
-def _error(error: dict[str, Any]) -> dict[str, Any]:
+def _error(error: dict[str, Any]) -> dict[str, object]:
     return {
         "attempt": error.get("attempt"),
         "at": iso(moment_of(error)),
@@ -85,7 +85,7 @@ def _error(error: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def past_waits_json(job: Job, over: Iterable[PastWait]) -> dict[str, Any]:
+def past_waits_json(job: Job, over: Iterable[PastWait]) -> dict[str, object]:
     """Return the waits of a job that are over, as they are in JSON."""
     waits = [one._asdict() | {"since": iso(one.since), "until": iso(one.until)} for one in over]
     return {"past_waits": waits, "older_waits": has_older_waits(job)}
@@ -98,7 +98,7 @@ def run_time(job: Job) -> float | None:
     return (job.finished_at - job.started_at).total_seconds()
 
 
-def readable(job: Job, name: str) -> tuple[Any, str | None]:
+def readable(job: Job, name: str) -> tuple[object, str | None]:
     """Return a stored value, or why it can't be read."""
     try:
         return getattr(job, name), None

@@ -91,14 +91,14 @@ class Reading:
         return one if names == tuple(queues) else Condition("queue", "in", names)
 
 
-def _logical(columns: Sequence[str], rows: Sequence[Any]) -> list[Any]:
+def _logical(columns: Sequence[str], rows: Sequence[Any]) -> list[object]:
     if "queue" not in columns:
         return list(rows)
     at = tuple(columns).index("queue")
     return [(*row[:at], logical_name(row[at]), *row[at + 1 :]) for row in rows]
 
 
-def _logical_batch(batch: Any) -> Any:
+def _logical_batch(batch: Any) -> object:
     import pyarrow as pa
 
     at = batch.schema.get_field_index("queue")

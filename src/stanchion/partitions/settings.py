@@ -159,5 +159,5 @@ class PartitionSettings:
             self._store.configure(name, changes, tx)
 
 
-def _copied(settings: QueueSettings) -> dict[str, Any]:
+def _copied(settings: QueueSettings) -> dict[str, object]:
     return {name: getattr(settings, name) for name in COPIED}

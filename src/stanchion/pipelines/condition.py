@@ -169,7 +169,7 @@ class _Reader:
     def _perhaps_not(self, node: Expr, value: Value) -> Value:
         return _called(_negation, value) if node.args.get("negate") else value
 
-    def _literal(self, node: Expr) -> Any:
+    def _literal(self, node: Expr) -> object:
         kinds = self._kinds
         if isinstance(node, kinds.Literal) and not node.is_string:
             try:
@@ -238,7 +238,7 @@ def _comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], boo
 
 
 def _arithmetic(compute: Callable[..., Any]) -> Callable[..., Any]:
-    def computed(*numbers: object) -> Any:
+    def computed(*numbers: object) -> object:
         if not all(_kind(one) is float for one in numbers):
             return None
         try:

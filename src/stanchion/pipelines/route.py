@@ -74,7 +74,7 @@ def headers_at_entry(headers: str | None) -> str | None:
     return json.dumps(kept, separators=(",", ":")) if kept else None
 
 
-def _headers(row: JobRow) -> dict[str, Any]:
+def _headers(row: JobRow) -> dict[str, object]:
     return json.loads(row.headers) if row.headers else {}
 
 

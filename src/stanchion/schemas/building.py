@@ -94,7 +94,7 @@ def _builder(hint: object, known: _Known, path: str) -> Build:
     raise InvalidInput(f"{path or 'it'} is of type {shown(hint)}, which can't be made of JSON")
 
 
-def _as_it_is(value: object, strict: bool) -> Any:  # noqa: ARG001 - builders take both
+def _as_it_is(value: object, strict: bool) -> object:  # noqa: ARG001 - builders take both
     return value
 
 
@@ -106,7 +106,7 @@ def _null(value: object, strict: bool) -> None:  # noqa: ARG001 - builders take 
 def _of_pydantic(hint: object) -> Build:
     take = pydantic_builder(hint)
 
-    def build(value: object, strict: bool) -> Any:  # noqa: ARG001 - the model says which further fields it takes
+    def build(value: object, strict: bool) -> object:  # noqa: ARG001 - the model says which further fields it takes
         found, misfit = take(value)
         if misfit is not None:
             raise MisfitError(misfit)
@@ -116,7 +116,7 @@ def _of_pydantic(hint: object) -> Build:
 
 
 def _literal(values: Sequence[object]) -> Build:
-    def build(value: object, strict: bool) -> Any:  # noqa: ARG001 - builders take both
+    def build(value: object, strict: bool) -> object:  # noqa: ARG001 - builders take both
         for one in values:
             if one == value and type(one) is type(value):
                 return one
@@ -133,7 +133,7 @@ def _within(path: str, build: Build, value: object, strict: bool) -> Any:
 
 
 def _map(build: Build) -> Build:
-    def built(value: object, strict: bool) -> Any:
+    def built(value: object, strict: bool) -> object:
         if not isinstance(value, dict):
             raise MisfitError(Misfit("", "is not an object"))
         return {key: _within(f"[{quoted(key)}]", build, one, strict) for key, one in value.items()}
@@ -142,7 +142,7 @@ def _map(build: Build) -> Build:
 
 
 def _list(build: Build, kind: type[list[Any] | tuple[Any, ...] | set[Any] | frozenset[Any]]) -> Build:
-    def built(value: object, strict: bool) -> Any:
+    def built(value: object, strict: bool) -> object:
         if not isinstance(value, list):
             raise MisfitError(Misfit("", "is not an array"))
         try:
@@ -154,7 +154,7 @@ def _list(build: Build, kind: type[list[Any] | tuple[Any, ...] | set[Any] | froz
 
 
 def _tuple(builds: Sequence[Build], make: Callable[[Iterable[Any]], Any] = tuple) -> Build:
-    def built(value: object, strict: bool) -> Any:
+    def built(value: object, strict: bool) -> object:
         if not isinstance(value, list) or len(value) != len(builds):
             raise MisfitError(Misfit("", f"is not an array of {len(builds)} elements"))
         pairs = zip(builds, value, strict=True)
@@ -172,7 +172,7 @@ def _named_tuple(hint: Any, known: _Known) -> Build:
 def _union(builds: Sequence[Build]) -> Build:
     """Return what takes the first type that a value fits strictly; else the one that drops the fewest fields."""
 
-    def built(value: object, strict: bool) -> Any:
+    def built(value: object, strict: bool) -> object:
         misfits = []
         for build in builds:
             try:
@@ -196,7 +196,7 @@ def _leaf(hint: type) -> Build | None:
         return None
     check, make = check_of(kind), _maker(hint)
 
-    def build(value: object, strict: bool) -> Any:  # noqa: ARG001 - builders take both
+    def build(value: object, strict: bool) -> object:  # noqa: ARG001 - builders take both
         if (misfit := Misfit("", "is null") if value is None else check(value)) is not None:
             raise MisfitError(misfit)
         try:
@@ -208,7 +208,7 @@ def _leaf(hint: type) -> Build | None:
 
 
 def _own(hint: type, decode: Decode) -> Build:
-    def build(value: object, strict: bool) -> Any:  # noqa: ARG001 - builders take both
+    def build(value: object, strict: bool) -> object:  # noqa: ARG001 - builders take both
         if value is None:
             raise MisfitError(Misfit("", "is null"))
         try:
@@ -222,7 +222,7 @@ def _own(hint: type, decode: Decode) -> Build:
 def _own_leaf(hint: type, make: Callable[[Any], Any], check: Callable[[Any], Misfit | None] | None) -> Build:
     """Return what makes values that a schema has no type for, or narrower ones. `check`: says why there is none."""
 
-    def build(value: object, strict: bool) -> Any:  # noqa: ARG001 - builders take both
+    def build(value: object, strict: bool) -> object:  # noqa: ARG001 - builders take both
         if value is None:
             raise MisfitError(Misfit("", "is null"))
         try:
@@ -268,7 +268,7 @@ class _Fields:
         """Return how many fields of an object it does not have."""
         return len(value.keys() - self._names) if isinstance(value, dict) else 0
 
-    def __call__(self, value: Any, strict: bool) -> Any:
+    def __call__(self, value: Any, strict: bool) -> object:
         if not isinstance(value, dict):
             raise MisfitError(Misfit("", f"is not an object with the fields of {self._model.__name__}"))
         given = {}
@@ -314,7 +314,7 @@ class _Keys:
             if get_origin(hint) is Required or (name in model.__required_keys__ and get_origin(hint) is not NotRequired)
         ]
 
-    def __call__(self, value: Any, strict: bool) -> Any:
+    def __call__(self, value: Any, strict: bool) -> object:
         if not isinstance(value, dict):
             raise MisfitError(Misfit("", f"is not an object with the keys of {self._name}"))
         if missing := [name for name in self._needed if name not in value]:

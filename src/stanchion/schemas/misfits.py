@@ -45,7 +45,7 @@ class Checker:
         found = self.decoded(text)
         return found if isinstance(found, Misfit) else self.value(found)
 
-    def decoded(self, text: str) -> Any:
+    def decoded(self, text: str) -> object:
         """Return the value of JSON, its decimals exact, or a Misfit for text that is no JSON."""
         try:
             return self._decode(text)
@@ -59,7 +59,7 @@ class _NoNumberError(ValueError):
     """A word that stands for no number, such as NaN."""
 
 
-def _no_number(word: str) -> Any:
+def _no_number(word: str) -> object:
     raise _NoNumberError(word)
 
 

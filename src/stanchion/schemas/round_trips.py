@@ -40,7 +40,7 @@ class ChangedError(MisfitError, InvalidInput):
         self.model = model
 
 
-def kept_model(value: object) -> Any:
+def kept_model(value: object) -> object:
     """Return an instance of a model as the plain value from which its class makes an equal one.
 
     Raises ChangedError, which names the field, if there is no such value; TypeError for anything but models.
@@ -60,7 +60,7 @@ def kept_model(value: object) -> Any:
     raise ChangedError(kind.__name__, misfit)
 
 
-def kept_as(build: Build, value: object, to_plain: ToPlain = kept_model) -> Any:
+def kept_as(build: Build, value: object, to_plain: ToPlain = kept_model) -> object:
     """Return a value with models as the plain value from which the builder of its annotation makes an equal one.
 
     Raises MisfitError, which names the field; TypeError or ValueError for values that JSON can't hold. `to_plain`:
@@ -88,7 +88,7 @@ def _builder_of(kind: Hashable) -> Build | None:
         return None
 
 
-def _dumps(value: Any) -> Iterator[Any]:
+def _dumps(value: Any) -> Iterator[object]:
     """Yield the plain values of a model: that with its aliases, then, if they are of one direction, with its names."""
     if not is_pydantic(type(value)):
         yield plain_dataclass(value, _within_dataclass)
@@ -97,7 +97,7 @@ def _dumps(value: Any) -> Iterator[Any]:
         yield value.model_dump(mode="json", by_alias=by_alias, round_trip=True, warnings=False)
 
 
-def _within_dataclass(value: object) -> Any:
+def _within_dataclass(value: object) -> object:
     """Return a model in a dataclass as a plain value; the outermost dataclass is compared with all that are in it."""
     return kept_model(value) if is_pydantic(type(value)) else plain_dataclass(value, _within_dataclass)
 
@@ -149,7 +149,7 @@ def _of_models(went: Any, came: Any) -> Misfit | None:
     )
 
 
-def _parts(model: Any) -> dict[str, Any]:
+def _parts(model: Any) -> dict[str, object]:
     """Return the fields of a model of Pydantic, those beyond its declared ones, and its private attributes."""
     own = {name: one for name, one in vars(model).items() if name in type(model).__pydantic_fields__}
     return {**own, **(model.__pydantic_extra__ or {}), **(model.__pydantic_private__ or {})}

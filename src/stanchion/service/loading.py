@@ -50,7 +50,7 @@ def _advice(path: str, found: object) -> str:
     return "name it as module:attribute, such as shop.jobs:app, or by the function that makes it, 'shop:create_app()'"
 
 
-def _attribute(path: str) -> Any:
+def _attribute(path: str) -> object:
     module_name, _, attribute = path.partition(":")
     call = _CALL.fullmatch(attribute)
     if call is not None and path in _made:

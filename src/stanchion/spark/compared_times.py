@@ -38,7 +38,7 @@ def compare_times(spark: SparkSession) -> None:
         getattr(optimizer, "extraOptimizations_$eq")(given)
 
 
-def _compiled(spark: SparkSession) -> Any:
+def _compiled(spark: SparkSession) -> object:
     """Return the rule, compiled in the process of the driver."""
     loader = spark._jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()  # type: ignore[union-attr]
     compiler = loader.loadClass(_COMPILER).newInstance()

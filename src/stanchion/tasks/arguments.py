@@ -99,15 +99,15 @@ class TaskModels:
         """Return stored arguments as the function gets them. Raises ArgumentMisfit."""
         return self._each(args, kwargs, _Typed.given)
 
-    def stored_result(self, value: object) -> Any:
+    def stored_result(self, value: object) -> object:
         """Return a result as it is stored. Raises ResultMisfit."""
         return self._as_result(value, _Typed.stored)
 
-    def given_result(self, value: object) -> Any:
+    def given_result(self, value: object) -> object:
         """Return a stored result as the function has returned it. Raises ResultMisfit."""
         return self._as_result(value, _Typed.given)
 
-    def _as_result(self, value: object, change: Callable[[_Typed, Any], Any]) -> Any:
+    def _as_result(self, value: object, change: Callable[[_Typed, Any], Any]) -> object:
         if self._result is None or value is None:  # a task that settles its job itself may have stored no result
             return value
         try:
@@ -117,7 +117,7 @@ class TaskModels:
 
     def _each(
         self, args: Sequence[object], kwargs: Mapping[str, object], change: Callable[[_Typed, Any], Any], skip: int = 0
-    ) -> tuple[list[Any], dict[str, Any]]:
+    ) -> tuple[list[object], dict[str, object]]:
         places = self._by_position[skip:]
         names = [*places[: len(args)], *[self._others] * (len(args) - len(places))]
         return (
@@ -128,7 +128,7 @@ class TaskModels:
             },
         )
 
-    def _changed(self, name: str, value: object, change: Callable[[_Typed, Any], Any]) -> Any:
+    def _changed(self, name: str, value: object, change: Callable[[_Typed, Any], Any]) -> object:
         typed = self._typed.get(name)
         if typed is None:
             return value
@@ -142,7 +142,7 @@ def _model(error: MisfitError, typed: _Typed) -> str:
     return error.model if isinstance(error, ChangedError) else typed.called
 
 
-def _models_in(value: object) -> Iterator[Any]:
+def _models_in(value: object) -> Iterator[object]:
     if is_model(type(value)):
         yield value
     elif isinstance(value, (dict, list, tuple)):
@@ -216,7 +216,7 @@ def _is_needed(parameter: Parameter) -> bool:
 _OF_MORE = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
-def _result_of(hint: object) -> Any:
+def _result_of(hint: object) -> object:
     """Return the annotation of a result, without outcomes and flows that a task may return instead."""
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else [hint]
     results = [one for one in kinds if not issubclass(_class_of(one), (Outcome, FlowElement))]

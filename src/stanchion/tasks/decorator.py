@@ -67,7 +67,7 @@ class TaskDecorator:
     def __call__(
         self, /, *, name: str | None = None, retry: Retry | None = None, **options: Unpack[TaskOptions]
     ) -> TaskDecorator: ...
-    def __call__(self, function: Any = None, /, **options: Any) -> Any:
+    def __call__(self, function: Any = None, /, **options: Any) -> object:
         """Register a function as a task, or return a decorator with these options."""
         given = {**self._options, **options}
         return TaskDecorator(self._register, **given) if function is None else self._register(function, **given)

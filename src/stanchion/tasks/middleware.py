@@ -82,16 +82,16 @@ class BothKinds(Protocol):
     """Middleware for sync and async tasks."""
 
     def run(self, attempt: Attempt, call_next: CallNext, /) -> Any: ...
-    async def arun(self, attempt: Attempt, call_next: AsyncCallNext, /) -> Any: ...
+    async def arun(self, attempt: Attempt, call_next: AsyncCallNext, /) -> object: ...
 
 
 AnyMiddleware = Callable[[Attempt, CallNext], Any] | Callable[[Attempt, AsyncCallNext], Awaitable[Any]] | BothKinds
 
 
-def run_within(middleware: Sequence[Callable[..., Any]], attempt: Attempt, call: CallNext) -> Any:
+def run_within(middleware: Sequence[Callable[..., Any]], attempt: Attempt, call: CallNext) -> object:
     """Call a sync task within its middleware."""
 
-    def step(place: int) -> Any:
+    def step(place: int) -> object:
         if place == len(middleware):
             return call()
         return middleware[place](attempt, partial(step, place + 1))
@@ -102,7 +102,7 @@ def run_within(middleware: Sequence[Callable[..., Any]], attempt: Attempt, call:
 async def arun_within(middleware: Sequence[Callable[..., Any]], attempt: Attempt, call: AsyncCallNext) -> Any:
     """Call an async task within its middleware."""
 
-    async def step(place: int) -> Any:
+    async def step(place: int) -> object:
         if place == len(middleware):
             return await _awaited(call)
         return await middleware[place](attempt, partial(step, place + 1))
@@ -111,5 +111,5 @@ async def arun_within(middleware: Sequence[Callable[..., Any]], attempt: Attempt
 
 
 @begins_task
-async def _awaited(call: AsyncCallNext) -> Any:
+async def _awaited(call: AsyncCallNext) -> object:
     return await call()

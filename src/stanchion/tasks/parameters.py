@@ -47,7 +47,7 @@ def parameter_of(hints: Mapping[str, object], kind: type) -> str | None:
     return None
 
 
-def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+def hints_of(function: Callable[..., Any]) -> dict[str, object]:
     """Return the annotations of a function; as text, an annotation that can't be resolved here."""
     try:
         return get_type_hints(function, include_extras=True)
@@ -60,7 +60,7 @@ def are_plain(hints: Mapping[str, object]) -> bool:
     return all(hint in _PLAIN for hint in hints.values())
 
 
-def _injected() -> dict[str, Any]:
+def _injected() -> dict[str, object]:
     """Return the classes of parameters that no call gives: often only type checkers import them."""
     from stanchion.flows.flow_failure import FlowFailure
     from stanchion.jobs.job import Job
@@ -69,14 +69,14 @@ def _injected() -> dict[str, Any]:
     return {one.__name__: one for one in (Job, Reservation, FlowFailure)}
 
 
-def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
+def _annotations(function: Callable[..., Any]) -> dict[str, object]:
     try:
         return inspect.get_annotations(inspect.unwrap(function))
     except (TypeError, ValueError, NameError):
         return {}
 
 
-def _hint(function: Callable[..., Any], name: str, annotation: object) -> Any:
+def _hint(function: Callable[..., Any], name: str, annotation: object) -> object:
     names = {**_injected(), **getattr(inspect.unwrap(function), "__globals__", {})}
     alone = SimpleNamespace(__annotations__={name: annotation}, __globals__=names)
     try:

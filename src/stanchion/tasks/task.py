@@ -179,7 +179,7 @@ def registered(
     return task
 
 
-def _code(function: Callable[..., Any]) -> Any:
+def _code(function: Callable[..., Any]) -> object:
     return getattr(function, "__code__", function)
 
 

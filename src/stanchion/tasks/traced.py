@@ -56,7 +56,7 @@ class TracedAttempt:
         finally:
             self._span.end()
 
-    def _returned(self, value: object) -> Any:
+    def _returned(self, value: object) -> object:
         if isinstance(value, Outcome):
             self._raised(value)
         return value

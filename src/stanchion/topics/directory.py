@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 from stanchion.context.context import Context
 from stanchion.errors import InvalidInput
@@ -35,7 +34,7 @@ class TopicDirectory:
         self._changed_at = 0.0
         self._parsed: tuple[VersionedValue | None, TopicTerms] = None, TopicTerms()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Leave out the store, for other processes."""
         return {**self.__dict__, "_stored_in": None, "_read": None}
 

@@ -77,7 +77,7 @@ class FanOut:
             job_id = copy_id(event, self._topic, name)
             yield Copy(event, name, NewJob(job_id, its.queue, text, its.task, **_with_defaults(its, own)))
 
-    def _seen(self, push: Push, headers: Mapping[str, object], fields: Mapping[str, object]) -> dict[str, Any]:
+    def _seen(self, push: Push, headers: Mapping[str, object], fields: Mapping[str, object]) -> dict[str, object]:
         """Return the fields that filters compare, as they are stored."""
         plain = self._context.codec.plain
         return {

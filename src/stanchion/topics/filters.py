@@ -52,7 +52,7 @@ def _checked_field(field: object) -> str:
     )
 
 
-def _comparisons(field: str, condition: object) -> dict[str, Any]:
+def _comparisons(field: str, condition: object) -> dict[str, object]:
     if isinstance(condition, Mapping):
         if not condition:
             raise InvalidInput(f"the condition on {field!r} is empty; give comparisons, such as {{'>=': 20}}")
@@ -63,7 +63,7 @@ def _comparisons(field: str, condition: object) -> dict[str, Any]:
     return {sign: _operand(field, sign, value) for sign, value in given.items()}
 
 
-def _operand(field: str, sign: str, value: object) -> Any:
+def _operand(field: str, sign: str, value: object) -> object:
     if sign in ("in", "not in"):
         if not isinstance(value, (list, tuple, set, frozenset)):
             raise InvalidInput(f"{sign!r} on {field!r} takes a list of values, not {shown(value)}")
@@ -74,7 +74,7 @@ def _operand(field: str, sign: str, value: object) -> Any:
     return value
 
 
-def _plain(field: str, value: object) -> Any:
+def _plain(field: str, value: object) -> object:
     if (value is not None and not isinstance(value, (str, int, float))) or value != value:
         raise InvalidInput(
             f"the condition on {field!r} compares with text, a number, true, false or null, not {shown(value)}"
@@ -99,7 +99,7 @@ def meets(event: Mapping[str, object], wanted: Filter | None) -> bool:
     return True
 
 
-def _value(event: object, field: str) -> Any:
+def _value(event: object, field: str) -> object:
     found = event
     for name in field.split("."):
         found = found.get(name) if isinstance(found, Mapping) else None

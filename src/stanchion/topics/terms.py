@@ -59,7 +59,7 @@ def text_of(terms: TopicTerms) -> str | None:
     )
 
 
-def _shown(one: Terms) -> dict[str, Any]:
+def _shown(one: Terms) -> dict[str, object]:
     return {"queue": one.queue, "task": one.task, "filter": one.filter, "options": one.options}
 
 

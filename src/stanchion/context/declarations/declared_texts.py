@@ -41,7 +41,7 @@ class DeclaredTexts:
         self._overruled: set[str] = set()
         """The names that another process or an operator has changed since."""
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {"_kind": self._kind, "_same": self._same, "_by_hand": self._by_hand}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

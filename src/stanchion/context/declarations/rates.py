@@ -51,7 +51,7 @@ class DeclaredRates:
         self._store, self._known = store, CachedRates()
         self._tasks_read: dict[str, tuple[float, TaskRate]] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         kept = ("declared", "of_tasks", "_rates", "_tasks")
         return {name: self.__dict__[name] for name in kept}
 

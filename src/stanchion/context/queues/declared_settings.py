@@ -55,7 +55,7 @@ class DeclaredQueues:
     def _begin(self, store: Store | None) -> None:
         self._stored_in, self._missing, self._looked_at = store, set(self.settings), -math.inf
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {"settings": self.settings}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -139,7 +139,7 @@ def _note_pause(store: Store, declared: Mapping[str, object], current: QueueSett
             by_settings(store, current.name, paused=current.paused, who=CODE)
 
 
-def difference(settings: Mapping[str, object], current: QueueSettings, now: Callable[[], int]) -> dict[str, Any]:
+def difference(settings: Mapping[str, object], current: QueueSettings, now: Callable[[], int]) -> dict[str, object]:
     """Return the changes that put declared settings in force, except for those unchanged since the last declaration."""
     last = current.declared
     new = {name: value for name, value in settings.items() if name not in last or last[name] != value}
@@ -158,7 +158,7 @@ def difference(settings: Mapping[str, object], current: QueueSettings, now: Call
     return {**changes, "declared": new}
 
 
-def agreement(settings: Mapping[str, object], current: QueueSettings, now: Callable[[], int]) -> dict[str, Any]:
+def agreement(settings: Mapping[str, object], current: QueueSettings, now: Callable[[], int]) -> dict[str, object]:
     """Return the changes needed when processes declare several numbers of lanes."""
     mine, seen = settings.get("lanes"), _seen(current)
     others = {lanes for lanes in seen if lanes != mine}
@@ -190,7 +190,7 @@ def resettable(current: QueueSettings) -> list[str]:
     return [name for name in SETTINGS if name != "paused" or name in current.declared]
 
 
-def as_declared(current: QueueSettings, names: Iterable[str], now: Callable[[], int]) -> dict[str, Any]:
+def as_declared(current: QueueSettings, names: Iterable[str], now: Callable[[], int]) -> dict[str, object]:
     """Return the changes that reset settings to the code's declarations, or else to the defaults."""
     usual = QueueSettings(current.name)
     check_names(names)

@@ -44,7 +44,7 @@ class QueueSchemas:
         self._store, self._missing, self._looked_at = store, set(self.declared), -math.inf
         self._read: dict[str, tuple[float, InForce | None]] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {"declared": self.declared}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

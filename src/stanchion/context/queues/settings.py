@@ -111,13 +111,13 @@ def check_lanes(queue: str, settings: Mapping[str, Any]) -> None:
         raise _too_many(queue, settings["lanes_per_tenant"], settings["lanes"])
 
 
-def lanes_changes(settings: Mapping[str, Any], current: QueueSettings, lanes: int) -> dict[str, Any]:
+def lanes_changes(settings: Mapping[str, Any], current: QueueSettings, lanes: int) -> dict[str, object]:
     """Return the changes for this number of lanes, with the lanes per tenant bounded by it."""
     mine = settings.get("lanes_per_tenant", current.lanes_per_tenant if current.lanes > 1 else LANES_PER_TENANT)
     return {"lanes": lanes, "lanes_per_tenant": min(lanes, mine), **({"uses_lanes": True} if lanes > 1 else {})}
 
 
-def tenant_lanes(settings: Mapping[str, Any], current: QueueSettings) -> dict[str, Any]:
+def tenant_lanes(settings: Mapping[str, Any], current: QueueSettings) -> dict[str, object]:
     """Return the change to the lanes per tenant. Raises InvalidInput for more than the queue has.
 
     If the number of lanes is declared too, an operator may have lowered it since: then the value is bounded instead.
@@ -144,7 +144,7 @@ def check_order(queue: str, settings: Mapping[str, Any]) -> None:
         )
 
 
-def ordered_changes(changes: Mapping[str, object], current: QueueSettings) -> dict[str, Any]:
+def ordered_changes(changes: Mapping[str, object], current: QueueSettings) -> dict[str, object]:
     """Return what else changes with these settings: an ordered queue has `max_running=1`.
 
     Raises InvalidInput for an ordered queue with several lanes or running jobs.

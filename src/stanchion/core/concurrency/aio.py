@@ -254,7 +254,7 @@ def _transaction_of(call: Callable[..., Any]) -> Callable[[tuple[Any, ...], Mapp
     owner = getattr(call, "__self__", None)
     offset = 0 if owner is None else 1
 
-    def transaction_of(args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
+    def transaction_of(args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
         if "tx" in kwargs:
             return kwargs["tx"]
         if "tx" in names and len(args) > position - offset:

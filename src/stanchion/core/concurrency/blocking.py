@@ -6,7 +6,6 @@ import logging
 import sys
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
 from types import CodeType, FrameType
-from typing import Any
 
 log = logging.getLogger("stanchion")
 
@@ -106,6 +105,6 @@ def _public_name(kind: type) -> str:
     return next((base.__name__ for base in kind.__mro__ if base.__name__ in exported), kind.__name__)
 
 
-def _owner(frame: FrameType) -> Any:
+def _owner(frame: FrameType) -> object:
     code: CodeType = frame.f_code
     return frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from stanchion.errors import InvalidInput
 
@@ -32,14 +32,14 @@ class Hidden(NamedTuple):
     places: tuple[Place, ...]
     parameters: tuple[str, ...] = ()
 
-    def in_call(self, payload: object, mark: object = MASK) -> Any:
+    def in_call(self, payload: object, mark: object = MASK) -> object:
         """Return the payload of a call, or any other value, with a mark in place of hidden parts."""
         if not isinstance(payload, dict) or not isinstance(args := payload.get("args"), list):
             return self.in_value(payload, mark)
         rest = {name: self.in_value(value, mark) for name, value in payload.items() if name != "args"}
         return {"args": [_covered(one, self._of_argument(place), mark) for place, one in enumerate(args)], **rest}
 
-    def in_value(self, value: object, mark: object = MASK) -> Any:
+    def in_value(self, value: object, mark: object = MASK) -> object:
         """Return a value, such as a result, with a mark in place of hidden parts."""
         return _covered(value, self.places, mark)
 
@@ -81,7 +81,7 @@ def place_of(given: object) -> Place:
     )
 
 
-def _covered(value: object, places: Sequence[Place], mark: object, depth: int = 0) -> Any:
+def _covered(value: object, places: Sequence[Place], mark: object, depth: int = 0) -> object:
     if not places or value is None:
         return value
     if () in places or depth > DEEPEST:
@@ -93,7 +93,7 @@ def _covered(value: object, places: Sequence[Place], mark: object, depth: int = 
     return value
 
 
-def _found(value: object, places: Sequence[Place], depth: int = 0) -> Iterator[Any]:
+def _found(value: object, places: Sequence[Place], depth: int = 0) -> Iterator[object]:
     """Yield the scalars at and below these places."""
     if not places or depth > DEEPEST:
         return

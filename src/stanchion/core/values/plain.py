@@ -70,7 +70,7 @@ def plain_model(value: Any) -> Any:
 SECRET = "would be stored as asterisks; give it a serializer for JSON that returns the secret, or pass its id"  # noqa: S105
 
 
-def plain_dataclass(value: object, model: ToPlain) -> Any:
+def plain_dataclass(value: object, model: ToPlain) -> object:
     """Return an instance of a dataclass as an object. `model`: for the models in it. Raises TypeError for others."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name), model) for field in fields(value)}
@@ -158,7 +158,7 @@ def _texts(found: object, place: str) -> Iterator[tuple[str, str]]:
             yield from _texts(one, f"{place}[{n}]")
 
 
-def _secrets(value: object) -> Iterator[Any]:
+def _secrets(value: object) -> Iterator[object]:
     if is_secret(value):
         yield value
     elif isinstance(value, Mapping):

@@ -123,7 +123,7 @@ class StanchionBackend(BaseTaskBackend):
             after_commits(partial(self._store, app, job, result))
         return result
 
-    def get_result(self, result_id: object) -> Any:
+    def get_result(self, result_id: object) -> object:
         """Return the result of a task. Raises TaskResultDoesNotExist if history no longer has it, or never had."""
         job = None
         if isinstance(result_id, str) and ID.fullmatch(result_id):

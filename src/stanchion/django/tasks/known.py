@@ -22,7 +22,7 @@ def note(task: Any) -> None:
         _known[path] = task
 
 
-def noted(path: str) -> Any | None:
+def noted(path: str) -> object | None:
     """Return the task with this name, if this process has made it."""
     return _known.get(path)
 
@@ -50,7 +50,7 @@ def _note_member(module: str, name: str) -> None:
         note(task)
 
 
-def as_enqueued(task: Any, **fields: Any) -> Any:
+def as_enqueued(task: Any, **fields: Any) -> object:
     """Return a task with other fields, without the checks of a new one: the settings may have changed since."""
     copy = object.__new__(type(task))
     for name in type(task).__dataclass_fields__:

@@ -66,7 +66,7 @@ def _function(task: Any, alias: str) -> Callable[..., Any]:
         task_started.send_robust(sender=call.sender, task_result=call.result)
         return _stored(call.function(*call.args, **kwargs))
 
-    async def arun(*args: object, **kwargs: object) -> Any:
+    async def arun(*args: object, **kwargs: object) -> object:
         call = _Call(path, alias, expected, args, kwargs)
         await task_started.asend_robust(sender=call.sender, task_result=call.result)
         return _stored(await call.function(*call.args, **kwargs))

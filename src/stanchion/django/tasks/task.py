@@ -26,7 +26,7 @@ class StanchionTask(Task):
     max_attempts: int | None = None
     timeout: float | timedelta | None = None
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle by the name of the task, as its module has the task in place of the function."""
         return _again, (
             path_of(self),

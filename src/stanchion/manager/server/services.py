@@ -106,7 +106,7 @@ class Services(grpc.GenericRpcHandler):
                 self._engine.settled(found.newly)
             return reply
 
-    def _carried_out(self, served: Served, caller: Caller, data: bytes) -> tuple[bytes, Any]:
+    def _carried_out(self, served: Served, caller: Caller, data: bytes) -> tuple[bytes, object]:
         """Carry a request out; return the reply, and the result. In a thread, as a large one takes long to read."""
         args = served.arguments(read(served.method.request, data))
         if b"\0" in data:

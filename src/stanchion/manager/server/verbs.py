@@ -51,7 +51,7 @@ class Served(NamedTuple):
     reply: Callable[[Any], Message]
 
 
-def carry_out(store: Store, verb: str, args: Args) -> Any:
+def carry_out(store: Store, verb: str, args: Args) -> object:
     """Call a verb of the store with arguments from a client; return its result."""
     special = _SPECIAL.get(verb)
     return special(store, args) if special is not None else _call(store, verb, args)
@@ -160,7 +160,7 @@ def _checked(found: Capabilities) -> Message:
     return cast("Message", reply)
 
 
-def _extensions(message: Any) -> dict[str, Any]:
+def _extensions(message: Any) -> dict[str, object]:
     """Return the outcomes that renew leases."""
     seconds = message.lease_us / SECOND
     return {"outcomes": [Extend(LEASE.taken(held), seconds) for held in message.held]}

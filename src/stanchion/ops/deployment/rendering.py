@@ -99,7 +99,7 @@ def compose(deployment: Deployment, parts: Collection[str]) -> list[File]:
     return [*found, *(_file(".env", "secrets.env", values, part) for part in parts if part == "secrets")]
 
 
-def _common(deployment: Deployment) -> dict[str, Any]:
+def _common(deployment: Deployment) -> dict[str, object]:
     """Return the values that all templates share; each call makes new tokens."""
     given = {one.name: getattr(deployment, one.name) for one in fields(deployment)}
     return given | {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from stanchion.errors import InvalidInput
 from stanchion.schemas.kinds import Schema
@@ -68,7 +68,7 @@ def schemas_of(store: Store, queues: Sequence[QueueSettings]) -> dict[str, Schem
     return found
 
 
-def schema_json(schema: Schema | None) -> dict[str, Any] | None:
+def schema_json(schema: Schema | None) -> dict[str, object] | None:
     """Return a schema ready for JSON."""
     if schema is None:
         return None

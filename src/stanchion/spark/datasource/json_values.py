@@ -40,7 +40,7 @@ def jsonable(kind: DataType, path: str) -> None:
         raise InvalidInput(f"the column {path} is of type {name}, which JSON can't hold; cast it to string or double")
 
 
-def plain_values(column: pa.Array) -> list[Any]:
+def plain_values(column: pa.Array) -> list[object]:
     """Return the values of a column for JSON: maps and structs as objects, times as ISO text."""
     convert = _converter(column.type)
     values: list[Any] = column.to_pylist()
@@ -69,7 +69,7 @@ def _of_struct(converters: dict[str, Convert | None]) -> Convert | None:
     if not needed:
         return None
 
-    def converted(fields: dict[str, Any]) -> dict[str, Any]:
+    def converted(fields: dict[str, Any]) -> dict[str, object]:
         ours = {name: needed[name](value) for name, value in fields.items() if name in needed and value is not None}
         return {**fields, **ours}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import cached_property
-from typing import Any
 
 from stanchion.app import Stanchion
 from stanchion.spark.datasource.options import Place
@@ -15,7 +14,7 @@ class OnDriver:
 
     place: Place
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Leave out what belongs to one process."""
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
 

@@ -262,7 +262,7 @@ def checked_options(given: Mapping[str, str], use: Use) -> dict[str, Any]:
     return {**values, "url": reachable_url(values["url"])}
 
 
-def _value(name: str, text: str) -> Any:
+def _value(name: str, text: str) -> object:
     try:
         return OPTIONS[name].value(text)
     except StanchionError as error:

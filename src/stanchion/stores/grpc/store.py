@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from stanchion.errors import InvalidInput
 from stanchion.stores.grpc import CAPABILITIES
@@ -63,7 +62,7 @@ class GrpcStore(Extensible):
         self.delete, self.compare_and_set = repeats.delete, repeats.compare_and_set
         self.publish = repeats.publish
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         """Ask a manager for the capabilities, at their first use."""
         if name != "capabilities":
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")

@@ -29,7 +29,7 @@ class StrictCursor(Cursor):
         self._refuse_cut()
         return changed
 
-    def execute_all(self, statements: Sequence[str]) -> Iterator[tuple[Any, int]]:
+    def execute_all(self, statements: Sequence[str]) -> Iterator[tuple[object, int]]:
         """Run statements in one round trip; yield the rows of each, and the number of rows it has changed.
 
         The server reports only the warnings of the last one.
@@ -129,7 +129,7 @@ class LateCursor:
         for n, sql in enumerate(statements):
             self._batch.add(self, sql, more=n > 0)
 
-    def fetchall(self) -> Any:
+    def fetchall(self) -> object:
         """Return the rows of the last statement."""
         self._batch.sync()
         return self.answer

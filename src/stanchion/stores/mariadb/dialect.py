@@ -221,7 +221,7 @@ class MariaDBDialect(Dialect):
     def async_driver(self, connection: object) -> AsyncDriver | None:
         return drivers.async_driver(connection)
 
-    def caller_cursor(self, connection: object) -> Any:
+    def caller_cursor(self, connection: object) -> object:
         return drivers.mysqlclient_cursor(connection) or super().caller_cursor(connection)
 
     def values(self, name: str, kind: TypeEngine[Any]) -> SelectBase:
@@ -244,7 +244,7 @@ class MariaDBDialect(Dialect):
     def listed(self, elements: Iterable[str]) -> Any:
         return sorted(elements)
 
-    def listed_slots(self, slots: Iterable[Slot]) -> Any:
+    def listed_slots(self, slots: Iterable[Slot]) -> object:
         keys = list(map(tuple, sorted(slots)))  # the driver knows no other tuples
         # An UPDATE or a DELETE reads, and locks, the whole table for a list of one key, but not for a list of two.
         return keys if len(keys) > 1 else 2 * keys

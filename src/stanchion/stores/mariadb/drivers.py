@@ -82,7 +82,7 @@ class MysqlclientCursor:
         """Run a statement for each of these parameters."""
         return int(self._cursor.executemany(query, list(args)))
 
-    def fetchall(self) -> Any:
+    def fetchall(self) -> object:
         """Return the rows of the last statement."""
         return self._cursor.fetchall()
 
@@ -114,12 +114,12 @@ class _Asyncmy:
             return rows, changed
 
 
-def _as_tuples(params: Any) -> Any:
+def _as_tuples(params: Any) -> object:
     """Return parameters whose lists are tuples: the driver takes no others."""
     if isinstance(params, dict):
         return {name: _as_tuple(value) for name, value in params.items()}
     return tuple(map(_as_tuple, params))
 
 
-def _as_tuple(value: object) -> Any:
+def _as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value

@@ -157,7 +157,7 @@ class Counters:
                     time.sleep(_FOLD_PAUSE_SECONDS)
 
 
-def _counted(on: Place, queue: str) -> dict[str, Any]:
+def _counted(on: Place, queue: str) -> dict[str, object]:
     return on.queues.find_one({"_id": queue}, _COUNTED) or {}
 
 

@@ -103,7 +103,7 @@ def _escaped(texts: pa.Array) -> pa.Array:
     return texts
 
 
-def _joined(parts: list[Any]) -> list[Any]:
+def _joined(parts: list[Any]) -> list[object]:
     """Return the parts, with neighbouring constants made one."""
     made: list[Any] = []
     for part in parts:

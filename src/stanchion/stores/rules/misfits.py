@@ -76,7 +76,7 @@ class RowTypes:
             values["payload"] = OfWrongTypes(values.get("payload", row.payload) or "null", wrong)
         return row._replace(**values) if values else row
 
-    def fitted_columns(self, names: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    def fitted_columns(self, names: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[object, ...]]:
         """Return rows of some fields with the right types."""
         columns = list(zip(*rows, strict=True))
         fit = [{*map(type, column)} <= self._types[name] for name, column in zip(names, columns, strict=False)]
@@ -90,7 +90,7 @@ class RowTypes:
                 )
         return list(zip(*columns, strict=True))
 
-    def _instead(self, name: str, value: Any) -> Any:
+    def _instead(self, name: str, value: Any) -> object:
         """Return the replacement for a row's value of a wrong type."""
         if name in _OTHERWISE:
             return _OTHERWISE[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stanchion.core.checks import checked_name, refuse_unknown
 from stanchion.core.names.partition_names import checked_queue, numbers_in, partition_name
@@ -58,7 +58,7 @@ def _read(given: Mapping[str, object], folder: Path) -> MapFile:
     return MapFile(urls, ShardMap(default, places))
 
 
-def _table(given: Mapping[str, object], name: str) -> list[tuple[str, Any]]:
+def _table(given: Mapping[str, object], name: str) -> list[tuple[str, object]]:
     table = given.get(name, {})
     if not isinstance(table, dict):
         raise InvalidInput(f"{name} must be a table, not {table!r}")

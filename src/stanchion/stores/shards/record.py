@@ -103,7 +103,7 @@ class MapRecord:
                 f"shard {shard.name!r} was set up as {named['shard']!r}; give it that name, or its own URL"
             )
 
-    def _map(self) -> tuple[dict[str, Any] | None, int]:
+    def _map(self) -> tuple[dict[str, object] | None, int]:
         return _stored(self._roster.default, MAP)
 
     def _write(self, stored: Mapping[str, object], version: int) -> bool:

@@ -73,7 +73,7 @@ class _Missing:
     def close(self) -> None:
         """Nothing is open."""
 
-    def __getattr__(self, verb: str) -> Any:
+    def __getattr__(self, verb: str) -> object:
         def refused(*_args: object, **_named: object) -> Any:
             raise StoreUnavailable("partitions have moved to it, but the file of this program does not name it: add it")
 

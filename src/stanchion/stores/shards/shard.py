@@ -139,6 +139,6 @@ class _Named:
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         found = getattr(self._shard.store, name)
         return partial(self._shard.ask, found) if callable(found) else found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
 
 from stanchion.core.names.partition_names import logical_name
 from stanchion.errors import InvalidInput, StoreUnavailable
@@ -88,7 +87,7 @@ class ShardedStore(Extensible):
 
     # -- life of the store itself
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         """Ask the shards for their capabilities, at their first use: a manager has to be called for them."""
         if name != "capabilities":
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")

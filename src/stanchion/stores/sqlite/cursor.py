@@ -45,7 +45,7 @@ class Cursor(sqlite3.Cursor):
         return [tuple(map(as_text, row)) for row in rows]
 
 
-def as_text(value: object) -> Any:
+def as_text(value: object) -> object:
     """Return a value unchanged, but bytes as text, with replacement characters for invalid UTF-8."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 

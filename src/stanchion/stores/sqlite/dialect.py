@@ -260,7 +260,7 @@ class SqliteDialect(Dialect):
         are_utf8 = Function(ARE_UTF8, *(cast(jobs.c[name], LargeBinary) for name in TEXTS), type_=Boolean)
         return [text(RIGHT_TYPES), are_utf8]
 
-    def fitted(self, names: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    def fitted(self, names: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[object, ...]]:
         return ROW_TYPES.fitted_columns(names, rows) if rows else rows
 
     def insert_ignoring(self, table: Table, values: Mapping[str, object]) -> Executable:

@@ -15,7 +15,7 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from stanchion.errors import InvalidInput
 from stanchion.stores.sql.engine.turns import WriteLock
@@ -103,7 +103,7 @@ class SqliteStore(SqlStore):
 
     if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name: str) -> object:
             """Return an attribute of the general way, which the first use of one loads."""
             if not name.startswith("__"):
                 self._load()

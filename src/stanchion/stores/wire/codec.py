@@ -39,7 +39,7 @@ def _micros(seconds: float) -> int:
         raise InvalidInput(f"the protocol carries a finite number of seconds, not {seconds!r}") from error
 
 
-def _mapping(text: str) -> Any:
+def _mapping(text: str) -> object:
     try:
         found = json.loads(text) if text else {}
     except (ValueError, RecursionError) as error:
@@ -175,7 +175,7 @@ class Codec(Generic[R]):
         return build(self.message, self.fields(record))
 
 
-def _defaults(record: Any) -> dict[str, Any]:
+def _defaults(record: Any) -> dict[str, object]:
     """Return the fields of a record with their defaults: MISSING without one, a callable for a new one each time."""
     if is_dataclass(record):
         return {
@@ -190,10 +190,10 @@ def _plain(field: Any, absent: Any) -> bool:
     return not several and absent == field.default_value
 
 
-def _absent(field: Any, part: Part | None) -> Any:
+def _absent(field: Any, part: Part | None) -> object:
     """Return the value of an absent field without a default: zero or empty; a callable for a new one each time."""
 
-    def refuse() -> Any:
+    def refuse() -> object:
         raise InvalidInput(f"a message {field.containing_type.name} lacks {field.name}")
 
     if field.is_repeated:

@@ -84,7 +84,7 @@ _CHANGES: Final[dict[str, Codec[Any]]] = {
 _NAMES: Final = {codec.record: name for name, codec in _CHANGES.items()}
 
 
-def _carry(change: FlowChange) -> dict[str, Any]:
+def _carry(change: FlowChange) -> dict[str, object]:
     name = _NAMES[type(change)]
     return {name: _CHANGES[name].fields(change)}
 

@@ -69,7 +69,7 @@ _NAMES: Final = {codec.record: name for name, codec in _KINDS.items()}
 _ONLY_REPORTED: Final = ("refused", "elsewhere")
 
 
-def outcome_fields(outcome: Reported) -> dict[str, Any]:
+def outcome_fields(outcome: Reported) -> dict[str, object]:
     """Return the fields of the message for an outcome, as `build` takes them."""
     name = _NAMES[type(outcome)]
     queue, job, token = outcome.lease

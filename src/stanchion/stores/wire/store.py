@@ -77,7 +77,7 @@ STATS: Final = Codec(
 )
 
 
-def _stats_fields(figures: Mapping[str, QueueStats]) -> list[dict[str, Any]]:
+def _stats_fields(figures: Mapping[str, QueueStats]) -> list[dict[str, object]]:
     return [STATS.fields(one) | {"queue": queue} for queue, one in figures.items()]
 
 
@@ -92,7 +92,7 @@ STAT_NAMES: Final = Part(
 """The names of fields of figures."""
 
 
-def change_fields(changes: Mapping[str, Any]) -> dict[str, Any]:
+def change_fields(changes: Mapping[str, Any]) -> dict[str, object]:
     """Return the fields of the message for changes of settings, as `build` takes them; InvalidInput if unknown."""
     parts = SETTINGS.by_name
     if unknown := changes.keys() - parts.keys():
@@ -104,7 +104,7 @@ def change_fields(changes: Mapping[str, Any]) -> dict[str, Any]:
     return {"changes": found, "fields": list(found)}
 
 
-def changes_in(message: pb.ConfigureRequest) -> dict[str, Any]:
+def changes_in(message: pb.ConfigureRequest) -> dict[str, object]:
     """Return the changes of settings in a message. InvalidInput for settings of a newer release."""
     names = {carried: (name, part) for name, (carried, part) in SETTINGS.by_name.items()}
     if unknown := set(message.fields) - names.keys():

@@ -18,7 +18,7 @@ VERSIONED: Final = Codec(VersionedValue, pb.VersionedValue)
 CHANGE: Final = Codec(ValueChange, pb.ValueChange)
 
 
-def value_fields(value: object) -> dict[str, Any]:
+def value_fields(value: object) -> dict[str, object]:
     """Return the fields of the message for a text, a number, a truth value, None, a slot, or several of these."""
     match value:
         case None:
@@ -38,7 +38,7 @@ def value_fields(value: object) -> dict[str, Any]:
     raise InvalidInput(f"the protocol carries texts, numbers, truth values, slots and lists of these, not {value!r}")
 
 
-def list_fields(values: Any) -> dict[str, Any]:
+def list_fields(values: Any) -> dict[str, object]:
     """Return the fields of the message for several values."""
     return {"values": list(map(value_fields, values))}
 
@@ -53,7 +53,7 @@ def value_in(message: pb.Value) -> Any:
     return SLOT.taken(message.slot) if kind == "slot" else getattr(message, kind)
 
 
-def values_in(message: pb.ValueList) -> tuple[Any, ...]:
+def values_in(message: pb.ValueList) -> tuple[object, ...]:
     """Return the values in a message."""
     return tuple(map(value_in, message.values))
 

@@ -47,14 +47,14 @@ def asserted(
     raise AssertionError(f"expected {asked} {name}{given}, found {len(found) or 'none'}. {_enqueued(context, name)}")
 
 
-def _wanted(context: Context, name: str, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
+def _wanted(context: Context, name: str, args: tuple[object, ...], kwargs: dict[str, Any]) -> object:
     """Return the arguments of a call as they are stored, by the names of their parameters if these are known."""
     known = context.registry.tasks.get(name)
     encoded = known.calls().payload if isinstance(known, TaskWork) else partial(encoded_call, context.codec)
     return _called(context, name, context.codec.decode(encoded(args, kwargs)))
 
 
-def _called(context: Context, name: str, payload: object) -> Any:
+def _called(context: Context, name: str, payload: object) -> object:
     """Return the arguments in a payload, so that `f(1)` and `f(a=1)` are equal."""
     try:
         args, kwargs = called_with(payload)

@@ -76,7 +76,7 @@ class PickupDelays:
         return {queue: _summary(sorted(latest.copy())) for queue, latest in self._delays.copy().items() if latest}
 
 
-def _summary(delays: list[int]) -> dict[str, Any]:
+def _summary(delays: list[int]) -> dict[str, object]:
     cuts = quantiles(delays, n=100, method="inclusive") if len(delays) > 1 else delays * 99
     middle, high, most = (max(0, each) / SECOND for each in (cuts[49], cuts[98], delays[-1]))
     return {"jobs": len(delays), "p50": round(middle, 6), "p99": round(high, 6), "max": round(most, 6)}

@@ -37,7 +37,7 @@ SOUND = 1.0
 WARN_EVERY = 60.0
 
 
-async def _awaited(value: Awaitable[Any]) -> Any:
+async def _awaited(value: Awaitable[Any]) -> object:
     return await value
 
 
@@ -228,7 +228,7 @@ class AsyncLoop:
         del self._tasks[slot]
         self._attempts.pop(slot, None)
 
-    def wait_for(self, value: Awaitable[Any]) -> Any:
+    def wait_for(self, value: Awaitable[Any]) -> object:
         """Run something on this loop, and wait for it in the caller's thread, which can be interrupted meanwhile."""
         ended = threading.Event()
         running = asyncio.run_coroutine_threadsafe(_awaited(value), self._loop)
@@ -301,7 +301,7 @@ class Loops:
             self.current().ready.wait()
             self._hooks.check()
 
-    def wait_for(self, value: Awaitable[Any]) -> Any:
+    def wait_for(self, value: Awaitable[Any]) -> object:
         """Wait in this thread for something that runs on the loop of new attempts."""
         return self.current().wait_for(value)
 

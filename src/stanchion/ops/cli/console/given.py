@@ -63,7 +63,7 @@ def past(text: str | None, now: datetime, what: str) -> datetime | None:
         ) from None
 
 
-def json_value(text: str, what: str, hint: str = "") -> Any:
+def json_value(text: str, what: str, hint: str = "") -> object:
     """Return the value of a JSON text. `hint` is added to the error message."""
     try:
         return json.loads(text)
@@ -71,7 +71,7 @@ def json_value(text: str, what: str, hint: str = "") -> Any:
         raise InvalidInput(f"{what} is not JSON ({error}){hint}") from None
 
 
-def loose_value(text: str) -> Any:
+def loose_value(text: str) -> object:
     """Return a JSON value, or the text itself if it does not look like JSON."""
     if text.startswith(("{", "[", '"')):
         return json_value(text, f"the argument {text!r}", SHELL_QUOTES)
@@ -97,7 +97,7 @@ def queue_settings(given: Iterable[str]) -> dict[str, Any]:
     return {name: _setting(name, value) for name, value in pairs(given, "a setting").items()}
 
 
-def _setting(name: str, value: str) -> Any:
+def _setting(name: str, value: str) -> object:
     if value.lower() in ("none", "null", ""):
         return None
     if name in _DURATIONS:

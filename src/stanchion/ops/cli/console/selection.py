@@ -101,7 +101,7 @@ def search_inside(
     finished_until: str | None,
     payload: list[str] | None,
     headers: list[str] | None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the arguments of `app.find` for the options about the end and the contents of jobs."""
     now = moment(session.app.store.now())
     return {

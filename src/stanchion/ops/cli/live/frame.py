@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -72,7 +70,7 @@ def frame(samples: Samples, width: int, height: int | None, trouble: str = "", l
     return Group(*parts)
 
 
-def snapshot_json(samples: Samples) -> dict[str, Any]:
+def snapshot_json(samples: Samples) -> dict[str, object]:
     """Return a frame's figures, ready for JSON."""
     latest = samples.latest
     return {

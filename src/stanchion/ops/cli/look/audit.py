@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -58,7 +58,7 @@ def audit(
     return Exit.OK if shown else Exit.FAILED
 
 
-def _json(one: Entry) -> dict[str, Any]:
+def _json(one: Entry) -> dict[str, object]:
     return {**one._asdict(), "at": iso(moment(one.at))}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -71,7 +71,7 @@ def _read(session: Session, queue: str | None, task: str | None, now: int) -> Er
     return hidden(found, redacted)
 
 
-def _json(group: Group, found: Errors, now: int) -> dict[str, Any]:
+def _json(group: Group, found: Errors, now: int) -> dict[str, object]:
     return {
         "key": group.key,
         "error": group.error,

@@ -140,5 +140,5 @@ def _job_row(position: str, job: Job, name: str, now: Any) -> list[Cell]:
     return [position, job.id, job.queue, name, state_cell(job.state), enqueued]
 
 
-def _brief(job: Job) -> dict[str, Any]:
+def _brief(job: Job) -> dict[str, object]:
     return {"id": job.id, "queue": job.queue, "task": job.task, "state": str(job.state)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
 
 from rich.text import Text
 
@@ -48,7 +47,7 @@ def workers(session: Session, limit: Rows = ROWS) -> Exit:
     return Exit.OK if found else Exit.FAILED
 
 
-def worker_json(one: Item) -> dict[str, Any]:
+def worker_json(one: Item) -> dict[str, object]:
     """Return a worker, ready for JSON. The holder of leases has no heartbeat, host, process and threads."""
     worker = one.worker
     fields = asdict(worker)

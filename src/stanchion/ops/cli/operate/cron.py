@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -128,7 +128,7 @@ def _known(session: Session, names: list[str]) -> list[Schedule]:
     return [session.app.schedule(name) for name in names]
 
 
-def _schedule_json(schedule: Schedule) -> dict[str, Any]:
+def _schedule_json(schedule: Schedule) -> dict[str, object]:
     return {
         "name": schedule.name,
         "expression": schedule.expression,

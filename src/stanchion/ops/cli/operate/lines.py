@@ -68,7 +68,7 @@ def opened(file: str) -> Iterator[tuple[IO[bytes], int | None]]:
         raise InvalidInput(f"can't read {file}: {error.strerror}") from error
 
 
-def _batches(stream: IO[bytes], target: Target, codec: Codec) -> Iterator[tuple[list[Any], int, int]]:
+def _batches(stream: IO[bytes], target: Target, codec: Codec) -> Iterator[tuple[list[object], int, int]]:
     """Yield batches of items with the number of their last line and their size in bytes."""
     items: list[Any] = []
     number = taken = 0
@@ -87,7 +87,7 @@ def _batches(stream: IO[bytes], target: Target, codec: Codec) -> Iterator[tuple[
         yield items, number, taken
 
 
-def _item(line: bytes, number: int, target: Target, codec: Codec) -> Any:
+def _item(line: bytes, number: int, target: Target, codec: Codec) -> object:
     try:
         value = json_value(line.decode(), "the line")
         if len(line) > codec.max_payload:

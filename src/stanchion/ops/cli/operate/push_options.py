@@ -14,19 +14,19 @@ from stanchion.ops.cli.console.given import loose_value, moment, names, pairs
 from stanchion.stores.fields.jobs import OPTIONS, Kind, Option
 
 
-def _as_given(given: object, _flag: str) -> Any:
+def _as_given(given: object, _flag: str) -> object:
     return given
 
 
-def _loose(given: str, _flag: str) -> Any:
+def _loose(given: str, _flag: str) -> object:
     return loose_value(given)
 
 
-def _names(given: list[str], _flag: str) -> Any:
+def _names(given: list[str], _flag: str) -> object:
     return names(given)
 
 
-def _headers(given: list[str], _flag: str) -> Any:
+def _headers(given: list[str], _flag: str) -> object:
     return {name: loose_value(value) for name, value in pairs(given, "a header").items()}
 
 
@@ -73,7 +73,7 @@ def _parameter(option: Option) -> Parameter:
     )
 
 
-def _value(option: Option, given: object) -> Any:
+def _value(option: Option, given: object) -> object:
     """Return the value of an option that was given."""
     return _form(option)[1](given, _flags(option.name)[0])
 

@@ -300,7 +300,7 @@ def _each(
     return Exit.FAILED if failed or not succeeded else Exit.OK
 
 
-def _json(verdict: Verdict) -> dict[str, Any]:
+def _json(verdict: Verdict) -> dict[str, object]:
     reason = None if verdict.refusal is None else verdict.refusal.reason
     return {"id": verdict.id, "ok": verdict.ok, "state": verdict.state, "reason": reason, "copy": verdict.copy}
 

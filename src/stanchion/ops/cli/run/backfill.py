@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -143,5 +143,5 @@ def _time(at: datetime | None) -> str:
     return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _as_json(done: Backfill) -> dict[str, Any]:
+def _as_json(done: Backfill) -> dict[str, object]:
     return {name: iso(value) if isinstance(value, datetime) else value for name, value in done._asdict().items()}

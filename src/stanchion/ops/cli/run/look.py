@@ -108,7 +108,7 @@ class Look:
         rates = self._tracks[one.queue].rates
         return None if rates is None else rates.done
 
-    def _station_json(self, one: Station) -> dict[str, Any]:
+    def _station_json(self, one: Station) -> dict[str, object]:
         return {
             "station": one.name,
             "paused": one.paused,

@@ -75,7 +75,7 @@ def stores(session: Session) -> None:
             session.out.line(f"{store['name']} needs: pip install 'stanchion[{store['extra']}]'")
 
 
-def describe(module: str, schemes: list[str]) -> dict[str, Any]:
+def describe(module: str, schemes: list[str]) -> dict[str, object]:
     """Return a store's capabilities, the schemes of its URLs, and the packages missing to use it."""
     missing = None
     capabilities = import_module(module).CAPABILITIES

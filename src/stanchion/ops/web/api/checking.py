@@ -90,7 +90,7 @@ def _refuse(wrong: Sequence[Wrong]) -> None:
         raise Problem("invalid", f"{place} {first.detail}{more}", wrong)
 
 
-def _value(schema: Schema, text: str) -> Any:
+def _value(schema: Schema, text: str) -> object:
     """Return the text of a parameter as the type that its schema names; as it is, if it does not fit."""
     match schema.get("type"):
         case "integer" if _WHOLE.fullmatch(text):

@@ -56,7 +56,7 @@ def document(operations: Iterable[Operation], components: Mapping[str, Schema], 
     }  # fmt: skip
 
 
-def _operation(one: Operation) -> dict[str, Any]:
+def _operation(one: Operation) -> dict[str, object]:
     found: dict[str, Any] = {"operationId": one.id, "tags": [one.tag], "summary": one.summary}
     parameters = [_parameter("path", key, name(), required=True) for key in _NAMED.findall(one.shown_path)]
     parameters += [_parameter("query", key, schema) for key, schema in one.query.items()]
@@ -72,17 +72,17 @@ def _operation(one: Operation) -> dict[str, Any]:
     return found
 
 
-def _answer(about: str, schema: str) -> dict[str, Any]:
+def _answer(about: str, schema: str) -> dict[str, object]:
     return {"description": about, "content": {"application/json": {"schema": ref(schema)}}}
 
 
-def _parameter(place: str, key: str, schema: Schema, *, required: bool = False) -> dict[str, Any]:
+def _parameter(place: str, key: str, schema: Schema, *, required: bool = False) -> dict[str, object]:
     about = {"description": schema["description"]} if "description" in schema else {}
     return {"name": key, "in": place, **about, **({"required": True} if required else {}),
             "schema": {one: value for one, value in schema.items() if one != "description"}}  # fmt: skip
 
 
-def _problems(one: Operation) -> dict[str, Any]:
+def _problems(one: Operation) -> dict[str, object]:
     codes = [*_ALWAYS, *one.problems, *(_WITH_BODY if one.body else ()), *(("not-found",) if "{" in one.path else ())]
     by_status: dict[int, list[str]] = {}
     for code in codes:

@@ -7,7 +7,7 @@ import json
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
@@ -169,7 +169,7 @@ def _too_large() -> Problem:
                    "place of large payloads")  # fmt: skip
 
 
-def _parsed(text: bytes) -> Any:
+def _parsed(text: bytes) -> object:
     """Return the value of a body. Raises Problem."""
     try:
         return json.loads(text.decode("utf-8"), parse_constant=_refuse_constant)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from stanchion.jobs.job import Job
 from stanchion.ops.job_json import last_error, plain
@@ -14,12 +14,12 @@ from stanchion.stores.records.queues import QueueSettings
 _SUMMARY: Final = tuple(field.shown_as for field in FIELDS if field.listed)
 
 
-def summary_shape(job: Job) -> dict[str, Any]:
+def summary_shape(job: Job) -> dict[str, object]:
     """Return a job in a list."""
     return {**{name: plain(getattr(job, name)) for name in _SUMMARY}, "error": last_error(job) or None}
 
 
-def queue_shape(queue: QueueFigures) -> dict[str, Any]:
+def queue_shape(queue: QueueFigures) -> dict[str, object]:
     """Return a queue and its figures."""
     return {
         "name": queue.name,
@@ -36,6 +36,6 @@ def queue_shape(queue: QueueFigures) -> dict[str, Any]:
     }
 
 
-def settings_shape(settings: QueueSettings) -> dict[str, Any]:
+def settings_shape(settings: QueueSettings) -> dict[str, object]:
     """Return the settings of a queue."""
     return {one.name: getattr(settings, one.name) for one in SETTABLE if one.name != "paused"}

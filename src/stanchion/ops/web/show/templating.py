@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -17,7 +17,7 @@ from stanchion.ops.web.show.foreign import visible
 FOLDER: Final = Path(__file__).parents[1] / "templates"
 
 
-def _finalized(value: object) -> Any:
+def _finalized(value: object) -> object:
     """Make each text visible before it is escaped; markup that the page itself made stays."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 

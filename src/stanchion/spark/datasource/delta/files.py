@@ -6,7 +6,7 @@ import os
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -97,7 +97,7 @@ def drop(folder: Path, files: Sequence[NewFile]) -> None:
         (folder / file.path).unlink(missing_ok=True)
 
 
-def _partitions(table: pa.Table, by: list[str]) -> Iterator[tuple[list[Any], pa.Table]]:
+def _partitions(table: pa.Table, by: list[str]) -> Iterator[tuple[list[object], pa.Table]]:
     """Yield the values of each partition, and its rows."""
     if not by:
         yield [], table

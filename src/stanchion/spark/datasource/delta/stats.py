@@ -70,7 +70,7 @@ def _is_ordered(column: pa.ChunkedArray) -> bool:
     )
 
 
-def _shown(value: object, behind: str = "") -> Any:
+def _shown(value: object, behind: str = "") -> object:
     if isinstance(value, str):
         return value if len(value) <= _TEXT_MAX else value[:_TEXT_MAX] + behind
     if isinstance(value, datetime):

@@ -142,7 +142,7 @@ class TypedPayloads:
     def _use(self, schema: Schema) -> None:
         self._current, self._checker = schema, Checker(schema.struct)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return TypedPayloads, (self.queue, self.schema, self.fields, self.policy)
 
     @property

@@ -174,7 +174,7 @@ def _convert(kind: Kind) -> Convert:
             return _CONVERSIONS.get(name, lambda value: value)
 
 
-def _of(convert: Convert, value: object) -> Any:
+def _of(convert: Convert, value: object) -> object:
     return None if value is None else convert(value)
 
 

@@ -85,7 +85,7 @@ class Calls:
             self._channels.avoid(host)
             raise self.failure(host, error) from None
 
-    def _ask(self, host: str, call: Call, request: Message, seconds: float) -> Any:
+    def _ask(self, host: str, call: Call, request: Message, seconds: float) -> object:
         data = written(request)
         if len(data) > REQUEST_BYTES:
             raise RequestTooLarge(

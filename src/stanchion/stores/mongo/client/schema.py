@@ -44,7 +44,7 @@ class Index(NamedTuple):
     options: dict[str, Any]
 
 
-def _where(field: str) -> dict[str, Any]:
+def _where(field: str) -> dict[str, object]:
     return {"partialFilterExpression": {field: {"$exists": True}}}
 
 

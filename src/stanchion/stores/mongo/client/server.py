@@ -232,7 +232,7 @@ def patience_of(client: MongoClient[Document]) -> float:
     return PATIENCE if limit is None else min(PATIENCE, max(limit - calls.CALL_SECONDS, limit / 2))
 
 
-def _given(url: str) -> dict[str, Any]:
+def _given(url: str) -> dict[str, object]:
     """Return the options of the URL, by their names in lower case; InvalidInput for an invalid URL."""
     try:
         # Without the DNS lookup of +srv.

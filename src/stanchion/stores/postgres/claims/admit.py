@@ -269,21 +269,21 @@ class TwoTrips:
         return found._replace(more=found.more and (len(rows) == picks or bool(run.freed)))
 
 
-def _reserved(verdict: Verdict) -> dict[str, Any]:
+def _reserved(verdict: Verdict) -> dict[str, object]:
     """Return the changes of a job that is reserved."""
     return {"begins": True, **_lasting(verdict.row._replace(state="running", slots_held=verdict.held))}
 
 
-def _not_admitted(row: JobRow) -> dict[str, Any]:
+def _not_admitted(row: JobRow) -> dict[str, object]:
     """Return the changes of a job that is parked or deferred."""
     return {"begins": False, **_lasting(row)}
 
 
-def _lasting(row: JobRow) -> dict[str, Any]:
+def _lasting(row: JobRow) -> dict[str, object]:
     return {name: getattr(row, name) for name in _LASTING}
 
 
-def _slot_changes(decision: Decision) -> list[dict[str, Any]]:
+def _slot_changes(decision: Decision) -> list[dict[str, object]]:
     """Return the changes of slots, including slots that have waiters already, as the decision depends on them."""
     changes: defaultdict[Slot, dict[str, Any]] = defaultdict(dict)
     for slot, n in decision.slots.taken.items():

@@ -147,7 +147,7 @@ class Server:
                 pipeline.execute_command(*command)
             return list(pipeline.execute(raise_on_error=False))
 
-    def together(self, calls: Sequence[Call]) -> list[Any]:
+    def together(self, calls: Sequence[Call]) -> list[object]:
         """Run calls of one script as one transaction, not on a cluster; they must be safe to repeat."""
 
         def work(_again: bool) -> list[Any]:

@@ -72,7 +72,7 @@ def waits_at(slot: Slot | None) -> dict[str, Any]:
     return dict(zip(WAITS, slot or (None, None, None), strict=True))
 
 
-def parks_at(slot: Slot, token: str, now: int) -> dict[str, Any]:
+def parks_at(slot: Slot, token: str, now: int) -> dict[str, object]:
     """Return the fields of a job that waits for this slot from now on, and holds none; `token`: its hold token."""
     order, semaphores = (token, None) if slot.kind == ORDER else (None, token)
     return {

@@ -6,7 +6,7 @@ The text is JSON, such as `{"rate":20.0,"rate_key":"stripe"}`. A task without a 
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Final
 
 from stanchion.core.checks import checked_name
 from stanchion.errors import InvalidInput
@@ -15,7 +15,7 @@ from stanchion.stores.rules.capacity.limits import FASTEST, SLOWEST
 KIND: Final = "task-rate"
 
 
-def task_rate(text: str) -> dict[str, Any]:
+def task_rate(text: str) -> dict[str, object]:
     """Return the options about the rate of a task from a stored text; none if it has another form."""
     try:
         options = json.loads(text)

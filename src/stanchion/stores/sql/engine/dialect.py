@@ -257,7 +257,7 @@ class Dialect(ABC):
         """Return an asynchronous driver for a caller's connection; None for one that is of none."""
         return None
 
-    def caller_cursor(self, connection: object) -> Any:
+    def caller_cursor(self, connection: object) -> object:
         """Return a cursor on a caller's connection of a synchronous driver for this database; None: it is of none."""
         return self.cursor(connection) if self.owns(connection) else None
 
@@ -317,7 +317,7 @@ class Dialect(ABC):
         """Return the parameter for `among`, sorted, so that all callers lock in the same order."""
         return json.dumps(sorted(elements), ensure_ascii=False)
 
-    def listed_slots(self, slots: Iterable[Slot]) -> Any:
+    def listed_slots(self, slots: Iterable[Slot]) -> object:
         """Return the parameter for `among_slots`, sorted."""
         return json.dumps(sorted(slots), ensure_ascii=False)
 
@@ -371,7 +371,7 @@ class Dialect(ABC):
         """Return the conditions that a live job has the right types, and text in UTF-8; none if all jobs have."""
         return []
 
-    def fitted(self, _names: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    def fitted(self, _names: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[object, ...]]:
         """Return rows of these fields of jobs with the right types, which most databases guarantee."""
         return rows
 

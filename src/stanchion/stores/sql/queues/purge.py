@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from sqlalchemy import BigInteger, Executable, Integer, String, cast, delete, func, literal_column, select, text
 
@@ -83,7 +82,7 @@ class Purges:
         with_old &= {*queues}
         return purge_each(self._purge_on, sorted(with_old), _PORTION, budget)
 
-    def _after(self, queue: str) -> dict[str, Any]:
+    def _after(self, queue: str) -> dict[str, object]:
         """Return the parameters of a purge that starts where the last one ended, by the retention of the queue."""
         return {"queue": queue, "age_micros": None, "most": _PORTION, "after": self._purged.get(queue, 0)}
 

@@ -109,7 +109,7 @@ def _kind(field: str, value: Any) -> str:
     return "holds_key" if field == "holds" and value.kind != SEMAPHORE else field
 
 
-def params_of(dialect: Dialect, query: Query) -> dict[str, Any]:
+def params_of(dialect: Dialect, query: Query) -> dict[str, object]:
     """Return the parameters of a query."""
     given: dict[str, Any] = {"most": query.limit, "text": query.text}
     conditions = (one for one in query.where if one.field != "state")
@@ -127,7 +127,7 @@ def params_of(dialect: Dialect, query: Query) -> dict[str, Any]:
     return given | {f"behind_{name}": value for name, value in zip(ORDERED[query.order], behind(query), strict=False)}
 
 
-def _given(dialect: Dialect, field: str, values: tuple[Any, ...]) -> Any:
+def _given(dialect: Dialect, field: str, values: tuple[Any, ...]) -> object:
     """Return the parameter for a condition with several values; no queue has an empty name."""
     return dialect.listed(values or ("",)) if field == "queue" else json.dumps(values, ensure_ascii=False)
 

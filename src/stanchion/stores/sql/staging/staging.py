@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from stanchion.core.spark_errors import LeasesLost, StagedJobsLost
 from stanchion.stores.records import calls
@@ -283,6 +283,6 @@ class Staging:
             self._commits.commit_in(run, [Commit(Lease(finish.queue, one, finish.token)) for one in some])
 
 
-def staged(job: NewJob) -> dict[str, Any]:
+def staged(job: NewJob) -> dict[str, object]:
     """Return the parameters that stage a job."""
     return {**job._asdict(), "delay": due_at(job._replace(run_at=None), 0)}

@@ -31,7 +31,7 @@ def flows(call: Call) -> Answer:
     found, _ = flows_seen(call.visit.store, call.visit.now)
     places = {one.root: f"{place:06d}" for place, one in enumerate(found)}
 
-    def shape(one: Any) -> dict[str, Any]:
+    def shape(one: Any) -> dict[str, object]:
         return {"id": one.root, "task": one.task, "states": dict(one.states), "first": time_text(one.first)}
 
     return named_page(call, "flows", found, lambda one: places[one.root], shape)
@@ -55,7 +55,7 @@ def flow(call: Call) -> Answer:
     })  # fmt: skip
 
 
-def _part(part: FlowPart, depth: int) -> dict[str, Any]:
+def _part(part: FlowPart, depth: int) -> dict[str, object]:
     same = ("id", "kind", "state", "label", "ended", "size")
     return {
         **{name: getattr(part, name) for name in same},
@@ -147,7 +147,7 @@ def _streams(call: Call) -> list[StreamFigures]:
     return stream_figures(call.visit.store, call.visit.site.sampler.latest().seen)
 
 
-def _stream_shape(call: Call, one: StreamFigures) -> dict[str, Any]:
+def _stream_shape(call: Call, one: StreamFigures) -> dict[str, object]:
     same = (
         "name",
         "queue",

@@ -82,7 +82,7 @@ def revealed(call: Call) -> Answer:
     return Answer(_detail(call, job, hidden=False))
 
 
-def _detail(call: Call, job: Job, *, hidden: bool) -> dict[str, Any]:
+def _detail(call: Call, job: Job, *, hidden: bool) -> dict[str, object]:
     site = call.visit.site
     context = context_of(site.app)
     awaited = waits_for(context, job.id) if job.state is JobState.WAITING else None

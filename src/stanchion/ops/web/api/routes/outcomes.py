@@ -101,7 +101,7 @@ def _reserved(call: Call, jobs: list[Reservation]) -> Answer:
     return Answer(content)
 
 
-def _shape(job: Reservation) -> dict[str, Any]:
+def _shape(job: Reservation) -> dict[str, object]:
     return {**job_json(job, reveal=True), "token": job.token, "lease_until": iso(job.lease_until)}
 
 
@@ -145,7 +145,7 @@ def _ends(
     return run
 
 
-def _payload(call: Call) -> Any:
+def _payload(call: Call) -> object:
     return call.body.get("payload", UNCHANGED)
 
 

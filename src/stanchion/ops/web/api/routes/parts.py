@@ -29,7 +29,7 @@ def workers(call: Call) -> Answer:
     """Answer with a page of workers, consumers and holders."""
     now = call.visit.now
 
-    def shape(worker: WorkerRow) -> dict[str, Any]:
+    def shape(worker: WorkerRow) -> dict[str, object]:
         same = ("id", "host", "pid", "state", "threads", "running", "heartbeat")
         return {
             **{name: getattr(worker, name) for name in same},
@@ -51,7 +51,7 @@ def managers(call: Call) -> Answer:
     return named_page(call, "managers", found, lambda one: places[id(one)], _manager_shape)
 
 
-def _manager_shape(one: ManagerFigures) -> dict[str, Any]:
+def _manager_shape(one: ManagerFigures) -> dict[str, object]:
     status = one.status
     return {
         "address": one.address,
@@ -127,7 +127,7 @@ def _acts_on_schedule(act: str, run: Callable[[Schedule], Any]) -> Callable[[Cal
     return operation
 
 
-def _schedule_shape(one: Schedule) -> dict[str, Any]:
+def _schedule_shape(one: Schedule) -> dict[str, object]:
     same = ("name", "expression", "tz", "missed", "task", "queue", "paused", "declared")
     return {
         **{name: getattr(one, name) for name in same},

@@ -61,7 +61,7 @@ def push(call: Call) -> Answer:
     return Answer({"jobs": stored})
 
 
-def _pushed(context: Context, jobs: list[NewJob], ids: list[str]) -> list[dict[str, Any]]:
+def _pushed(context: Context, jobs: list[NewJob], ids: list[str]) -> list[dict[str, object]]:
     new = [job._replace(id=job_id) for job, job_id in zip(jobs, ids, strict=True)]
     stored = insert(context, new)
     return [{"id": one.id, "duplicate": one.id != job_id} for one, job_id in zip(stored, ids, strict=True)]

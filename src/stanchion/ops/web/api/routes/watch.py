@@ -32,7 +32,7 @@ def alerts(call: Call) -> Answer:
     firing, known = sample.firing, sample.seen.owners
     places = {alert.key: f"{place:06d}" for place, alert in enumerate(firing)}
 
-    def shape(alert: Any) -> dict[str, Any]:
+    def shape(alert: Any) -> dict[str, object]:
         who = known.get(alert.key)
         return {
             **alert.as_json(),
@@ -96,7 +96,7 @@ def errors(call: Call) -> Answer:
     found = read_errors(context_of(visit.site.app), visit.store, filter_of(call.query), visit.now)
     places = {group.key: f"{place:06d}" for place, group in enumerate(found.groups)}
 
-    def shape(group: Group) -> dict[str, Any]:
+    def shape(group: Group) -> dict[str, object]:
         return {
             "key": group.key,
             "error": visit.site.redaction.text(group.error),

@@ -79,7 +79,7 @@ def _form(visit: Visit, given: dict[str, str], error: str) -> Response:
     return visit.page("push.html", title, 400 if error else 200, queue=queue, given=given, error=error, bands=bands)
 
 
-def _payload(text: str) -> Any:
+def _payload(text: str) -> object:
     if len(text) > PAYLOAD_MAX:
         raise InvalidInput(f"a payload has at most {PAYLOAD_MAX:,} characters here")
     try:
