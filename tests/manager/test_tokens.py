@@ -17,7 +17,7 @@ from stanchion.core.urls import Listen
 from stanchion.errors import InvalidInput, NotPermitted, PayloadMisfit, StoreUnavailable
 from stanchion.manager.server.settings import ServerSettings, Tls, listen_address
 from stanchion.manager.server.tokens import Caller, Role, Tokens, token_of, tokens_in
-from stanchion.manager.service.upkeep import StoreHost
+from stanchion.manager.service.manager import StoreHost
 from stanchion.pipelines.record import recorded
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim

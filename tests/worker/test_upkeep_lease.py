@@ -13,7 +13,7 @@ import pytest
 from stanchion.context import upkeep_lease
 from stanchion.context.upkeep_lease import KIND, NAME, UpkeepLease
 from stanchion.errors import StoreUnavailable
-from stanchion.manager.service.upkeep import StoreHost
+from stanchion.manager.service.manager import StoreHost
 from stanchion.stores.memory import MemoryStore
 from stanchion.worker import reaper
 from stanchion.worker.reaper import Reaper

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from stanchion.alerts.records import Action, Alert
-from stanchion.alerts.rules.found import Found, RuleOf
+from stanchion.alerts.rules.finding import Found, RuleOf
 from stanchion.alerts.rules.jobs import attempts, dead_letters, failed_attempts, run_time, unknown_task
 from stanchion.alerts.rules.parts import idle_station, missed_tick, purge, semaphore, stream
 from stanchion.alerts.rules.queues import age, no_worker, paused

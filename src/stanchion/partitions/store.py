@@ -9,7 +9,6 @@ from stanchion.core.names.partition_names import logical_name, refuse_partition
 from stanchion.errors import DuplicateKey
 from stanchion.partitions.claims import PartitionClaims
 from stanchion.partitions.layouts import Layouts
-from stanchion.partitions.listener import LogicalListener
 from stanchion.partitions.placing import Placing
 from stanchion.partitions.reading import Reading
 from stanchion.partitions.settings import PartitionSettings
@@ -25,6 +24,7 @@ from stanchion.stores.records.queues import QueueSettings, QueueStats, Stat
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.rules.leases.lost_leases import LostLeaseDelay
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
+from stanchion.stores.wakeup.signs import Signs
 
 
 class PartitionedStore:
@@ -202,3 +202,31 @@ class PartitionedStore:
 
 def _logical(error: DuplicateKey) -> DuplicateKey:
     return DuplicateKey(logical_name(error.queue), error.key, error.job_id)
+
+
+class LogicalListener:
+    """A listener that reports the queues themselves instead of their partitions."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self.wait, self.pass_on, self.wake, self.close = listener.wait, listener.pass_on, listener.wake, listener.close
+
+    @property
+    def connected(self) -> bool:
+        return self._listener.connected
+
+    @property
+    def fed(self) -> bool:
+        return self._listener.fed
+
+    def came(self) -> Mapping[str, Collection[int]]:
+        """Return the ranks of the jobs that have come."""
+        found: dict[str, set[int]] = {}
+        for queue, ranks in self._listener.came().items():
+            found.setdefault(logical_name(queue), set()).update(ranks)
+        return found
+
+    def signs(self) -> Signs:
+        """Return the reasons of the signs since the last call."""
+        signs = self._listener.signs()
+        return signs if signs.queues is None else signs._replace(queues=frozenset(map(logical_name, signs.queues)))

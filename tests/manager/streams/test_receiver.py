@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from stanchion.stores.grpc.receiving import guard, receiver
-from stanchion.stores.grpc.receiving.capacity import Capacity
 from stanchion.stores.grpc.receiving.guard import Epochs, stamp
-from stanchion.stores.grpc.receiving.receiver import Feeding, Link, Receiver
+from stanchion.stores.grpc.receiving.receiver import Capacity, Feeding, Link, Receiver
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.outcomes import Commit
@@ -222,7 +221,7 @@ class TestReceiver:
 
 def test_capacity_is_the_most_that_was_asked_for_lately(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("stanchion.stores.grpc.receiving.capacity.time.monotonic", lambda: now)
+    monkeypatch.setattr("stanchion.stores.grpc.receiving.receiver.time.monotonic", lambda: now)
     one = Capacity()
     for asked in (8, 3):
         one.asked(asked)

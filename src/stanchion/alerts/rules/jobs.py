@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from stanchion.alerts.records import Action, Alert
-from stanchion.alerts.rules.errors import cause_of
-from stanchion.alerts.rules.found import Found, of_queue
-from stanchion.alerts.snapshot import DeadJob, LiveJob, PutOff, QueueSample, RunningJob, Snapshot, Window
+from stanchion.alerts.rules.finding import Found, of_queue
+from stanchion.alerts.snapshot import DeadJob, ErrorSample, LiveJob, PutOff, QueueSample, RunningJob, Snapshot, Window
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.words import command, number
 from stanchion.core.service_levels import BANDS, BandName, band_of
@@ -215,3 +214,33 @@ def _by(jobs: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
     for job in jobs:
         found[key(job)].append(job)
     return found
+
+
+class Cause(NamedTuple):
+    """What an alert says of an error: the key of its group, a sentence, and what can be done."""
+
+    error: str | None = None
+    evidence: tuple[str, ...] = ()
+    actions: tuple[Action, ...] = ()
+
+
+def cause_of(seen: Snapshot, queue: str, *, dead: bool = False) -> Cause:
+    """Return the error of a queue with most failed attempts in the last hour.
+
+    `dead`: the error with most dead jobs.
+    """
+    known = [one for one in seen.errors.get(queue, ()) if one.dead or not dead]
+    if not known:
+        return Cause()
+    heaviest = max(known, key=lambda one: (one.dead if dead else one.failed, one.failed))
+    again = command(f"retry --error {heaviest.key} --queue", queue)
+    retry = (Action("Once its cause is gone, run its dead jobs again", again),) if heaviest.dead else ()
+    see = Action("See the errors", command("errors --queue", queue))
+    return Cause(heaviest.key, (_sentence(heaviest),), (see, *retry))
+
+
+def _sentence(one: ErrorSample) -> str:
+    return (
+        f"{one.task or 'A job without a task'} fails most, with {one.type or 'one error'}: "
+        f"{number(one.failed, 'attempt')} within the last hour, error {one.key}."
+    )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from stanchion.alerts.records import Action, Alert
-from stanchion.alerts.rules.found import Found, of_queue
+from stanchion.alerts.rules.finding import Found, of_queue
 from stanchion.alerts.snapshot import QueueSample, SemaphoreSample, Snapshot, StreamSample
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.words import command, number

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stanchion.alerts.records import Action, Alert
-from stanchion.alerts.rules.found import Found, of_queue
+from stanchion.alerts.rules.finding import Found, of_queue
 from stanchion.alerts.snapshot import QueueSample, Snapshot
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.alerts.words import command, number

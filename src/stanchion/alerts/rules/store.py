@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from stanchion.alerts.records import Action, Alert
-from stanchion.alerts.rules.found import Found
+from stanchion.alerts.rules.finding import Found
 from stanchion.alerts.snapshot import Snapshot
 from stanchion.alerts.thresholds import Thresholds
 from stanchion.core.names.partition_names import logical_name

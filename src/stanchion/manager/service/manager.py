@@ -12,7 +12,9 @@ import asyncio
 import logging
 
 from stanchion.context.steadiness import Steadiness
+from stanchion.context.upkeep import Upkeep
 from stanchion.core.boot_clock import boot_clock
+from stanchion.core.functions import Listeners
 from stanchion.manager.dispatch.delays import Delays
 from stanchion.manager.dispatch.engine import Engine
 from stanchion.manager.leadership.leadership import LEASE_SECONDS, Leadership
@@ -20,9 +22,35 @@ from stanchion.manager.leadership.signals import Signals
 from stanchion.manager.server.pool import StoreCalls
 from stanchion.manager.server.server import ManagerServer
 from stanchion.manager.server.settings import ServerSettings
-from stanchion.manager.service.upkeep import StoreHost
 from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import JobRow
 from stanchion.worker.reaper import Reaper
+
+
+class StoreHost:
+    """A store without an app: it declares nothing, and its events have no listeners.
+
+    Upkeep by a manager is as by a worker: with managers only, there may be no worker alive that would do it.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.events = store, Listeners()
+        self.upkeep = Upkeep(self)
+
+    def store_semaphores(self) -> Store:
+        """See `Host`."""
+        return self.store
+
+    def notice_partitions(self) -> Store:
+        """See `Host`."""
+        return self.store
+
+    def keep_declared(self) -> None:
+        """See `ReaperHost`."""
+
+    def fire_dead(self, row: JobRow) -> None:
+        """See `Host`."""
+
 
 log = logging.getLogger("stanchion.manager")
 

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from stanchion.core.ids import new_id
 from stanchion.core.names.partition_names import logical_name
-from stanchion.stores.grpc.receiving.capacity import Capacity
 from stanchion.stores.grpc.receiving.guard import Epochs, stamp
 from stanchion.stores.grpc.receiving.settling import Answer, Settling
 from stanchion.stores.records.claims import Claim
@@ -27,6 +26,32 @@ from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.workers import LaneRange, WorkerRow
 from stanchion.stores.rules.leases.lost_leases import is_alone
 from stanchion.stores.wire.outcomes import Elsewhere, Refused, Reported
+
+_KEPT_SECONDS = 1.0
+
+
+class Capacity:
+    """The most that was asked for in the last one to two seconds: one claim may ask for less than the others."""
+
+    def __init__(self) -> None:
+        self._before = self._now = 0
+        self._since = time.monotonic()
+
+    def asked(self, jobs: int) -> None:
+        """Take in how many jobs the worker would have after a claim that gets all that it asks for."""
+        self._turn()
+        self._now = max(self._now, jobs)
+
+    @property
+    def jobs(self) -> int:
+        """Jobs that the worker takes in all."""
+        return max(self._before, self._now)
+
+    def _turn(self) -> None:
+        now = time.monotonic()
+        if now - self._since >= _KEPT_SECONDS:
+            self._before, self._now, self._since = self._now, 0, now
+
 
 ANSWER_SECONDS = 1.0
 """Time for a manager to confirm outcomes; then they are stored by a call of another one."""
