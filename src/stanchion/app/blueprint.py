@@ -127,7 +127,7 @@ class Tasks(Decorators):
         self._declare(lambda mount: mount.context.hooks.add(when, per, function))
 
 
-def register(tasks: Any, context: Context, prefix: Any, queue: str | None) -> None:
+def register(tasks: object, context: Context, prefix: Any, queue: str | None) -> None:
     """Register all declarations of a `Tasks`, later ones too; see `Stanchion.register`."""
     its = _checked(tasks, prefix)
     if any(mount is not None and mount.context is context for mount in (find() for find in its._mounts)):
@@ -182,7 +182,7 @@ def _around(middleware: Any, names: set[str]) -> object:
 
 
 def _listen(mount: Mount, event: Event, listener: Callable[..., Any]) -> None:
-    def of_tasks(job: Any, *error: Any) -> None:
+    def of_tasks(job: Any, *error: object) -> None:
         if job.task in mount.names:
             listener(job, *error)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
@@ -53,7 +53,7 @@ class JobAdmin(admin.ModelAdmin):
         ]
 
     @method_decorator(csrf_protect)
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: Mapping[str, object] | None = None) -> HttpResponse:
         """List the jobs that match the filters, or act on the ticked ones."""
         from stanchion.django.jobs import FILTERS, listed
 
@@ -86,7 +86,11 @@ class JobAdmin(admin.ModelAdmin):
 
     @method_decorator(csrf_protect)
     def change_view(
-        self, request: HttpRequest, object_id: str, _form_url: str = "", extra_context: dict[str, Any] | None = None
+        self,
+        request: HttpRequest,
+        object_id: str,
+        _form_url: str = "",
+        extra_context: Mapping[str, object] | None = None,
     ) -> HttpResponse:
         """Show one job with its story, or act on it."""
         from stanchion.django.jobs import story_of

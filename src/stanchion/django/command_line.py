@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, Final
 
@@ -65,7 +65,7 @@ class CliCommand(BaseCommand):
                     given["help"] += f" Default: {option.default}."
             parser.add_argument(*self._flags(parser, option.opts), **given)
 
-    def call(self, options: dict[str, Any], *before: str) -> int:
+    def call(self, options: Mapping[str, object], *before: str) -> int:
         """Run the command with the options of `manage.py`, and arguments that go before them; return its exit code."""
         return run([self.cli_name, *before, *self._given(options)])
 
@@ -75,7 +75,7 @@ class CliCommand(BaseCommand):
         if code:
             sys.exit(code)
 
-    def _given(self, options: dict[str, Any]) -> Iterator[str]:
+    def _given(self, options: Mapping[str, object]) -> Iterator[str]:
         if options.get("traceback"):
             yield "--debug"
         for option in self._options():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Coroutine, MutableMapping
+from collections.abc import AsyncIterator, Coroutine, Mapping, MutableMapping
 from http.cookies import SimpleCookie
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
@@ -24,7 +24,7 @@ QUEUED: Final = 16
 class Exchange:
     """One request passed to an ASGI app, and its answer."""
 
-    def __init__(self, app: Any, request: HttpRequest, root: str, extra: dict[str, Any]) -> None:
+    def __init__(self, app: Any, request: HttpRequest, root: str, extra: Mapping[str, object]) -> None:
         self._app, self._body, self._scope = app, request.body, {**_scope(request, root), **extra}
         self._messages: asyncio.Queue[Message | None] = asyncio.Queue(QUEUED)
         self._gone = asyncio.Event()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import threading
+from collections.abc import Mapping
 from typing import Any, Final
 
 from django.conf import settings
@@ -59,7 +60,7 @@ async def page(request: HttpRequest, path: str = "", backend: str = "default") -
     return await _loop.run(_whole(app, request, root, extra))
 
 
-async def _whole(app: object, request: HttpRequest, root: str, extra: dict[str, Any]) -> HttpResponse:
+async def _whole(app: object, request: HttpRequest, root: str, extra: Mapping[str, object]) -> HttpResponse:
     return await Exchange(app, request, root, extra).whole()
 
 

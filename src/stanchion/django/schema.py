@@ -44,7 +44,7 @@ class SetUpStores(Operation):
     def state_forwards(self, *_: object) -> None:
         """Change no model."""
 
-    def database_forwards(self, _label: str, schema_editor: Any, *_: Any) -> None:
+    def database_forwards(self, _label: str, schema_editor: Any, *_: object) -> None:
         """Set up the stores of the database that is migrated."""
         set_up(schema_editor.connection.alias)
 

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain as joined
 from itertools import islice
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from stanchion.context.context import Context
 from stanchion.core.checks import shown
@@ -32,7 +32,9 @@ class MemberMaker(Protocol):
     @property
     def task_name(self) -> str: ...
 
-    def member(self, job_id: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, gets_value: bool) -> NewJob:
+    def member(
+        self, job_id: str, args: tuple[object, ...], kwargs: Mapping[str, object], *, gets_value: bool
+    ) -> NewJob:
         """Return the job of a call in a flow. `gets_value`: that of the part before comes as its first argument."""
 
 

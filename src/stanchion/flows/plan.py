@@ -167,7 +167,7 @@ class Plan:
         first = list(islice(members, most + 1))
         if not first and (after.node or self._added_by is not None):
             # A node without members would be done at once. This one must wait, so it gets a collecting job.
-            value: list[Any] | None = [] if kind == "list" else None
+            value: list[object] | None = [] if kind == "list" else None
             waiting = After(after.node, "none")
             self.jobs.append(self.collecting(next(self.ids), FlowPosition(self.root, node, 0), waiting, value))
             return Inside("one" if kind == "list" else "none", shows)

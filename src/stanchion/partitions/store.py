@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 from stanchion.core.names.partition_names import logical_name, refuse_partition
 from stanchion.errors import DuplicateKey
@@ -80,7 +79,7 @@ class PartitionedStore:
 
     # -- queues
 
-    def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
+    def configure(self, queue: str, changes: Mapping[str, object], tx: object = None) -> QueueSettings:
         return self._settings.configure(queue, changes, tx)
 
     def queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
@@ -122,7 +121,7 @@ class PartitionedStore:
         return self._placing.jobs(jobs)
 
     def push(
-        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
+        self, jobs: Sequence[NewJob], tx: object = None, claim: Claim | None = None, *, repeat: bool = False
     ) -> list[Pushed]:
         try:
             return self.within.push(self._placing.jobs(jobs), tx, claim, repeat=repeat)
@@ -157,7 +156,7 @@ class PartitionedStore:
         assert found is not None  # noqa: S101 - see `extension`
         return found
 
-    def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
+    def change_flows(self, changes: Sequence[FlowChange], tx: object = None) -> list[bool]:
         try:
             return self.within.change_flows(self._placing.changes(changes), tx)
         except DuplicateKey as error:
@@ -171,7 +170,7 @@ class PartitionedStore:
     def claim(self, claim: Claim) -> Claimed:
         return self._claims.claim(claim) if claim.queue in self.layouts.known else self.within.claim(claim)
 
-    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
+    def settle(self, outcomes: Sequence[Outcome], tx: object = None, *, repeat: bool = False) -> list[JobState | None]:
         return self.within.settle(self._placing.outcomes(outcomes), tx, repeat=repeat)
 
     # -- reading

@@ -9,8 +9,9 @@ x-forked   2: the number of stops at the start of the route that belong to the i
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stanchion.stores.records.jobs import SECOND, JobRow
 
@@ -31,7 +32,7 @@ class Stop(NamedTuple):
     at: float
 
 
-def route_of(headers: dict[str, Any]) -> list[Stop]:
+def route_of(headers: Mapping[str, object]) -> list[Stop]:
     """Return the stations that an item has left, oldest first. Malformed entries are ignored."""
     route = headers.get(ROUTE)
     stops = route if isinstance(route, list) else []
@@ -78,6 +79,6 @@ def _headers(row: JobRow) -> dict[str, object]:
     return json.loads(row.headers) if row.headers else {}
 
 
-def _rounds(headers: dict[str, Any]) -> dict[str, int]:
+def _rounds(headers: Mapping[str, object]) -> dict[str, int]:
     rounds = headers.get(ROUNDS)
     return rounds if isinstance(rounds, dict) else {}

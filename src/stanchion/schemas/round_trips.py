@@ -166,7 +166,7 @@ def _of_leaves(went: object, came: object) -> Misfit | None:
         return None
     if is_secret(went):
         return Misfit("", f"is a secret, which {SECRET}")
-    kind: Any = type(went)
+    kind: object = type(went)
     if kind is type(came) and kind.__eq__ is _IDENTITY:  # such as a lock of a private attribute
         return difference(getattr(went, "__dict__", {}), getattr(came, "__dict__", {}), inside=True)
     return _OTHER

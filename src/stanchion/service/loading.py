@@ -59,7 +59,7 @@ def _attribute(path: str) -> object:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise InvalidInput(f"can't import {module_name!r} ({error}); run this in the folder that holds it") from error
-    found: Any = module
+    found: object = module
     for name in (attribute or "app").removesuffix("()").split("."):
         found = getattr(found, name, None)
     if call is None:

@@ -56,7 +56,7 @@ class CallMaker:
 
     def _fields(self) -> dict[str, Any]:
         """Return the fields of its next job; the rate of a task that this process has not is in the store."""
-        shared: Mapping[str, Any] | None = None
+        shared: Mapping[str, object] | None = None
         if self._by_name:
             shared = self.context.rates.of_other_tasks([self.task_name], self.context.store).get(self.task_name)
         if not shared and not self._asks_rate:
@@ -85,7 +85,9 @@ class CallMaker:
             for job_id, (args, kwargs) in zip(new_ids(len(calls)), calls, strict=True)
         ]
 
-    def member(self, job_id: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, gets_value: bool) -> NewJob:
+    def member(
+        self, job_id: str, args: tuple[object, ...], kwargs: Mapping[str, object], *, gets_value: bool
+    ) -> NewJob:
         """Return the job of a call in a flow. A duplicate key is an error there, as the member would be missing."""
         payload = self.payload(args, kwargs, skip=int(gets_value))
         return member(NewJob(job_id, self._queue, payload, self.task_name, **self._fields()))

@@ -71,7 +71,7 @@ class Execution:
             if self.work.models is not None:
                 self.args, self.kwargs = self.work.models.given(self.args, self.kwargs)
             failed = self.work.failure_parameter
-            given: dict[str, Any] = {} if failed is None else {failed: failure_for(context, row)}
+            given: dict[str, object] = {} if failed is None else {failed: failure_for(context, row)}
         except (StoreUnavailable, Unrunnable, Unknown):
             raise
         except (ValueError, RecursionError, StanchionError) as error:

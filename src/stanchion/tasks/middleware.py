@@ -6,7 +6,7 @@ attempt ──► first ──call_next()──► second ──call_next()─�
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -71,7 +71,7 @@ class Attempt:
         return self._call.kwargs
 
     @kwargs.setter
-    def kwargs(self, kwargs: dict[str, Any]) -> None:
+    def kwargs(self, kwargs: Mapping[str, object]) -> None:
         self._call.kwargs = dict(kwargs)
 
     def __repr__(self) -> str:

@@ -208,7 +208,7 @@ def _take_other(groups: Groups, one: Failures) -> None:
 
 def _text(groups: Mapping[str, Failures], merged: Mapping[str, tuple[str, int]], now: int) -> str:
     oldest = now // MINUTE - SHOWN
-    kept: dict[str, Any] = {
+    kept: dict[str, object] = {
         key: [*list(vars(one).values())[:7], [[m, n] for m, n in one.minutes.items() if m > oldest], one.ids]
         for key, one in groups.items()
         if now - one.last <= KEPT

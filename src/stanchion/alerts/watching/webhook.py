@@ -11,10 +11,9 @@ import logging
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from http.client import HTTPException
-from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -78,7 +77,7 @@ class Webhook:
             delivered += 1
         return delivered
 
-    def _posted(self, body: dict[str, Any]) -> bool:
+    def _posted(self, body: Mapping[str, object]) -> bool:
         """Post; return False if a later try may help."""
         request = urllib.request.Request(  # noqa: S310 - http or https, as checked
             self._url, json.dumps(body).encode(), self._headers, method="POST"

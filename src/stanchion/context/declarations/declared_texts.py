@@ -11,7 +11,6 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from operator import eq
-from typing import Any
 
 from stanchion.errors import NotPermitted
 from stanchion.stores.protocol import Store
@@ -44,7 +43,7 @@ class DeclaredTexts:
     def __getstate__(self) -> dict[str, object]:
         return {"_kind": self._kind, "_same": self._same, "_by_hand": self._by_hand}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Mapping[str, object]) -> None:
         self.__dict__.update(state)
         self._begin(None)
 

@@ -55,7 +55,7 @@ class DeclaredRates:
         kept = ("declared", "of_tasks", "_rates", "_tasks")
         return {name: self.__dict__[name] for name in kept}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Mapping[str, object]) -> None:
         self.__dict__.update(state)
         self._begin(None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stanchion.errors import InvalidInput
 from stanchion.stores.rules.capacity.limits import limits_in
@@ -37,7 +37,7 @@ class DeclaredSemaphores:
             self.declared[name] = capacity
             self._missing.add(name)
 
-    def store(self, store: Store, tx: Any = None) -> Store:
+    def store(self, store: Store, tx: object = None) -> Store:
         """Store declared semaphores that are new or were lost; return the store."""
         if store is not self._stored_in:  # another one, as in a test
             self._stored_in, self._missing, self._known = store, set(self.declared), set()

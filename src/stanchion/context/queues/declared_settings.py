@@ -84,7 +84,7 @@ class DeclaredQueues:
         """Return whether everything is known to be stored."""
         return store is self._stored_in and not self._missing
 
-    def store(self, store: Store, queues: Iterable[str], tx: Any = None) -> bool:
+    def store(self, store: Store, queues: Iterable[str], tx: object = None) -> bool:
         """Store the settings of these queues that differ from those declared last; return whether any did."""
         if store is not self._stored_in:  # another one, as in a test
             self._begin(store)
@@ -170,7 +170,7 @@ def agreement(settings: Mapping[str, object], current: QueueSettings, now: Calla
     now_seen = {str(lanes): 0 for lanes in gone}
     if gone != others and moment - seen[mine] > AFFIRM_SECONDS * SECOND:
         now_seen[str(mine)] = moment
-    changes: dict[str, Any] = {"lanes_seen": now_seen} if now_seen else {}
+    changes: dict[str, object] = {"lanes_seen": now_seen} if now_seen else {}
     if current.lanes in seen and current.lanes != max(there):  # a number that an operator has set stays
         changes |= lanes_changes(settings, current, max(there))
     return changes

@@ -69,7 +69,7 @@ class QueueSchemas:
         """Return whether everything declared is known to be stored."""
         return not self.declared or (store is self._store and not self._missing)
 
-    def store(self, store: Store, queues: Iterable[str], tx: Any = None) -> bool:
+    def store(self, store: Store, queues: Iterable[str], tx: object = None) -> bool:
         """Store the declared schemas of these queues, where they are new; return whether any was. Raises SchemaRefused.
 
         In a transaction nothing can be stored: raises InvalidInput if something would have to be.

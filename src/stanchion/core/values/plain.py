@@ -21,7 +21,7 @@ def is_attrs(kind: object) -> bool:
 
 def attributes(kind: Any) -> tuple[Any, ...]:
     """Return the attributes of a class of attrs: each has a name, an alias, a default, and an init."""
-    found: tuple[Any, ...] = kind.__attrs_attrs__
+    found: tuple[object, ...] = kind.__attrs_attrs__
     return found
 
 

@@ -22,7 +22,7 @@ def in_test_run() -> bool:
     return hasattr(mail, "outbox")
 
 
-def watch(connection: Any, **_: Any) -> None:
+def watch(connection: Any, **_: object) -> None:
     """Let a new connection of a test run close ours before it drops its database; other processes are left alone."""
     creation = connection.creation
     if in_test_run() and _FIELD not in vars(creation):

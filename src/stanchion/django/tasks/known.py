@@ -50,7 +50,7 @@ def _note_member(module: str, name: str) -> None:
         note(task)
 
 
-def as_enqueued(task: Any, **fields: Any) -> object:
+def as_enqueued(task: Any, **fields: object) -> object:
     """Return a task with other fields, without the checks of a new one: the settings may have changed since."""
     copy = object.__new__(type(task))
     for name in type(task).__dataclass_fields__:

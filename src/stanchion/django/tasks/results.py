@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -87,7 +87,7 @@ def attempts_of(job: Job) -> Sequence[Started]:
     return [found.get(number, Started("", None)) for number in range(1, job.attempts + 1)]
 
 
-def _tells_attempt(entry: dict[str, Any]) -> bool:
+def _tells_attempt(entry: Mapping[str, object]) -> bool:
     """Return whether an entry is the error of an attempt, not of a job that was put off or given back unharmed."""
     return "times" not in entry and entry["error"] != NEVER_BEGAN
 

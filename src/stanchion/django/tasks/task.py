@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any
@@ -34,7 +35,7 @@ class StanchionTask(Task):
         )
 
 
-def _again(path: str, values: dict[str, Any]) -> Any:
+def _again(path: str, values: Mapping[str, object]) -> Any:
     task = import_string(path)
     if not isinstance(task, Task):
         raise ValueError(f"{path} is no task of Django: decorate the function under its own name")

@@ -58,7 +58,7 @@ class Services(grpc.GenericRpcHandler):
         self.receivers = Receivers(store, calls, guard, engine, known, workers, lease, limits.read_seconds)
         self.topology = Topology()
         # A request is read as a stream of one: only then the caller is looked at before it is received.
-        self._handlers: dict[str, Any] = {
+        self._handlers: dict[str, object] = {
             METHODS[name].path: grpc.stream_unary_rpc_method_handler(partial(self._unary, served))
             for name, served in SERVED.items()
         }

@@ -114,7 +114,7 @@ def _nodes(verb: str, args: Args) -> Iterator[str]:
 
 
 def _changes(verb: str, args: Args) -> Sequence[Any]:
-    changes: Sequence[Any] = args["changes"] if verb == "change_flows" else ()
+    changes: Sequence[object] = args["changes"] if verb == "change_flows" else ()
     return changes
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 from stanchion.core.checks import checked_name, refuse_unknown, several
 from stanchion.core.names import tokens
@@ -106,7 +105,7 @@ def _roles(given: object, where: str) -> frozenset[Role]:
 
 
 def _patterns(given: object, field: str, where: str) -> tuple[str, ...]:
-    names: Sequence[Any] = list(several(given, f"{field} in {where}", '["orders", "mail.*"]'))
+    names: Sequence[object] = list(several(given, f"{field} in {where}", '["orders", "mail.*"]'))
     if not names and field == "queues":
         raise InvalidInput(f"queues in {where} must not be empty; leave it out for all")
     return tuple(checked_name(name, f"a name of {field} in {where}") for name in names)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -125,11 +125,11 @@ def _command(deployment: Deployment, args: Iterable[str]) -> str:
     return quoting.systemd([f"{deployment.directory.rstrip('/')}/.venv/bin/{program}", *rest])
 
 
-def _file(name: str, template: str, values: dict[str, Any], part: str) -> File:
+def _file(name: str, template: str, values: Mapping[str, object], part: str) -> File:
     return File(name, _filled(template, values), private=part == "secrets")
 
 
-def _filled(template: str, values: dict[str, Any]) -> str:
+def _filled(template: str, values: Mapping[str, object]) -> str:
     return _environment().get_template(template).render(values)
 
 

@@ -147,7 +147,7 @@ class BackfillRun:
         return before if since is None or since < before else None
 
     def _shown(self, record: BackfillRecord, *, dry_run: bool = False) -> Backfill:
-        more: dict[str, Any] = {"told": tuple(self._told), "purged_before": moment(self._purged), "dry_run": dry_run}
+        more: dict[str, object] = {"told": tuple(self._told), "purged_before": moment(self._purged), "dry_run": dry_run}
         if record.done_at is None and record.after is not None:
             begin = record.asked.since if self._purged is None else self._purged
             if begin is not None:

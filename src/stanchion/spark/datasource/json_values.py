@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -43,7 +43,7 @@ def jsonable(kind: DataType, path: str) -> None:
 def plain_values(column: pa.Array) -> list[object]:
     """Return the values of a column for JSON: maps and structs as objects, times as ISO text."""
     convert = _converter(column.type)
-    values: list[Any] = column.to_pylist()
+    values: list[object] = column.to_pylist()
     return values if convert is None else [None if one is None else convert(one) for one in values]
 
 
@@ -69,7 +69,7 @@ def _of_struct(converters: dict[str, Convert | None]) -> Convert | None:
     if not needed:
         return None
 
-    def converted(fields: dict[str, Any]) -> dict[str, object]:
+    def converted(fields: Mapping[str, object]) -> dict[str, object]:
         ours = {name: needed[name](value) for name, value in fields.items() if name in needed and value is not None}
         return {**fields, **ours}
 

@@ -110,7 +110,7 @@ class LateCursor:
 
     def __init__(self, batch: Batch, cursor: StrictCursor) -> None:
         self._batch, self._cursor = batch, cursor
-        self.answer: Any = ()
+        self.answer: object = ()
         self.changed = -1
 
     def execute(self, query: str, args: object = None) -> None:

@@ -6,7 +6,7 @@ https://bsonspec.org/spec.html
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import bson
 from bson import Int64, ObjectId
@@ -79,7 +79,7 @@ def _documents(columns: PlainColumns) -> bytes:
     any_job = {**document_of(created(job, 0)), **dict.fromkeys(_TIMES, Int64(0)), "version": 0}
     any_job["events"] = [event(ObjectId(), columns.queue, "pushed")]
     given = {"id": columns.ids, "payload": columns.payloads, **columns.varying}
-    parts: list[Any] = []
+    parts: list[object] = []
     for name in dict.fromkeys((*any_job, *columns.varying)):
         column = given.get(_COLUMNS.get(name, name))
         parts.append(_element(name, any_job[name]) if column is None else _elements(name, column))

@@ -14,7 +14,6 @@ its key was taken and finished with since, or (4) made due. After a death in bet
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from bson import ObjectId
 
@@ -194,7 +193,7 @@ def _place(job: NewJob) -> tuple[str, str | None]:
 
 def _first(jobs: Sequence[NewJob]) -> Iterable[NewJob]:
     """Return the jobs to insert together: of several jobs with one id or key, the first."""
-    firsts: dict[Any, NewJob] = {}
+    firsts: dict[object, NewJob] = {}
     for job in jobs:
         firsts.setdefault(_place(job) if job.key is not None else job.id, job)
     return {job.id: job for job in firsts.values()}.values()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 import pymongo
@@ -70,7 +70,7 @@ class Signals(Broadcast):
     def send(self, queues: set[str], finished: set[str] | None) -> None:
         if self._capped is None:
             self._capped = make_signals(self._server.place)
-        signals: list[dict[str, Any]] = [{"queues": sorted(queues)}] if queues else []
+        signals: list[dict[str, object]] = [{"queues": sorted(queues)}] if queues else []
         if finished is None or finished:
             # A release without signals for ends reads the queues in each signal.
             signals.append({"queues": [], "ends": [_ANY] if finished is None else sorted(finished)})

@@ -131,7 +131,7 @@ class PostgresDialect(Dialect):
         sessions = Sessions()
 
         @event.listens_for(engine, "do_connect")
-        def connect(_dialect: object, _record: object, args: list[Any], options: dict[str, Any]) -> Session:
+        def connect(_dialect: object, _record: object, args: list[Any], options: Mapping[str, object]) -> Session:
             return sessions.open(args, options)
 
     def unhurried(self, connection: Connection) -> AbstractContextManager[None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from sqlalchemy import text
 
@@ -85,7 +84,7 @@ class PostgresMoves:
     def move_untied(self, run: Runner, moves: Sequence[Move]) -> list[JobState | None]:
         """Move jobs on which no others depend; return None for jobs that another route must try."""
         shown = {queue: json.dumps(logical_name(queue), ensure_ascii=False) for queue in _queues_of(moves)}
-        ways: dict[tuple[Any, ...], dict[str, Any]] = {}
+        ways: dict[tuple[object, ...], dict[str, object]] = {}
         given = []
         for lease, queue, payload, delay, lane, headers, keep_entry, _ in moves:
             way = ways.setdefault((lease.queue, lease.token, queue, delay, lane, headers, keep_entry), {})

@@ -48,7 +48,7 @@ class CopyForm:
         """Return the lines of these jobs."""
         import pyarrow.compute as pc
 
-        parts: list[Any] = [columns.ids, f"\t{_field(columns.queue)}\t{UNLANED}\t{QUEUED}{_TIMES}"]
+        parts: list[object] = [columns.ids, f"\t{_field(columns.queue)}\t{UNLANED}\t{QUEUED}{_TIMES}"]
         for name in _SOURCES.values():
             parts += [_texts(columns, name), "\t"]
         parts += [_escaped(columns.payloads), "\n"]
@@ -105,7 +105,7 @@ def _escaped(texts: pa.Array) -> pa.Array:
 
 def _joined(parts: list[Any]) -> list[object]:
     """Return the parts, with neighbouring constants made one."""
-    made: list[Any] = []
+    made: list[object] = []
     for part in parts:
         if made and isinstance(part, str) and isinstance(made[-1], str):
             made[-1] += part

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -148,7 +148,7 @@ class PostgresPush:
         return [results[job.id] for job in jobs]
 
 
-def asked(forms: Pushing, jobs: Sequence[NewJob], given: Sequence[dict[str, Any]]) -> Asked:
+def asked(forms: Pushing, jobs: Sequence[NewJob], given: Sequence[Mapping[str, object]]) -> Asked:
     """Return the statement that stores these jobs, with its parameters; `given`: the jobs as it takes them."""
     texts: Params = {"jobs": json.dumps(given)}
     ids = list(map(str.lower, map(_ID, jobs)))

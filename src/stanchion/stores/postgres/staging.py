@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
-from typing import Any
 
 from sqlalchemy import text
 
@@ -65,7 +64,7 @@ class CopyStaged:
         """Copy jobs into the stage; if all are like the first one, only the columns that it sets."""
         place = (write, attempt, self._db.clock(run))
         special = [n for n, default in enumerate(DEFAULTS) if jobs[0][n] != default]
-        values: Iterable[tuple[Any, ...]]
+        values: Iterable[tuple[object, ...]]
         if jobs[0].delay is None and _all_plain(jobs, set(range(len(DEFAULTS))) - set(special)):
             values = map(itemgetter(*special), jobs)
         else:

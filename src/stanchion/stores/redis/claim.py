@@ -43,7 +43,7 @@ class DueJobs:
         lanes = claim.lanes or ("", "")
         server, places = self._jobs.server, self._jobs.places
 
-        start: Sequence[Any] = ("", 0)
+        start: Sequence[object] = ("", 0)
         until = "" if claim.not_after is None else claim.not_after
         named = ROW.join(map(FIELD.join, claim.ids))
 

@@ -141,7 +141,7 @@ class Jobs:
 
     def announce(self, jobs: Iterable[JobRow | NewJob]) -> None:
         """Record where to find jobs that wait or belong to a flow, before they are stored."""
-        calls: dict[tuple[Any, ...], None] = {}
+        calls: dict[tuple[object, ...], None] = {}
         of_flows: dict[str, set[str]] = {}
         keys = self.server.keys
         for job in jobs:

@@ -45,7 +45,7 @@ class Queues:
         """Queues whose keys had a TTL at the last look."""
         self.now = jobs.now
 
-    def configure(self, queue: str, changes: Mapping[str, Any]) -> QueueSettings:
+    def configure(self, queue: str, changes: Mapping[str, object]) -> QueueSettings:
         """Make the queue if missing, apply the changes, return its settings."""
         self._jobs.places.list_queue(queue, again=True)
         if changes.get("expires") is not None:

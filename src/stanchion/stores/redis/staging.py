@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stanchion.stores.cas.chunks import chunks
 from stanchion.stores.cas.entries import STALE
@@ -253,7 +253,7 @@ def _bodies(columns: PlainColumns) -> pa.Array:
 
     fields = write_new_body(NewJob("", "", "", **columns.fixed)).split(FIELD)
     given = {"payload": columns.payloads, **columns.varying}
-    parts: list[Any] = []
+    parts: list[object] = []
     for n, name in enumerate(BODY):
         text = given[name].cast(pa.string()).fill_null("") if name in given else fields[n].encode()
         parts += [text, FIELD.encode()]

@@ -185,7 +185,7 @@ class Reading:
         ready = {descriptor for descriptor, _ in polled.poll(seconds * 1000)}
         if self._woken in ready:
             os.read(self._woken, 4096)
-        found: list[tuple[str, Sequence[Any]]] = []
+        found: list[tuple[str, Sequence[object]]] = []
         for read in self._reads:
             if read.socket is not None and read.socket.fileno() in ready:
                 try:

@@ -39,7 +39,7 @@ class RowTypes:
         self._known: set[tuple[type, ...]] = set()
         """Types of rows that fit, or of their first columns."""
 
-    def fit(self, rows: Sequence[tuple[Any, ...]]) -> bool:
+    def fit(self, rows: Sequence[tuple[object, ...]]) -> bool:
         """Return whether these rows, or their first columns, have types that are known to fit."""
         # Built-ins alone: a frame per row would cost as much again.
         return (
@@ -90,7 +90,7 @@ class RowTypes:
                 )
         return list(zip(*columns, strict=True))
 
-    def _instead(self, name: str, value: Any) -> object:
+    def _instead(self, name: str, value: object) -> object:
         """Return the replacement for a row's value of a wrong type."""
         if name in _OTHERWISE:
             return _OTHERWISE[name]

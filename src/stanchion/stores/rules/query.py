@@ -92,7 +92,7 @@ def met(row: JobRow, query: Query, now: int) -> bool:
 
 def _meets(row: JobRow, condition: Condition, now: int) -> bool:
     field, op, wanted = condition
-    value: Any
+    value: object
     match field:
         case "state":
             value = state_of(row, now).value

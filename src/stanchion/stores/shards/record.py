@@ -62,7 +62,7 @@ class MapRecord:
             self._refuse_another(shard)
         self._write_map()
         for shard in self._roster.all:
-            wanted: Mapping[str, Any] = {"shard": shard.name, "default": self.given.default}
+            wanted: Mapping[str, object] = {"shard": shard.name, "default": self.given.default}
             while (found := _stored(shard, SHARD))[0] != wanted:
                 shard.ask(shard.store.compare_and_set, KIND, SHARD, text_of(wanted), found[1])
 

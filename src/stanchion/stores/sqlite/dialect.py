@@ -118,7 +118,7 @@ class SqliteDialect(Dialect):
         self._file.gate.closes(lambda: engine.pool.dispose())  # the pool stays in use
 
     def _connect(
-        self, _dialect: object, record: ConnectionPoolEntry, _args: object, options: dict[str, Any]
+        self, _dialect: object, record: ConnectionPoolEntry, _args: object, options: Mapping[str, object]
     ) -> sqlite3.Connection:
         connection, record.info["place"] = self._file.connect(**options)
         prepare(connection, self._synchronous)

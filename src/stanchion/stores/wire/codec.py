@@ -101,10 +101,10 @@ class Codec(Generic[R]):
         self._values = attrgetter(*defaults) if is_dataclass(record) else None
         self.by_name: dict[str, tuple[str, Part | None]] = {}
         self._carried: list[str] = []
-        self._empty: list[Any] = []
+        self._empty: list[object] = []
         self._parts: list[tuple[str, Callable[[Any], Any]]] = []
-        self._places: dict[Any, tuple[int, Callable[[Any], Any] | None]] = {}
-        self._absent: list[Any] = []
+        self._places: dict[object, tuple[int, Callable[[Any], Any] | None]] = {}
+        self._absent: list[object] = []
         self._fresh: list[tuple[int, Callable[[], Any]]] = []
         self._all: Callable[[Any], tuple[Any, ...]] | None = None
         """Returns all fields of a message, if the record has the same, each of them always."""
@@ -153,7 +153,7 @@ class Codec(Generic[R]):
                 found[name] = carry(found[name])
         return found
 
-    def taken(self, message: Any, *leading: Any) -> R:
+    def taken(self, message: Any, *leading: object) -> R:
         """Return the record in a message, with its leading fields. InvalidInput if a field has an impossible value."""
         if self._all is not None:
             return tuple.__new__(self.record, self._all(message))  # type: ignore[type-var]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import Any, Final
+from typing import Final
 
 from stanchion import errors
 from stanchion.core import spark_errors
@@ -136,7 +136,7 @@ def _cut(text: str, at_most: int) -> str:
     return data.decode() if len(data) <= at_most else data[: at_most - 3].decode(errors="ignore") + "..."
 
 
-def _details(fields: dict[str, Any]) -> dict[str, pb.Value]:
+def _details(fields: Mapping[str, object]) -> dict[str, pb.Value]:
     found = {}
     for name, value in fields.items():
         if name.startswith("_"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, get_args, get_type_hints
+from typing import Final, get_args, get_type_hints
 
 from stanchion.errors import InvalidInput
 from stanchion.stores.fields.queues import MERGED
@@ -92,7 +92,7 @@ STAT_NAMES: Final = Part(
 """The names of fields of figures."""
 
 
-def change_fields(changes: Mapping[str, Any]) -> dict[str, object]:
+def change_fields(changes: Mapping[str, object]) -> dict[str, object]:
     """Return the fields of the message for changes of settings, as `build` takes them; InvalidInput if unknown."""
     parts = SETTINGS.by_name
     if unknown := changes.keys() - parts.keys():

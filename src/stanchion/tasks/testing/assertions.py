@@ -47,7 +47,7 @@ def asserted(
     raise AssertionError(f"expected {asked} {name}{given}, found {len(found) or 'none'}. {_enqueued(context, name)}")
 
 
-def _wanted(context: Context, name: str, args: tuple[object, ...], kwargs: dict[str, Any]) -> object:
+def _wanted(context: Context, name: str, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
     """Return the arguments of a call as they are stored, by the names of their parameters if these are known."""
     known = context.registry.tasks.get(name)
     encoded = known.calls().payload if isinstance(known, TaskWork) else partial(encoded_call, context.codec)

@@ -34,7 +34,7 @@ class Command(BaseCommand):
         parser.add_argument("--backend", default="default", help="The backend in TASKS whose store is used.")
         parser.add_argument("arguments", nargs=argparse.REMAINDER)
 
-    def handle(self, *_: Any, **options: Any) -> None:
+    def handle(self, *_: object, **options: Any) -> None:
         """Run the command for `call_command`."""
         self._run(options["backend"], options["arguments"])
 

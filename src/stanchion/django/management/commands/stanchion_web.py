@@ -15,6 +15,6 @@ class Command(CliCommand):
     )
     cli_name = "web"
 
-    def handle(self, *_: Any, **options: Any) -> None:
+    def handle(self, *_: object, **options: Any) -> None:
         """Serve the page."""
         self.finish(self.call(options, "--app", app_path(options["backend"])))

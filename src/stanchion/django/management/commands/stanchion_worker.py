@@ -33,7 +33,7 @@ class Command(CliCommand):
         )
         reload.add_argument("--noreload", action="store_false", dest="reload", help="Never restart.")
 
-    def handle(self, *_: Any, **options: Any) -> None:
+    def handle(self, *_: object, **options: Any) -> None:
         """Run the worker, or the process that restarts it."""
         reload = options["reload"]
         if reload is None:

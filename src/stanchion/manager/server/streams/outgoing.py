@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from stanchion.manager.dispatch.receivers.receiver import Guard, Sent
@@ -133,7 +133,7 @@ class Outgoing:
         return pieces
 
 
-def _pieces(jobs: Sequence[dict[str, Any]]) -> list[bytes]:
+def _pieces(jobs: Sequence[Mapping[str, object]]) -> list[bytes]:
     """Return messages with jobs, each of at most LARGEST bytes unless a single job takes more."""
     data = written(build(pb.Down, {"jobs": jobs}))
     if len(data) <= LARGEST or len(jobs) == 1:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import IO, Any
+from typing import IO
 
 from stanchion.context import context_of
 from stanchion.core.values.codec import Codec
@@ -70,7 +70,7 @@ def opened(file: str) -> Iterator[tuple[IO[bytes], int | None]]:
 
 def _batches(stream: IO[bytes], target: Target, codec: Codec) -> Iterator[tuple[list[object], int, int]]:
     """Yield batches of items with the number of their last line and their size in bytes."""
-    items: list[Any] = []
+    items: list[object] = []
     number = taken = 0
     longest = 6 * codec.max_payload  # a character escaped as \uXXXX takes six bytes
     while line := stream.readline(longest + 1):

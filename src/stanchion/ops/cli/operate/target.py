@@ -86,7 +86,7 @@ class Calls:
         """Store one call."""
         return self._enqueuer.enqueue(*args, **kwargs)
 
-    def check(self, args: list[Any], kwargs: dict[str, Any]) -> None:
+    def check(self, args: list[Any], kwargs: Mapping[str, object]) -> None:
         """Raise InvalidInput for arguments that the function does not take."""
         if self._work is not None:
             self._work.shape.check(args, kwargs)

@@ -33,7 +33,7 @@ _NAMED: Final = re.compile(r"\{(\w+)\}")
 
 def document(operations: Iterable[Operation], components: Mapping[str, Schema], version: str, base: str) -> Any:
     """Return the document. `base`: the path of the API."""
-    paths: dict[str, dict[str, Any]] = {}
+    paths: dict[str, dict[str, object]] = {}
     for one in operations:
         paths.setdefault(one.shown_path, {})[one.method.lower()] = _operation(one)
     return {

@@ -126,7 +126,7 @@ def type_of(kind: Kind, base: str) -> str:
 
 def answer_of(problem: Problem, base: str, path: str) -> Response:
     """Return a problem as an answer. `base`: the path of the API; `path`: the one that was asked."""
-    content: dict[str, Any] = {
+    content: dict[str, object] = {
         **described(problem.kind, base),
         "detail": problem.detail,
         "instance": path,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -102,7 +102,7 @@ def _waits(job: Job, waits: Sequence[PastWait]) -> Iterator[Step]:
         yield Step(since, "waiting", title, f"Until {until:%H:%M:%S}.{older}")
 
 
-def _title(entry: dict[str, Any]) -> str:
+def _title(entry: Mapping[str, object]) -> str:
     if times := entry.get("times"):
         return f"Put off {times} times: no worker knows its task"
     if str(entry.get("error", "")).startswith(LOST):

@@ -23,8 +23,8 @@ class Stats:
 
     def __init__(self) -> None:
         self.rows = 0
-        self._least: dict[str, Any] = {}
-        self._most: dict[str, Any] = {}
+        self._least: dict[str, object] = {}
+        self._most: dict[str, object] = {}
         self._nulls: dict[str, int] = {}
         self._bounded = True
 

@@ -198,7 +198,7 @@ class TypedPayloads:
 
     def _checked(self, batch: pa.RecordBatch) -> tuple[list[Any], dict[str, Misfit]]:
         """Return decoded payloads, and None for calls and misfits."""
-        values: list[Any] = []
+        values: list[object] = []
         misfits: dict[str, Misfit] = {}
         for job, task, text in zip(*(batch.column(name).to_pylist() for name in NEEDED), strict=True):
             value = None

@@ -172,7 +172,9 @@ class JobMaker:
         """Return the limits of the rows. `shared`: the options about the rates of tasks, for rows that name none."""
         fixed = {name: self.defaults[name] for name in _OF_LIMITS if name in self.defaults}
         names = [name for name in (*_OF_LIMITS, "tenant") if name in columns]
-        rows: Iterable[tuple[Any, ...]] = zip(*(columns[name] for name in names), strict=True) if names else repeat(())
+        rows: Iterable[tuple[object, ...]] = (
+            zip(*(columns[name] for name in names), strict=True) if names else repeat(())
+        )
         tenant = {"tenant": self.defaults["tenant"]} if "tenant" in self.defaults else {}
         found = []
         for row, queue, task in zip(rows, queues, tasks, strict=False):

@@ -14,7 +14,7 @@ class DjangoFollower:
     def __init__(self, wrapper: Any, target: Target) -> None:
         self._wrapper, self._target = wrapper, target
         self._journal = Journal(target)
-        self._waiting: dict[Any, Entry] = {}
+        self._waiting: dict[object, Entry] = {}
         """The calls by the functions that wait for the commit."""
 
     @property

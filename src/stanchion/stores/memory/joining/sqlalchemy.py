@@ -36,7 +36,7 @@ class _Nested:
 
     def __init__(self, target: Target) -> None:
         self.journal = Journal(target)
-        self._within: list[Any] = []
+        self._within: list[object] = []
         """For each entry of the journal, the innermost transaction of its call."""
 
     def add(self, entry: Entry, within: Any) -> None:

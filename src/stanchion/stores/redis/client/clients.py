@@ -76,7 +76,7 @@ class _Sentinels(Sentinel):
 
 def _of_servers(address: Address) -> dict[str, Any]:
     """Return the options for the servers of a service."""
-    given: dict[str, Any] = dict(parse_url(address.url))  # type: ignore[no-untyped-call]
+    given: dict[str, object] = dict(parse_url(address.url))  # type: ignore[no-untyped-call]
     for name in ("host", "port"):
         given.pop(name, None)
     given["ssl"] = given.pop("connection_class", None) is not None

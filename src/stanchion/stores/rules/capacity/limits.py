@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from stanchion.core.checks import MAX_LIMITS, checked_name, number, refuse_unknown, shown
 from stanchion.errors import InvalidInput
@@ -94,7 +94,7 @@ def _rate(rate: object) -> Rate:
 
 def limits_text(limits: Limits) -> str | None:
     """Return limits in the form stored with a job."""
-    stored: dict[str, Any] = {}
+    stored: dict[str, object] = {}
     if limits.semaphores:
         stored["hold"] = sorted(set(limits.semaphores))
     if limits.rate is not None:

@@ -60,7 +60,7 @@ def with_error(
     error, traceback = bounded(error), bounded_trace(traceback)
     if group is None or not KEY.fullmatch(group):
         group = group_of(error, row.task)
-    entry: dict[str, Any] = {"attempt": row.attempts, "at": now / SECOND, "error": error, "group": group, **fields}
+    entry: dict[str, object] = {"attempt": row.attempts, "at": now / SECOND, "error": error, "group": group, **fields}
     if type:
         entry["type"] = bounded(type)[:MAX_TYPE]
     if row.worker is not None:

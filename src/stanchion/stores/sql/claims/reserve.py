@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from sqlalchemy import BigInteger, Executable, String, func, select, text, update
 
@@ -46,7 +46,7 @@ class ReservationStatements:
     def __init__(self, dialect: Dialect) -> None:
         now, ids = dialect.now, dialect.values("ids", jobs.c.id.type)
         queue = param("queue", String)
-        changed: dict[str, Any] = {name: text(term) for name, term in begun("NULL", started_at="NULL").items()}
+        changed: dict[str, object] = {name: text(term) for name, term in begun("NULL", started_at="NULL").items()}
         changed |= {"lease_until": now + param("lease_micros", BigInteger), "started_at": now}
         plain = (
             update(jobs)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 from sqlalchemy import Executable, String, literal_column, select
 from sqlalchemy.engine import Connection
@@ -143,7 +142,7 @@ def _alchemy_runner(database: Database, caller: Caller, connection: Connection) 
         raise CannotJoin(f"tx is on {theirs}, the queue on {ours}; both must be in one database to commit as one")
     if not connection.in_transaction():
         caller.run(connection.begin)  # as its first statement would do
-    driver: Any = caller.raw()
+    driver: object = caller.raw()
     if not dialect.owns(driver):
         # Of the store's own driver the state is known: other stores of this package begin by a statement.
         if connection.engine is not database.engine and connection._is_autocommit_isolation():

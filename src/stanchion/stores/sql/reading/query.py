@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import JobRow, row_from
@@ -107,6 +107,6 @@ class Queries:
         if parts < 2 or not shape.tables:
             return [query]
         statement = selection.firsts(self._dialect, shape)
-        given: dict[str, Any] = {**selection.params_of(self._dialect, query), "parts": parts}
+        given: dict[str, object] = {**selection.params_of(self._dialect, query), "parts": parts}
         rows = self._database.read(lambda run: run.rows(statement, given), SCAN_SECONDS)
         return cut(query, (first for (first,) in rows)) if rows else [query]

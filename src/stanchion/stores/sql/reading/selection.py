@@ -111,7 +111,7 @@ def _kind(field: str, value: Any) -> str:
 
 def params_of(dialect: Dialect, query: Query) -> dict[str, object]:
     """Return the parameters of a query."""
-    given: dict[str, Any] = {"most": query.limit, "text": query.text}
+    given: dict[str, object] = {"most": query.limit, "text": query.text}
     conditions = (one for one in query.where if one.field != "state")
     for n, (field, op, value) in enumerate(conditions):
         if field in ID_COLUMNS and op == "=" and not is_id(value):

@@ -85,7 +85,7 @@ class Stats:
 
     def depths(self, run: Runner, queue: str, lanes: Sequence[int] | None, at_most: int) -> dict[int, int]:
         """Count the queued jobs of these lanes (None: of all), each up to `at_most`."""
-        given: dict[str, Any] = {"queue": queue, "most": at_most}
+        given: dict[str, object] = {"queue": queue, "most": at_most}
         if lanes is None:
             found = [one for one in run.rows(self._all_depths, given) if _is_number(one[0])]
         else:

@@ -107,7 +107,13 @@ def _shares_of_rows() -> Select[Any]:
     """Return what each attempt has staged for each queue: the columns of `_Share`."""
     one = stage.c
     using_slots: ColumnElement[Any] = sum((func.count(one[name]) for name in LIMITS), start=literal_column("0"))
-    counts: tuple[Any, ...] = (func.count(), func.count(one.key), func.max(one.lane), using_slots, literal_column("0"))
+    counts: tuple[object, ...] = (
+        func.count(),
+        func.count(one.key),
+        func.max(one.lane),
+        using_slots,
+        literal_column("0"),
+    )
     of_write = one.write == param("of_write", String)
     return select(one.attempt, one.queue, *counts).where(of_write).group_by(one.attempt, one.queue)
 
@@ -115,7 +121,7 @@ def _shares_of_rows() -> Select[Any]:
 def _shares_of_prepared() -> Select[Any]:
     """Return the same of prepared jobs, which have no keys, lanes and slots."""
     one = stage_prepared.c
-    counts: tuple[Any, ...] = (
+    counts: tuple[object, ...] = (
         cast(func.sum(one.jobs), BigInteger),
         *map(literal_column, ("0", str(UNLANED), "0", "1")),
     )

@@ -44,7 +44,7 @@ def whole(about: str = "", least: int = 0, most: int | None = None) -> Schema:
     return of("integer", about, minimum=least, **({} if most is None else {"maximum": most}))
 
 
-def seconds(about: str = "", **more: Any) -> Schema:
+def seconds(about: str = "", **more: object) -> Schema:
     """Return a schema of spans of time."""
     return of("number", about, **{"minimum": 0, "maximum": LONGEST_DELAY, **more})
 

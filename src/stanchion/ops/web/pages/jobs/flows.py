@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from starlette.responses import Response
 
@@ -118,7 +118,7 @@ def _member(job: Job, name: str, hidden: Hidden | None, *, has_result: bool) -> 
 def _result(job: Job, hidden: Hidden | None) -> str:
     """Return a result in one line; without its key, an encrypted one stays sealed."""
     try:
-        value: Any = job.result
+        value: object = job.result
     except StanchionError as error:
         return f"({error})"
     return "" if value is None else one_line(JobRedaction(hidden, None, HIDDEN).value(value))

@@ -90,7 +90,7 @@ def _payload(text: str) -> object:
 
 def _options(form: Any) -> dict[str, Any]:
     given = {name: form.get(name, "").strip() for name in ("priority", "delay", "tenant", "key")}
-    found: dict[str, Any] = {name: given[name] for name in ("tenant", "key") if given[name]}
+    found: dict[str, object] = {name: given[name] for name in ("tenant", "key") if given[name]}
     if given["delay"]:
         found["delay"] = duration(given["delay"], "the delay")
     if text := given["priority"]:
