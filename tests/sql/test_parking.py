@@ -129,6 +129,16 @@ def test_a_job_that_a_rate_promised_a_time_is_not_looked_past(store: Store) -> N
     assert store.fetch([second])[second].run_at > promised, "it asked again, and was promised another time"
 
 
+def test_a_claim_of_several_rounds_takes_no_more_than_it_wants(store: Store) -> None:
+    push(store, 1, **SLOT)
+    assert len(took(store)) == 1
+    first = push(store, 1)
+    push(store, 20, **SLOT)
+    free = push(store, 10)
+    assert took(store, 3, "t2") == first + free[:2]
+    assert sizes_of(store, "q").running == 4
+
+
 def test_higher_priorities_come_first_behind_a_run(store: Store) -> None:
     push(store, 1, **SLOT)
     took(store)

@@ -123,17 +123,17 @@ class TransactionClaims:
     def claim_shortly(self, claim: Claim, work: ShortWork, search: Search) -> Claimed:
         """Claim by `work` in an open transaction, as long as few of the jobs have to wait."""
 
-        def short(run: Runner, again: bool) -> Admission | None:
-            if again and (held := self._reservations.held(run, claim)):
-                return Admission(held)
-            return work(run, claim, search)
+        def some(wish: Claim, search: Search) -> Admission | None:
+            def short(run: Runner, again: bool) -> Admission | None:
+                if again and (held := self._reservations.held(run, wish)):
+                    return Admission(held)
+                return work(run, wish, search)
 
-        def some(claim: Claim, search: Search) -> Admission | None:
-            if search.past is None and not claim.repeat:
+            if search.past is None and not wish.repeat:
                 found = self._transactions.write(short, durable=False, together=True)  # as any claim
                 if found is not None:
                     return found
-            return self.claim_some(claim, search)
+            return self.claim_some(wish, search)
 
         return self._rounds.claim(claim, some, search)
 
