@@ -174,7 +174,7 @@ def test_alerts_fail_in_the_same_way_on_every_run(demo: Demo, sqlite_url: str) -
         queues = Queues(*demo(keep=True)["queues"])
         done = app.queue(queues.alerts).find(state=JobState.DONE, limit=10_000)
         dead = app.queue(queues.dead).find(limit=10_000)
-        assert {(job.headers["x-dead-from"], job.headers["x-dead-attempts"]) for job in dead} == {(queues.alerts, 4)}
+        assert {(job.dead_from, job.dead_attempts) for job in dead} == {(queues.alerts, 4)}
         assert all(len(job.errors) == job.attempts - 1 for job in done)
         assert all(60 <= job.priority <= 100 for job in [*done, *dead])
         return {job.payload["flight"]: job.attempts for job in done}, {job.payload["flight"] for job in dead}

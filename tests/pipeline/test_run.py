@@ -132,7 +132,7 @@ def test_a_timeout_of_a_station(etl):
     etl.push(1)
     etl.run(until_empty=True)
     (letter,) = etl.dead_letters.find()
-    assert "TaskTimeout" in letter.headers["x-dead-error"]
+    assert "TaskTimeout" in letter.errors[-1]["error"]
 
 
 def test_a_rate_holds(etl):

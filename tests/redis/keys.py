@@ -22,7 +22,7 @@ class _Keys:
         self.live = {job: _fields(text) for job, text in self._hash("live").items()}
         self.past = {job: _fields(text) for job, text in self._hash("past").items()}
         self.body, self.keys = set(self._hash("body")), self._hash("keys")
-        self.ids, self.ended = self._zset("ids"), self._zset("ended")
+        self.ids, self.ended, self.letters = self._zset("ids"), self._zset("ended"), set(self._zset("letters"))
         self.stopping = self._set("stopping")
         self.leases = self._zset("leases")
         self.running, self.orders, self.waits = (
@@ -39,6 +39,11 @@ class _Keys:
 
         yield from _unequal("jobs and bodies", jobs, self.body)
         yield from _unequal("jobs and ids", jobs, self.ids.keys())
+        yield from _unequal(
+            "dead letters",
+            {job for job, fields in (self.live | self.past).items() if fields["dead_from"]},
+            self.letters,
+        )
         yield from _unequal("live and finished jobs in common", self.live.keys() & self.past.keys(), set())
         yield from _unequal(
             "queued jobs and ready lists",

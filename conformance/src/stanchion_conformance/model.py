@@ -276,9 +276,7 @@ class Comparison(RuleBasedStateMachine):
             row.id: {
                 "state": state_of(row, now),
                 "errors": [entry["error"] for entry in json.loads(row.errors or "[]")],
-                "headers": {
-                    name: value for name, value in json.loads(row.headers or "{}").items() if name != "x-dead-at"
-                },
+                "headers": json.loads(row.headers or "{}"),
                 "started": row.started_at is not None,
                 "finished": row.finished_at is not None,
                 "cancel": row.cancel_requested,

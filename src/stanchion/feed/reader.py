@@ -35,7 +35,6 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.rules.lifecycle.dead_letters import letter_queues
 
 CHUNK = 5000
 """Events that are sorted and delivered together; more only come out of order if they are not settled."""
@@ -99,8 +98,8 @@ class Reader:
         self._by_name = wanted.queues is not None and not wanted.queues.open
         """All queues are given by their names, so that no other one comes."""
         self._names: tuple[str, ...] = wanted.queues.given if wanted.queues is not None and self._by_name else ()
-        self._letter_queues: tuple[str, ...] = ()
         self._settings: list[QueueSettings] = []
+        self._has_letters = False
         self._settings_at = self._whole_at = self._clock_at = float("-inf")
         self._whole_took = 0.0
         self._now = self._ids_until = 0
@@ -234,8 +233,8 @@ class Reader:
         for source, query in starts_and_ends(self._wanted, self._names, period) if self._names else ():
             for page in self._pages(query):
                 yield source, [Seen(*row) for row in page]
-        if self._letter_queues and "finished" in self._wanted.kinds:
-            for page in self._pages(letters_query(self._wanted, self._letter_queues, period)):
+        if self._has_letters and "finished" in self._wanted.kinds:
+            for page in self._pages(letters_query(self._wanted, period)):
                 yield "deaths", list(deaths(page, self._names))
 
     def _pages(self, query: Query) -> Iterator[list[tuple[Any, ...]]]:
@@ -334,7 +333,7 @@ class Reader:
             known, wanted = [one.name for one in self._settings], self._wanted.queues
             self._names = tuple(known if wanted is None else wanted.among(known))
             self._settings = [one for one in self._settings if wanted is None or one.name in self._names]
-        self._letter_queues = tuple(sorted(letter_queues(one for one in self._settings if one.dead_letter != one.name)))
+        self._has_letters = any(one.dead_letter not in (None, one.name) for one in self._settings)
 
     def _gaps(self) -> list[FeedEvent]:
         """Return the events for queues that keep too short a history. Their settings are read from time to time."""

@@ -7,12 +7,14 @@ pushed in a period are found in a range of ids, extended by the possible error o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from stanchion.context.queue_patterns import QueuePatterns
+from stanchion.core.names.partition_names import logical_name
+from stanchion.stores.fields.jobs import DEATH
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.query import Condition, Of, Order, Query
-from stanchion.stores.rules.lifecycle.dead_letters import death_in
 
 PAGE = 1000
 """Jobs per query."""
@@ -83,22 +85,21 @@ def starts_and_ends(wanted: Selection, names: Sequence[str], period: Period) -> 
         yield "ends", _query(wanted, "history", "finished", names, *_within("finished_at", period))
 
 
-def letters_query(wanted: Selection, names: Sequence[str], period: Period) -> Query:
-    """Return the query for the jobs that died in a period and were moved to these dead-letter queues.
+def letters_query(wanted: Selection, period: Period) -> Query:
+    """Return the query for the jobs that died in a period and were moved to a dead-letter queue.
 
-    A dead letter is due at the time of its death, until it is reserved.
+    A dead letter is due at the time of its death, or later.
     """
-    query = _query(wanted, "live", "id", names, Condition("state", "=", "dead"), *_within("run_at", period))
-    return Query(query.of, query.where, order=query.order, limit=PAGE, columns=(*_COLUMNS, "headers"))
+    where = Condition("state", "=", "dead"), Condition("run_at", ">", period.after), *_within("dead_at", period)
+    query = _query(wanted, "live", "id", (), *where)
+    return replace(query, columns=(*_COLUMNS, *DEATH))
 
 
 def deaths(rows: Iterable[tuple[Any, ...]], queues: Sequence[str]) -> Iterator[Seen]:
     """Yield dead letters as finished jobs of the queue where they died."""
-    for *fields, headers in rows:
-        letter = Seen(*fields)
-        death = death_in(letter.id, headers)
-        if death is not None and death.queue in queues:
-            yield letter._replace(queue=death.queue, state="dead", finished_at=death.at, attempts=death.attempts)
+    for *fields, home, died_at, attempts in rows:
+        if (queue := logical_name(home)) in queues:
+            yield Seen(*fields)._replace(queue=queue, state="dead", finished_at=died_at, attempts=attempts or 0)
 
 
 def _query(wanted: Selection, of: Of, order: Order, queues: Sequence[str], *where: Condition) -> Query:

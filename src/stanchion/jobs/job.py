@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob, Push
 from stanchion.stores.records.slots import NODE, ORDER
 from stanchion.stores.rules.capacity.limits import limits_in
 from stanchion.stores.rules.capacity.slots import promise_of
-from stanchion.stores.rules.lifecycle.dead_letters import DEAD_FROM, Death, death_in, headers_in, is_letter
+from stanchion.stores.rules.lifecycle.dead_letters import is_letter
 from stanchion.stores.rules.lifecycle.error_entries import entries_of
 from stanchion.stores.rules.lifecycle.jobs import created
 from stanchion.stores.rules.lifecycle.past_waits import past_waits_of
@@ -110,10 +111,11 @@ class Job:
     @property
     def headers(self) -> dict[str, Any]:
         """Metadata stored with the payload; empty if another program has stored something other than a JSON object."""
-        headers = headers_in(self._row.headers)
-        if DEAD_FROM in headers:
-            headers[DEAD_FROM] = logical_name(str(headers[DEAD_FROM]))
-        return headers
+        try:
+            found = json.loads(self._row.headers) if self._row.headers else None
+        except (ValueError, RecursionError):
+            found = None
+        return found if isinstance(found, dict) else {}
 
     @property
     def priority(self) -> int:
@@ -181,18 +183,28 @@ class Job:
     @property
     def finished_at(self) -> datetime | None:
         """When it became final; for a dead letter, when it died."""
-        death = self._death
-        return moment(self._row.finished_at if death is None else death.at)
+        return self.dead_at if is_letter(self._row) else moment(self._row.finished_at)
 
     @property
     def died_in(self) -> str | None:
         """The queue where it died, which a dead letter has left; None unless it is dead."""
-        death = self._death
-        return (self.queue if death is None else death.queue) if self.state is JobState.DEAD else None
+        return (self.dead_from or self.queue) if self.state is JobState.DEAD else None
 
     @property
-    def _death(self) -> Death | None:
-        return death_in(self._row.id, self._row.headers) if is_letter(self._row) else None
+    def dead_from(self) -> str | None:
+        """Of a dead letter, the queue where it died, also while it runs."""
+        home = self._row.dead_from
+        return None if home is None else logical_name(home)
+
+    @property
+    def dead_at(self) -> datetime | None:
+        """Of a dead letter, when it died."""
+        return moment(self._row.dead_at)
+
+    @property
+    def dead_attempts(self) -> int | None:
+        """Of a dead letter, the number of its deliveries until it died."""
+        return self._row.dead_attempts
 
     @property
     def pickup_delay(self) -> float | None:
@@ -208,8 +220,7 @@ class Job:
     @property
     def attempts(self) -> int:
         """The number of deliveries so far; of a dead letter, until it died."""
-        death = self._death
-        return self._row.attempts if death is None else death.attempts
+        return (self._row.dead_attempts or 0) if is_letter(self._row) else self._row.attempts
 
     @property
     def failures(self) -> int:

@@ -14,7 +14,6 @@ from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.rules.flows import failure_job
-from stanchion.stores.rules.lifecycle.dead_letters import DEAD_FROM
 
 
 class Placing:
@@ -34,12 +33,9 @@ class Placing:
 
     def row(self, row: JobRow) -> JobRow:
         """Return the job of another store in its physical queue here; a dead letter returns to the one here, too."""
-        placed = row._replace(queue=self._of(row.queue, row.id, row.tenant, row.key, row.order_key))
-        if row.headers is None or DEAD_FROM not in row.headers:
-            return placed
-        headers = json.loads(row.headers)
-        headers[DEAD_FROM] = self._of(headers[DEAD_FROM], row.id, row.tenant, row.key, row.order_key)
-        return placed._replace(headers=json.dumps(headers, separators=(",", ":"), ensure_ascii=False))
+        there = row.id, row.tenant, row.key, row.order_key
+        home = None if row.dead_from is None else self._of(row.dead_from, *there)
+        return row._replace(queue=self._of(row.queue, *there), dead_from=home)
 
     def changes(self, changes: Sequence[FlowChange]) -> list[FlowChange]:
         """Return changes of flows with their jobs in physical queues."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from stanchion.core.names.partition_names import logical_name
 from stanchion.partitions.layouts import Layouts
@@ -33,7 +33,7 @@ class Reading:
         queries = self._parts(query)
         if len(queries) == 1:
             page = self._store.select(queries[0])
-            return page if "queue" not in query.columns else page._replace(rows=_logical(query.columns, page.rows))
+            return page._replace(rows=_logical(query.columns, page.rows)) if query.columns else page
         page = merged(query, [(self._store.select, part) for part in queries])
         return page._replace(rows=_logical(query.columns, page.rows)) if query.columns else page
 
@@ -60,7 +60,7 @@ class Reading:
         arrow = self._store.extension(ArrowReads)
         assert arrow is not None  # noqa: S101 - see PartitionedStore.extension
         for batch in arrow.select_arrow(self.expanded(query)):
-            yield _logical_batch(batch) if "queue" in query.columns else batch
+            yield _logical_batch(batch, [name for name in query.columns if name in _NAMES])
 
     def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
         """Return the figures of queues: sums over their physical queues, and when the first job of any is due."""
@@ -84,27 +84,36 @@ class Reading:
         return replace(query, where=tuple(map(self._expanded, query.where)))
 
     def _expanded(self, one: Condition) -> Condition:
-        if one.field != "queue" or one.op not in ("=", "in"):
+        if one.field not in _NAMES or one.op not in ("=", "in"):
             return one
         queues = (one.value,) if one.op == "=" else one.value
         names = tuple(dict.fromkeys(self.names(queues)))
-        return one if names == tuple(queues) else Condition("queue", "in", names)
+        return one if names == tuple(queues) else Condition(one.field, "in", names)
+
+
+_NAMES: Final = ("queue", "dead_from")
+"""The fields with names of queues."""
 
 
 def _logical(columns: Sequence[str], rows: Sequence[Any]) -> list[object]:
-    if "queue" not in columns:
+    places = [place for place, name in enumerate(columns) if name in _NAMES]
+    if not places:
         return list(rows)
-    at = tuple(columns).index("queue")
-    return [(*row[:at], logical_name(row[at]), *row[at + 1 :]) for row in rows]
+    return [
+        tuple(logical_name(value) if place in places and value else value for place, value in enumerate(row))
+        for row in rows
+    ]
 
 
-def _logical_batch(batch: Any) -> object:
+def _logical_batch(batch: Any, columns: Sequence[str]) -> object:
     import pyarrow as pa
 
-    at = batch.schema.get_field_index("queue")
-    names = batch.column(at)
-    shown = pa.array([None if name is None else logical_name(name) for name in names.to_pylist()], names.type)
-    return batch.set_column(at, batch.schema.field(at), shown)
+    for column in columns:
+        at = batch.schema.get_field_index(column)
+        names = batch.column(at)
+        shown = pa.array([None if name is None else logical_name(name) for name in names.to_pylist()], names.type)
+        batch = batch.set_column(at, batch.schema.field(at), shown)
+    return batch
 
 
 def _sum(parts: Sequence[QueueStats]) -> QueueStats:

@@ -70,7 +70,7 @@ def headers_at_entry(headers: str | None) -> str | None:
     kept = {
         name: value
         for name, value in (json.loads(headers) if headers else {}).items()
-        if name not in (ROUTE, ROUNDS, FORKED) and not name.startswith("x-dead-")
+        if name not in (ROUTE, ROUNDS, FORKED)
     }
     return json.dumps(kept, separators=(",", ":")) if kept else None
 

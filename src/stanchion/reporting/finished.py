@@ -8,16 +8,17 @@ from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
+from stanchion.core.names.partition_names import logical_name
 from stanchion.core.service_levels import BANDS
 from stanchion.pipelines.route import FORKED, ROUTE, Stop, route_of
+from stanchion.stores.fields.jobs import DEATH
 from stanchion.stores.protocol import Store, pages
-from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.rules.lifecycle.dead_letters import death_in, letter_queues
 
 USED = (
     *("id", "queue", "state", "task", "tenant", "priority", "run_at", "started_at", "finished_at"),
-    *("attempts", "failures", "errors", "headers"),
+    *("attempts", "failures", "errors", "headers", *DEATH),
 )
 """The fields of jobs that a report reads."""
 
@@ -51,18 +52,16 @@ def finished_jobs(
     store: Store, since: datetime | None, until: datetime | None, queues: Sequence[str]
 ) -> Iterator[list[Finished]]:
     """Yield the jobs that finished within these bounds, in portions; `queues` empty: of all queues."""
-    known = store.queues()
     within = [] if since is None else [Condition("finished_at", ">=", _micros(since))]
     within += [] if until is None else [Condition("finished_at", "<", _micros(until))]
-    for name in queues or [settings.name for settings in known]:
+    for name in queues or [settings.name for settings in store.queues()]:
         where = (Condition("queue", "=", name), *within)
         for page in pages(store, Query("history", where, order="finished", columns=USED, limit=_AT_ONCE)):
             yield [_job(dict(zip(USED, row, strict=True))) for row in page]
-    for name in sorted(letter_queues(known)):
-        letters_of = Condition("queue", "=", name), Condition("state", "=", "dead")
-        for page in pages(store, Query("live", letters_of, columns=USED, limit=_AT_ONCE)):
-            letters = filter(None, (_letter(dict(zip(USED, row, strict=True))) for row in page))
-            yield [letter for letter in letters if _within(letter, since, until, queues)]
+    dead = (Condition("state", "=", JobState.DEAD.value),)
+    for page in pages(store, Query("live", dead, columns=USED, limit=_AT_ONCE)):
+        letters = (_letter(dict(zip(USED, row, strict=True))) for row in page)
+        yield [letter for letter in letters if _within(letter, since, until, queues)]
 
 
 def _within(job: Finished, since: datetime | None, until: datetime | None, queues: Sequence[str]) -> bool:
@@ -92,20 +91,17 @@ def _job(row: dict[str, Any]) -> Finished:
     )
 
 
-def _letter(row: dict[str, Any]) -> Finished | None:
-    """Return a dead letter as the dead job that it was; None for another job of its queue."""
-    death = death_in(row["id"], row["headers"])
-    if death is None:
-        return None
+def _letter(row: dict[str, Any]) -> Finished:
+    """Return a dead letter as the dead job that it was."""
+    home, at, attempts = (row[name] for name in DEATH)
     died = {
-        **row,
-        "queue": death.queue,
+        "queue": logical_name(home),
         "state": "dead",
-        "finished_at": death.at,
+        "finished_at": at or 0,
         "started_at": None,
-        "attempts": death.attempts,
+        "attempts": attempts or 0,
     }
-    job = _job(died)
+    job = _job({**row, **died})
     return job._replace(failures=len(job.errors))
 
 

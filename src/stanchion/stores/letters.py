@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from stanchion.core.names.partition_names import logical_name
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.query import Condition, Page, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, Sizes
-from stanchion.stores.rules.lifecycle.dead_letters import death_in, letter_queues
-from stanchion.stores.rules.query import COMPARE, merged, states_in, value_of
+from stanchion.stores.rules.lifecycle.dead_letters import letter_queues
+from stanchion.stores.rules.query import merged, states_in, value_of
 
 LETTERS_MAX: Final = 2000
 """The newest dead letters that are counted one by one; of more, all queued jobs of dead-letter queues count as such."""
 
 _DEAD: Final = Condition("state", "=", JobState.DEAD.value)
-_NEEDED: Final = ("id", "queue", "headers", "finished_at")
 _OWN: Final = frozenset({"queue", "state", "finished_at"})
 _ABOVE: Final = frozenset({">", ">="})
 
@@ -28,69 +27,43 @@ class ByHome:
     """Searches a store for jobs of a queue, among them the dead letters that died there, wherever they lie.
 
     A search for dead jobs in a dead-letter queue finds its jobs, as in the store. A bound on the finish time applies
-    to the death of a letter. The dead-letter queues are the ones that some queue's settings name.
-
-    `places`: these, where they have just been read.
+    to the death of a letter.
     """
 
-    def __init__(self, store: Store, places: Collection[str] | None = None) -> None:
-        self._store, self._given = store, places
-
-    @cached_property
-    def _places(self) -> tuple[str, ...]:
-        if self._given is not None:
-            return tuple(sorted(self._given))
-        settings = self._store.queues()
-        return tuple(sorted(letter_queues(settings) & {one.name for one in settings}))
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     def select(self, query: Query) -> Page:
         """Return a page of a query."""
-        parts = self._parts(query)
+        parts = [(self._store.select, part) for part in _parts(query)]
         return merged(query, [(self._store.select, query), *parts]) if parts else self._store.select(query)
 
-    def _parts(self, query: Query) -> list[tuple[Callable[[Query], Page], Query]]:
-        """Return the queries for dead letters that the query itself does not find."""
-        states, queue = states_in(query), value_of(query, "queue")
-        ends = [one for one in query.where if one.field == "finished_at"]
-        if (states is not None and JobState.DEAD not in states) or query.order not in ("newest", "id"):
-            return []
-        if (queue is None and not ends) or any(_names_places(one) for one in query.where) or not self._places:
-            return []
-        letters = _Letters(self._store, queue, ends)
-        where = [_DEAD, Condition("queue", "in", self._places), *(one for one in query.where if one.field not in _OWN)]
-        where += [] if queue is None else [Condition("passed", "=", queue)]
-        if not ends:
-            return [(letters.select, replace(query, where=tuple(where)))]
-        due = [Condition("run_at", one.op, one.value) for one in ends if one.op in _ABOVE]  # not before its death
-        waiting = replace(query, of="live", where=(*where, *due))
-        return [(letters.select, waiting), (letters.select, replace(query, of="history", where=(*where, *ends)))]
+
+def _parts(query: Query) -> list[Query]:
+    """Return the queries for dead letters that the query itself does not find."""
+    states, queue = states_in(query), value_of(query, "queue")
+    ends = [one for one in query.where if one.field == "finished_at"]
+    if (states is not None and JobState.DEAD not in states) or query.order not in ("newest", "id"):
+        return []
+    if (queue is None and not ends) or any(_names_places(one) for one in query.where):
+        return []
+    letters = replace(query, where=(_DEAD, *(one for one in query.where if one.field not in _OWN)))
+    died_there = [] if queue is None else [Condition("dead_from", "=", queue)]
+    if not ends:
+        return [letters.also(*died_there)]
+    deaths = [Condition("dead_at", one.op, one.value) for one in ends]
+    deaths += [Condition("run_at", one.op, one.value) for one in ends if one.op in _ABOVE]  # due since then, or later
+    waiting = replace(letters, of="live").also(*deaths)
+    if queue is None:
+        return [waiting]
+    lying_there = Condition("queue", "=", queue)
+    handled = replace(letters, of="history").also(*died_there, *ends)
+    return [waiting.also(*died_there), waiting.also(lying_there), handled]
 
 
 def _names_places(condition: Condition) -> bool:
     """Return True for a condition that says where the jobs lie."""
     return condition.field == "passed" or (condition.field == "queue" and condition.op != "=")
-
-
-class _Letters:
-    """Reads the dead letters of a query that died in a queue, or lie there; None: in any."""
-
-    def __init__(self, store: Store, queue: str | None, ends: Sequence[Condition]) -> None:
-        self._store, self._queue, self._ends = store, queue, ends
-
-    def select(self, query: Query) -> Page:
-        columns = tuple(dict.fromkeys((*query.columns, *_NEEDED))) if query.columns else ()
-        page = self._store.select(replace(query, columns=columns))
-        rows = [row[: len(query.columns)] if columns else row for row in page.rows if self._is_sought(columns, row)]
-        return page._replace(rows=rows)
-
-    def _is_sought(self, columns: Sequence[str], row: Any) -> bool:
-        job_id, queue, headers, finished_at = (
-            (row[columns.index(name)] for name in _NEEDED) if columns else (getattr(row, name) for name in _NEEDED)
-        )
-        death = death_in(job_id, headers)
-        if death is None or (self._queue is not None and self._queue not in (death.queue, queue)):
-            return False
-        return finished_at is not None or all(COMPARE[one.op](death.at, one.value) for one in self._ends)
 
 
 class Letter(NamedTuple):
@@ -129,19 +102,18 @@ class Letters(NamedTuple):
 
 
 def read_letters(store: Store, settings: Sequence[QueueSettings], stats: Mapping[str, QueueStats]) -> Letters:
-    """Read the newest dead letters in the dead-letter queues of these; nothing where no job is queued there."""
+    """Read the newest dead letters that lie in these queues."""
     places = letter_queues(settings)
-    queued = {name: stats[name].states.total - stats[name].states.running for name in places if name in stats}
+    queued = {name: one.states.total - one.states.running for name, one in stats.items()}
     names = tuple(sorted(name for name, jobs in queued.items() if jobs))
     if not names:
         return Letters(places=places)
     where = Condition("queue", "in", names), _DEAD
-    rows = store.select(Query("live", where, limit=LETTERS_MAX, columns=("id", "queue", "priority", "headers"))).rows
-    found = [
-        Letter(job_id, place, death.queue, priority, death.at)
-        for job_id, place, priority, headers in rows
-        if (death := death_in(job_id, headers)) is not None
-    ]
+    columns = ("id", "queue", "dead_from", "priority", "dead_at")
+    rows = store.select(Query("live", where, limit=LETTERS_MAX, columns=columns)).rows
+    found = [Letter(job, place, logical_name(home), priority, at or 0) for job, place, home, priority, at in rows]
     whole = len(rows) < LETTERS_MAX
-    lying = Counter(one.place for one in found) if whole else {name: queued[name] for name in names}
+    lying = Counter(one.place for one in found)
+    if not whole:
+        lying |= {name: queued[name] for name in places if name in queued}
     return Letters(tuple(found), whole, {name: min(count, queued[name]) for name, count in lying.items()}, places)

@@ -21,7 +21,7 @@ from stanchion.core.names.partition_names import logical_name
 from stanchion.core.text.error_kinds import group_in, kind_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState
-from stanchion.stores.rules.lifecycle.dead_letters import death_in, is_letter
+from stanchion.stores.rules.lifecycle.dead_letters import is_letter
 from stanchion.stores.rules.lifecycle.error_entries import entries_of
 
 KIND: Final = "failures"
@@ -124,12 +124,11 @@ class FailureTally:
         for row in rows:
             last = entries_of(row)[-1:]
             if row.state != JobState.CANCELLED and last and last[0]["error"].startswith(LOST):
-                death = death_in(row.id, row.headers) if is_letter(row) else None
-                dead = row.state == JobState.DEAD or death is not None
+                dead = row.state == JobState.DEAD or is_letter(row)
                 group = group_in(last[0], row.task)
                 new = (row.errors or "").count(f'"group":"{group}"') == 1
-                queue = row.queue if death is None else death.queue
-                self.add(queue, row.task, group, last[0]["error"], row.id, new=new, dead=dead)
+                queue = row.dead_from if is_letter(row) else row.queue
+                self.add(queue or row.queue, row.task, group, last[0]["error"], row.id, new=new, dead=dead)
 
     def merge(self, store: Store, every: float = 0.0, batch: Batch | None = None) -> None:
         """Merge new tallies into the store, unless that was done within `every` seconds. Raises StanchionError.

@@ -9,6 +9,7 @@ import pytest
 
 from stanchion import FlowState, JobHandle, JobState, Queue, Stanchion, group
 from stanchion.copying.transfer import Transfer
+from stanchion.core.times import moment
 from stanchion.errors import InvalidInput, JobFailed
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store
@@ -63,11 +64,12 @@ class TestDeadLetters:
         (letter,) = letters.reserve()
         assert (letter.id, letter.payload, letter.priority) == (pushed.id, {"id": 1}, 3)
         assert (letter.attempt, letter.failures) == (1, 0)
-        assert letter.headers["trace"] == "t"
-        assert letter.headers["x-dead-from"] == QUEUE
-        assert letter.headers["x-dead-attempts"] == 2
-        assert letter.headers["x-dead-at"] * 1e6 == pytest.approx(store.now(), abs=60e6)
-        assert letter.headers["x-dead-error"] == letter.errors[-1]["error"]
+        assert letter.headers == {"trace": "t"}
+        assert letter.dead_from == QUEUE
+        assert letter.dead_attempts == 2
+        assert letter.dead_at is not None
+        assert abs((letter.dead_at - moment(store.now())).total_seconds()) < 60
+        assert letter.errors[-1]["error"] == letter.errors[-1]["error"]
         assert [entry["error"].split(":")[0] for entry in letter.errors] == [
             "first",
             "LeaseLost" if how == "lease lost" else "second",
@@ -103,7 +105,7 @@ class TestDeadLetters:
         q.reserve()[0].rollback(delay=0)
         q.reserve()[0].rollback(delay=0)
         (letter,) = letters.reserve()
-        assert "2 attempts" in letter.headers["x-dead-error"]
+        assert "2 attempts" in letter.errors[-1]["error"]
         assert [entry["attempt"] for entry in letter.errors] == [2]
 
     def test_retry_takes_it_back_to_where_it_died(self, q: Queue, letters: Queue) -> None:
@@ -172,7 +174,7 @@ class TestDeadToThoseWhoLook:
 
         assert found("dead") == [there_dead.id, letter]
         assert found("dead", queue="letters") == [letter]
-        assert found("dead", queue=QUEUE) == [there_dead.id]
+        assert found("dead", queue=QUEUE) == [there_dead.id, letter], "wherever it lies"
         assert found("dead", text="no money") == [letter]
         assert found("dead", limit=1, after=there_dead.id) == [letter]
         assert found("ready") == [there.id, plain.id]
@@ -225,7 +227,9 @@ class TestDeadToThoseWhoLook:
         for state in ("ready", "scheduled", "dead", "done", "cancelled"):
             assert [job.id for job in app.find(state=state)] == ([letter] if state == after else [])
         if how == "move":
-            assert app.queue("elsewhere").reserve()[0].headers["x-dead-from"] == QUEUE
+            (moved,) = app.queue("elsewhere").reserve()
+            assert (moved.dead_from, moved.dead_at, moved.dead_attempts) == (None, None, None)
+            assert [stop.queue for stop in moved.trail] == [QUEUE, "letters", "elsewhere"]
 
     @pytest.mark.parametrize("how", ["rollback", "error", "snooze"])
     def test_to_whom_it_is_given_it_goes_back_alive(self, store: Store, letter: str, how: str) -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from stanchion import Queue, Stanchion
 from stanchion.core.times import moment
+from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 from stanchion.telemetry import rollups
-from stanchion_conformance.harness import QUEUE, StoreClock
+from stanchion_conformance.harness import QUEUE, StoreClock, find_jobs
 
 
 class TestFoundByTheQueueWhereTheyDied:
@@ -93,10 +94,53 @@ class TestFoundByTheQueueWhereTheyDied:
         assert q.find(state="ready")[0].id == again
         assert {job.id for job in letters.find()} == {gone, handled, dead}
 
+    def test_while_no_one_holds_them(self, app: Stanchion, q: Queue, letters: Queue) -> None:
+        """A claim of a letter, and what follows, one after the other: found and counted alike."""
+        (letter,) = self.bury(q, 1, headers={"x-dead-from": "nowhere"})
+
+        def dead() -> list[list[str]]:
+            found = [[job.id for job in place.find(state="dead")] for place in (q, letters)]
+            return [*found, [letter] * {one.queue: one for one in app.monitor().queues}["letters"].dead_letters]
+
+        assert dead() == [[letter]] * 3
+        (job,) = letters.reserve()
+        assert (job.dead_from, job.dead_attempts, job.attempt) == (QUEUE, 1, 1)
+        assert dead() == [[], [], []]
+        job.rollback(delay=0)
+        assert dead() == [[letter]] * 3
+        letters.reserve()[0].move("elsewhere")
+        assert dead() == [[], [], []]
+        app.queue("elsewhere").reserve()[0].move("letters")
+        assert dead() == [[], [], []], "nor is it one when it comes back by a move"
+        letters.pop()
+
+    def test_one_after_the_other(self, store: Store, q: Queue, letters: Queue) -> None:
+        for _ in range(2):
+            again, gone, kept = self.bury(q, 3)
+            letters.retry(again)
+            letters.cancel(gone)
+            assert [job.id for job in q.find(state="dead")] == [kept]
+            assert [job.id for job in letters.find(state=["dead", "cancelled"])] == [gone, kept]
+            assert [job.id for job in q.find(state="ready")] == [again]
+            letters.pop()
+            store.delete([row.ref for row in find_jobs(store, queue="letters")])
+            assert q.find(state="dead") == letters.find() == []
+            q.pop()
+
+    def test_wherever_they_lie(self, app: Stanchion, q: Queue, letters: Queue) -> None:
+        (letter,) = self.bury(q, 1)
+        q.configure(dead_letter=None)
+        (later,) = self.bury(q, 1)
+        assert [job.id for job in q.find(state="dead")] == [later, letter]
+        assert [job.id for job in letters.find(state="dead")] == [letter]
+        assert {one.queue: one for one in app.monitor().queues}["letters"].dead_letters == 1
+
     def test_copies_of_their_headers_are_not_found(self, q: Queue, letters: Queue) -> None:
         (letter,) = self.bury(q, 1)
-        letters.push({}, headers=letters.find()[0].headers)
+        (found,) = letters.find()
+        copy = letters.push({}, headers={**found.headers, "x-dead-from": QUEUE, "x-dead-id": letter})
         assert [job.id for job in q.find()] == [letter]
+        assert (copy.state, letters.find()[0].dead_from) == ("ready", None)
 
     def test_of_partitions(self, app: Stanchion) -> None:
         wide = app.queue("wide", partitions=3, dead_letter="letters")

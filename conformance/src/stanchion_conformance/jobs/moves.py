@@ -15,7 +15,6 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState
 from stanchion.stores.records.outcomes import Bury, Commit, Extend, Move, Outcome, Rollback
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.rules.lifecycle.dead_letters import DEAD_ID
 from stanchion.stores.rules.lifecycle.outcomes import settled
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, row_of
 
@@ -35,18 +34,22 @@ def shapes(chooses: random.Random) -> list[JobRow]:
     trails: list[str | None] = [None]
     for stops in (2, 3, 5, 97, 98, 99, 100):
         trails += [trail_of(stops, chooses, closed=closed) for closed in (False, True)]
-    headers = (None, '{"a":1}', '{"x-dead-id":"another","a":1}')
+    headers = (None, '{"a":1}')
+    deaths = (None, 2)
     kinds = [
-        (trail, arrival, entry, header)
+        (trail, arrival, entry, header, death)
         for trail in trails
         for arrival in (None, "0", '"before"')
         for entry in (None, '"entry"')
         for header in headers
+        for death in deaths
     ]
     template = JobRow("", QUEUE, -1, "queued", 0, 0, 1, 1, "0", tenant="acme", key=None, errors='[{"error":"once"}]')
     return [
-        template._replace(id=one, trail=trail, arrival_payload=arrival, entry_payload=entry, headers=header)
-        for one, (trail, arrival, entry, header) in zip(new_ids(len(kinds)), kinds, strict=True)
+        template._replace(id=one, trail=trail, arrival_payload=arrival, entry_payload=entry, headers=header)._replace(
+            dead_from=None if death is None else "elsewhere", dead_at=death, dead_attempts=death
+        )
+        for one, (trail, arrival, entry, header, death) in zip(new_ids(len(kinds)), kinds, strict=True)
     ]
 
 
@@ -57,7 +60,7 @@ def any_move(row: JobRow, chooses: random.Random) -> Move:
         chooses.choice(NAMES),
         payload=chooses.choice((None, "0", '"before"', '"after"')),
         delay=chooses.choice((0.0, 0.0, 60.5)),
-        headers=chooses.choice((None, '{"b":2}', json.dumps({DEAD_ID: row.id}))),
+        headers=chooses.choice((None, '{"b":2}')),
         keep_entry=chooses.random() < 0.5,
     )
 

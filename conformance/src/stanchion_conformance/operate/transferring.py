@@ -85,7 +85,9 @@ def some_rows(store: Store) -> dict[str, JobRow]:
         "sealed": queued(store, payload="enc:gAAAAABm-_=="),
         "large": queued(store, payload=f'"{"x" * 1_000_000}"'),
         "scheduled": queued(store, run_at=store.now() + 30 * DAY, priority=100),
-        "dead letter": queued(store, queue="letters", headers='{"x-dead-from":"orders","x-dead-at":1700000000.5}'),
+        "dead letter": queued(
+            store, queue="letters", dead_from="orders", dead_at=1_700_000_000_500_000, dead_attempts=3
+        ),
         "done": finished(store, **ended(store)),
         "dead": finished(store, JobState.DEAD, **{**ended(store), "result": None, "key": "k-2"}),
         "cancelled": finished(store, JobState.CANCELLED, attempts=0, token=None, started_at=None),

@@ -222,7 +222,7 @@ class TestWorkingOnPartitions:
         job = parted.push(1, order_key="o", max_attempts=1)
         parted.reserve()[0].rollback(error="no")
         (letter,) = app.queue("letters").find()
-        assert (letter.id, letter.headers["x-dead-from"]) == (job.id, QUEUE)
+        assert (letter.id, letter.dead_from) == (job.id, QUEUE)
         again = app.retry_job(job.id)
         assert (again.queue, again.partition) == (QUEUE, job.partition)
         assert parted.push(2, order_key="o").partition == job.partition

@@ -63,7 +63,7 @@ class TestExpectations:
         expecting.drain()
         assert SEEN == [2]
         letter = now(app, bad)
-        assert (letter.state, letter.queue, letter.headers["x-dead-attempts"]) == (JobState.DEAD, "etl.dead", 1)
+        assert (letter.state, letter.queue, letter.dead_attempts) == (JobState.DEAD, "etl.dead", 1)
         assert letter.errors[-1]["error"] == "ExpectationFailed: miles > 0\nmiles = -3"
         assert now(app, good).state is JobState.DONE
 

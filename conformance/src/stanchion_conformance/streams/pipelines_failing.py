@@ -35,9 +35,9 @@ class TestFailuresOfStations:
         letter = the_item(app, pushed)
         assert (letter.queue, letter.state, letter.payload) == ("etl.dead", JobState.DEAD, {"n": 1})
         assert letter.headers["trace"] == "t"
-        assert letter.headers["x-dead-from"] == "etl.end"
-        assert letter.headers["x-dead-attempts"] == 3
-        assert letter.headers["x-dead-error"] == "ValueError: end 3"
+        assert letter.dead_from == "etl.end"
+        assert letter.dead_attempts == 3
+        assert letter.errors[-1]["error"] == "ValueError: end 3"
         assert [entry["error"] for entry in letter.errors] == [f"ValueError: end {n}" for n in (1, 2, 3)]
         assert stops(letter) == [["raw", 2], ["mid", 5]]
         assert [(one.retried, one.dead) for one in etl.status().stations] == [(1, 0), (4, 0), (2, 1)]
@@ -106,7 +106,7 @@ class TestFailuresOfStations:
         etl.drain()
         for pushed in (mine, theirs):
             letter = the_item(app, pushed)
-            assert (letter.queue, letter.headers["x-dead-attempts"]) == ("etl.dead", 3)
+            assert (letter.queue, letter.dead_attempts) == ("etl.dead", 3)
 
     def test_an_item_that_kills_its_worker_ends_dead(
         self, app: Stanchion, etl: Pipeline, store: Store, clock: StoreClock
@@ -123,4 +123,4 @@ class TestFailuresOfStations:
         etl.drain()
         assert ran == []
         assert the_item(app, pushed).queue == "etl.dead"
-        assert "LeaseLost" in the_item(app, pushed).headers["x-dead-error"]
+        assert "LeaseLost" in the_item(app, pushed).errors[-1]["error"]

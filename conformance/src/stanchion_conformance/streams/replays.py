@@ -107,7 +107,7 @@ class TestReplayOfItems:
         copies = list(reversed(trips.queue("raw").find()))
         assert [copy.origin for copy in copies] == ids
         assert {copy.payload["n"] for copy in copies} == {0, 1, 2}
-        assert "x-dead-from" not in copies[0].headers
+        assert copies[0].dead_from is None
         again = trips.replay(ids[:1], from_="clean")
         assert (again[0].queue, again[0].payload) == ("etl.clean", {"to": "short", "fails": True, "n": 0, "raw": 1})
         letter = app.get(ids[0])

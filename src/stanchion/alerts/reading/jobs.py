@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 
 from stanchion.alerts.snapshot import DeadJob, LiveJob, Overdue, PutOff, QueueSample, RunningJob
 from stanchion.core.ids import first_id_at
+from stanchion.stores.fields.jobs import DEATH
 from stanchion.stores.letters import Letters
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
@@ -39,15 +40,10 @@ class JobReads:
 
     def live(self) -> tuple[tuple[LiveJob, ...], bool]:
         """Return the oldest live jobs without dead letters, and whether they are all."""
-        page = self._store.select(Query("live", order="id", limit=LIVE_MAX, columns=LiveJob._fields))
-        letters = {one.id for one in self._letters.found}
-        jobs = (job for job in (LiveJob(*row) for row in page.rows) if not self._is_letter(job, letters))
+        columns = (*LiveJob._fields, DEATH[0])
+        page = self._store.select(Query("live", order="id", limit=LIVE_MAX, columns=columns))
+        jobs = (LiveJob(*row[:-1]) for row in page.rows if row[-1] is None or row[2] == JobState.RUNNING)
         return tuple(job._replace(state=self._seen(job)) for job in jobs), len(page.rows) < LIVE_MAX
-
-    def _is_letter(self, job: LiveJob, known: Container[str]) -> bool:
-        if self._letters.whole or job.state == JobState.RUNNING:
-            return job.id in known
-        return job.queue in self._letters.lying
 
     def _seen(self, job: LiveJob) -> str:
         if job.state != QUEUED:

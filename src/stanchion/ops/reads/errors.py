@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -107,14 +107,13 @@ def read_errors(
     *,
     retried: bool = True,
     known: dict[str, Failures] | None = None,
-    places: Collection[str] | None = None,
 ) -> Errors:
     """Read the groups of errors, of the jobs that a filter finds: of the tallies, by queue and task.
 
     `most`: dead jobs that are read, the newest. `retried`: without tallies, also read jobs that back off. `known`: the
-    tallies of the queue of the filter, `places`: the dead-letter queues, where they have just been read.
+    tallies of the queue of the filter.
     """
-    dead = page_of(context, store, wanted.with_states(JobState.DEAD).query(now), now, None, most, places)
+    dead = page_of(context, store, wanted.with_states(JobState.DEAD).query(now), now, None, most)
     by_queue = _tallies(store, wanted, known)
     found: dict[str, Group] = {}
     if by_queue:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from stanchion.context.context import Context
 from stanchion.jobs.job import Job
-from stanchion.stores.fields.jobs import FIELDS
+from stanchion.stores.fields.jobs import DEATH, FIELDS
 from stanchion.stores.letters import ByHome
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
@@ -29,7 +29,7 @@ PAGES: Final = 3
 """How often, for one page."""
 
 COLUMNS: Final = tuple(
-    field.name for field in FIELDS if field.listed or field.name in ("rank", "headers", "errors", "progress")
+    field.name for field in FIELDS if field.listed or field.name in ("rank", "errors", "progress", *DEATH)
 )
 """Columns of a job in a list; the payload is left out."""
 
@@ -61,12 +61,11 @@ def page_of(
     now: int,
     after: str | None,
     limit: int = SHOWN,
-    places: Collection[str] | None = None,
 ) -> JobPage:
-    """Read one page of a query. `places`: the dead-letter queues, where they have just been read."""
+    """Read one page of a query."""
     if query.text is not None:
         return _page_of_text(context, store, query, now, after, limit)
-    found = ByHome(store, places).select(replace(query, columns=COLUMNS, limit=limit, after=after))
+    found = ByHome(store).select(replace(query, columns=COLUMNS, limit=limit, after=after))
     rows = [_row(values) for values in found.rows]
     return JobPage([Job(context, row, state_of(row, now)) for row in rows], found.next)
 
@@ -116,14 +115,14 @@ def _errors_of(row: Sequence[Any]) -> str:
     return row[_ERRORS] or ""
 
 
-def count(store: Store, query: Query, places: Collection[str] | None = None) -> int | None:
+def count(store: Store, query: Query) -> int | None:
     """Count the jobs of a query: exactly up to COUNTED, one more if there are more; None for a search of text.
 
     To count what holds a text, each job would have to be read.
     """
     if query.text is not None:
         return None
-    return len(ByHome(store, places).select(replace(query, columns=("id",), limit=COUNTED + 1)).rows)
+    return len(ByHome(store).select(replace(query, columns=("id",), limit=COUNTED + 1)).rows)
 
 
 def _row(values: Sequence[Any]) -> JobRow:

@@ -22,8 +22,10 @@ from stanchion.spark.archiving.table import archived_jobs
 from stanchion.spark.datasource.options import checked_options
 from stanchion.spark.datasource.reading.read import query_of
 from stanchion.spark.datasource.reading.schema import Of, arrow_schema, batch_of_rows, ddl
+from stanchion.stores.fields.jobs import DEATH
 from stanchion.stores.protocol import pages
-from stanchion.stores.rules.lifecycle.dead_letters import DEAD_AT, DEAD_ATTEMPTS, DEAD_FROM, DEAD_ID, letter_queues
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.query import Condition, Query
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -35,28 +37,20 @@ def live_history(spark: SparkSession, app: Stanchion) -> DataFrame:
 
 
 def dead_letters(spark: SparkSession, app: Stanchion) -> DataFrame | None:
-    """Return the live dead letters as the dead jobs they were; None without dead-letter queues."""
-    queues = letter_queues(app.store.queues())
-    if not queues:
+    """Return the live dead letters as the dead jobs they were; None without any."""
+    dead = Query("live", (Condition("state", "=", JobState.DEAD.value),), limit=1, columns=("id",))
+    if not app.store.select(dead).rows:
         return None
+    home, at, attempts = DEATH
     letters = _stored(spark, app, "jobs", [name for name in USED if name != "finished_at"])
-    fields = f"`{DEAD_ID}`: string, `{DEAD_FROM}`: string, `{DEAD_AT}`: double, `{DEAD_ATTEMPTS}`: int"
-    told = F.from_json("headers", f"struct<{fields}>")
-    return (
-        letters.where(F.col("queue").isin(*sorted(queues)))
-        .withColumn("told", told)
-        .where(F.col(f"told.{DEAD_ID}") == F.col("id"))
-        .where(F.col("state") == "dead")
-        .withColumns(
-            {
-                "queue": F.regexp_replace(F.col(f"told.{DEAD_FROM}"), "#[0-9]{1,4}$", ""),  # a partition
-                "state": F.lit("dead"),
-                "finished_at": F.timestamp_micros((F.col(f"told.{DEAD_AT}") * 1e6).cast("long")),
-                "started_at": F.lit(None).cast("timestamp"),
-                "attempts": F.col(f"told.{DEAD_ATTEMPTS}"),
-                "failures": F.size(F.coalesce(_errors(), F.array())),
-            }
-        )
+    return letters.where(F.col("state") == "dead").withColumns(
+        {
+            "queue": F.col(home),
+            "finished_at": F.col(at),
+            "started_at": F.lit(None).cast("timestamp"),
+            "attempts": F.col(attempts),
+            "failures": F.size(F.coalesce(_errors(), F.array())),
+        }
     )
 
 

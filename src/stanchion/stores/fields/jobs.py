@@ -138,6 +138,15 @@ FIELDS: Final = (
     Field("errors", Kind.JSON, Step.RESTARTED),
     Field("lost_leases", Kind.INT, Step.RESTARTED, Of.LIVE, public=None, within=(0, MOST_ATTEMPTS)),
     Field("lost_in_all", Kind.INT, Step.RESTARTED, Of.LIVE, public=None, within=(0, MOST_ATTEMPTS)),
+    Field("dead_from", Kind.NAME, Step.MOVED, about="Of a dead letter, the queue where it died.", compared=True),
+    Field("dead_at", Kind.MICROS, Step.MOVED, about="Of a dead letter, when it died.", compared=True),
+    Field(
+        "dead_attempts",
+        Kind.INT,
+        Step.MOVED,
+        about="Of a dead letter, its attempts until it died.",
+        within=(0, MOST_ATTEMPTS),
+    ),
     Field("progress", Kind.REAL, Step.RELEASED, about="The share done.", within=(0, 1)),
     Field("token", Kind.TOKEN, public=None),  # a settle repeated after a lost reply recognises its own work by it
     Field("worker", Kind.NAME, Step.RELEASED, listed=True, about="The worker that runs it, or ran it last."),
@@ -179,6 +188,8 @@ HOLDS: Final = ("slots_held", "order_hold", "slots_hold")
 """Slots held between attempts."""
 WAITS: Final = ("waits_kind", "waits_queue", "waits_name")
 """The slot that a job waits for."""
+DEATH: Final = ("dead_from", "dead_at", "dead_attempts")
+"""How a dead letter died."""
 
 BY_RULE: Final = ("state", "rank", "run_at", "enqueued_at", "waits_since")
 """Fields of a new job that `rules.lifecycle.jobs.created` decides, in its order."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from stanchion.stores.cas.entries import as_reserved, key_of
-from stanchion.stores.mongo.client.documents import FINISHED, KEPT, LETTER, Document, row_of
+from stanchion.stores.mongo.client.documents import FINISHED, KEPT, LETTER, NO_LETTER, Document, row_of
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import BULK_SECONDS, Access
 from stanchion.stores.records import calls
@@ -71,7 +71,8 @@ class Queries:
         states, now = states_in(query), self._server.now()
         parts = [_KEPT[query.of], *(self._filter(one, now) for one in query.where if one.field != "state")]
         if states is not None:
-            parts.append({"$or": [_seen_in(state, now) for state in sorted(states)]} if states else _NONE)
+            seen = [_seen_in(state, query.of, now) for state in sorted(states)] or [_NONE]
+            parts.append(seen[0] if len(seen) == 1 else {"$or": seen})
         if query.order == "due":
             parts.append({"state": QUEUED})
         if query.text is not None:
@@ -126,12 +127,12 @@ def _holds(field: str, text: str) -> Document:
     return {"$gte": [{"$indexOfBytes": [f"${field}", {"$literal": text}]}, 0]}
 
 
-def _seen_in(state: JobState, now: int) -> Document:
+def _seen_in(state: JobState, of: Of, now: int) -> Document:
     """Return the filter for jobs in a state as callers see it."""
     stored = _stored_in(state, now)
     if state is JobState.DEAD:
-        return {"$or": [stored, LETTER]}
-    return stored if state.final or state is JobState.RUNNING else {"$and": [stored, {"letter": None}]}
+        return LETTER if of == "live" else {"$or": [stored, LETTER]}
+    return stored if state.final or state is JobState.RUNNING else {"$and": [stored, NO_LETTER]}
 
 
 def _stored_in(state: JobState, now: int) -> Document:

@@ -14,7 +14,6 @@ from stanchion.stores.postgres.pick import ONCE
 from stanchion.stores.postgres.settle import HELD, PLAIN
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.outcomes import Move
-from stanchion.stores.rules.lifecycle.dead_letters import MARK, unmarked
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.jobs.moves import FEW_STOPS
@@ -59,7 +58,6 @@ _MOVE = text(f"""
         FROM given
         WHERE job.id = given.id AND job.queue = given.queue AND {HELD} AND {PLAIN}
             AND (job.trail IS NULL OR {FEW_STOPS})
-            AND NOT (given.keeps_headers AND position('{MARK}' IN coalesce(job.headers, '')) > 0)
         RETURNING given.queue AS left_queue, CAST(job.id AS text) AS id, given.token
     ), counted AS (
         INSERT INTO stanchion_counter_events (queue, what, n)
@@ -98,7 +96,7 @@ class PostgresMoves:
                     "there": shown[queue],
                     "delay": int(delay * SECOND),
                     "lane": lane,
-                    "headers": unmarked(headers),
+                    "headers": headers,
                     "keeps_headers": headers is None,
                     "keep_entry": keep_entry,
                 }

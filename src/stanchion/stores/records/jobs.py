@@ -116,7 +116,8 @@ class JobRow(NamedTuple):
     see `rules.capacity.slots.hold_tokens`. `waits_kind`, `waits_queue`, `waits_name`, `waits_since`: the slot where the
     job is parked, and since when. `promised`: how often its rate has promised it a start; the last promise is `run_at`.
     `delivery`: see `Claim`; of a running job. `lost_leases`, `lost_in_all`: lost leases in a row, see
-    `rules.leases.lost_leases`. `arrival_payload`: the payload on arrival in the queue; None if unchanged since.
+    `rules.leases.lost_leases`. `dead_from`, `dead_at`, `dead_attempts`: of a dead letter, see
+    `rules.lifecycle.dead_letters`. `arrival_payload`: the payload on arrival in the queue; None if unchanged since.
     `trail`: see `rules.lifecycle.trail`. `entry_payload`: the payload on entry to the first queue, if a move has
     changed it and it is kept. `past_waits`: see `rules.lifecycle.past_waits`; a claim does not read it.
     """
@@ -148,6 +149,9 @@ class JobRow(NamedTuple):
     errors: str | None = None
     lost_leases: int = 0
     lost_in_all: int = 0
+    dead_from: str | None = None
+    dead_at: int | None = None
+    dead_attempts: int | None = None
     progress: float | None = None
     token: str | None = None
     worker: str | None = None

@@ -24,6 +24,7 @@ from stanchion.stores.redis.slots import SlotRows
 from stanchion.stores.rules.query import (
     NEEDS,
     PAGE,
+    are_letters,
     behind,
     checked,
     cut,
@@ -131,6 +132,9 @@ class Queries:
         """Walk along the ids of all queues together, with bounded reads that make up a page."""
         named, states, newest = value_of(query, "queue"), _stored(query), query.order == "newest"
         queues = [named] if named is not None else queues_of(query, self._jobs.places.queues())
+        index = "ids"
+        if states == [_LETTER] or are_letters(query):
+            index, queues = "letters", self._jobs.places.with_any(queues, "letters")
         low, high = _bounds(query)
         at_once = _read_size(query, len(queues))
         reached = dict.fromkeys(queues, high if newest else low)
@@ -139,7 +143,7 @@ class Queries:
             asked = {queue: (low, reached[queue]) if newest else (reached[queue], high) for queue in going_on}
             server, now = self._jobs.server, 0
             scripts = [
-                server.script("walk", server.keys.queue(queue), query.order, *bounds, at_once, *states)
+                server.script("walk", server.keys.queue(queue), query.order, *bounds, at_once, index, *states)
                 for queue, bounds in asked.items()
             ]
             for queue, (clock, text, last) in zip(asked, server.all(scripts), strict=True):

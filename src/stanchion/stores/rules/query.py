@@ -12,7 +12,7 @@ from typing import Any
 from stanchion.core.checks import MAX_NAME, shown, whole
 from stanchion.core.ids import ID
 from stanchion.errors import InvalidInput
-from stanchion.stores.fields.jobs import COMPARED
+from stanchion.stores.fields.jobs import COMPARED, DEATH
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState
 from stanchion.stores.records.query import MATCHED, OF_SLOTS, Condition, Horizon, Order, Page, Query
 from stanchion.stores.records.queues import Sizes
@@ -74,7 +74,7 @@ def _check_value(field: str, value: Any) -> None:
 
 NUMBERS: Mapping[str, int] = {
     **{"priority": 16, "rank": 16, "lane": 32},
-    **dict.fromkeys(("run_at", "enqueued_at", "started_at", "finished_at", "waits_since"), 64),
+    **dict.fromkeys(("run_at", "enqueued_at", "started_at", "finished_at", "waits_since", "dead_at"), 64),
 }
 """The fields with numbers, and their bits in a database."""
 
@@ -131,6 +131,11 @@ def value_of(query: Query, field: str) -> Any:
 def several_of(query: Query, field: str) -> tuple[Any, ...]:
     """Return the values among which a query wants a field by `in`; none if it has no such condition."""
     return next((value for name, op, value in query.where if name == field and op == "in"), ())
+
+
+def are_letters(query: Query) -> bool:
+    """Return True if only dead letters can meet a query, live or finished."""
+    return any(one.field == DEATH[0] for one in query.where)
 
 
 def states_in(query: Query) -> frozenset[JobState] | None:

@@ -14,7 +14,6 @@ from stanchion.stores.fields.jobs import TIES, Step
 from stanchion.stores.fields.sql import in_time, missing, resets
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.outcomes import Move
-from stanchion.stores.rules.lifecycle.dead_letters import MARK, unmarked
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.jobs.moves import FEW_STOPS
@@ -29,7 +28,6 @@ _HELD = text(f"""
     FROM stanchion_jobs
     WHERE id IN (SELECT value FROM json_each(:ids)) AND queue = :queue AND token = :token AND state = 'running'
         AND {in_time(":now")} AND {missing(TIES)} AND (trail IS NULL OR {FEW_STOPS})
-        AND NOT (:keeps_headers AND instr(coalesce(headers, ''), '{MARK}') > 0)
 """)
 
 _CAME_WITH = "coalesce(arrival_payload, payload)"
@@ -113,7 +111,7 @@ def _given(way: _Way, now: int) -> dict[str, object]:
         "there": _shown(way.target),
         "run_at": now + int(way.delay * SECOND),
         "lane": way.lane,
-        "headers": unmarked(way.headers),
+        "headers": way.headers,
         "keeps_headers": way.headers is None,
         "keep_entry": way.keep_entry,
         "now": now,

@@ -178,6 +178,7 @@ def story(
         if name == "started_at":
             line("picked up", _after("after", job.pickup_delay))
     line("took", duration(run_time(job)))
+    line("died in", safe(job.dead_from or ""))
     failed = "" if job.died_in not in (None, job.queue) else f", {job.failures} failed"  # dead letters restart at 0
     line("attempts", f"{job.attempts} of {job.max_attempts}{failed}")
     for name in _SPANS:
@@ -221,7 +222,7 @@ def _waits(job: Job, over: Sequence[PastWait], when: Callable[[datetime], str | 
 
 def _stops(job: Job, route: list[Stop]) -> list[str]:
     """Return the stations of an item, with the number of attempts where there was more than one."""
-    here = [str(job.headers.get("x-dead-from", "")), job.queue]
+    here = [job.dead_from or "", job.queue]
     left = [stop.station if stop.attempts == 1 else f"{stop.station} ({stop.attempts} attempts)" for stop in route]
     return [*left, *(queue.rpartition(".")[2] for queue in here if queue)] if route else []
 

@@ -32,11 +32,11 @@ from bson.datetime_ms import DatetimeMS
 from stanchion.errors import InvalidInput
 from stanchion.stores.cas.entries import key_of, slot_of
 from stanchion.stores.cas.jobs import Change, Seen
+from stanchion.stores.fields.jobs import DEATH, LIVE, TIES, WAITS, Kind
 from stanchion.stores.fields.jobs import FIELDS as TABLE
-from stanchion.stores.fields.jobs import LIVE, TIES, WAITS, Kind
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.rules.capacity.slots import uses_slots, waits_at
-from stanchion.stores.rules.lifecycle.dead_letters import is_marked
+from stanchion.stores.rules.lifecycle.dead_letters import IN_QUEUE
 from stanchion.stores.rules.misfits import RowTypes
 from stanchion.stores.rules.set_back import AHEAD
 
@@ -52,8 +52,9 @@ KEPT: Document = {"gone": {"$exists": False}}
 """Filter for visible jobs."""
 FINISHED: Document = {"finished_at": {"$exists": True}, **KEPT}
 """Filter for jobs in history."""
-LETTER: Document = {"letter": True, "live": True, "state": {"$in": [QUEUED, JobState.WAITING.value]}}
+LETTER: Document = {DEATH[0]: {"$exists": True}, "live": True, "state": {"$in": sorted(IN_QUEUE)}}
 """Filter for unreserved dead letters."""
+NO_LETTER: Document = {DEATH[0]: None}
 COUNTED: Document = {"events.queue": {"$exists": False}}
 """Filter for jobs whose events are folded."""
 FREE: Document = {"outbox.key": {"$exists": False}}
@@ -65,7 +66,7 @@ NUMBER: Document = {"$type": "number", "$not": {"$type": "array"}}
 """Condition on a field that another program may have stored as something else."""
 
 _TYPES = RowTypes({int: (Int64,), float: (int, Int64)})
-FIELDS = frozenset({*JobRow._fields[1:], "waits_for", "live", "unique", "letter", "held_by", "expires_at", "gone"})
+FIELDS = frozenset({*JobRow._fields[1:], "waits_for", "live", "unique", "held_by", "expires_at", "gone"})
 """The fields derived from the row of a job, except its id."""
 
 _ONCE_KEPT_MICROS = 3600 * SECOND
@@ -89,7 +90,6 @@ def document_of(row: JobRow) -> Document:
         fields |= {**dict.fromkeys(WAITS), "waits_for": key_of(slot)}
     fields["live"] = live
     fields["unique"] = row.key if live else None
-    fields["letter"] = is_marked(row) or None
     fields["held_by"] = row.worker if row.state == JobState.RUNNING and row.lease_until is None else None
     return {
         name: value

@@ -77,6 +77,7 @@ INDEXES: dict[str, tuple[Index, ...]] = {
             {"queue": ASCENDING, "key": ASCENDING, "finished_at": ASCENDING},
             {"partialFilterExpression": {"key": {"$exists": True}, "finished_at": {"$exists": True}}},
         ),
+        Index("letters", {"dead_from": ASCENDING, "_id": DESCENDING}, _where("dead_from")),
         Index("gone", {"gone": ASCENDING}, _where("gone")),
         Index("events", {"events.queue": ASCENDING}, {"sparse": True}),
         Index("expired", {"expires_at": ASCENDING}, {"expireAfterSeconds": 0}),

@@ -63,6 +63,7 @@ else
     each('HDEL', P .. 'body', done, 1)
     each('HDEL', P .. 'past_waits', done, 1)
     each('ZREM', P .. 'ids', done, 1)
+    each('ZREM', P .. 'letters', done, 1)
 end
 for counter, number in pairs({ committed = #done - popped, popped = popped }) do
     if number > 0 then

@@ -8,6 +8,7 @@
 --   past      hash    id -> state of a finished job      ended    zset   finished jobs by their end
 --   past_waits hash   id -> the waits of a job that are over, if there are any
 --   ids       zset    all ids, in the order of the text  keys     hash   unique key -> id of its holder
+--   letters   zset    the ids among them of dead letters, live or finished
 --   ended_keys hash   unique key -> id of the finished job that had it last, unless it was cancelled
 --   ready     zset    ready lists: lanes and ranks in use, lane by lane, highest rank first; see `list_of`
 --   ready:L:R zset    queued jobs of one lane and rank by run_at, then id
@@ -67,7 +68,7 @@ local function keys_of(prefix)
     for _, name in ipairs({
         'live', 'body', 'past_waits', 'past', 'shapes', 'ended', 'ids', 'keys', 'ready', 'running', 'leases', 'stopping',
         'counts', 'settings', 'signals', 'ends', 'leaving', 'arrived', 'gone', 'orders', 'waits', 'outbox', 'batches',
-        'ended_keys', 'lapsing',
+        'ended_keys', 'lapsing', 'letters',
     }) do
         keys[#keys + 1] = prefix .. name
     end
@@ -109,9 +110,9 @@ end
 
 -- The fields of a job's state, in order: client/layout.py reads their names here. WAITS_FOR and BOUND are made of others.
 local REV, STATE, ATTEMPTS, TOKEN, WORKER, LEASE_UNTIL, STARTED_AT, DELIVERY, CANCEL_REQUESTED, PROGRESS, LANE, PRIORITY,
-    RANK, RUN_AT, ENQUEUED_AT, FAILURES, FINISHED_AT, KEY, ERRORS, RESULT, SLOTS_HELD, ORDER_HOLD, SLOTS_HOLD, WAITS_FOR,
-    WAITS_SINCE, PROMISED, ORDER_KEY, BOUND =
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28
+    RANK, RUN_AT, ENQUEUED_AT, FAILURES, DEAD_FROM, FINISHED_AT, KEY, ERRORS, RESULT, SLOTS_HELD, ORDER_HOLD, SLOTS_HOLD,
+    WAITS_FOR, WAITS_SINCE, PROMISED, ORDER_KEY, BOUND =
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29
 local FIELDS = BOUND
 -- The lane of jobs in none; and how the names of their ready lists begin, which sort before all others.
 local UNLANED, NO_LANE = '-1', '-0001'
@@ -234,6 +235,9 @@ end
 
 -- Removes a job from the queue and its indexes.
 local function drop(id, job)
+    if job[DEAD_FROM] ~= '' then
+        redis.call('ZREM', P .. 'letters', id)
+    end
     if job[FINISHED_AT] ~= '' then
         forget_key(id, job[KEY])
         redis.call('HDEL', P .. 'past', id)
@@ -258,9 +262,9 @@ local function drop(id, job)
     end
 end
 
--- Returns whether the headers in a body may mark the job as a dead letter; see rules/dead_letters.py.
-local function has_letter(body, id)
-    return string.find(body, '"x-dead-id":"' .. id .. '"', 1, true) ~= nil
+-- Returns whether a job is an unreserved dead letter; see rules/lifecycle/dead_letters.py.
+local function is_letter(job)
+    return job[DEAD_FROM] ~= '' and (job[STATE] == 'queued' or job[STATE] == 'waiting')
 end
 
 -- Stores the shape of a queue whose jobs are in lanes, or use slots.
@@ -291,9 +295,9 @@ local function put(prefix, id, text, job, body)
             body = content
         end
         redis.call('HSET', prefix .. 'body', id, body)
-        if has_letter(body, id) then
-            redis.call('HSET', prefix .. 'settings', 'has_dead_letters', '1') -- read by searches for dead jobs
-        end
+    end
+    if job[DEAD_FROM] ~= '' then
+        redis.call('ZADD', prefix .. 'letters', 0, id)
     end
     if job[FINISHED_AT] ~= '' then
         redis.call('HSET', prefix .. 'past', id, text)

@@ -80,7 +80,7 @@ for number, job in ipairs(given) do
         end
         local state = table.concat({
             '0', slot == '' and 'queued' or 'waiting', '0', '', '', '', '', '', '', '', lane, priority, priority, run_at,
-            enqueued_at, '0', '', key, '', '', '', '', '', slot, slot == '' and '' or whole(now), '', order, bound,
+            enqueued_at, '0', '', '', key, '', '', '', '', '', slot, slot == '' and '' or whole(now), '', order, bound,
         }, US)
         if key ~= '' then
             coming[key] = id
@@ -158,7 +158,7 @@ local function of_priority(priority)
     local list = list_of(UNLANED, priority)
     states[priority] = table.concat({
         '0', 'queued', '0', '', '', '', '', '', '', '', UNLANED, priority, priority, run_at, enqueued_at, '0', '', '', '',
-        '', '', '', '', '', '', '', '', '',
+        '', '', '', '', '', '', '', '', '', '',
     }, US)
     lists[priority] = {}
     add_list(P, list)

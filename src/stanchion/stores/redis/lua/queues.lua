@@ -112,6 +112,7 @@ if #ids > 0 then
     each('HDEL', P .. 'body', ids, 1)
     each('HDEL', P .. 'past_waits', ids, 1)
     each('ZREM', P .. 'ids', ids, 1)
+    each('ZREM', P .. 'letters', ids, 1)
 end
 return #ids
 

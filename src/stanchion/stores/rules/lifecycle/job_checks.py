@@ -28,7 +28,6 @@ from stanchion.stores.fields.jobs import FIELDS, KINDS, WAITS, WITHIN, Kind
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState, NewJob
 from stanchion.stores.records.slots import NODE, ORDER, SEMAPHORE
 from stanchion.stores.rules.capacity.limits import checked_limits
-from stanchion.stores.rules.lifecycle.dead_letters import check_story, headers_in
 from stanchion.stores.rules.lifecycle.past_waits import lines_of, wait_in
 from stanchion.stores.rules.unreadable import misfit
 
@@ -68,6 +67,8 @@ def check_stored(row: JobRow) -> None:
     for value, check in zip(row, _STORED_CHECKS, strict=True):
         if value is not None and check is not None:
             check(value)
+    if len({value is None for value in (row.dead_from, row.dead_at, row.dead_attempts)}) > 1:
+        raise InvalidInput("a dead letter has dead_from, dead_at and dead_attempts, and another job none of them")
     for line in lines_of(row):
         if wait_in(line) is None:
             raise InvalidInput(f"a past wait must be [kind, queue, name, since, until], not {shown(line)}")
@@ -93,7 +94,6 @@ def check_payload(text: str | None, what: str = "the payload") -> None:
 def check_headers(text: str | None) -> None:
     """Raise InvalidInput for headers that are no JSON object, or too large."""
     _check_json(text, "the headers", lambda value: isinstance(value, dict), "a JSON object")
-    check_story(headers_in(text))
 
 
 def check_json(text: str | None, what: str) -> None:

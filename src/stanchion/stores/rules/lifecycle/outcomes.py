@@ -18,13 +18,7 @@ from stanchion.stores.rules.leases.lost_leases import (
     is_alone,
     is_fatal,
 )
-from stanchion.stores.rules.lifecycle.dead_letters import (
-    DEAD_FROM,
-    headers_in,
-    headers_of_letter,
-    unmarked,
-    without_story,
-)
+from stanchion.stores.rules.lifecycle.dead_letters import as_letter, revived
 from stanchion.stores.rules.lifecycle.error_entries import not_put_off, put_off, waiting_until, with_error
 from stanchion.stores.rules.lifecycle.jobs import (
     HOLDS_NOTHING,
@@ -67,8 +61,8 @@ def settled(row: JobRow, outcome: Ending, queue: QueueSettings, now: int) -> Tra
         case Move():
             payload = row.payload if outcome.payload is None else outcome.payload
             gone = moved_job(row, outcome.queue, now, payload, keep_entry=outcome.keep_entry)
-            headers = unmarked(row.headers if outcome.headers is None else outcome.headers)
-            there = _restarted(gone, now + int(outcome.delay * SECOND))
+            headers = row.headers if outcome.headers is None else outcome.headers
+            there = revived(_restarted(gone, now + int(outcome.delay * SECOND)))
             order_key = row.order_key or outcome.order_key
             return Transition(
                 there._replace(lane=outcome.lane, headers=headers, key=None, order_key=order_key), "moved"
@@ -141,19 +135,16 @@ def redriven(row: JobRow | None, now: int) -> tuple[Redriven, JobRow | None]:
 def retried(row: JobRow, now: int) -> JobRow:
     """Re-drive a dead, cancelled or scheduled job: ready now, with all its attempts.
 
-    A dead letter returns to its queue of origin, without the headers of a dead letter. Any other ready job keeps its
-    order in the queue.
+    A dead letter returns to the queue where it died. Any other ready job keeps its order in the queue.
     """
-    headers = headers_in(row.headers)
-    home = headers.get(DEAD_FROM)
+    home = row.dead_from
     is_queued = row.state == JobState.WAITING or (row.state == QUEUED and row.run_at <= now)
     if is_queued and (home is None or row.waits_kind == NODE):
         return row
     restarted = _restarted(wait_over(row, now), now)._replace(errors=row.errors)
     if home is None:
         return restarted._replace(slots_held=row.slots_held, order_hold=row.order_hold, slots_hold=row.slots_hold)
-    back = trail_to(row, home, now)
-    return restarted._replace(queue=home, trail=back, lane=UNLANED, headers=without_story(headers))
+    return revived(restarted)._replace(queue=home, trail=trail_to(row, home, now), lane=UNLANED)
 
 
 def _given_back(row: JobRow, outcome: Rollback, queue: QueueSettings, now: int) -> Transition:
@@ -190,10 +181,9 @@ def _dead(row: JobRow, queue: QueueSettings, now: int) -> Transition:
         trail=trail_to(row, queue.dead_letter, now),
         lane=UNLANED,
         key=None,
-        headers=headers_of_letter(row, now),
         errors=row.errors,
     )
-    return Transition(letter, "buried")
+    return Transition(as_letter(letter, row, now), "buried")
 
 
 def _continued(row: JobRow, job: NewJob, now: int, keep_entry: bool) -> JobRow:
@@ -211,7 +201,6 @@ def _continued(row: JobRow, job: NewJob, now: int, keep_entry: bool) -> JobRow:
         key=row.key if job.queue == row.queue else None,
         origin=row.origin,
         token=row.token,
-        headers=unmarked(job.headers),
     )
 
 

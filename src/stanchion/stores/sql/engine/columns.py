@@ -13,7 +13,6 @@ from sqlalchemy import (
     bindparam,
     cast,
     false,
-    literal,
     literal_column,
     null,
     or_,
@@ -22,7 +21,6 @@ from sqlalchemy import (
 from stanchion.stores.fields.jobs import LIVE, Field, Kind, Of
 from stanchion.stores.fields.sql import LIVE_COLUMNS
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.rules.lifecycle.dead_letters import MARK
 from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS, HELD_COLUMNS, ID_COLUMNS, history, jobs
 
 # Written into the SQL as literals: with a parameter, a planner can't prove that a partial index fits.
@@ -59,9 +57,8 @@ def held_row() -> list[ColumnElement[Any]]:
 
 def is_letter() -> ColumnElement[bool]:
     """Return the condition that a live job is an unreserved dead letter; see `rules.lifecycle.dead_letters`."""
-    own_id = literal(f"%{MARK}") + cast(jobs.c.id, String(36)) + literal('"%')
     in_queue = or_(jobs.c.state == QUEUED, jobs.c.state == literal_column("'waiting'"))
-    return and_(in_queue, jobs.c.headers.is_not(None), jobs.c.headers.like(own_id))
+    return and_(in_queue, jobs.c.dead_from.is_not(None))
 
 
 def in_time(now: ColumnElement[int]) -> ColumnElement[bool]:

@@ -73,8 +73,10 @@ class Queries:
         def work(run: Runner) -> list[Row]:
             nonlocal horizon
             horizon = self._horizon(run) if query.horizon else None
-            letters = self._letter_queues(run, query) if shape.seeks_letters else []
-            statement = selection.page(self._dialect, shape, letters=bool(letters))
+            letters = self._letter_queues(run, query) if shape.seeks_letters or shape.letters else []
+            if shape.letters and not letters:
+                return []
+            statement = selection.page(self._dialect, shape, letters=bool(letters) and shape.seeks_letters)
             given = {**selection.params_of(self._dialect, query), "letters": json.dumps(letters)}
             return [] if statement is None else run.rows(statement, given)
 

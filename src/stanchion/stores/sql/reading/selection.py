@@ -41,7 +41,7 @@ from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.query import OF_SLOTS, Of, Order, Query
 from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.rules.lifecycle.trail import entry_in_trail
-from stanchion.stores.rules.query import ORDERED, behind, states_in
+from stanchion.stores.rules.query import ORDERED, are_letters, behind, states_in
 from stanchion.stores.sql.engine.columns import QUEUED, RUNNING, finished_row, in_time, is_letter, live_row, param
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.schema import ID_COLUMNS, history, jobs, queues
@@ -56,7 +56,10 @@ _OWN_INDEX = {
 
 
 class Shape(NamedTuple):
-    """The part of a query that determines its statement; all else are parameters. `letters`: they count as dead."""
+    """The part of a query that determines its statement; all else are parameters.
+
+    `letters`: only dead letters are queried, also finished ones.
+    """
 
     of: Of
     where: tuple[tuple[str, str], ...]
@@ -65,6 +68,7 @@ class Shape(NamedTuple):
     order: Order
     further: bool
     columns: tuple[str, ...]
+    letters: bool
 
     @property
     def tables(self) -> list[Table]:
@@ -100,9 +104,8 @@ def shape_of(query: Query) -> Shape:
     """Return the shape of a query."""
     where = tuple((_kind(one.field, one.value), one.op) for one in query.where if one.field != "state")
     columns = query.columns and tuple(dict.fromkeys((*query.columns, *ORDERED[query.order])))
-    return Shape(
-        query.of, where, states_in(query), query.text is not None, query.order, query.after is not None, columns
-    )
+    whole = query.of, where, states_in(query), query.text is not None, query.order, query.after is not None
+    return Shape(*whole, columns, letters=are_letters(query))
 
 
 def _kind(field: str, value: Any) -> str:
@@ -154,6 +157,8 @@ def page(dialect: Dialect, shape: Shape, *, letters: bool) -> Select[Any] | None
 def _arm(dialect: Dialect, shape: Shape, table: Table, state: ColumnElement[bool], *, typed: bool) -> Select[Any]:
     """Return the search in one table. `typed`: the columns have the types of the other table's, for a union."""
     found = select(*_columns(shape, table, typed=typed)).where(_met(dialect, shape, table), state)
+    if shape.letters:
+        found = found.where(_in_letter_queues(dialect, table))
     if shape.further:
         found = found.where(_behind(table, shape.order))
     columns: dict[str, ColumnElement[Any]] = {name: table.c[name] for name in ORDERED[shape.order]}
@@ -308,9 +313,14 @@ LETTER_QUEUES = union(
 """The queues that may have dead letters, so that few jobs need to be read for them."""
 
 
+def _in_letter_queues(dialect: Dialect, table: Table) -> ColumnElement[bool]:
+    """Return the condition that a job is in one of the queues in the parameter `letters`."""
+    return table.c.queue.in_(dialect.values("letters", table.c.queue.type))
+
+
 def _letters(dialect: Dialect, state: str) -> ColumnElement[bool]:
     """Return the condition that a job is a dead letter in a stored state; served by its index, not by all live jobs."""
-    here = and_(jobs.c.queue.in_(dialect.values("letters", jobs.c.queue.type)), is_letter())
+    here = and_(_in_letter_queues(dialect, jobs), is_letter())
     in_state = and_(jobs.c.state == literal_column(f"'{state}'"), here)
     return and_(in_state, jobs.c.waits_kind.is_not(None)) if state == "waiting" else in_state
 

@@ -11,7 +11,6 @@ from sqlalchemy import BigInteger, String, false, select, true, update
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.capacity.slots import NO_SLOTS, slot_needs
-from stanchion.stores.rules.lifecycle.dead_letters import is_letter
 from stanchion.stores.rules.upkeep import Use
 from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.database import Database
@@ -177,5 +176,5 @@ class QueueRows:
 
     def mark_letters(self, run: Runner, rows: Iterable[JobRow]) -> None:
         """Store which queues get dead letters, so that searches for dead jobs include them."""
-        for queue in sorted({row.queue for row in rows if is_letter(row)}):
+        for queue in sorted({row.queue for row in rows if row.dead_from is not None}):
             run.change(_MARK_LETTERS, {"queue": queue})

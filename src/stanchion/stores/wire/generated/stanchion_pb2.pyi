@@ -131,7 +131,7 @@ class JobRef(_message.Message):
     def __init__(self, id: _Optional[str] = ..., finished_at: _Optional[int] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "queue", "payload", "lane", "state", "priority", "rank", "run_at", "enqueued_at", "token", "attempts", "task", "headers", "worker", "started_at", "tenant", "key", "order_key", "limits", "flow_root", "flow_node", "flow_index", "flow_after", "origin", "failures", "max_attempts", "timeout_us", "errors", "progress", "lease_until", "cancel_requested", "slots_held", "order_hold", "slots_hold", "waits_kind", "waits_queue", "waits_name", "waits_since", "arrival_payload", "trail", "entry_payload", "finished_at", "result", "past_waits", "lost_leases", "lost_in_all", "delivery", "promised", "epoch", "slice")
+    __slots__ = ("id", "queue", "payload", "lane", "state", "priority", "rank", "run_at", "enqueued_at", "token", "attempts", "task", "headers", "worker", "started_at", "tenant", "key", "order_key", "limits", "flow_root", "flow_node", "flow_index", "flow_after", "origin", "failures", "max_attempts", "timeout_us", "errors", "progress", "lease_until", "cancel_requested", "slots_held", "order_hold", "slots_hold", "waits_kind", "waits_queue", "waits_name", "waits_since", "arrival_payload", "trail", "entry_payload", "finished_at", "result", "past_waits", "lost_leases", "lost_in_all", "delivery", "promised", "dead_from", "dead_at", "dead_attempts", "epoch", "slice")
     ID_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
@@ -180,6 +180,9 @@ class Job(_message.Message):
     LOST_IN_ALL_FIELD_NUMBER: _ClassVar[int]
     DELIVERY_FIELD_NUMBER: _ClassVar[int]
     PROMISED_FIELD_NUMBER: _ClassVar[int]
+    DEAD_FROM_FIELD_NUMBER: _ClassVar[int]
+    DEAD_AT_FIELD_NUMBER: _ClassVar[int]
+    DEAD_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SLICE_FIELD_NUMBER: _ClassVar[int]
     id: str
@@ -230,9 +233,12 @@ class Job(_message.Message):
     lost_in_all: int
     delivery: str
     promised: int
+    dead_from: str
+    dead_at: int
+    dead_attempts: int
     epoch: int
     slice: int
-    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., payload: _Optional[str] = ..., lane: _Optional[int] = ..., state: _Optional[str] = ..., priority: _Optional[int] = ..., rank: _Optional[int] = ..., run_at: _Optional[int] = ..., enqueued_at: _Optional[int] = ..., token: _Optional[str] = ..., attempts: _Optional[int] = ..., task: _Optional[str] = ..., headers: _Optional[str] = ..., worker: _Optional[str] = ..., started_at: _Optional[int] = ..., tenant: _Optional[str] = ..., key: _Optional[str] = ..., order_key: _Optional[str] = ..., limits: _Optional[str] = ..., flow_root: _Optional[str] = ..., flow_node: _Optional[str] = ..., flow_index: _Optional[int] = ..., flow_after: _Optional[str] = ..., origin: _Optional[str] = ..., failures: _Optional[int] = ..., max_attempts: _Optional[int] = ..., timeout_us: _Optional[int] = ..., errors: _Optional[str] = ..., progress: _Optional[float] = ..., lease_until: _Optional[int] = ..., cancel_requested: bool = ..., slots_held: _Optional[int] = ..., order_hold: _Optional[str] = ..., slots_hold: _Optional[str] = ..., waits_kind: _Optional[str] = ..., waits_queue: _Optional[str] = ..., waits_name: _Optional[str] = ..., waits_since: _Optional[int] = ..., arrival_payload: _Optional[str] = ..., trail: _Optional[str] = ..., entry_payload: _Optional[str] = ..., finished_at: _Optional[int] = ..., result: _Optional[str] = ..., past_waits: _Optional[str] = ..., lost_leases: _Optional[int] = ..., lost_in_all: _Optional[int] = ..., delivery: _Optional[str] = ..., promised: _Optional[int] = ..., epoch: _Optional[int] = ..., slice: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., payload: _Optional[str] = ..., lane: _Optional[int] = ..., state: _Optional[str] = ..., priority: _Optional[int] = ..., rank: _Optional[int] = ..., run_at: _Optional[int] = ..., enqueued_at: _Optional[int] = ..., token: _Optional[str] = ..., attempts: _Optional[int] = ..., task: _Optional[str] = ..., headers: _Optional[str] = ..., worker: _Optional[str] = ..., started_at: _Optional[int] = ..., tenant: _Optional[str] = ..., key: _Optional[str] = ..., order_key: _Optional[str] = ..., limits: _Optional[str] = ..., flow_root: _Optional[str] = ..., flow_node: _Optional[str] = ..., flow_index: _Optional[int] = ..., flow_after: _Optional[str] = ..., origin: _Optional[str] = ..., failures: _Optional[int] = ..., max_attempts: _Optional[int] = ..., timeout_us: _Optional[int] = ..., errors: _Optional[str] = ..., progress: _Optional[float] = ..., lease_until: _Optional[int] = ..., cancel_requested: bool = ..., slots_held: _Optional[int] = ..., order_hold: _Optional[str] = ..., slots_hold: _Optional[str] = ..., waits_kind: _Optional[str] = ..., waits_queue: _Optional[str] = ..., waits_name: _Optional[str] = ..., waits_since: _Optional[int] = ..., arrival_payload: _Optional[str] = ..., trail: _Optional[str] = ..., entry_payload: _Optional[str] = ..., finished_at: _Optional[int] = ..., result: _Optional[str] = ..., past_waits: _Optional[str] = ..., lost_leases: _Optional[int] = ..., lost_in_all: _Optional[int] = ..., delivery: _Optional[str] = ..., promised: _Optional[int] = ..., dead_from: _Optional[str] = ..., dead_at: _Optional[int] = ..., dead_attempts: _Optional[int] = ..., epoch: _Optional[int] = ..., slice: _Optional[int] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("id", "token", "queue")

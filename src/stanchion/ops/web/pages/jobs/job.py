@@ -24,7 +24,7 @@ from stanchion.ops.web.show import story
 from stanchion.ops.web.show.foreign import HIDDEN, pretty
 from stanchion.ops.web.visit import Visit
 from stanchion.queues.waiting import past_waits, waits_for
-from stanchion.stores.fields.jobs import Kind
+from stanchion.stores.fields.jobs import DEATH, Kind
 
 
 def show(visit: Visit) -> Response:
@@ -196,7 +196,7 @@ _FIRST: Final = ("queue", "task", "priority", "tenant", "attempts", "timeout")
 _KINDS: Final = {
     one.shown_as: one.kind
     for one in SHOWN
-    if one.shown_as not in ("id", "progress")
+    if one.shown_as not in ("id", "progress", *DEATH)
     and (one.shown_as in _TEXTS or one.kind in (Kind.NAME, Kind.ID, Kind.REAL))
 }
 _FACTS: Final = {name: _KINDS[name] for name in (*_FIRST, *_KINDS)}

@@ -51,11 +51,9 @@ def every(visit: Visit) -> Response:
         found = page_of_error(context, store, wanted_jobs, visit.now, after, wanted.error)
         matching = None if found.next or after else len(found.jobs)
     else:
-        sample = visit.site.sampler.glance()
-        places = None if sample is None else sample.seen.letters.places
-        found = page_of(context, store, wanted_jobs, visit.now, after, places=places)
+        found = page_of(context, store, wanted_jobs, visit.now, after)
         more = found.next or after
-        matching = visit.part("matching", lambda: count(store, wanted_jobs, places)) if more else len(found.jobs)
+        matching = visit.part("matching", lambda: count(store, wanted_jobs)) if more else len(found.jobs)
     if wanted.text:  # it has read their payloads
         names = {job.id: job_name(context, job) for job in found.jobs}
     else:

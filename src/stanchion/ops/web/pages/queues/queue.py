@@ -100,9 +100,8 @@ def _errors(visit: Visit, queue: QueueFigures) -> Errors | None:
         return None
     wanted = JobFilter(queue=queue.name)
     seen, context = visit.site.sampler.latest().seen, context_of(visit.site.app)
-    known, places = seen.tallies.get(queue.name), seen.letters.places
     reads = context, visit.store, wanted, visit.now, DEAD_READ
-    found = read_errors(*reads, retried=False, known=known, places=places)
+    found = read_errors(*reads, retried=False, known=seen.tallies.get(queue.name))
     return hidden(found, visit.site.redaction.text)
 
 
