@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from stanchion import Stanchion
 from stanchion.ops.reads.wings.managers import ManagerFigures, manager_figures
 from stanchion.ops.web.pages.managers import headline
+from stanchion.stores.ports import BehindManagers
 from stanchion.stores.records.managers import ManagerStatus, QueueFigures, ReceiverFigures
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.registry import open_store
@@ -58,7 +60,8 @@ def test_without_any_there_is_a_hint(app: Stanchion) -> None:
 def test_what_they_say_is_shown(app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
     managers(app)
     site = site_of(app)
-    monkeypatch.setattr(app.store, "manager_status", lambda: [status()], raising=False)
+    asked = SimpleNamespace(manager_status=lambda: [status()])
+    monkeypatch.setattr(app.store, "extension", {BehindManagers: asked}.get)
     text = Browser(site).get("/managers").text
     assert "0.500" in text
     assert "To see their activity" not in text
