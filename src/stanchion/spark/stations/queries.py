@@ -50,7 +50,8 @@ class Queries:
         """
         if (windows := windows_of(station)) is not None:
             writer = writer_of(self.spark, station, windows, self.partitions, _page(self.spark))
-            return writer.queryName(station.name).start()  # type: ignore[no-any-return]
+            found: StreamingQuery = writer.queryName(station.name).start()
+            return found
         stream = self._stream(station)
         if station.frame is None and station.context.traces is None:
             writer = work_on_stream(station, stream).writeStream.format("noop")

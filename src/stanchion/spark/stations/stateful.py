@@ -161,8 +161,10 @@ def _new_items(station: Station, to: str, made: Any) -> DataFrame:
         )
     payload = as_json(made).alias("payload")
     queue = f.lit(station.topology.queue(to)).alias("queue")
-    if all(station.topology.stations[one].limits is None for one in station.to):
-        return made.select(payload, queue)  # type: ignore[no-any-return]
-    limits = station.topology.stations[to].limits
-    names = None if limits is None else f.array(*map(f.lit, limits_in(limits).semaphores))
-    return made.select(payload, queue, f.lit(names).cast("array<string>").alias("limits"))  # type: ignore[no-any-return]
+    columns = [payload, queue]
+    if any(station.topology.stations[one].limits is not None for one in station.to):
+        limits = station.topology.stations[to].limits
+        names = None if limits is None else f.array(*map(f.lit, limits_in(limits).semaphores))
+        columns.append(f.lit(names).cast("array<string>").alias("limits"))
+    found: DataFrame = made.select(*columns)
+    return found

@@ -102,23 +102,28 @@ class GrpcStore(Extensible):
         self._database.close()
 
     def setup(self, *, dry_run: bool = False) -> list[str]:
-        return self._calls.make("setup", dry_run=dry_run)  # type: ignore[no-any-return]
+        found: list[str] = self._calls.make("setup", dry_run=dry_run)
+        return found
 
     def now(self) -> int:
-        return self._calls.make("now")  # type: ignore[no-any-return]
+        found: int = self._calls.make("now")
+        return found
 
     # -- queues
 
     def configure(self, queue: str, changes: Mapping[str, object], tx: object = None) -> QueueSettings:
         if tx is not None:
             return self._database.store.configure(queue, changes, tx)
-        return self._calls.make("configure", queue=queue, changes=changes)  # type: ignore[no-any-return]
+        found: QueueSettings = self._calls.make("configure", queue=queue, changes=changes)
+        return found
 
     def queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
-        return self._calls.make("queues", names=_listed(names))  # type: ignore[no-any-return]
+        found: list[QueueSettings] = self._calls.make("queues", names=_listed(names))
+        return found
 
     def drop_queue(self, queue: str) -> int:
-        return self._calls.make("drop_queue", queue=queue)  # type: ignore[no-any-return]
+        found: int = self._calls.make("drop_queue", queue=queue)
+        return found
 
     # -- jobs in and out
 
@@ -135,7 +140,8 @@ class GrpcStore(Extensible):
     def claim(self, claim: Claim) -> Claimed:
         if (claimed := self._receivers.claim(claim)) is not None:
             return claimed
-        return self._calls.make("claim", seconds_for(claim.limit), claim=claim)  # type: ignore[no-any-return]
+        found: Claimed = self._calls.make("claim", seconds_for(claim.limit), claim=claim)
+        return found
 
     def settle(self, outcomes: Sequence[Outcome], tx: object = None, *, repeat: bool = False) -> list[JobState | None]:
         if tx is not None:
@@ -155,7 +161,8 @@ class GrpcStore(Extensible):
 
     def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
         # Not repeated: right after an outage live workers look dead.
-        return self._calls.once("recover", limit=limit, as_of=as_of)  # type: ignore[no-any-return]
+        found: list[JobRow] = self._calls.once("recover", limit=limit, as_of=as_of)
+        return found
 
     def adopt(self, rows: Sequence[JobRow]) -> list[bool]:
         return self._pieces.all("adopt", "rows", rows)
@@ -180,50 +187,62 @@ class GrpcStore(Extensible):
         self._calls.make("leave", worker=worker)
 
     def workers(self, *, holders: bool = False) -> list[WorkerRow]:
-        return self._calls.make("workers", holders=holders)  # type: ignore[no-any-return]
+        found: list[WorkerRow] = self._calls.make("workers", holders=holders)
+        return found
 
     # -- reading
 
     def partition(self, query: Query, parts: int) -> list[Query]:
-        return self._calls.make("partition", SCAN_SECONDS, query=query, parts=parts)  # type: ignore[no-any-return]
+        found: list[Query] = self._calls.make("partition", SCAN_SECONDS, query=query, parts=parts)
+        return found
 
     def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
-        return self._calls.make("stats", queues=queues, fields=fields)  # type: ignore[no-any-return]
+        found: dict[str, QueueStats] = self._calls.make("stats", queues=queues, fields=fields)
+        return found
 
     def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
-        return self._calls.make("lane_depths", queue=queue, lanes=lanes, at_most=at_most)  # type: ignore[no-any-return]
+        found: dict[int, int] = self._calls.make("lane_depths", queue=queue, lanes=lanes, at_most=at_most)
+        return found
 
     # -- operating
 
     def cancel(self, ids: Sequence[str]) -> list[JobState | None]:
-        return self._calls.make("cancel", seconds_for(len(ids)), ids=ids)  # type: ignore[no-any-return]
+        found: list[JobState | None] = self._calls.make("cancel", seconds_for(len(ids)), ids=ids)
+        return found
 
     def retry(self, ids: Sequence[str]) -> list[Redriven]:
-        return self._calls.make("retry", seconds_for(len(ids)), ids=ids)  # type: ignore[no-any-return]
+        found: list[Redriven] = self._calls.make("retry", seconds_for(len(ids)), ids=ids)
+        return found
 
     def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
-        return self._calls.make("maintain", SCAN_SECONDS, seconds=seconds)  # type: ignore[no-any-return]
+        found: list[str] = self._calls.make("maintain", SCAN_SECONDS, seconds=seconds)
+        return found
 
     # -- semaphores, flows, values
 
     def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: object = None) -> bool:
         if tx is not None:
             return self._database.store.set_semaphore(name, capacity, declared=declared, tx=tx)
-        return self._calls.make("set_semaphore", name=name, capacity=capacity, declared=declared)  # type: ignore[no-any-return]
+        found: bool = self._calls.make("set_semaphore", name=name, capacity=capacity, declared=declared)
+        return found
 
     def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
-        return self._calls.make("semaphores", names=_listed(names))  # type: ignore[no-any-return]
+        found: list[SemaphoreRow] = self._calls.make("semaphores", names=_listed(names))
+        return found
 
     def change_flows(self, changes: Sequence[FlowChange], tx: object = None) -> list[bool]:
         if tx is not None:
             return self._database.store.change_flows(changes, tx)
-        return self._calls.make("change_flows", SCAN_SECONDS, changes=changes)  # type: ignore[no-any-return]
+        found: list[bool] = self._calls.make("change_flows", SCAN_SECONDS, changes=changes)
+        return found
 
     def flow_nodes(self, root: str) -> list[FlowNode]:
-        return self._calls.make("flow_nodes", root=root)  # type: ignore[no-any-return]
+        found: list[FlowNode] = self._calls.make("flow_nodes", root=root)
+        return found
 
     def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
-        return self._calls.make("values", kind=kind, names=_listed(names))  # type: ignore[no-any-return]
+        found: list[VersionedValue] = self._calls.make("values", kind=kind, names=_listed(names))
+        return found
 
 
 def _listed(names: Iterable[str] | None) -> list[str] | None:

@@ -202,7 +202,8 @@ class Server:
 
         def asked(_again: bool) -> dict[str, Any]:
             try:
-                return self.client.info(section, **where)  # type: ignore[no-any-return]
+                found: dict[str, object] = self.client.info(section, **where)
+                return found
             except NoPermissionError:
                 return {}
 
@@ -215,8 +216,10 @@ class Server:
         """Return the connections to the node of the key."""
         if self.address.cluster:
             client = self.client
-            return client.get_redis_connection(client.get_node_from_key(key)).connection_pool  # type: ignore[no-any-return]
-        return self.client.connection_pool  # type: ignore[no-any-return]
+            of_node: ConnectionPool = client.get_redis_connection(client.get_node_from_key(key)).connection_pool
+            return of_node
+        found: ConnectionPool = self.client.connection_pool
+        return found
 
     def call(self, work: Callable[[bool], T]) -> T:
         """Do the work, and repeat it while that is safe and may help; its argument is True after a lost reply.

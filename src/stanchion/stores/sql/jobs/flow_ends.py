@@ -72,5 +72,7 @@ class FlowEnds:
     def forget(self, node: str, size: int) -> None:
         """Delete all ends of a node with `size` members, in rounds."""
         for first in range(0, size, _FORGOTTEN_AT_ONCE):
-            some = {"node": node, "first": first, "last": first + _FORGOTTEN_AT_ONCE}
-            self._db.write(lambda run, _again, some=some: run.change(_FORGET, some))  # type: ignore[misc]
+            self._forget_some({"node": node, "first": first, "last": first + _FORGOTTEN_AT_ONCE})
+
+    def _forget_some(self, which: Params) -> None:
+        self._db.write(lambda run, _again: run.change(_FORGET, which))

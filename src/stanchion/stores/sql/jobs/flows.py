@@ -310,12 +310,16 @@ class Flows:
 
         while roots := self._db.read(old):
             for root in roots:
-                nodes = self.flow_nodes(root)
-                for node in nodes:
-                    self._ends.forget(node.id, node.size)
-                made = {"kinds": self._db.dialect.listed(flows.once_kind(node.id) for node in nodes)}
-                self._db.write(lambda run, _again, made=made: run.change(self._statements.forget_made, made))  # type: ignore[misc]
-                self._db.write(lambda run, _again, one=root: run.change(self._statements.forget, {"root": one}))  # type: ignore[misc]
+                self._forget(root)
+
+    def _forget(self, root: str) -> None:
+        """Delete a flow: the ends of its members, what it has made, its nodes."""
+        nodes = self.flow_nodes(root)
+        for node in nodes:
+            self._ends.forget(node.id, node.size)
+        made = {"kinds": self._db.dialect.listed(flows.once_kind(node.id) for node in nodes)}
+        self._db.write(lambda run, _again: run.change(self._statements.forget_made, made))
+        self._db.write(lambda run, _again: run.change(self._statements.forget, {"root": root}))
 
 
 def _node(row: Sequence[Any]) -> FlowNode:

@@ -80,8 +80,10 @@ class SlotRepair:
         """Read the next slots, and repair the wrong ones."""
         wrong = self._db.read(self._seeming_wrong)
         for start in range(0, len(wrong), _REPAIRED_AT_ONCE):
-            some = wrong[start : start + _REPAIRED_AT_ONCE]
-            self._transactions.write(lambda run, _again, some=some: self._repair(run, some))  # type: ignore[misc]
+            self._repair_some(wrong[start : start + _REPAIRED_AT_ONCE])
+
+    def _repair_some(self, slots: list[Slot]) -> None:
+        self._transactions.write(lambda run, _again: self._repair(run, slots))
 
     def _seeming_wrong(self, run: Runner) -> list[Slot]:
         """Return the next slots that seem wrong."""

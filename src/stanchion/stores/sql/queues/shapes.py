@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sqlalchemy import text
 
@@ -65,7 +65,7 @@ class Shapes:
         """Reset shapes that claim more than the queue's few jobs need, and correct shapes that claim less."""
         for settings in queues:
             if settings.uses_slots or settings.uses_lanes > (settings.lanes > 1):
-                self._db.write(lambda run, _again, one=settings: self._set_back(run, one))  # type: ignore[misc]
+                self._change(self._set_back, settings)
         partly = [settings for settings in queues if not (settings.uses_slots and settings.uses_lanes)]
         if partly:
             needing = {name for (name,) in self._db.read(lambda run: run.rows(self._statements.needing))}
@@ -73,7 +73,10 @@ class Shapes:
         missing = self._db.in_one(self._statements.missing, [{"queue": settings.name} for settings in partly])
         for settings, ((in_lanes, keyed),) in zip(partly, missing, strict=True):
             if (in_lanes and not settings.uses_lanes) or (keyed and not settings.uses_slots):
-                self._db.write(lambda run, _again, one=settings: self._set_right(run, one))  # type: ignore[misc]
+                self._change(self._set_right, settings)
+
+    def _change(self, change: Callable[[Runner, QueueSettings], None], settings: QueueSettings) -> None:
+        self._db.write(lambda run, _again: change(run, settings))
 
     def _set_back(self, run: Runner, settings: QueueSettings) -> None:
         queue = {"queue": settings.name}

@@ -163,16 +163,21 @@ class Staging:
         shares = self._shares(write)
         for attempt in {share.attempt for share in shares}:
             jobs = sum(share.jobs for share in shares if share.attempt == attempt)
-            self._db.write(
-                lambda run, _again, attempt=attempt: self._clear(run, write, attempt),  # type: ignore[misc]
-                calls.seconds_for(jobs),
-            )
+            self._clear_attempt(write, attempt, calls.seconds_for(jobs))
+
+    def _clear_attempt(self, write: str, attempt: str, seconds: float) -> None:
+        self._db.write(lambda run, _again: self._clear(run, write, attempt), seconds)
+
+    def _last_staged(self, write: str) -> int | None:
+        found: int | None
+        ((found,),) = self._db.read(lambda run: run.rows(self._statements.last_staged, {"of_write": write}))
+        return found
 
     def forget_old(self) -> None:
         """Delete staged jobs that were never published in time, and values of writes too old to be repeated."""
         oldest = self._db.now() - KEPT_STAGED
         for write in self._writes():
-            last = self._db.read(lambda run, one=write: run.rows(self._statements.last_staged, {"of_write": one}))[0][0]  # type: ignore[misc]
+            last = self._last_staged(write)
             if last is not None and last <= oldest:
                 self.unstage(write)
         for value in self._values.values(WRITE_KIND):
