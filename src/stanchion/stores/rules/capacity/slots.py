@@ -228,6 +228,12 @@ def _admit(row: JobRow, slots: Slots, now: int) -> Verdict:
     return Verdict(row, held)
 
 
+def is_deferred(row: JobRow, buckets: Mapping[str, Bucket], now: int) -> bool:
+    """Return whether the rate of a job does not let it start now."""
+    rate = limits_in(row.limits).rate
+    return rate is not None and not buckets[rate.name].at(now).admits(promise_of(row))
+
+
 def wanted_slots(rows: Sequence[JobRow]) -> list[Slot]:
     """Return the slots that these jobs still have to take, sorted, without duplicates."""
     return sorted({slot for row in rows for slot in slots_of(row)[row.slots_held :]})

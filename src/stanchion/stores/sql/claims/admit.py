@@ -2,10 +2,10 @@
 
 `rows.slots` documents the order of the locks.
 
-Long runs of jobs that wait for the same slot are parked in bulk. The next claim of this process first parks skipped
-jobs, for half the time that skipping them took. It parks jobs that are similar to one already parked: the same limits,
-or the same order key. Every further claim does so too, until all of them are parked. A claim that finds no job that may
-run parks as many as its time allows.
+Long runs of jobs that wait for the same slot are parked in bulk. A claim that has skipped jobs parks some of them last,
+for half the time that skipping took. It parks jobs that are similar to one already parked: the same limits, or the
+same order key. Every further claim does so too, until all of them are parked. A claim that finds no job that may run
+parks as many as its time allows.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from stanchion.stores.rules.capacity.slots import (
     Verdict,
     admit,
     held_slots,
+    is_deferred,
     order_slot,
     parks_at,
     rate_slot,
@@ -211,6 +212,7 @@ class Admissions:
     ) -> Admission:
         """Reserve up to `room` of these jobs; park or defer the jobs before them that may not run yet.
 
+        No `room`: jobs that their rate does not let start are deferred, and no others are touched.
         `last`: the transaction does nothing else, so the jobs are counted here, and it may be committed immediately.
         """
         if claim.is_late(found.now):  # it has waited for slots
@@ -229,7 +231,9 @@ class Admissions:
         admitted: list[Verdict] = []
         not_admitted: list[Step] = []
         for row in found.rows:
-            if len(admitted) == room:
+            if not room and not is_deferred(row, slots.buckets, found.now):
+                continue
+            if room and len(admitted) == room:
                 break
             (verdict,) = admit([row], slots, found.now)
             if verdict.admitted:
@@ -243,7 +247,9 @@ class Admissions:
             run, claim, settings, Decision(admitted, not_admitted, slots, found.now, last)
         )
         in_order = [reserved[row.id] for row in found.rows if row.id in reserved]
-        return Admission(in_order, bool(not_admitted) and len(admitted) < room, any(map(uses_slots, found.rows)))
+        return Admission(
+            in_order, bool(not_admitted) and (len(admitted) < room or not room), any(map(uses_slots, found.rows))
+        )
 
 
 def asking(row: Row) -> JobRow:
@@ -266,16 +272,6 @@ class Parking:
     def __init__(self, db: Database, transactions: Transactions, slots: SlotRows, due: FindsDue) -> None:
         self._dialect, self._transactions, self._slots, self._due = db.dialect, transactions, slots, due
         self._statements = db.dialect.once(AdmissionStatements)
-        self.owed: dict[str, float] = {}
-        """Seconds that the next claim of a queue is to spend on parking skipped jobs."""
-
-    def owe(self, queue: str, search: Search) -> None:
-        """Let the next claim of this queue park what this one has skipped."""
-        self.owed[queue] = search.skipping / 2
-
-    def seconds_owed(self, queue: str) -> float:
-        """Return, and reset, the seconds that this claim is to spend on parking."""
-        return self.owed.pop(queue, 0.0)
 
     def park(self, claim: Claim, search: Search, seconds: float) -> bool:
         """Park jobs similar to the waiting ones, for `seconds`; False if the time ran out."""
@@ -285,6 +281,8 @@ class Parking:
             while self._transactions.write(part, durable=False):
                 if time.monotonic() >= until:
                     return False
+            if time.monotonic() >= until:
+                return alike == next(reversed(search.runs))
         return True
 
     def _part(self, claim: Claim, search: Search, alike: Alike, run: Runner, _again: bool) -> bool:

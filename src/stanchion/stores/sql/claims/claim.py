@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
@@ -62,15 +61,24 @@ class ClaimRounds:
         if search.past is None:
             return claimed
         if claimed.rows:
-            self._parking.owe(claim.queue, search)
+            self._catch_up(claim, work, search, min(search.skipping, search.seconds) / 2)
             return claimed
         return claimed if self._parking.park(claim, search, search.seconds) else claimed._replace(retry_in=0.0)
 
+    def _catch_up(self, claim: Claim, work: Work, search: Search, seconds: float) -> None:
+        """Defer and park jobs that were skipped, from the front, so that later claims need not skip them again."""
+        until, nothing = time.monotonic() + seconds, claim._replace(limit=0, repeat=False)
+        search.deferring = True
+        while search.spent and time.monotonic() < until:
+            found = work(nothing, search)
+            if found is not None and not found.more:
+                break
+        self._parking.park(claim, search, until - time.monotonic())
+
     def _filled(self, claim: Claim, work: Work, search: Search) -> Claimed:
         rows: dict[str, JobRow] = {}
-        wish, began, deferring_until = claim, time.monotonic(), 0.0
+        wish, began = claim, time.monotonic()
         while True:
-            search.deferring = time.monotonic() < deferring_until
             past, rates, asked = search.past, search.passed_rates, time.monotonic()
             found = work(wish, search)
             if found is None:
@@ -79,12 +87,9 @@ class ClaimRounds:
                 search.skipping = time.monotonic() - asked
             rows.update(zip(map(ID_OF, found.rows), found.rows, strict=True))
             if rates and not rows:
-                deferring_until = math.inf  # nothing else is due: defer the jobs that were skipped
+                search.deferring = True  # nothing else is due: defer the jobs that were skipped
             elif not found.more or len(rows) >= claim.limit:
                 return Claimed(list(rows.values()), 0.0 if rates and found.retry_in is None else found.retry_in)
-            elif search.past is not None and (seconds := self._parking.seconds_owed(claim.queue)):
-                deferring_until = time.monotonic() + seconds
-                self._parking.park(claim, search, min(seconds, search.seconds))
             if time.monotonic() - began >= search.seconds:
                 return Claimed(list(rows.values()), 0.0)
             wish = claim._replace(limit=claim.limit - len(rows), repeat=False)
@@ -212,7 +217,8 @@ class TransactionClaims:
         """Reserve the next due jobs; from a queue with lanes, whose row must be locked, round-robin over its lanes."""
         search.within(claim, settings)
         timed = claim.not_after is not None and (settings.ordered or not claim.ids)
-        if limit < 1 or (timed and claim.is_late(self._db.clock(run))):
+        catches_up = claim.limit < 1 and search.deferring and not settings.ordered
+        if (limit < 1 and not catches_up) or (timed and claim.is_late(self._db.clock(run))):
             return Admission([])
         if settings.ordered and queue is not None:
             found = self._in_order.reserve(run, claim, search, settings, queue)

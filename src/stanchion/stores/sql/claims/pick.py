@@ -6,8 +6,8 @@ rank.
 
 A claim asks for the slots of the first jobs that it meets, and parks those that must wait. After a hundred of them it
 searches for jobs that need none of these slots, so it finds the next job that may run, however many waiting jobs
-precede it. It also skips jobs that a rate defers, except ones that return at a promised time. Later claims defer
-the skipped ones from the front, so they keep their order.
+precede it. It also skips jobs that a rate defers, except ones that return at a promised time. At its end it defers
+skipped ones from the front, so they keep their order.
 """
 
 from __future__ import annotations
