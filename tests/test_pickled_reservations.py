@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from stanchion import JobState, Stanchion
-from stanchion.jobs.held import lease_of
+from stanchion.jobs.held_job import lease_of
 
 COMMIT = "import pickle, sys; pickle.load(sys.stdin.buffer).commit('in another process')"
 

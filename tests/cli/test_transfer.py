@@ -172,7 +172,7 @@ class TestOneAtATime:
         watcher = Standing()
         for source, destination in ((here, elsewhere), (here, MemoryStore()), (elsewhere, here)):
             destination.configure("q", {})
-            with Guard(source, destination, ["other", "q"], heartbeat=60).held(watcher.standing_by):
+            with Guard(source, destination, ["other", "q"], heartbeat=60).hold(watcher.standing_by):
                 with pytest.raises(CopyRefused, match="is copying other, q; wait"):
                     transfer(here, elsewhere, watcher=watcher).run()
                 assert len(rows(here)) == 5
@@ -194,7 +194,7 @@ class TestOneAtATime:
         assert finish_all(elsewhere) == ALL
 
     def test_others_may_copy_other_queues(self, here: MemoryStore, elsewhere: MemoryStore) -> None:
-        with Guard(here, elsewhere, ["other"], heartbeat=60).held(Watcher().standing_by):
+        with Guard(here, elsewhere, ["other"], heartbeat=60).hold(Watcher().standing_by):
             assert transfer(here, elsewhere).run()[0].live == 5
 
     def test_one_that_died_is_waited_for(self, here: MemoryStore, elsewhere: MemoryStore) -> None:

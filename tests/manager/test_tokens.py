@@ -142,7 +142,7 @@ class TestRoles:
         lease = UpkeepLease(QUICK, 1.0)  # of more use than the manager's, which is slower
         for _ in range(3):
             assert lease.take(store, steady=True) is None
-            assert not lease.held
+            assert not lease.is_held
         reaper = Reaper(StoreHost(store), QUICK, steady=lambda: True)
         for _ in range(3):
             reaper.round()

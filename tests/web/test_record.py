@@ -244,8 +244,8 @@ class TestRunner:
     def test_old_works_are_deleted(self, store: Store) -> None:
         _, works = self.runner(store)
         works.write(self.work(store, state="finished", ended_at=store.now()), 0)
-        assert works.shown(store.now()) != []
+        assert works.listed(store.now()) != []
         later = store.now() + bulk.KEPT + 1
-        assert works.shown(later) == []
+        assert works.listed(later) == []
         works.delete_old(later)
         assert works.all() == []

@@ -16,7 +16,7 @@ def test_the_latest_of_each_queue():
     for queue in ("q", "other", "empty"):
         rows = store.claim(Claim(queue, 2 * DELAYS_MAX, "token")).rows
         delays.add(queue, rows)
-    assert delays.shown() == {
+    assert delays.figures() == {
         "q": {"jobs": DELAYS_MAX, "p50": 499.5, "p99": 989.01, "max": 999.0},  # the oldest came first
         "other": {"jobs": 1, "p50": 0.0, "p99": 0.0, "max": 0.0},
     }

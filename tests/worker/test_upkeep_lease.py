@@ -71,7 +71,7 @@ def test_one_process_has_it_and_renews_it(store: Any) -> None:
     assert takes(store, first)
     store.advance(LASTS - 1)
     assert not takes(store, second)
-    assert (first.held, second.held) == (True, False)
+    assert (first.is_held, second.is_held) == (True, False)
 
 
 def test_a_renewal_reads_no_value(store: Any) -> None:
@@ -88,7 +88,7 @@ def test_another_takes_it_once_it_has_ended_and_the_late_one_is_refused(store: A
     store.advance(LASTS)
     assert takes(store, other)
     assert not takes(store, late)
-    assert not late.held
+    assert not late.is_held
 
 
 def test_it_tells_the_time_before_it_was_taken(store: Any) -> None:
@@ -189,7 +189,7 @@ class Fleet:
     @property
     def holder(self) -> Reaper:
         """The one that has the lease."""
-        (found,) = (one for one in self.reapers if one._lease.held)
+        (found,) = (one for one in self.reapers if one._lease.is_held)
         return found
 
     def step(self) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal
 
 from stanchion.context.context import Context
-from stanchion.core.checks import aware, seconds_of, shown
+from stanchion.core.checks import aware, brief, seconds_of
 from stanchion.core.concurrency.aio import off_loop_alone
 from stanchion.core.times import micros, moment
 from stanchion.errors import InvalidInput
@@ -104,7 +104,7 @@ def _refusal(context: Context) -> str | None:
 def checked_run(run: str, url: str | None) -> bool:
     """Return whether jobs run at once. Raises InvalidInput for an unknown choice, or one that a database has not."""
     if run not in ("when_drained", "at_once"):
-        raise InvalidInput(f"run must be 'when_drained' or 'at_once', not {shown(run)}")
+        raise InvalidInput(f"run must be 'when_drained' or 'at_once', not {brief(run)}")
     if run == "at_once" and url is not None:
         raise InvalidInput("run='at_once' needs the store in memory: leave out url, or run the jobs with app.drain()")
     return run == "at_once"

@@ -18,7 +18,7 @@ from stanchion.context.queues.declared_settings import DeclaredQueues
 from stanchion.context.queues.schemas import QueueSchemas
 from stanchion.context.registry import Registry
 from stanchion.core import environment
-from stanchion.core.checks import shown
+from stanchion.core.checks import brief
 from stanchion.core.concurrency.aio import calls_pool
 from stanchion.core.concurrency.blocking import BlockingCalls
 from stanchion.core.functions import Hooks, Listeners, Middleware
@@ -70,7 +70,7 @@ class Context:
         traces: bool = False,
     ) -> None:
         if url is not None and not isinstance(url, str) and not callable(url):
-            raise InvalidInput(f"the URL of a store is text, such as 'sqlite:///jobs.db', not {shown(url)}")
+            raise InvalidInput(f"the URL of a store is text, such as 'sqlite:///jobs.db', not {brief(url)}")
         self._context = self
         self._url, self._database = url, database
         self._folder = current_folder()

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import PathFinder
 
-from stanchion.core.checks import several, shown
+from stanchion.core.checks import brief, several
 from stanchion.errors import InvalidInput
 
 TASKS = "tasks"
@@ -45,7 +45,7 @@ class Includes:
     def _add(self, names: Iterable[object], what: str, *, whole: bool) -> None:
         for name in names:
             if not isinstance(name, str) or not all(map(str.isidentifier, name.split("."))):
-                raise InvalidInput(f"{what} takes names of modules, such as 'shop.tasks', not {shown(name)}")
+                raise InvalidInput(f"{what} takes names of modules, such as 'shop.tasks', not {brief(name)}")
             self._modules[name] = whole
 
     def load(self) -> None:

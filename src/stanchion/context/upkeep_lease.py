@@ -89,7 +89,7 @@ class UpkeepLease:
         """The holding that the last look found."""
 
     @property
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         """True from a renewal to one that is refused."""
         return self._version is not None
 
@@ -99,7 +99,7 @@ class UpkeepLease:
         If the fleet has become smaller, the holder may be among the dead.
         """
         smaller, self._fleet = fleet < self._fleet, fleet
-        if self.held or self._looked_at is None or smaller:
+        if self.is_held or self._looked_at is None or smaller:
             self._looked_at = None
             return 0.0
         pause = max(self._left, self._every * fleet * self._spread)

@@ -49,7 +49,7 @@ class Guard:
         self._proved = 0.0
 
     @contextmanager
-    def held(self, standing_by: Callable[[WorkerRow], None]) -> Iterator[None]:
+    def hold(self, standing_by: Callable[[WorkerRow], None]) -> Iterator[None]:
         """Be the only copy within the block; wait for one that may have died, until its heartbeat is too old."""
         try:
             self._enter(standing_by)

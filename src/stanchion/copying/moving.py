@@ -91,7 +91,7 @@ class PartitionMover:
             for start in range(0, len(queues), self._at_once):
                 some = queues[start : start + self._at_once]
                 guard = Guard(self._store.shard(source), self._store.shard(to), some, self._heartbeat)
-                with guard.held(self._watcher.standing_by):
+                with guard.hold(self._watcher.standing_by):
                     done += _Group(self._store, source, to, some, guard, self._watcher).run(self._wait, self._settle)
         return done
 
@@ -228,7 +228,7 @@ class _Group:
         moved = 0
         for portion in queued_portions(source, queue, lambda row: not _tied(row)):
             handed = hand_over(source, there, portion, self._guard.stand)
-            self._watcher.moved(queue, handed.moved)
+            self._watcher.jobs_moved(queue, handed.moved)
             moved += handed.moved
         if there is self._there:
             self._moved[queue].jobs += moved

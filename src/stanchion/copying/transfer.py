@@ -84,7 +84,7 @@ class Watcher:
     def settling(self, seconds: float) -> None:
         """All queues are paused; calls in progress get `seconds` to end."""
 
-    def moved(self, queue: str, jobs: int) -> None:
+    def jobs_moved(self, queue: str, jobs: int) -> None:
         """`jobs` more jobs of a queue have moved to the destination."""
 
     def waiting(self, running: int, seconds: float) -> None:
@@ -138,7 +138,7 @@ class Transfer:
         while another copy of one of the queues is running. Run it again after any error, and if jobs still run in
         the source.
         """
-        with self._guard.held(self._watcher.standing_by):
+        with self._guard.hold(self._watcher.standing_by):
             self._pause()
             self._copy_semaphores()
             self._copy_declarations()
@@ -221,7 +221,7 @@ class Transfer:
             copied.unfit |= unfit
             for chunk in chunks([row for row in arriving if row.id not in unfit]):
                 count = self._hand_over(chunk, refused)
-                self._watcher.moved(copied.queue, count)
+                self._watcher.jobs_moved(copied.queue, count)
                 moved += count
             limit = fitting(rows, min(_LARGEST_PAGE, 2 * query.limit))
             query = None if after is None else query.following(after, limit)

@@ -21,20 +21,20 @@ def refuse_unknown(given: Iterable[object], known: Collection[str], what: str = 
 
             near = get_close_matches(str(name), known, 1)
             meant = f" (did you mean {near[0]!r}?)" if near else ""
-            raise InvalidInput(f"unknown {what} {shown(name)}{meant}; choose from {', '.join(sorted(known))}")
+            raise InvalidInput(f"unknown {what} {brief(name)}{meant}; choose from {', '.join(sorted(known))}")
 
 
 def checked_id(value: object, what: str = "the id of a job") -> str:
     """Return an id as given, if it is text that a database can hold. The id may be unknown."""
     if not isinstance(value, str) or not value.isprintable():
-        raise InvalidInput(f"{what} is a string, such as job.id, not {shown(value)}")
+        raise InvalidInput(f"{what} is a string, such as job.id, not {brief(value)}")
     return value
 
 
 def acted_id(value: object) -> str:
     """Return the id of a job to act on. Text in another form is refused, as no job ever had it."""
     if not isinstance(value, str) or not ID.fullmatch(value):
-        raise InvalidInput(f"{shown(value)} is not the id of a job; pass job.id, which `stanchion jobs` lists too")
+        raise InvalidInput(f"{brief(value)} is not the id of a job; pass job.id, which `stanchion jobs` lists too")
     return value
 
 
@@ -48,7 +48,7 @@ def whole(value: Any, what: str, least: int = 1, most: int | None = None) -> int
     within = isinstance(value, int) and value >= least and (most is None or value <= most)
     if isinstance(value, bool) or not within:
         bounds = f"from {least} up" if most is None else f"from {least} to {most:,}"
-        raise InvalidInput(f"{what} must be a whole number {bounds}, not {shown(value)}")
+        raise InvalidInput(f"{what} must be a whole number {bounds}, not {brief(value)}")
     return int(value)
 
 
@@ -56,21 +56,21 @@ def number(value: object, what: str, least: float = 0.0, most: float = math.inf)
     """Return a finite number within its bounds, inclusive."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= min(most, _GREATEST):
         bounds = f"from {least:g} up" if most == math.inf else f"from {least:g} to {most:g}"
-        raise InvalidInput(f"{what} must be a number {bounds}, not {shown(value)}")
+        raise InvalidInput(f"{what} must be a number {bounds}, not {brief(value)}")
     return float(value)
 
 
 def several(values: object, what: str, such_as: str) -> Iterable[Any]:
     """Return an iterable of values as given; refuse a single value, such as a string."""
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
-        raise InvalidInput(f"{what} must be a list, or another iterable, such as {such_as}, not {shown(values)}")
+        raise InvalidInput(f"{what} must be a list, or another iterable, such as {such_as}, not {brief(values)}")
     return values
 
 
 def aware(value: object, what: str) -> datetime:
     """Return a datetime as given, if it has a time zone, and is one of the years 1 to 9999 in UTC."""
     if not isinstance(value, datetime):
-        raise InvalidInput(f"{what} must be an aware datetime, not {shown(value)}")
+        raise InvalidInput(f"{what} must be an aware datetime, not {brief(value)}")
     if value.tzinfo is None or value.utcoffset() is None:
         raise InvalidInput(
             f"{what}={value!r} has no time zone; pass an aware datetime, such as datetime.now(timezone.utc)"
@@ -82,7 +82,7 @@ def aware(value: object, what: str) -> datetime:
     return value
 
 
-def shown(value: object) -> str:
+def brief(value: object) -> str:
     """Return a value for an error message: its repr, of bounded length."""
     try:
         text = repr(value)
@@ -111,7 +111,7 @@ MAX_LIMITS = 16
 def checked_name(value: object, what: str, most: int = MAX_NAME) -> str:
     """Return a name or key as given, if it is printable and at most `most` characters long."""
     if not isinstance(value, str) or not value or len(value) > most or not value.isprintable():
-        raise InvalidInput(f"{what} must be 1 to {most} printable characters, not {shown(value)}")
+        raise InvalidInput(f"{what} must be 1 to {most} printable characters, not {brief(value)}")
     return value
 
 
@@ -132,7 +132,7 @@ def lease_seconds(value: object, what: str = "lease") -> float:
     seconds = seconds_of(value, what)
     if seconds < SHORTEST_LEASE:
         raise InvalidInput(
-            f"{what} must be at least {SHORTEST_LEASE} seconds, not {shown(value)}: a shorter one ends before the "
+            f"{what} must be at least {SHORTEST_LEASE} seconds, not {brief(value)}: a shorter one ends before the "
             f"claim has returned"
         )
     return seconds
@@ -142,9 +142,9 @@ def seconds_of(value: object, what: str) -> float:
     """Return seconds from a number or timedelta, from 0 to 100 years."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise InvalidInput(f"{what} must be a number of seconds or a timedelta, not {shown(value)}")
+        raise InvalidInput(f"{what} must be a number of seconds or a timedelta, not {brief(value)}")
     if not 0 <= seconds <= LONGEST_DELAY:
-        raise InvalidInput(f"{what} must be from 0 seconds to 100 years, not {shown(value)}")
+        raise InvalidInput(f"{what} must be from 0 seconds to 100 years, not {brief(value)}")
     return float(seconds)
 
 
@@ -154,7 +154,7 @@ def checked_priority(value: object) -> int:
         return whole(value, "priority", MIN_PRIORITY, MAX_PRIORITY)
     if value not in _OF_BANDS:
         bounds = f"from {MIN_PRIORITY} to {MAX_PRIORITY}"
-        raise InvalidInput(f"priority must be a whole number {bounds}, or {' or '.join(_OF_BANDS)}, not {shown(value)}")
+        raise InvalidInput(f"priority must be a whole number {bounds}, or {' or '.join(_OF_BANDS)}, not {brief(value)}")
     return _OF_BANDS[value]
 
 

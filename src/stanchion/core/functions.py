@@ -11,7 +11,7 @@ from functools import partial
 from types import CodeType
 from typing import Any, Literal, TypeVar, get_args
 
-from stanchion.core.checks import shown
+from stanchion.core.checks import brief
 from stanchion.errors import InvalidInput
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -42,7 +42,7 @@ def refuse_generator(function: Callable[..., Any], what: str) -> None:
     called = _called(function)
     if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
         raise InvalidInput(
-            f"{what} returns its value, and {shown(function)} yields: a call of it runs nothing; return a list, or "
+            f"{what} returns its value, and {brief(function)} yields: a call of it runs nothing; return a list, or "
             f"enqueue a job for each value"
         )
 
@@ -50,7 +50,7 @@ def refuse_generator(function: Callable[..., Any], what: str) -> None:
 def refuse_async(function: Callable[..., Any], what: str) -> None:
     """Raise InvalidInput for an async function where nothing awaits it. `what`: such as "a listener"."""
     if is_async(function):
-        raise InvalidInput(f"{what} is a plain function, and nothing awaits {shown(function)}: make it one")
+        raise InvalidInput(f"{what} is a plain function, and nothing awaits {brief(function)}: make it one")
 
 
 def _called(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -114,7 +114,7 @@ class Listeners:
 
         def register(listener: F) -> F:
             if not callable(listener):
-                raise InvalidInput(f"a listener is a function, not {shown(listener)}")
+                raise InvalidInput(f"a listener is a function, not {brief(listener)}")
             refuse_async(listener, "a listener")
             refuse_generator(listener, "a listener")
             self._by_event[event] = with_function(self._by_event[event], listener)
@@ -154,7 +154,7 @@ class Hooks:
         if per not in get_args(Per):
             raise InvalidInput(f"per must be one of {', '.join(get_args(Per))}, not {per!r}")
         if not callable(function):
-            raise InvalidInput(f"a hook is a function without parameters, not {shown(function)}")
+            raise InvalidInput(f"a hook is a function without parameters, not {brief(function)}")
         refuse_generator(function, "a hook")
         kind = (when, per, is_async(function))
         self._found[kind] = with_function(self._found.get(kind, []), function)
@@ -180,13 +180,13 @@ class Middleware:
         run, arun = getattr(given, "run", None), getattr(given, "arun", None)
         if callable(run) and callable(arun):
             if is_async(run) or not is_async(arun):
-                raise InvalidInput(f"of {shown(given)}, run must be a plain method and arun an async one")
+                raise InvalidInput(f"of {brief(given)}, run must be a plain method and arun an async one")
             self.sync, self.asynchronous = (*self.sync, run), (*self.asynchronous, arun)
             return
         if not callable(given) or isinstance(given, type):
             raise InvalidInput(
                 f"middleware is a function of an attempt and call_next, or an object with run and arun, not "
-                f"{shown(given)}"
+                f"{brief(given)}"
             )
         refuse_generator(given, "middleware")
         if is_async(given):

@@ -13,7 +13,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final, TypedDict, Unpack
 
-from stanchion.core.checks import number, shown, whole
+from stanchion.core.checks import brief, number, whole
 from stanchion.core.functions import refuse_async
 from stanchion.errors import InvalidInput
 
@@ -95,7 +95,7 @@ class Retry:
         if number(self.jitter, "jitter", 0, 1) == 1:
             raise InvalidInput("jitter must be a share from 0 up to, but not including, 1")
         if not callable(self._curve):
-            raise InvalidInput(f"a retry policy needs a function of failures and error, not {shown(self._curve)}")
+            raise InvalidInput(f"a retry policy needs a function of failures and error, not {brief(self._curve)}")
         if number(self.min, "min") > number(self.max, "max"):
             raise InvalidInput(f"need 0 <= min <= max seconds, not min={self.min!r}, max={self.max!r}")
         if self.retry_on is not None:
@@ -246,7 +246,7 @@ def _kinds(given: object, what: str) -> tuple[type[BaseException], ...]:
     kinds = tuple(given) if isinstance(given, (tuple, list, set, frozenset)) else (given,)
     for one in kinds:
         if not (isinstance(one, type) and issubclass(one, BaseException)):
-            raise InvalidInput(f"{what} takes exception classes, such as (TimeoutError, OSError), not {shown(one)}")
+            raise InvalidInput(f"{what} takes exception classes, such as (TimeoutError, OSError), not {brief(one)}")
     return kinds
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 from zoneinfo import ZoneInfo
 
 from stanchion.context.context import Context
-from stanchion.core.checks import checked_name, refuse_unknown, shown, whole
+from stanchion.core.checks import brief, checked_name, refuse_unknown, whole
 from stanchion.core.concurrency.aio import off_loop
 from stanchion.core.functions import redefines
 from stanchion.core.ids import new_id
@@ -83,7 +83,7 @@ def declare(
     name = checked_name(task.name if schedule is None else schedule, "the name of a schedule")
     zone_name = zone(getattr(tz, "key", tz)).key
     if not isinstance(expression, str):
-        raise InvalidInput(f"a cron expression is text of five fields, such as '0 3 * * *', not {shown(expression)}")
+        raise InvalidInput(f"a cron expression is text of five fields, such as '0 3 * * *', not {brief(expression)}")
     timetable(expression, zone_name)
     if missed not in get_args(Missed):
         raise InvalidInput(f"missed must be one of {', '.join(get_args(Missed))}, not {missed!r}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from stanchion.core.checks import shown
+from stanchion.core.checks import brief
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import JobState
 
@@ -44,7 +44,7 @@ def position_in(text: str) -> Position:
     """Return the position in its text."""
     found = _POSITION.fullmatch(text)
     if found is None:
-        raise InvalidInput(f"since={shown(text)} is no position of a feed; it is text, such as event.position")
+        raise InvalidInput(f"since={brief(text)} is no position of a feed; it is text, such as event.position")
     after, origin, rank, job_id = found.groups()
     return Position(int(after), int(origin), int(rank or 0), job_id or "")
 

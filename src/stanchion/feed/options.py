@@ -8,7 +8,7 @@ from typing import TypedDict
 
 from stanchion.context.context import Context
 from stanchion.context.queue_patterns import QueuePatterns
-from stanchion.core.checks import aware, checked_name, refuse_unknown, seconds_of, several, shown
+from stanchion.core.checks import aware, brief, checked_name, refuse_unknown, seconds_of, several
 from stanchion.core.times import micros
 from stanchion.errors import InvalidInput
 from stanchion.feed.event import KINDS, Position, position_in
@@ -70,6 +70,6 @@ def _start(since: object) -> Position | None:
         return Position(after, after)
     if not isinstance(since, str):
         raise InvalidInput(
-            f"since must be a position, such as event.position, or an aware datetime, not {shown(since)}"
+            f"since must be a position, such as event.position, or an aware datetime, not {brief(since)}"
         )
     return position_in(since)

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
 from stanchion.context.context import Context
-from stanchion.core.checks import shown
+from stanchion.core.checks import brief
 from stanchion.errors import InvalidInput
 from stanchion.flows.plan import After, Inside, Kind, Plan
 from stanchion.jobs.options import Push, checked, member
@@ -141,7 +141,7 @@ class PayloadPart(OneJob):
     def __init__(self, push: Push, failure_call: OneJob | None = None) -> None:
         super().__init__(failure_call)
         if push.queue is None:
-            raise InvalidInput(f"{shown(push)} needs a queue to be a part of a flow: Push(payload, queue='orders')")
+            raise InvalidInput(f"{brief(push)} needs a queue to be a part of a flow: Push(payload, queue='orders')")
         self.push, self.queue = push, push.queue
 
     @property

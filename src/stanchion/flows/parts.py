@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Generic, Self, TypeVar, overload
 
 from stanchion.context.context import Context
-from stanchion.core.checks import shown
+from stanchion.core.checks import brief
 from stanchion.core.concurrency.aio import off_loop
 from stanchion.core.ids import new_id
 from stanchion.core.types import R_co, Transaction
@@ -148,8 +148,8 @@ class Group(Part[R_co]):
 
     def __repr__(self) -> str:
         name, members = "group" if self._part.kind == "list" else "barrier", self._part.members
-        shown = "..." if isinstance(members, Once) else ", ".join(map(repr, members))
-        return f"{name}([{shown}])"
+        listed = "..." if isinstance(members, Once) else ", ".join(map(repr, members))
+        return f"{name}([{listed}])"
 
 
 def part_of(part: FlowElement) -> FlowPart:
@@ -171,7 +171,7 @@ def _failure_call(handler: object) -> OneJob:
     if not isinstance(planned, OneJob) or planned.failure_call is not None:
         raise InvalidInput(
             f"on_failure takes a single call or payload, such as clean_up.s() or Push('failed', queue='alerts'), "
-            f"not {shown(handler)}"
+            f"not {brief(handler)}"
         )
     return planned
 
@@ -227,6 +227,6 @@ def checked_part(part: object) -> Part:
     if not isinstance(part, Part):
         raise InvalidInput(
             f"a flow consists of calls, such as task.s(1), of payloads, such as Push(1, queue='orders'), and of other "
-            f"flows, not of {shown(part)}"
+            f"flows, not of {brief(part)}"
         )
     return part

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stanchion.core.checks import shown
+from stanchion.core.checks import brief
 from stanchion.errors import InvalidInput, SearchTooWide
 from stanchion.stores.paging import Selects, pages_by_size
 
@@ -110,7 +110,7 @@ def _pairs(value: object, what: str, example: str) -> list[tuple[Any, Any]]:
 
 def _name(name: object) -> str:
     if not isinstance(name, str):
-        raise InvalidInput(f"the name of a header is text, not {shown(name)}")
+        raise InvalidInput(f"the name of a header is text, not {brief(name)}")
     return name
 
 
@@ -118,7 +118,7 @@ def _path(path: object) -> Path:
     if isinstance(path, tuple) and path and all(isinstance(step, (str, int)) for step in path):
         return tuple(map(str, path))
     if not isinstance(path, str) or not path:
-        raise InvalidInput(f"a path in the payload is text such as 'user.id', or a tuple of keys, not {shown(path)}")
+        raise InvalidInput(f"a path in the payload is text such as 'user.id', or a tuple of keys, not {brief(path)}")
     return tuple(_split(path))
 
 
@@ -144,7 +144,7 @@ def _scalar(name: object, value: object) -> object:
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     raise InvalidInput(
-        f"a search compares texts, numbers, booleans and None, not {shown(value)}; for {name!r} give the path to one"
+        f"a search compares texts, numbers, booleans and None, not {brief(value)}; for {name!r} give the path to one"
     )
 
 

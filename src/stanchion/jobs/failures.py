@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from stanchion.core.checks import shown
+from stanchion.core.checks import brief
 from stanchion.core.text.error_kinds import group_of
 from stanchion.core.text.error_texts import bounded, bounded_trace, type_name
 from stanchion.core.text.tracebacks import trace_of
@@ -43,8 +43,8 @@ def with_cause(failure: Failure, outcome: Outcome, mask: Callable[[str], str] | 
     if cause is None:
         return failure
     trace = trace_of(outcome)
-    shown = trace if trace is None or mask is None else mask(trace)
-    return failure._replace(traceback=bounded_trace(shown), type=type_name(cause))
+    masked = trace if trace is None or mask is None else mask(trace)
+    return failure._replace(traceback=bounded_trace(masked), type=type_name(cause))
 
 
 def _fingerprint_of(error: BaseException | str) -> str | None:
@@ -60,7 +60,7 @@ def described(error: BaseException | str) -> tuple[str, str | None]:
     if isinstance(error, str):
         return bounded(error), None
     if not isinstance(error, BaseException):
-        raise InvalidInput(f"the error must be an exception or text, not {shown(error)}")
+        raise InvalidInput(f"the error must be an exception or text, not {brief(error)}")
     try:
         text = str(error)
     except Exception:  # a faulty __str__ must not hide the error

@@ -12,12 +12,12 @@ from stanchion.core.checks import (
     MAX_HEADERS,
     MAX_LIMITS,
     aware,
+    brief,
     checked_name,
     checked_priority,
     refuse_unknown,
     seconds_of,
     several,
-    shown,
     whole,
 )
 from stanchion.core.names.partition_names import checked_queue
@@ -142,7 +142,7 @@ def checked_rate_name(name: str) -> str:
     if not colon or kind not in ("key", "task", "queue"):
         raise InvalidInput(
             f"a rate is named by a rate_key, a task or a queue, such as key:stripe, task:shop.pay or queue:hooks, not "
-            f"{shown(name)}"
+            f"{brief(name)}"
         )
     checked_name(rest, f"the {kind} of a rate")
     return name
@@ -188,13 +188,13 @@ def named_queues(value: object) -> list[str]:
 
 def _run_at(value: object) -> int:
     if not isinstance(value, datetime):
-        raise InvalidInput(f"run_at must be an aware datetime, not {shown(value)}; for seconds from now use delay")
+        raise InvalidInput(f"run_at must be an aware datetime, not {brief(value)}; for seconds from now use delay")
     return micros(aware(value, "run_at"))
 
 
 def _on_duplicate(value: object) -> str:
     if value not in get_args(OnDuplicate):
-        raise InvalidInput(f"on_duplicate must be one of {', '.join(get_args(OnDuplicate))}, not {shown(value)}")
+        raise InvalidInput(f"on_duplicate must be one of {', '.join(get_args(OnDuplicate))}, not {brief(value)}")
     return str(value)
 
 
@@ -214,14 +214,14 @@ def checked_timeout(value: object) -> float | None:
 
 def _headers(value: object) -> dict[str, object]:
     if not isinstance(value, Mapping):
-        raise InvalidInput(f"headers must be a mapping of strings to JSON values, not {shown(value)}")
+        raise InvalidInput(f"headers must be a mapping of strings to JSON values, not {brief(value)}")
     return dict(value)
 
 
 def limits_names(value: object) -> tuple[str, ...]:
     """Return the names of semaphores that `limits` gives, each once."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Collection):
-        raise InvalidInput(f"limits is a list of names of semaphores, such as ['smtp'], not {shown(value)}")
+        raise InvalidInput(f"limits is a list of names of semaphores, such as ['smtp'], not {brief(value)}")
     names = tuple(sorted({checked_name(name, "the name of a semaphore in limits") for name in value}))
     if len(names) > MAX_LIMITS:
         raise InvalidInput(f"limits names {len(names)} semaphores; a job may need at most {MAX_LIMITS}")
@@ -237,7 +237,7 @@ def per_second_of(value: object) -> float:
         per_second = value
     if per_second is None or not SLOWEST <= per_second <= FASTEST:
         raise InvalidInput(
-            f"rate must be starts per second, or such as '20/s', '100/m', '5000/h' or '10/d', not {shown(value)}"
+            f"rate must be starts per second, or such as '20/s', '100/m', '5000/h' or '10/d', not {brief(value)}"
         )
     return float(per_second)
 
@@ -259,7 +259,7 @@ _RATE = re.compile(r"(?P<count>\d+(\.\d+)?)\s*/\s*(?P<span>[smhd])")
 
 def _rate_by(value: object) -> str:
     if value not in get_args(RateBy):
-        raise InvalidInput(f"rate_by must be one of {', '.join(get_args(RateBy))}, not {shown(value)}")
+        raise InvalidInput(f"rate_by must be one of {', '.join(get_args(RateBy))}, not {brief(value)}")
     return str(value)
 
 
@@ -309,4 +309,4 @@ class Push(FlowElement):
 
     def __repr__(self) -> str:
         given = {**({} if self.queue is None else {"queue": self.queue}), **self.options}
-        return f"Push({', '.join([shown(self.payload), *(f'{name}={shown(value)}' for name, value in given.items())])})"
+        return f"Push({', '.join([brief(self.payload), *(f'{name}={brief(value)}' for name, value in given.items())])})"

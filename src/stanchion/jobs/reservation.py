@@ -12,7 +12,7 @@ from stanchion.core.checks import seconds_of
 from stanchion.core.concurrency.aio import off_loop
 from stanchion.core.types import Transaction
 from stanchion.errors import CannotJoin, InvalidInput, LeaseLost, StoreUnavailable, TaskInterrupted, seen_outside
-from stanchion.jobs.held import HeldJob, ReportingMeter, Settlement, is_repeat, lease_of, note_settled, reply_lost
+from stanchion.jobs.held_job import HeldJob, ReportingMeter, Settlement, is_repeat, lease_of, note_settled, reply_lost
 from stanchion.jobs.job import row_of
 from stanchion.jobs.outcome import UNCHANGED, Cancel, Outcome, Snooze
 from stanchion.stores.records import outcomes

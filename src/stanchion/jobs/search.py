@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, TypedDict
 from uuid import UUID
 
-from stanchion.core.checks import aware, checked_id, checked_name, refuse_unknown, shown, whole
+from stanchion.core.checks import aware, brief, checked_id, checked_name, refuse_unknown, whole
 from stanchion.core.times import micros
 from stanchion.errors import InvalidInput
 from stanchion.jobs.contents import Contents, checked_headers, checked_payload
@@ -84,7 +84,7 @@ _CONDITIONS: dict[str, tuple[str, Op]] = {
 def _states(state: object) -> tuple[JobState, ...]:
     wanted = (state,) if isinstance(state, str) else state
     if isinstance(wanted, (bytes, Mapping)) or not isinstance(wanted, Iterable):
-        raise InvalidInput(f"state must be a state or a list of states, such as 'dead', not {shown(state)}")
+        raise InvalidInput(f"state must be a state or a list of states, such as 'dead', not {brief(state)}")
     try:
         return tuple(JobState(one) for one in wanted)
     except ValueError as error:
@@ -101,7 +101,7 @@ def _limit(limit: object) -> int:
 def checked_text(text: object) -> str:
     """Return a text to search for, if a database can hold it."""
     if not isinstance(text, str) or "\0" in text or (not text.isascii() and _has_surrogates(text)):
-        raise InvalidInput(f"text must be the text to find in payloads and errors, without NUL, not {shown(text)}")
+        raise InvalidInput(f"text must be the text to find in payloads and errors, without NUL, not {brief(text)}")
     return text
 
 
@@ -109,7 +109,7 @@ def _after(after: object) -> str:
     try:
         return str(UUID(checked_id(after, "after")))
     except ValueError:
-        raise InvalidInput(f"after must be the id of the last job of the previous page, not {shown(after)}") from None
+        raise InvalidInput(f"after must be the id of the last job of the previous page, not {brief(after)}") from None
 
 
 def _has_surrogates(text: str) -> bool:

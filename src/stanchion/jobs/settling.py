@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stanchion.context.context import Context
-from stanchion.core.checks import checked_id, several, shown
+from stanchion.core.checks import brief, checked_id, several
 from stanchion.errors import InvalidInput, LeaseLost
 from stanchion.jobs.insert import batches
 from stanchion.jobs.job import JobState
@@ -18,7 +18,7 @@ def settle(context: Context, settlements: Iterable[Settlement], tx: object = Non
     wanted = list(settlements)
     for one in wanted:
         if not isinstance(one, Settlement):
-            raise InvalidInput(f"settle takes what job.committed() or rolled_back() returns, not {shown(one)}")
+            raise InvalidInput(f"settle takes what job.committed() or rolled_back() returns, not {brief(one)}")
     return [state for some in batches(wanted) for state in settled(context, some, tx)]
 
 
@@ -38,7 +38,7 @@ def reservations(context: Context, pairs: Iterable[tuple[str, str]]) -> list[Res
 def _pair(given: object) -> tuple[str, str]:
     if not isinstance(given, (tuple, list)) or len(given) != 2 or not isinstance(given[1], str):
         raise InvalidInput(
-            f"a reservation is the id and the token of a job, such as (job.id, job.token), not {shown(given)}"
+            f"a reservation is the id and the token of a job, such as (job.id, job.token), not {brief(given)}"
         )
     return checked_id(given[0]), given[1]
 

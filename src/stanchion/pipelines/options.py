@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 from stanchion.context.queues.settings import checked_settings
-from stanchion.core.checks import checked_name, seconds_of, several, shown, whole
+from stanchion.core.checks import brief, checked_name, seconds_of, several, whole
 from stanchion.core.retry import Retry
 from stanchion.core.text.durations import duration
 from stanchion.errors import InvalidInput
@@ -44,7 +44,7 @@ class Windows(NamedTuple):
                 raise InvalidInput("late= and checkpoint= are for stations with a watermark=")
             return None
         if not (isinstance(watermark, tuple) and len(watermark) == 2 and isinstance(watermark[0], str)):
-            raise InvalidInput(f"watermark must be a field and a delay: ('at', '10 minutes'), not {shown(watermark)}")
+            raise InvalidInput(f"watermark must be a field and a delay: ('at', '10 minutes'), not {brief(watermark)}")
         if not isinstance(checkpoint, (str, Path)) or not str(checkpoint):
             raise InvalidInput(
                 "a station with a watermark needs checkpoint=, a folder that lasts: it has the rows of open windows"

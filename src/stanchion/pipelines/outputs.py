@@ -18,7 +18,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from stanchion.core.checks import shown
+from stanchion.core.checks import brief
 from stanchion.core.names.fitted_names import fitted
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
@@ -74,7 +74,7 @@ def checked_key(key: object) -> KeyOf | None:
     """Return the option of a station as given. Raises InvalidInput."""
     if key is None or callable(key) or (isinstance(key, str) and key):
         return key
-    raise InvalidInput(f"key must be the name of a field, or a function of the item, not {shown(key)}")
+    raise InvalidInput(f"key must be the name of a field, or a function of the item, not {brief(key)}")
 
 
 def key_in(item: object, key: KeyOf) -> str | None:
@@ -87,7 +87,7 @@ def key_in(item: object, key: KeyOf) -> str | None:
         return found
     if isinstance(found, int) and not isinstance(found, bool):
         return str(found)
-    raise InvalidInput(f"the key of an item must be a text or a whole number, not {shown(found)}")
+    raise InvalidInput(f"the key of an item must be a text or a whole number, not {brief(found)}")
 
 
 def value_name(queue: str, key: str) -> str:

@@ -13,7 +13,7 @@ from stanchion.core.checks import seconds_of
 from stanchion.core.concurrency.aio import off_loop
 from stanchion.core.types import Transaction
 from stanchion.errors import BatchLeasesLost, InvalidInput
-from stanchion.jobs.held import HeldJob, lease_of
+from stanchion.jobs.held_job import HeldJob, lease_of
 from stanchion.jobs.job import JobState
 from stanchion.jobs.reservation import Reservation, Settlement
 from stanchion.jobs.settling import settle

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from stanchion.context.context import Context
-from stanchion.core.checks import checked_name, positive_seconds, shown
+from stanchion.core.checks import brief, checked_name, positive_seconds
 from stanchion.core.concurrency.aio import off_loop
 from stanchion.core.ids import NAME_MAX, process_id
 from stanchion.errors import InvalidInput
@@ -74,5 +74,5 @@ def claim_of(holder: str | Consumer | None, claim: Claim) -> Claim:
     if isinstance(holder, Consumer):
         return heart_of(holder).claiming(claim)
     if not isinstance(holder, str):
-        raise InvalidInput(f"holder is a name, such as 'billing:4711', or app.consumer(name), not {shown(holder)}")
+        raise InvalidInput(f"holder is a name, such as 'billing:4711', or app.consumer(name), not {brief(holder)}")
     return claim._replace(holder=checked_name(holder, "holder"))

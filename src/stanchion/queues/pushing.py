@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Unpack, overload
 
-from stanchion.core.checks import several, shown
+from stanchion.core.checks import brief, several
 from stanchion.core.concurrency.aio import off_loop
 from stanchion.core.ids import new_id, new_ids
 from stanchion.core.types import Transaction
@@ -64,7 +64,7 @@ class Pushing(QueuePart):
     def _own(self, item: Push) -> str:
         if item.queue not in (None, self.name):
             raise InvalidInput(
-                f"{shown(item)} names another queue than {self.name!r}: push it there, with app.queue({item.queue!r})"
+                f"{brief(item)} names another queue than {self.name!r}: push it there, with app.queue({item.queue!r})"
             )
         return self.name
 

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Annotated, Any, Literal, NotRequired, Required, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
-from stanchion.core.checks import shown
+from stanchion.core.checks import brief
 from stanchion.core.values.plain import PLAIN, attributes, is_attrs, is_model, is_path, is_pydantic
 from stanchion.errors import InvalidInput
 from stanchion.schemas.kinds import quoted
@@ -91,7 +91,7 @@ def _builder(hint: object, known: _Known, path: str) -> Build:
             return leaf
         if known.decode is not None and is_unknown(hint):
             return _own(hint, known.decode)
-    raise InvalidInput(f"{path or 'it'} is of type {shown(hint)}, which can't be made of JSON")
+    raise InvalidInput(f"{path or 'it'} is of type {brief(hint)}, which can't be made of JSON")
 
 
 def _as_it_is(value: object, strict: bool) -> object:  # noqa: ARG001 - builders take both

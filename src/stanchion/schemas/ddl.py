@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from stanchion.core.checks import shown
+from stanchion.core.checks import brief
 from stanchion.errors import InvalidInput
 from stanchion.schemas.kinds import MOST_DIGITS, PLAIN, Array, Decimals, Field, Kind, Map, Plain, Struct, quoted
 
@@ -100,7 +100,7 @@ class _Reader:
             self._needs(">")
             return kind
         raise InvalidInput(
-            f"field {path} of the schema is of type {shown(token.text)}, which is unknown here; known: "
+            f"field {path} of the schema is of type {brief(token.text)}, which is unknown here; known: "
             f"{', '.join(PLAIN)}, decimal(p,s), array<...>, map<string,...>, struct<...>"
         )
 
@@ -146,9 +146,9 @@ class _Reader:
             raise self.unexpected(repr(text))
 
     def unexpected(self, wanted: str) -> InvalidInput:
-        found = shown(self.ahead.text) if self.ahead.kind else "the end"
+        found = brief(self.ahead.text) if self.ahead.kind else "the end"
         return InvalidInput(
-            f"a schema is DDL such as 'id bigint not null, city string'; in {shown(self._text)}, {wanted} was "
+            f"a schema is DDL such as 'id bigint not null, city string'; in {brief(self._text)}, {wanted} was "
             f"expected in place of {found}; names with other characters than letters, digits and _ are written "
             f"in backquotes"
         )
@@ -179,7 +179,7 @@ def _checked(kind: Kind, path: str) -> int:
     for field in kind.fields:
         if not field.name or not field.name.isprintable() or len(field.name) > _LONGEST:
             raise InvalidInput(
-                f"a field of the schema is named {shown(field.name)}; a name has 1 to {_LONGEST} printable characters"
+                f"a field of the schema is named {brief(field.name)}; a name has 1 to {_LONGEST} printable characters"
             )
         if (other := known.get(field.name.casefold())) is not None:
             raise InvalidInput(

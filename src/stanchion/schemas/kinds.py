@@ -60,7 +60,7 @@ class Field(NamedTuple):
     kind: Kind
     nullable: bool = True
 
-    def shown(self, separator: str) -> str:
+    def as_ddl(self, separator: str) -> str:
         """Return the field in DDL."""
         return f"{quoted(self.name)}{separator}{self.kind}{'' if self.nullable else ' NOT NULL'}"
 
@@ -71,7 +71,7 @@ class Struct(NamedTuple):
     fields: tuple[Field, ...]
 
     def __str__(self) -> str:
-        return f"struct<{','.join(field.shown(':') for field in self.fields)}>"
+        return f"struct<{','.join(field.as_ddl(':') for field in self.fields)}>"
 
 
 Kind = Plain | Decimals | Array | Map | Struct
@@ -92,7 +92,7 @@ class Schema:
     @property
     def ddl(self) -> str:
         """The schema in DDL, as it is stored."""
-        return ", ".join(field.shown(" ") for field in self.fields)
+        return ", ".join(field.as_ddl(" ") for field in self.fields)
 
     def __str__(self) -> str:
         return self.ddl

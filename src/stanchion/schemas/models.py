@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
-from stanchion.core.checks import shown
+from stanchion.core.checks import brief
 from stanchion.core.values.plain import is_pydantic
 from stanchion.errors import InvalidInput, MissingExtra
 from stanchion.schemas.ddl import MOST_NESTED, check_names, struct_of
@@ -73,7 +73,7 @@ def _fields_of(model: object) -> Iterator[_Given]:
     else:
         raise InvalidInput(
             f"a schema is DDL such as 'id bigint not null, city string', a dataclass, or a model of Pydantic, "
-            f"not {shown(model)}"
+            f"not {brief(model)}"
         )
 
 
@@ -97,7 +97,7 @@ def _kind(hint: object, depth: int, path: str) -> tuple[Kind, bool]:
     elif isinstance(origin, type) and issubclass(origin, Sequence) and (len(args) == 1 or args[1:] == (...,)):
         return Array(_kind(args[0], depth + 1, path)[0]), False
     raise InvalidInput(
-        f"{path} is of type {shown(hint)}, which has no counterpart in a schema; use bool, int, float, str, Decimal, "
+        f"{path} is of type {brief(hint)}, which has no counterpart in a schema; use bool, int, float, str, Decimal, "
         f"date, datetime, list[...], dict[str, ...], a class with fields of these, or write the schema in DDL"
     )
 

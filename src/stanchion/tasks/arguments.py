@@ -13,7 +13,7 @@ from inspect import Parameter, Signature
 from types import UnionType
 from typing import Any, NamedTuple, NoReturn, Union, get_args, get_origin
 
-from stanchion.core.checks import shown
+from stanchion.core.checks import brief
 from stanchion.core.values.plain import PLAIN, ToPlain, is_model
 from stanchion.errors import ArgumentMisfit, InvalidInput, ResultMisfit
 from stanchion.jobs.options import FlowElement
@@ -192,7 +192,7 @@ class Places:
             if needed and names_unknown(hint):
                 self._refuse(place, f"it is of type {called}, which can't be made of JSON")
             if isinstance(hint, type) and hint is not object and not issubclass(hint, PLAIN):
-                return _Typed(called, True, None, f"would arrive as plain values, as {shown(hint)} is no model")
+                return _Typed(called, True, None, f"would arrive as plain values, as {brief(hint)} is no model")
             return None
         try:
             return _Typed(called, admits_none(hint), builder(hint, self._decode), "", self._to_plain)

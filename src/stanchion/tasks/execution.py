@@ -22,7 +22,7 @@ from stanchion.flows.plan import after_of
 from stanchion.flows.results import Values
 from stanchion.jobs.failures import Failure, described, failure_of, with_cause
 from stanchion.jobs.handle import JobHandle
-from stanchion.jobs.held import lease_of, payload_text
+from stanchion.jobs.held_job import lease_of, payload_text
 from stanchion.jobs.outcome import Bury, Cancel, Outcome, RetryAfter, Snooze
 from stanchion.jobs.reservation import Reservation
 from stanchion.stores.one_by_one import DATA

@@ -11,7 +11,7 @@ from inspect import Parameter, Signature
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from stanchion.core.checks import shown
+from stanchion.core.checks import brief
 from stanchion.core.values.plain import PLAIN
 from stanchion.errors import InvalidInput
 
@@ -25,7 +25,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
         return inspect.signature(function)
     except (TypeError, ValueError):
         raise InvalidInput(
-            f"{shown(function)} is not a function, or hides its parameters; wrap it in a function"
+            f"{brief(function)} is not a function, or hides its parameters; wrap it in a function"
         ) from None
 
 

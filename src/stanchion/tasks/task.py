@@ -17,7 +17,7 @@ from typing import (
 )
 
 from stanchion.context.context import Context
-from stanchion.core.checks import shown
+from stanchion.core.checks import brief
 from stanchion.core.concurrency.aio import off_loop
 from stanchion.core.functions import module_of, redefines, refuse_generator
 from stanchion.core.retry import ByError, Kinds, Retry
@@ -151,7 +151,7 @@ def registered(
     if isinstance(function, Task):
         raise InvalidInput(f"{function.name} is a task already; put @app.cron above @app.task")
     if not callable(function):
-        raise InvalidInput(f"a task must be a function, not {shown(function)}")
+        raise InvalidInput(f"a task must be a function, not {brief(function)}")
     refuse_generator(function, "a task")
     given = dict(options)
     hide = cast("Iterable[str | Sequence[str]] | None", given.pop("hide", None))

@@ -16,7 +16,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stanchion.core.checks import refuse_unknown, shown
+from stanchion.core.checks import brief, refuse_unknown
 from stanchion.errors import InvalidInput
 
 Filter = Mapping[str, Any]
@@ -33,7 +33,7 @@ def checked_filter(value: object) -> dict[str, Any] | None:
     if not isinstance(value, Mapping) or not value or len(value) > MOST_CONDITIONS:
         raise InvalidInput(
             f"a filter is a mapping of 1 to {MOST_CONDITIONS} fields to conditions, such as {{'payload.kind': 'new'}}, "
-            f"not {shown(value)}"
+            f"not {brief(value)}"
         )
     checked = {_checked_field(field): _comparisons(field, condition) for field, condition in value.items()}
     if len(json.dumps(checked)) > MAX_FILTER:
@@ -48,7 +48,7 @@ def _checked_field(field: object) -> str:
             return field
     raise InvalidInput(
         f"a filter names payload.FIELD, headers.NAME, tenant or priority, with dots between the levels of a payload, "
-        f"not {shown(field)}"
+        f"not {brief(field)}"
     )
 
 
@@ -66,18 +66,18 @@ def _comparisons(field: str, condition: object) -> dict[str, object]:
 def _operand(field: str, sign: str, value: object) -> object:
     if sign in ("in", "not in"):
         if not isinstance(value, (list, tuple, set, frozenset)):
-            raise InvalidInput(f"{sign!r} on {field!r} takes a list of values, not {shown(value)}")
+            raise InvalidInput(f"{sign!r} on {field!r} takes a list of values, not {brief(value)}")
         return [_plain(field, one) for one in value]
     _plain(field, value)
     if sign in _ORDERING and _kind(value) not in ("number", "text"):
-        raise InvalidInput(f"{sign!r} on {field!r} compares with a number or a text, not {shown(value)}")
+        raise InvalidInput(f"{sign!r} on {field!r} compares with a number or a text, not {brief(value)}")
     return value
 
 
 def _plain(field: str, value: object) -> object:
     if (value is not None and not isinstance(value, (str, int, float))) or value != value:
         raise InvalidInput(
-            f"the condition on {field!r} compares with text, a number, true, false or null, not {shown(value)}"
+            f"the condition on {field!r} compares with text, a number, true, false or null, not {brief(value)}"
         )
     return value
 

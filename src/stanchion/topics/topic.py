@@ -10,7 +10,7 @@ from uuid import UUID
 
 from stanchion.context import context_of
 from stanchion.context.context import Context
-from stanchion.core.checks import aware, checked_name, refuse_unknown, seconds_of, several, shown
+from stanchion.core.checks import aware, brief, checked_name, refuse_unknown, seconds_of, several
 from stanchion.core.concurrency.aio import off_loop, off_loop_alone
 from stanchion.core.ids import beside, new_id
 from stanchion.core.times import micros
@@ -155,7 +155,7 @@ class Topic:
         fan_out: FanOut | None = None
         for item, event in items:
             if item.queue is not None:
-                raise InvalidInput(f"{shown(item)} names a queue; an event goes to the queues of the subscriptions")
+                raise InvalidInput(f"{brief(item)} names a queue; an event goes to the queues of the subscriptions")
             terms = self._directory.recent(in_transaction=tx is not None)
             if fan_out is None or fan_out.terms is not terms:
                 fan_out = FanOut(self._context, self.name, terms)
@@ -282,7 +282,7 @@ class Topic:
         if task is not None and not isinstance(task, Task):
             raise InvalidInput(
                 f"the task of a subscription is a function below @app.task, such as @topic.subscriber({name!r}) above "
-                f"it, not {shown(task)}"
+                f"it, not {brief(task)}"
             )
         if task is not None and context_of(task) is not self._context:
             raise InvalidInput(f"task {task.name!r} belongs to another app; register it with this one")
@@ -319,7 +319,7 @@ def _checked_since(since: object, context: Context) -> int | None:
         return context.store.now() - round(seconds_of(since, "since") * SECOND)
     if isinstance(since, datetime):
         return micros(aware(since, "since"))
-    raise InvalidInput(f"since is an aware datetime, a timedelta before now, or 'all', not {shown(since)}")
+    raise InvalidInput(f"since is an aware datetime, a timedelta before now, or 'all', not {brief(since)}")
 
 
 def _ids_from(first: object) -> Iterator[str]:
@@ -328,7 +328,7 @@ def _ids_from(first: object) -> Iterator[str]:
             return (beside(first, n) for n in count())
     except ValueError:
         pass
-    raise InvalidInput(f"the id of an event is a UUID of version 7, such as topic.new_id() makes, not {shown(first)}")
+    raise InvalidInput(f"the id of an event is a UUID of version 7, such as topic.new_id() makes, not {brief(first)}")
 
 
 def topics_of(context: Context) -> list[Topic]:

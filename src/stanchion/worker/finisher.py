@@ -19,7 +19,7 @@ from stanchion.core.text.redaction import redacted
 from stanchion.errors import NotPermitted, StoreUnavailable
 from stanchion.jobs.facts import has_failed_by
 from stanchion.jobs.failures import failure_of
-from stanchion.jobs.held import lease_of
+from stanchion.jobs.held_job import lease_of
 from stanchion.jobs.outcome import Outcome, unmet_by
 from stanchion.jobs.reservation import Reservation
 from stanchion.stores.one_by_one import DATA, Left, OneByOne, takes

@@ -100,7 +100,7 @@ class Reaper:
         if self._behind:
             return 0.0
         pause = self._every * random.uniform(0.8, 1.2)  # noqa: S311 - spreading load
-        return pause if self._lease.held else min(pause, self._lease.look_in(self._fleet()) or pause)
+        return pause if self._lease.is_held else min(pause, self._lease.look_in(self._fleet()) or pause)
 
     def _check_own(self) -> None:
         """Check what this process declares and knows, in turn with the others of the fleet."""

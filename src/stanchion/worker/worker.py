@@ -381,7 +381,7 @@ class Worker:
             "order": self._order,
             "lanes": {name: [max(0, first), last] for name, first, last in self._served.ranges},
             "reserved": self._claimer.reserved,
-            "pickup_delay": self._claimer.delays.shown(),
+            "pickup_delay": self._claimer.delays.figures(),
         }
 
 

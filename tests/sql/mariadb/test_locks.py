@@ -13,7 +13,7 @@ from tests.sql.mariadb.sessions import connect
 from stanchion import Push, Stanchion
 from stanchion.core.ids import new_ids
 from stanchion.errors import StoreUnavailable
-from stanchion.jobs.held import lease_of
+from stanchion.jobs.held_job import lease_of
 from stanchion.stores.mariadb.cursors import StrictCursor
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRef, NewJob

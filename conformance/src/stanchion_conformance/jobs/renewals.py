@@ -9,7 +9,7 @@ import pytest
 from stanchion import Queue, Reservation, Stanchion
 from stanchion.context import context_of
 from stanchion.errors import LeaseLost
-from stanchion.jobs.held import lease_of
+from stanchion.jobs.held_job import lease_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit, Extend, Outcome, Progress, Rollback

@@ -12,7 +12,7 @@ import pytest
 from stanchion import BatchLeasesLost, JobState, LeaseLost, Queue, Reservation, Stanchion
 from stanchion.core.ids import new_id
 from stanchion.errors import InvalidInput, StoreUnavailable
-from stanchion.jobs.held import lease_of
+from stanchion.jobs.held_job import lease_of
 from stanchion.jobs.reservation import Settlement
 from stanchion.stores.protocol import Store
 from stanchion_conformance.harness import QUEUE, NewStore, StoreClock, payloads

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from stanchion.context.shard import MAX_LANES
-from stanchion.core.checks import checked_name, lease_seconds, refuse_unknown, seconds_of, shown
+from stanchion.core.checks import brief, checked_name, lease_seconds, refuse_unknown, seconds_of
 from stanchion.core.names.partition_names import MAX_PARTITIONS, checked_queue
 from stanchion.errors import InvalidInput
 from stanchion.stores.fields.jobs import Kind
@@ -161,7 +161,7 @@ CONCERN_ORDER = frozenset({"ordered", "max_running", "lanes"})
 
 def _ordered_by(name: str, value: object) -> str | None:
     if value not in (None, "tenant"):
-        raise InvalidInput(f"{name} must be 'tenant', or None for no default of order_key, not {shown(value)}")
+        raise InvalidInput(f"{name} must be 'tenant', or None for no default of order_key, not {brief(value)}")
     return None if value is None else str(value)
 
 
@@ -174,7 +174,7 @@ def _too_many(queue: str, mine: int, lanes: int) -> InvalidInput:
 
 def _flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise InvalidInput(f"{name} must be True or False, not {shown(value)}")
+        raise InvalidInput(f"{name} must be True or False, not {brief(value)}")
     return value
 
 
@@ -182,7 +182,7 @@ def _rate(name: str, value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1e9:
-        raise InvalidInput(f"{name} must be jobs per second, more than 0, or None for no limit, not {shown(value)}")
+        raise InvalidInput(f"{name} must be jobs per second, more than 0, or None for no limit, not {brief(value)}")
     return float(value)
 
 
@@ -191,7 +191,7 @@ def _count_or_none(name: str, value: object) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_RUNNING:
         raise InvalidInput(
-            f"{name} must be a whole number from 1 to {_MOST_RUNNING:,}, or None for no limit, not {shown(value)}"
+            f"{name} must be a whole number from 1 to {_MOST_RUNNING:,}, or None for no limit, not {brief(value)}"
         )
     return value
 
@@ -201,13 +201,13 @@ _MOST_RUNNING = 1_000_000_000
 
 def _lanes(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_LANES:
-        raise InvalidInput(f"{name} must be a whole number from 1 to {MAX_LANES}, not {shown(value)}")
+        raise InvalidInput(f"{name} must be a whole number from 1 to {MAX_LANES}, not {brief(value)}")
     return value
 
 
 def _partitions(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_PARTITIONS:
-        raise InvalidInput(f"{name} must be a whole number from 1 to {MAX_PARTITIONS}, not {shown(value)}")
+        raise InvalidInput(f"{name} must be a whole number from 1 to {MAX_PARTITIONS}, not {brief(value)}")
     return value
 
 

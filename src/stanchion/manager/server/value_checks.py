@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from stanchion.context.queues.settings import check_changes
-from stanchion.core.checks import LONGEST_DELAY, MAX_NAME, SHORTEST_LEASE, checked_name, number, shown, whole
+from stanchion.core.checks import LONGEST_DELAY, MAX_NAME, SHORTEST_LEASE, brief, checked_name, number, whole
 from stanchion.errors import InvalidInput
 from stanchion.stores.fields.jobs import LANES_MAX, LATEST
 from stanchion.stores.records.claims import Claim
@@ -61,7 +61,7 @@ def check(verb: str, args: Args) -> None:
 def _known_name(value: str, what: str) -> None:
     """Check a name used to find something; an older release may have stored one that is not printable."""
     if not 1 <= len(value) <= MAX_NAME:
-        raise InvalidInput(f"{what} must have 1 to {MAX_NAME} characters, not {shown(value)}")
+        raise InvalidInput(f"{what} must have 1 to {MAX_NAME} characters, not {brief(value)}")
 
 
 def _jobs(jobs: Iterable[NewJob]) -> None:
@@ -142,7 +142,7 @@ def _nodes(nodes: Iterable[FlowNode]) -> None:
         check_id(node.id, "a node")
         check_id(node.root, "a flow")
         if node.kind not in ("one", "list", "none") or node.state not in list(NodeState):
-            raise InvalidInput(f"a node has the kind {shown(node.kind)} and the state {shown(node.state)}")
+            raise InvalidInput(f"a node has the kind {brief(node.kind)} and the state {brief(node.state)}")
         _failure(node)
         check_json(node.definition, "the definition")
         for name in ("size", "ended", "created_at", "finished_at"):
@@ -155,7 +155,7 @@ def _failure(node: FlowNode) -> None:
     try:
         job = failure_job(node)
     except (TypeError, ValueError, RecursionError):
-        raise InvalidInput(f"on_failure must be a job as JSON, not {shown(node.on_failure)}") from None
+        raise InvalidInput(f"on_failure must be a job as JSON, not {brief(node.on_failure)}") from None
     if job is not None:
         check_new(NEW_JOB.taken(NEW_JOB.to_message(job)))  # the protocol refuses fields of a wrong type
 
@@ -165,7 +165,7 @@ def _rows(rows: Iterable[JobRow]) -> None:
         try:
             check_stored(row)
         except InvalidInput as error:
-            raise InvalidInput(f"job {shown(row.id)} can't be adopted: {error}") from None
+            raise InvalidInput(f"job {brief(row.id)} can't be adopted: {error}") from None
 
 
 def _publication(publication: Publication) -> None:

@@ -236,7 +236,7 @@ class Jobs:
         queue = self._queue_of.get(job_id)
         return None if queue is None else queue.live.get(job_id) or queue.history.get(job_id)
 
-    def held(self, lease: Lease, now: int) -> JobRow | None:
+    def held_row(self, lease: Lease, now: int) -> JobRow | None:
         """Return a job if this is its lease in force."""
         row = self.find(lease.id)
         return row if claim_rules.holds(row, lease, now) else None

@@ -26,7 +26,7 @@ class Outcomes:
         return [self._settle(outcome, now, repeat) for outcome in outcomes]
 
     def _settle(self, outcome: Outcome, now: int, repeat: bool) -> JobState | None:
-        row = self._jobs.held(outcome.lease, now)
+        row = self._jobs.held_row(outcome.lease, now)
         if isinstance(outcome, Extend | Progress):
             return None if row is None else self._renew(row, outcome, now)
         if row is None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from stanchion.core.checks import MAX_NAME, shown, whole
+from stanchion.core.checks import MAX_NAME, brief, whole
 from stanchion.core.ids import ID
 from stanchion.errors import InvalidInput
 from stanchion.stores.fields.jobs import COMPARED, DEATH
@@ -41,7 +41,7 @@ def checked(query: Query) -> Query:
             continue
         if field not in COMPARED or op not in COMPARE or (op == "in") != isinstance(value, tuple):
             raise InvalidInput(
-                f"a query can't ask for {field} {op} {shown(value)}; it compares {', '.join(sorted(COMPARED))}, "
+                f"a query can't ask for {field} {op} {brief(value)}; it compares {', '.join(sorted(COMPARED))}, "
                 f"and matches {', '.join(sorted(MATCHED))}"
             )
         for one in value if op == "in" else (value,):
@@ -64,10 +64,10 @@ def _check_value(field: str, value: Any) -> None:
     bits = NUMBERS.get(field)
     if bits is None and not (isinstance(value, str) and len(value) <= MAX_NAME):
         raise InvalidInput(
-            f"a query compares {field} with texts of up to {MAX_NAME} characters, not with {shown(value)}"
+            f"a query compares {field} with texts of up to {MAX_NAME} characters, not with {brief(value)}"
         )
     if field == "id" and not ID.fullmatch(value):
-        raise InvalidInput(f"a query compares id with UUIDs in small letters, not with {shown(value)}")
+        raise InvalidInput(f"a query compares id with UUIDs in small letters, not with {brief(value)}")
     if bits is not None:
         whole(value, f"the {field} in a query", -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
@@ -193,7 +193,7 @@ def behind(query: Query) -> tuple[Any, ...]:
             _check_value(field, value)
     except (ValueError, RecursionError, InvalidInput):
         raise InvalidInput(
-            f"{shown(query.after)} is no cursor of a page in the order {query.order}: give the one that came with the "
+            f"{brief(query.after)} is no cursor of a page in the order {query.order}: give the one that came with the "
             f"page before, or none for the first page"
         ) from None
     return tuple(values)
@@ -219,10 +219,10 @@ def page_of(rows: Iterable[JobRow], query: Query) -> Page:
 
 def cut_off(rows: Sequence[JobRow], query: Query) -> Page:
     """Return the page of a query that starts with these jobs; it is the last one if below the limit."""
-    shown = rows[: query.limit]
-    last = [getattr(shown[-1], name) for name in ORDERED[query.order]] if len(shown) == query.limit else None
+    kept = rows[: query.limit]
+    last = [getattr(kept[-1], name) for name in ORDERED[query.order]] if len(kept) == query.limit else None
     more = None if last is None else cursor(last)
-    return Page(projected(shown, query.columns), more)
+    return Page(projected(kept, query.columns), more)
 
 
 def projected(rows: Sequence[JobRow], columns: Sequence[str]) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
-from stanchion.core.checks import shown
+from stanchion.core.checks import brief
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.claims import LOWEST_RANK
 
@@ -25,7 +25,7 @@ class Turn(NamedTuple):
 def checked_order(value: Any) -> Order:
     """Return an order as given. Raises InvalidInput for another word."""
     if value not in get_args(Order):
-        raise InvalidInput(f"order must be {' or '.join(get_args(Order))}, not {shown(value)}")
+        raise InvalidInput(f"order must be {' or '.join(get_args(Order))}, not {brief(value)}")
     found: Order = value
     return found
 

@@ -71,7 +71,7 @@ class PickupDelays:
         latest = self._delays.setdefault(queue, deque(maxlen=DELAYS_MAX))
         latest.extend((row.started_at or row.run_at) - row.run_at for row in rows)
 
-    def shown(self) -> dict[str, dict[str, Any]]:
+    def figures(self) -> dict[str, dict[str, Any]]:
         """Return for each queue the number of jobs, and their delays in seconds: median, 99th percentile, maximum."""
         return {queue: _summary(sorted(latest.copy())) for queue, latest in self._delays.copy().items() if latest}
 

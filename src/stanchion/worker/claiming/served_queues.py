@@ -10,7 +10,7 @@ from typing import Any
 from stanchion.context.context import Context
 from stanchion.context.queue_patterns import QueuePatterns, queues_in_code
 from stanchion.context.shard import range_in, stored_range
-from stanchion.core.checks import several, shown
+from stanchion.core.checks import brief, several
 from stanchion.core.names.partition_names import logical_name
 from stanchion.errors import InvalidInput
 from stanchion.jobs.options import named_queues
@@ -46,7 +46,7 @@ class ServedQueues:
         self._look_at = 0.0
         for name in lanes:
             if not self._asked.cover(name):
-                raise InvalidInput(f"lanes names the queue {shown(name)}, which is not among the queues of this worker")
+                raise InvalidInput(f"lanes names the queue {brief(name)}, which is not among the queues of this worker")
 
     @property
     def open(self) -> bool:
@@ -100,7 +100,7 @@ def checked_lanes(value: object) -> dict[str, LaneRange]:
     for queue, lanes in given:
         (name,) = named_queues([queue])
         if name in found:
-            raise InvalidInput(f"lanes names the queue {shown(name)} twice; a worker serves one range of its lanes")
+            raise InvalidInput(f"lanes names the queue {brief(name)} twice; a worker serves one range of its lanes")
         found[name] = LaneRange(name, *stored_range(range_in(lanes) if isinstance(lanes, str) else lanes))
     return found
 
@@ -108,7 +108,7 @@ def checked_lanes(value: object) -> dict[str, LaneRange]:
 def _pair(text: object) -> tuple[str, str]:
     queue, equals, lanes = text.rpartition("=") if isinstance(text, str) else ("", "", "")
     if not equals or not queue:
-        raise InvalidInput(f"lanes must be QUEUE=FIRST-LAST, such as 'orders=0-15', not {shown(text)}")
+        raise InvalidInput(f"lanes must be QUEUE=FIRST-LAST, such as 'orders=0-15', not {brief(text)}")
     return queue, lanes
 
 

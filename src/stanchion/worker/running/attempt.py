@@ -9,7 +9,7 @@ from contextvars import Context
 from typing import Any
 
 from stanchion.errors import TaskTimeout
-from stanchion.jobs.held import lease_of
+from stanchion.jobs.held_job import lease_of
 from stanchion.jobs.outcome import Outcome
 from stanchion.jobs.reservation import Reservation
 from stanchion.stores.records import outcomes

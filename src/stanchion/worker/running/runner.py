@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from stanchion.context.context import Context
 from stanchion.context.unknown_work import Unknown
 from stanchion.errors import StoreUnavailable
-from stanchion.jobs.held import ask_to_stop
+from stanchion.jobs.held_job import ask_to_stop
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Abandon, Outcome
 from stanchion.stores.rules.leases.lost_leases import start_of

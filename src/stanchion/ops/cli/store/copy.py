@@ -154,7 +154,7 @@ class Bars(Watcher):
         """Report it."""
         self._out.say(f"paused; calls in progress get {seconds:g} s to end")
 
-    def moved(self, queue: str, jobs: int) -> None:
+    def jobs_moved(self, queue: str, jobs: int) -> None:
         """Advance the bar."""
         self._progress.advance(self._tasks[queue], jobs)
 

@@ -12,7 +12,7 @@ from jsonschema.exceptions import ValidationError
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
-from stanchion.core.checks import shown
+from stanchion.core.checks import brief
 from stanchion.ops.web.api.operation import Operation, Schema
 from stanchion.ops.web.api.problems import Problem, Wrong
 
@@ -112,22 +112,22 @@ def _said(error: ValidationError) -> str:
             return f"needs {', '.join(missing)}"
         case "additionalProperties":
             known = error.schema.get("properties", {})
-            unknown = [shown(name) for name in error.instance if name not in known]
+            unknown = [brief(name) for name in error.instance if name not in known]
             return f"has unknown fields: {', '.join(unknown[:5])}; choose from {', '.join(sorted(known))}"
         case "type":
             kinds = limit if isinstance(limit, str) else " or ".join(limit)
-            return f"must be of type {kinds}, not {shown(error.instance)}"
+            return f"must be of type {kinds}, not {brief(error.instance)}"
         case "enum":
-            return f"must be one of {', '.join(map(str, limit))}, not {shown(error.instance)}"
+            return f"must be one of {', '.join(map(str, limit))}, not {brief(error.instance)}"
         case "oneOf" | "anyOf":
             alternatives = dict.fromkeys(_said(one) for one in error.context or ())
             return "; or ".join(alternatives)[:500]
         case "maximum" | "exclusiveMaximum" | "minimum" | "exclusiveMinimum":
-            return f"must be {_BOUNDS[error.validator]} {limit:,}, not {shown(error.instance)}"
+            return f"must be {_BOUNDS[error.validator]} {limit:,}, not {brief(error.instance)}"
         case "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties":
             return f"must have {_SIZES[error.validator[:3]]} {limit:,} {_SIZES[error.validator[3:]]}"
         case _:
-            return f"must fit {error.validator} {shown(limit)}, and is {shown(error.instance)}"
+            return f"must fit {error.validator} {brief(limit)}, and is {brief(error.instance)}"
 
 
 _BOUNDS: Final = {"maximum": "at most", "exclusiveMaximum": "less than", "minimum": "at least",

@@ -108,7 +108,7 @@ class BulkWorks:
         found = [(_work(value.text), value.version) for value in self._store().values(KIND)]
         return sorted(found, key=lambda one: -one[0].at)
 
-    def shown(self, now: int) -> list[BulkWork]:
+    def listed(self, now: int) -> list[BulkWork]:
         """Return the works under way, and the recently ended ones."""
         return [work for work, _ in self.all() if work.state == "running" or now - work.ended_at < SHOWN]
 

@@ -18,7 +18,7 @@ from stanchion.ops.reads.track import Rates
 from stanchion.ops.web.acts import owners as acts
 from stanchion.ops.web.live.sampler import Sample, Sampler
 from stanchion.ops.web.pages import past
-from stanchion.ops.web.show.alerts import Shown, Together, shown, together
+from stanchion.ops.web.show.alerts import Shown, Together, together, with_links
 from stanchion.ops.web.show.runbook import link_of
 from stanchion.ops.web.visit import Visit
 from stanchion.ops.words import plural
@@ -111,7 +111,7 @@ def set_owner(visit: Visit) -> Response:
 
 def _line(group: Group, owners: Mapping[str, tuple[str, int]]) -> Shown | Together:
     """Return an alert as the page shows it, or several of one rule as one line."""
-    return shown(group.first, owners.get(group.first.key)) if len(group.alerts) == 1 else together(group, owners)
+    return with_links(group.first, owners.get(group.first.key)) if len(group.alerts) == 1 else together(group, owners)
 
 
 def _lede(sample: Sample) -> str:

@@ -52,7 +52,7 @@ def together(group: Group, owned: Collection[str]) -> Together:
     return Together(group, link, since, sum(one.key in owned for one in group.alerts))
 
 
-def shown(alert: Alert, owner: tuple[str, int] | None) -> Shown:
+def with_links(alert: Alert, owner: tuple[str, int] | None) -> Shown:
     """Return an alert with its links. `owner`: its owner, and since when."""
     name = segment(alert.subject)
     links = {

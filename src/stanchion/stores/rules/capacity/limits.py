@@ -13,7 +13,7 @@ import json
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from stanchion.core.checks import MAX_LIMITS, checked_name, number, refuse_unknown, shown
+from stanchion.core.checks import MAX_LIMITS, brief, checked_name, number, refuse_unknown
 from stanchion.errors import InvalidInput
 
 SLOWEST, FASTEST = 1 / (366 * 86_400), 1e6
@@ -62,7 +62,7 @@ def checked_limits(text: str) -> Limits:
         stored = None
     if not isinstance(stored, dict):
         raise InvalidInput(
-            f'limits must be a JSON object, such as {{"hold": ["smtp"], "rate": ["key:crm", 5]}}, not {shown(text)}'
+            f'limits must be a JSON object, such as {{"hold": ["smtp"], "rate": ["key:crm", 5]}}, not {brief(text)}'
         )
     refuse_unknown(stored, ("hold", "rate"), "field of limits")
     return Limits(_semaphores(stored.get("hold", [])), _rate(stored["rate"]) if "rate" in stored else None)
@@ -71,21 +71,21 @@ def checked_limits(text: str) -> Limits:
 def _semaphores(names: object) -> tuple[str, ...]:
     if not isinstance(names, list):
         raise InvalidInput(
-            f'hold in limits must be a list of names of semaphores, such as ["smtp"], not {shown(names)}'
+            f'hold in limits must be a list of names of semaphores, such as ["smtp"], not {brief(names)}'
         )
     for name in names:
         checked_name(name, "the name of a semaphore in limits")
     if len(names) > MAX_LIMITS:
         raise InvalidInput(f"limits names {len(names)} semaphores; a job may need at most {MAX_LIMITS}")
     if names != sorted(set(names)):
-        raise InvalidInput(f"hold in limits must name each semaphore once, in ascending order, not {shown(names)}")
+        raise InvalidInput(f"hold in limits must name each semaphore once, in ascending order, not {brief(names)}")
     return tuple(names)
 
 
 def _rate(rate: object) -> Rate:
     if not isinstance(rate, list) or len(rate) != 2:
         raise InvalidInput(
-            f'rate in limits must be a name and starts per second, such as ["key:crm", 5], not {shown(rate)}'
+            f'rate in limits must be a name and starts per second, such as ["key:crm", 5], not {brief(rate)}'
         )
     name, per_second = rate
     checked_name(name, "the name of a rate in limits", MAX_RATE_NAME)

@@ -16,9 +16,9 @@ from typing import Any, Final, NoReturn
 from stanchion.core.checks import (
     LONGEST_DELAY,
     MAX_HEADERS,
+    brief,
     checked_name,
     number,
-    shown,
     whole,
 )
 from stanchion.core.ids import ID
@@ -44,13 +44,13 @@ def check_new(job: NewJob) -> None:
     if job.key_ttl is not None and job.key is None:
         raise InvalidInput("key_ttl says how long a key holds; give the key too")
     if job.on_duplicate not in ("return", "raise", "replace"):
-        raise InvalidInput(f"on_duplicate must be return, raise or replace, not {shown(job.on_duplicate)}")
+        raise InvalidInput(f"on_duplicate must be return, raise or replace, not {brief(job.on_duplicate)}")
     if (slot := job.waits_for) is None:
         return
     if slot[:2] != (NODE, ""):
         raise InvalidInput(
-            f"a new job waits for a node of its flow or for nothing, not for {shown(slot.kind)} of queue "
-            f"{shown(slot.queue)}: leave waits_kind out; limits and order_key make a job wait for others"
+            f"a new job waits for a node of its flow or for nothing, not for {brief(slot.kind)} of queue "
+            f"{brief(slot.queue)}: leave waits_kind out; limits and order_key make a job wait for others"
         )
     check_id(slot.name, "the node that a job waits for")
 
@@ -61,7 +61,7 @@ def check_stored(row: JobRow) -> None:
         raise InvalidInput(fault)
     if row.state not in _ADOPTED or (row.state == QUEUED) != (row.finished_at is None):
         raise InvalidInput(
-            f"a job to adopt is queued, or {', '.join(_ADOPTED[1:])} with finished_at, not {shown(row.state)} with "
+            f"a job to adopt is queued, or {', '.join(_ADOPTED[1:])} with finished_at, not {brief(row.state)} with "
             f"finished_at={row.finished_at}"
         )
     for value, check in zip(row, _STORED_CHECKS, strict=True):
@@ -71,9 +71,9 @@ def check_stored(row: JobRow) -> None:
         raise InvalidInput("a dead letter has dead_from, dead_at and dead_attempts, and another job none of them")
     for line in lines_of(row):
         if wait_in(line) is None:
-            raise InvalidInput(f"a past wait must be [kind, queue, name, since, until], not {shown(line)}")
+            raise InvalidInput(f"a past wait must be [kind, queue, name, since, until], not {brief(line)}")
     if row.waits_kind not in (None, *_WAITED) or (row.state == QUEUED and row.waits_kind is not None):
-        raise InvalidInput(f"a job to adopt waits for nothing, not for {shown(row.waits_kind)}: leave waits_kind out")
+        raise InvalidInput(f"a job to adopt waits for nothing, not for {brief(row.waits_kind)}: leave waits_kind out")
 
 
 _WAITED: Final = (ORDER, SEMAPHORE, NODE)
@@ -82,13 +82,13 @@ _WAITED: Final = (ORDER, SEMAPHORE, NODE)
 def check_id(value: str, what: str = "a job") -> None:
     """Raise InvalidInput unless this is the id of a job, or of another client-made thing."""
     if not ID.fullmatch(value):
-        raise InvalidInput(f"the id of {what} is a UUID in small letters, not {shown(value)}")
+        raise InvalidInput(f"the id of {what} is a UUID in small letters, not {brief(value)}")
 
 
 def check_payload(text: str | None, what: str = "the payload") -> None:
     """Raise InvalidInput for a text that is neither JSON nor encrypted."""
     if text is not None and not (_SEALED.fullmatch(text) if is_sealed(text) else _is_json(text)):
-        raise InvalidInput(f'{what} must be JSON, such as {{"id": 1}}, not {shown(text)}')
+        raise InvalidInput(f'{what} must be JSON, such as {{"id": 1}}, not {brief(text)}')
 
 
 def check_headers(text: str | None) -> None:
@@ -124,7 +124,7 @@ def _check_json(text: str | None, what: str, fits: Callable[[Any], bool], form: 
     except (ValueError, RecursionError):
         fitting = False
     if not fitting:
-        raise InvalidInput(f"{what} must be {form}, not {shown(text)}")
+        raise InvalidInput(f"{what} must be {form}, not {brief(text)}")
 
 
 def _is_json(text: str) -> bool:

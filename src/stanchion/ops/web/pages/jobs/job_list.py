@@ -73,7 +73,7 @@ def every(visit: Visit) -> Response:
         bands=[band.name for band in BANDS],
         spans=[(name, SPAN_NAMES[name]) for name in SPANS],
         acts=[act for act in ACTS if _fits(wanted, act)] if visit.session.caller.operates else [],
-        works=visit.part("bulk work", lambda: visit.site.bulk.shown(visit.now)) or [],
+        works=visit.part("bulk work", lambda: visit.site.bulk.listed(visit.now)) or [],
         progress_of=progress_of,
         see=lambda work: see(visit, work),
         time_of=_time_of(wanted.states),

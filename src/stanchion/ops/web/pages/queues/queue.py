@@ -20,7 +20,7 @@ from stanchion.ops.reads.track import HOUR
 from stanchion.ops.web.acts.pauses import pause_of, set_paused
 from stanchion.ops.web.acts.settings import HELP, changes_of
 from stanchion.ops.web.pages import past
-from stanchion.ops.web.show.alerts import Shown, shown
+from stanchion.ops.web.show.alerts import Shown, with_links
 from stanchion.ops.web.show.plots import spark
 from stanchion.ops.web.show.runbook import link_of
 from stanchion.ops.web.visit import Missing, Visit
@@ -123,7 +123,7 @@ def _alerts(visit: Visit, queue: QueueSettings) -> list[Shown]:
     if not queue.paused:  # an alert clears some readings after its cause, and the pause has just been ended
         firing = [one for one in firing if one.rule != "paused"]
     owners = sample.seen.owners
-    alerts = [shown(one, owners.get(one.key)) for one in firing]
+    alerts = [with_links(one, owners.get(one.key)) for one in firing]
     return [one._replace(link="") if one.link == f"/queues/{visit.segment}" else one for one in alerts]
 
 
@@ -133,9 +133,9 @@ def _depths(visit: Visit, name: str) -> dict[int, int]:
 
 def _of_partitions(visit: Visit, names: tuple[str, ...]) -> list[tuple[str, Sizes]]:
     """Return the sizes of the first partitions."""
-    shown = names[:PARTITIONS_SHOWN]
-    stats = visit.store.stats(shown, ["states"])
-    return [(name, stats[name].states) for name in shown]
+    listed = names[:PARTITIONS_SHOWN]
+    stats = visit.store.stats(listed, ["states"])
+    return [(name, stats[name].states) for name in listed]
 
 
 def ask_pause(visit: Visit) -> Response:
