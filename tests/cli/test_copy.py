@@ -90,7 +90,7 @@ class TestTheCommand:
             "resumed": True,
         }
         assert (letters["live"], other["live"], other["history"]) == (1, 2, 2)
-        assert there.queue("mail").counts() == (0,) * 9
+        assert set(there.queue("mail").counts()) == {0}
 
     def test_only_some_queues(self, copy: Callable[..., Answer], app: Stanchion, there: Stanchion) -> None:
         for name in ("a", "b", "c"):

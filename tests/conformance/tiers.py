@@ -59,7 +59,7 @@ EACH_SCRIPT = frozenset(
         *("TestScan", "TestSizes", "TestNextDue", "TestSlots", "TestKeyedRates", "TestMaxRunning", "TestRoundRobin"),
         *("TestLaneDepths", "TestGroup", "TestAFailedMember", "TestAnOpenNode", "TestFanOut", "TestPublishing"),
         *("TestOneWins", "TestPushSignal", "TestWaitingForASlot", "TestRepeatedClaimsById"),
-        *("TestPastWaits", "TestSeveralPastWaits", "TestWaitsGoWithTheJob"),
+        *("TestPastWaits", "TestSeveralPastWaits", "TestWaitsGoWithTheJob", "TestExpiryOfJobs"),
     )
 )
 """Each script of the Redis store, and what crosses its slots; each statement of other stores, with `OF_DATABASES`."""
@@ -109,7 +109,7 @@ THROUGH_A_MANAGER = frozenset(
             "TestStrangeNames",
         ),
         *("TestSettings", "TestTheClock", "TestOneWins", "TestRepeatedPushAsRunning", "TestMonitor"),
-        "TestWaitsGoWithTheJob",
+        *("TestWaitsGoWithTheJob", "TestExpiryOfJobs"),
     )
 )
 """Each verb and record on its way through a manager, and what its clients do themselves: waiting, splitting,

@@ -16,7 +16,7 @@ SUFFIXES = frozenset({".py", ".lua", ".sql", ".proto"})
 COMMON = frozenset(
     (
         *("id", "queue", "state", "key", "lane", "task", "errors", "progress", "token", "worker"),
-        *("result", "payload", "priority", "headers", "rank", "delivery", "promised"),
+        *("result", "payload", "priority", "headers", "rank", "delivery", "promised", "expires"),
     )
 )
 COMMON_SETTINGS = frozenset(("name", "lease", "paused", "declared", "lanes", "timeout", "ordered", "partitioned"))

@@ -29,6 +29,7 @@ THEMES = (
     "jobs.concurrency",
     "jobs.dead_letters",
     "jobs.encryption",
+    "jobs.expiry",
     "jobs.held_keys",
     "jobs.hiding",
     "jobs.history",

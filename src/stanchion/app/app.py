@@ -18,7 +18,7 @@ from stanchion.core.concurrency.blocking import BlockingCalls
 from stanchion.core.retry import Retry
 from stanchion.core.values.codec import MAX_PAYLOAD, Codec
 from stanchion.jobs.call import COLLECT, collected
-from stanchion.jobs.options import checked_timeout
+from stanchion.jobs.options import checked_span
 from stanchion.tasks.task import checked_retry
 from stanchion.tasks.work import TaskWork
 
@@ -70,7 +70,7 @@ class Stanchion(StoreCalls, QueueCalls, TaskCalls, ProjectCalls, JobCalls, RunCa
         self._context = Context(url, store, codec, poll, unknown_work, _job_of, database, traces)
         self._context.blocking = BlockingCalls(warn=warn_blocking)
         self._context.decode = decode
-        self._context.timeout = checked_timeout(timeout)
+        self._context.timeout = checked_span(timeout)
         self._context.registry.includes.discover(discover)
         self._context.retry = checked_retry(retry) or self._context.retry
         self._context.registry.built_in[COLLECT] = TaskWork(self._context, collected, COLLECT, self._context.retry, {})

@@ -238,6 +238,11 @@ class Job:
         return self._row.timeout
 
     @property
+    def expires(self) -> float | None:
+        """Seconds after its push until it is cancelled, unless an attempt has begun by then; None: it never expires."""
+        return self._row.expires
+
+    @property
     def errors(self) -> list[dict[str, Any]]:
         """The last errors: `attempt`, `at` (seconds since 1970), `error`, `group`, and where they are known `type`
         (module and class of the exception), `traceback`, `worker`, `started`, and `until`, when the job was due again.

@@ -70,6 +70,8 @@ class PushOptions(TypedDict, total=False):
     """Number of attempts before the job is dead."""
     timeout: float | None
     """Seconds that one attempt may run."""
+    expires: float | timedelta | None
+    """Seconds, or a timedelta, after the push until the job is cancelled, unless an attempt has begun by then."""
 
 
 class EnqueueOptions(PushOptions, total=False):
@@ -202,13 +204,13 @@ def _max_attempts(value: object) -> int:
     return whole(value, "max_attempts", 1, MOST_ATTEMPTS)
 
 
-def checked_timeout(value: object) -> float | None:
-    """Return the seconds that one attempt may run; None for no limit."""
+def checked_span(value: object, name: str = "timeout") -> float | None:
+    """Return a time limit in seconds; None for no limit."""
     if value is None:
         return None
-    seconds = seconds_of(value, "timeout")
+    seconds = seconds_of(value, name)
     if seconds == 0:
-        raise InvalidInput("timeout must be more than 0 seconds; leave it out for none")
+        raise InvalidInput(f"{name} must be more than 0 seconds; leave it out for none")
     return seconds
 
 
@@ -279,7 +281,8 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "rate_key": lambda value: checked_name(value, "rate_key"),
     "headers": _headers,
     "max_attempts": _max_attempts,
-    "timeout": checked_timeout,
+    "timeout": checked_span,
+    "expires": partial(checked_span, name="expires"),
 }
 """The checks of options: of some, the check of their kind."""
 

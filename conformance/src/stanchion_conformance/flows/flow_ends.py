@@ -58,6 +58,18 @@ class TestAFailedMember:
         dead = how in ("bury", "used up", "lost", "dead letter")
         assert (first.job, first.state) == (row.id, JobState.DEAD if dead else JobState.CANCELLED)
 
+    @pytest.mark.parametrize("found_by", ["claim", "maintain"])
+    def test_that_has_expired_fails_its_node(self, store: Store, clock: StoreClock, found_by: str) -> None:
+        node = new_node(1)
+        after = waiter(node, queue="after")
+        jobs = members(node, expires=10.0)
+        store.change_flows([OpenFlow([node], [*jobs, after])])
+        clock.advance(10)
+        assert claim(store) == [] if found_by == "claim" else store.maintain() == []
+        assert node_of(store, node).state == NodeState.FAILED
+        assert state(store, after.id) is JobState.CANCELLED
+        assert [(end.job, end.state) for end in store.flow_ends(node.id)] == [(jobs[0].id, JobState.CANCELLED)]
+
     def test_lets_the_others_go_on(self, store: Store) -> None:
         node = new_node(3)
         store.change_flows([OpenFlow([node], members(node))])

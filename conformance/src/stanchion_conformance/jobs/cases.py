@@ -17,6 +17,7 @@ from stanchion_conformance.jobs.earlier_attempts import TestEarlierAttempts
 from stanchion_conformance.jobs.encryption import TestEncryption, key, sealed
 from stanchion_conformance.jobs.error_groups import TestErrorGroups
 from stanchion_conformance.jobs.error_types import TestErrorTypes, TestOutcomesFromErrors
+from stanchion_conformance.jobs.expiry import TestExpiryOfJobs as TestExpiryOfJobs
 from stanchion_conformance.jobs.held_keys import TestHeldKeys
 from stanchion_conformance.jobs.hiding import TestHiding
 from stanchion_conformance.jobs.history import TestHistory, TestPurge
@@ -91,6 +92,7 @@ __all__ = [
     "TestErrorTypes",
     "TestEvents",
     "TestEveryJobGoesToOne",
+    "TestExpiryOfJobs",
     "TestFencing",
     "TestFoundByTheQueueWhereTheyDied",
     "TestHandles",

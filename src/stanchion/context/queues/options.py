@@ -15,7 +15,8 @@ class StationQueueOptions(TypedDict, total=False):
     `max_rate`: starts per second; `max_running`: jobs that run at once; `lanes`, `lanes_per_tenant`; `history_ttl`:
     seconds for which finished jobs are kept; `dead_letter`: the queue that dead jobs move to; `lease`: seconds of a
     reservation; `paused`; `expires`: seconds without use after which the queue is deleted, with `expires_with_jobs`
-    even if it has jobs; `ordered`, `ordered_by`; `partitions`.
+    even if it has jobs; `ordered`, `ordered_by`; `partitions`; `jobs_expire`: seconds after their push until jobs
+    expire that do not say when.
     """
 
     paused: bool
@@ -31,6 +32,7 @@ class StationQueueOptions(TypedDict, total=False):
     ordered: bool
     ordered_by: Literal["tenant"] | None
     partitions: int
+    jobs_expire: float | timedelta | None
 
 
 class QueueOptions(StationQueueOptions, total=False):

@@ -67,14 +67,16 @@ def concern_new_jobs(settings: QueueSettings) -> bool:
 
 def has_defaults(settings: QueueSettings) -> bool:
     """Return whether a queue gives fields to jobs that enter it without them."""
-    return settings.ordered_by is not None
+    return settings.ordered_by is not None or settings.jobs_expire is not None
 
 
 def with_defaults(job: NewJob, settings: QueueSettings) -> NewJob:
     """Return a job that enters a queue with the fields that the queue gives to jobs without them."""
-    if settings.ordered_by is None or job.order_key is not None or job.tenant is None:
-        return job
-    return job._replace(order_key=job.tenant)
+    ordered = settings.ordered_by is not None and job.order_key is None
+    return job._replace(
+        order_key=job.tenant if ordered else job.order_key,
+        expires=settings.jobs_expire if job.expires is None else job.expires,
+    )
 
 
 # -- rules between settings

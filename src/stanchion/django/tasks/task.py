@@ -11,7 +11,7 @@ from django.utils.module_loading import import_string
 
 from stanchion.core.retry import Retry
 from stanchion.django.tasks.compat import Task, path_of
-from stanchion.jobs.options import checked_timeout
+from stanchion.jobs.options import checked_span
 from stanchion.tasks.task import task_options
 
 
@@ -45,7 +45,7 @@ def _again(path: str, values: Mapping[str, object]) -> Any:
 def check_options(task: object) -> None:
     """Raise InvalidInput unless the options of a task are right."""
     _, rest = task_options(options_of(task), Retry())
-    checked_timeout(rest.get("timeout"))
+    checked_span(rest.get("timeout"))
 
 
 def options_of(task: object) -> dict[str, Any]:

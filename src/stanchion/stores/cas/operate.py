@@ -8,6 +8,7 @@ from stanchion.stores.cas.jobs import Decision, Facts, JobLoop
 from stanchion.stores.records.jobs import JobRow, JobState, Redriven
 from stanchion.stores.records.outcomes import Bury
 from stanchion.stores.rules.lifecycle import outcomes as outcome_rules
+from stanchion.stores.rules.lifecycle.expiry import is_overdue
 from stanchion.stores.rules.lifecycle.jobs import stored_state_of
 from stanchion.stores.rules.unreadable import misfit
 
@@ -32,6 +33,17 @@ class Operator:
             return Decision(JobState.CANCELLED, step.row, step.counted)
 
         return self._loop.decide_each(ids, decide)
+
+    def end_overdue(self, ids: Sequence[str]) -> list[str]:
+        """End the jobs among these that have expired; return those that run: they may be given back."""
+
+        def decide(_index: int, row: JobRow | None, facts: Facts) -> Decision[bool]:
+            if row is None or not is_overdue(row, facts.now):
+                return Decision(row is not None and row.state == JobState.RUNNING)
+            step = outcome_rules.lapsed(row, facts.now)
+            return Decision(False, step.row, step.counted)
+
+        return [one for one, runs in zip(ids, self._loop.decide_each(ids, decide), strict=True) if runs]
 
     def bury_misfits(self, ids: Sequence[str]) -> None:
         """Bury the unclaimed jobs among these that have values of wrong types."""

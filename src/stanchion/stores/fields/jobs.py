@@ -135,6 +135,7 @@ FIELDS: Final = (
     Field("failures", Kind.INT, Step.RESTARTED, listed=True, within=(0, MOST_ATTEMPTS)),
     Field("max_attempts", Kind.INT, listed=True, within=(1, MOST_ATTEMPTS)),
     Field("timeout", Kind.REAL),
+    Field("expires", Kind.REAL, Step.RESTARTED, about="Seconds after its push from which on it is not begun any more."),
     Field("errors", Kind.JSON, Step.RESTARTED),
     Field("lost_leases", Kind.INT, Step.RESTARTED, Of.LIVE, public=None, within=(0, MOST_ATTEMPTS)),
     Field("lost_in_all", Kind.INT, Step.RESTARTED, Of.LIVE, public=None, within=(0, MOST_ATTEMPTS)),
@@ -241,6 +242,7 @@ OPTIONS: Final = (
     Option("headers", "Metadata, stored with the payload.", of_event=True),
     Option("max_attempts", "Attempts after which it is dead."),
     Option("timeout", "that one attempt may run."),
+    Option("expires", "after the push until it is cancelled, unless an attempt has begun by then."),
 )
 """The options of a push, except for its rate."""
 

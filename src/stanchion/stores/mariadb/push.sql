@@ -8,7 +8,7 @@ BEGIN
     DECLARE refused LONGTEXT <text>;
     DECLARE own_priority SMALLINT DEFAULT 0;
     DECLARE own_attempts INT DEFAULT <max_attempts>;
-    DECLARE seconds, own_timeout DOUBLE;
+    DECLARE seconds, own_timeout, own_expires DOUBLE;
     DECLARE micros, due, former BIGINT;
     DECLARE named DATETIME(6);
     DECLARE job, holder CHAR(36) <text>;
@@ -43,7 +43,7 @@ BEGIN
         SET name = JSON_UNQUOTE(JSON_EXTRACT(given, CONCAT('$[', n, ']'))), n = n + 1;
         IF name NOT IN (
             'task', 'args', 'priority', 'run_at', 'delay', 'tenant', 'key', 'order_key', 'limits', 'headers',
-            'max_attempts', 'timeout'
+            'max_attempts', 'timeout', 'expires'
         ) THEN
             SET refused = CONCAT('unknown option ', LEFT(name, 60)), kind = 'NULL';
         ELSE
@@ -82,13 +82,15 @@ BEGIN
                     ELSE
                         SET own_attempts = value;
                     END IF;
-                WHEN name IN ('delay', 'timeout') THEN
+                WHEN name IN ('delay', 'timeout', 'expires') THEN
                     IF kind NOT IN ('INTEGER', 'DOUBLE', 'DECIMAL') OR value + 0 NOT BETWEEN 0 AND <longest_delay> THEN
                         SET refused = CONCAT(name, ' must be from 0 seconds to 100 years');
                     ELSEIF name = 'delay' THEN
                         SET seconds = value;
                     ELSEIF value + 0 = 0 THEN
-                        SET refused = 'timeout must be more than 0 seconds';
+                        SET refused = CONCAT(name, ' must be more than 0 seconds');
+                    ELSEIF name = 'expires' THEN
+                        SET own_expires = value;
                     ELSE
                         SET own_timeout = value;
                     END IF;
@@ -225,7 +227,8 @@ BEGIN
                 INSERT INTO stanchion_jobs (<columns>)
                 VALUES (
                     job, queue, <unlaned>, '<queued>', own_priority, own_priority, due, micros, content, own_task,
-                    own_headers, own_tenant, own_key, own_order_key, slots, own_attempts, own_timeout
+                    own_headers, own_tenant, own_key, own_order_key, slots, own_attempts, own_timeout,
+                    own_expires
                 );
             END;
             IF taken THEN

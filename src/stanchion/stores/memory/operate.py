@@ -9,6 +9,7 @@ from stanchion.stores.memory.jobs import Jobs
 from stanchion.stores.memory.slots import Slots
 from stanchion.stores.records.jobs import SECOND, JobRef, JobRow, JobState, Redriven
 from stanchion.stores.rules.lifecycle import outcomes as outcome_rules
+from stanchion.stores.rules.lifecycle.expiry import is_overdue
 
 
 class Operations:
@@ -76,9 +77,11 @@ class Operations:
         return True
 
     def keep_up(self) -> None:
-        """Delete history beyond its retention, and reset the shapes of queues."""
+        """End jobs that have expired, delete history beyond its retention, and reset the shapes of queues."""
         now = self._jobs.now()
-        for queue in self._jobs.queues.values():
+        for queue in list(self._jobs.queues.values()):
+            for row in [row for row in queue.live.values() if is_overdue(row, now)]:
+                self._flows.apply(row, outcome_rules.lapsed(row, now))
             queue.reshape()
             newest = now - int(queue.settings.history_ttl * SECOND)
             for row in [row for row in queue.history.values() if (row.finished_at or 0) <= newest]:

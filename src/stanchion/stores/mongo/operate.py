@@ -43,11 +43,12 @@ from stanchion.stores.mongo.upkeep.misfits import Misfits
 from stanchion.stores.mongo.upkeep.rests import LONGEST, Rests
 from stanchion.stores.mongo.upkeep.shapes import Shapes
 from stanchion.stores.mongo.wakeup import Announcer
-from stanchion.stores.records.jobs import SECOND, JobRow
+from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS, Budget, purge_each, remove_expired
 
 _PURGED_AT_ONCE = 500
+_OVERDUE_AT_ONCE, _OVERDUE_MOST = 500, 10_000
 _PURGE_JOBS_MAX = 1000
 _FOLD_SECONDS = 5.0
 
@@ -154,6 +155,29 @@ class Purges:
             deleted = len(tried) - self._server.call(lambda on, _again: on.jobs.count_documents(wanted))
         # Checked again on deletion: a job may have been retried meanwhile.
         return deleted + (self._deletion.hide_and_forget(others, ended, now) if others else 0)
+
+
+class Overdue:
+    """Ends jobs that have expired."""
+
+    def __init__(self, server: Access, end: Callable[[Sequence[str]], object]) -> None:
+        """`end`: ends those of some jobs that have expired."""
+        self._server, self._end = server, end
+
+    def end(self) -> None:
+        """End the expired jobs, up to `_OVERDUE_MOST` of them."""
+        waiting = {"$in": [QUEUED, JobState.WAITING.value]}
+
+        def some(on: Place, _again: bool) -> list[str]:
+            due = {"overdue_at": {"$lte": self._server.now()}, "live": True, "state": waiting}
+            return [one["_id"] for one in on.jobs.find(due, {"_id": 1}).limit(_OVERDUE_AT_ONCE)]
+
+        for _ in range(_OVERDUE_MOST // _OVERDUE_AT_ONCE):
+            ids = self._server.call(some)
+            if ids:
+                self._end(ids)
+            if len(ids) < _OVERDUE_AT_ONCE:
+                break
 
 
 class Upkeep:

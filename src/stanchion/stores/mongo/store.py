@@ -33,7 +33,7 @@ from stanchion.stores.mongo.flows.additions import Additions
 from stanchion.stores.mongo.flows.ends import FlowEnds
 from stanchion.stores.mongo.flows.flows import FlowNodes
 from stanchion.stores.mongo.jobs import Jobs
-from stanchion.stores.mongo.operate import Adoption, Purges, Upkeep
+from stanchion.stores.mongo.operate import Adoption, Overdue, Purges, Upkeep
 from stanchion.stores.mongo.prepared import PreparedPushes
 from stanchion.stores.mongo.push import Push
 from stanchion.stores.mongo.query import Queries
@@ -108,6 +108,7 @@ class MongoStore(Extensible):
         self._recovered = (self._outbox, flows, slots, staging, self._nodes)
         forget = [deletion.forget_gone, workers.forget_dead, self._nodes.forget]
         forget += [slot_documents.forget_full, publications.forget]
+        forget.append(Overdue(server, self._operator.end_overdue).end)
         others = Shapes(server, documents), Misfits(server, self._operator.bury_misfits)
         upkeep = Upkeep(queues, counters, self._purges, removal, *others, recover=self._recover_outbox, forget=forget)
 

@@ -121,6 +121,8 @@ def picked(
 NEEDS_SLOT = "order_key IS NOT NULL OR limits IS NOT NULL AS needs_slot"
 PLACES = f"ctid AS place, {NEEDS_SLOT}"
 PICKED = picked(f"{PLACES}, id, order_key, limits, slots_held")
+UNSEEN_PLACES = f"ctid AS place, expires IS NOT NULL OR {NEEDS_SLOT}"
+"""Of jobs that nobody reads: one that expires must be read."""
 
 EXPIRED = "expired "
 """Begins the answer of a statement that has reserved nothing, as leases have expired; the clock follows."""

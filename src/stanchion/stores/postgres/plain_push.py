@@ -11,7 +11,7 @@ _PARAMETERS = (
     *(("queue", "text"), ("payload", "jsonb"), ("task", "text"), ("args", "jsonb"), ("priority", "integer")),
     *(("run_at", "timestamp with time zone"), ("delay", "double precision"), ("tenant", "text"), ("key", "text")),
     *(("order_key", "text"), ("limits", "jsonb"), ("headers", "jsonb"), ("max_attempts", "integer")),
-    *(("timeout", "double precision"), ("notify", "boolean")),
+    *(("timeout", "double precision"), ("expires", "double precision"), ("notify", "boolean")),
 )
 """The parameters of the function, as the server spells them."""
 _SIGNATURE = ", ".join(f"{name} {kind}" for name, kind in _PARAMETERS)

@@ -13,6 +13,7 @@ CREATE OR REPLACE FUNCTION <name>(
     headers jsonb DEFAULT NULL,
     max_attempts integer DEFAULT <max_attempts>,
     timeout double precision DEFAULT NULL,
+    expires double precision DEFAULT NULL,
     notify boolean DEFAULT true
 ) RETURNS uuid
 LANGUAGE plpgsql VOLATILE
@@ -104,6 +105,9 @@ BEGIN
     IF NOT coalesce(timeout > 0 AND timeout <= <longest_delay>, true) THEN
         refused := 'timeout must be more than 0 seconds, and at most 100 years';
     END IF;
+    IF NOT coalesce(expires > 0 AND expires <= <longest_delay>, true) THEN
+        refused := 'expires must be more than 0 seconds, and at most 100 years';
+    END IF;
 
     IF jsonb_typeof(limits) = 'array' AND jsonb_array_length(limits) > 0 THEN
         IF jsonb_array_length(limits) > <max_limits>
@@ -161,7 +165,7 @@ BEGIN
             coalesce(stanchion_push.priority, 0), due, micros, content, stanchion_push.task,
             CAST(nullif(stanchion_push.headers, '{}') AS text), stanchion_push.tenant, stanchion_push.key,
             own_order_key, slots, coalesce(stanchion_push.max_attempts, <max_attempts>),
-            stanchion_push.timeout
+            stanchion_push.timeout, stanchion_push.expires
         )
         ON CONFLICT DO NOTHING;
         EXIT WHEN FOUND;

@@ -74,6 +74,7 @@ class NewJob(NamedTuple):
     origin: str | None = None
     max_attempts: int = 25
     timeout: float | None = None
+    expires: float | None = None
     lane: int = UNLANED
     waits_kind: str | None = None
     waits_queue: str | None = None
@@ -146,6 +147,7 @@ class JobRow(NamedTuple):
     failures: int = 0
     max_attempts: int = 25
     timeout: float | None = None
+    expires: float | None = None
     errors: str | None = None
     lost_leases: int = 0
     lost_in_all: int = 0

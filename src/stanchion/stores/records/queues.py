@@ -87,6 +87,11 @@ class QueueSettings:
         default=None, metadata=_shown("What becomes the order key of jobs without one.")
     )
     """What becomes the order key of jobs that enter the queue without one."""
+    jobs_expire: float | None = field(
+        default=None,
+        metadata=_shown("Time after its push until a job is cancelled, unless an attempt has begun by then.", "never"),
+    )
+    """Seconds after their push until jobs expire that do not say when."""
     declared: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """The settings that the code declared last, which may not be in force; see `context.queues.declared_settings`."""
     lanes_seen: Mapping[str, int] = field(default_factory=dict, compare=False)
@@ -158,6 +163,7 @@ class Counts(NamedTuple):
     buried: int = 0
     cancelled: int = 0
     expired: int = 0
+    lapsed: int = 0
 
 
 class Head(NamedTuple):

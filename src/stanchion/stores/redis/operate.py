@@ -16,10 +16,13 @@ from stanchion.stores.redis.queues import Queues
 from stanchion.stores.redis.staging import StageRows
 from stanchion.stores.redis.workers import Workers
 from stanchion.stores.rules.capacity.shapes import FEW
+from stanchion.stores.rules.lifecycle.expiry import expiry_of
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS, Budget, purge_each, remove_expired
 
 _SCRIPT_JOBS_MAX = 1000
 _PURGE_JOBS_MAX = 2000
+_OVERDUE, _AGAIN_SECONDS = 500, 60
+"""Expired jobs looked at together; seconds after which one that runs is looked at again."""
 _KEYS_KEPT_SECONDS = 3600
 """Seconds that a queue remembers idempotency keys and jobs that left it: much longer than calls are repeated."""
 
@@ -76,8 +79,8 @@ class Removal:
 class Adoption:
     """Stores jobs of other stores."""
 
-    def __init__(self, jobs: Jobs) -> None:
-        self._jobs = jobs
+    def __init__(self, jobs: Jobs, overdue: Overdue) -> None:
+        self._jobs, self._overdue = jobs, overdue
 
     def adopt(self, rows: Sequence[JobRow]) -> list[bool]:
         """Store the jobs unchanged; return False for each whose key a live job has."""
@@ -91,7 +94,38 @@ class Adoption:
                 if made:
                     self._jobs.places.list_queue(queue, again=True)
                 here.update(zip((row.id for row in part), map(bool, answers), strict=True))
+                self._overdue.note(queue, part)
         return [here[row.id] for row in rows]
+
+
+class Overdue:
+    """Ends jobs that have expired."""
+
+    def __init__(self, jobs: Jobs, end: Callable[[Sequence[str]], list[str]]) -> None:
+        """`end`: ends those of some jobs that have expired, and returns those that run."""
+        self._jobs, self._end = jobs, end
+
+    def note(self, queue: str, rows: Sequence[JobRow]) -> None:
+        """List adopted jobs that expire."""
+        for row in rows:
+            if row.expires is not None and row.finished_at is None:
+                self._jobs.server.command("ZADD", self._key(queue), expiry_of(row), row.id)
+
+    def end(self, queue: str, budget: Budget) -> None:
+        """End the expired jobs of a queue, as far as time allows."""
+        key, server = self._key(queue), self._jobs.server
+        now = self._jobs.now()
+        while ids := [one.decode() for one in server.command("ZRANGEBYSCORE", key, "-inf", now, "LIMIT", 0, _OVERDUE)]:
+            running = self._end(ids)
+            if running:  # looked at again, as it may be given back
+                server.command("ZADD", key, *(one for job in running for one in (now + _AGAIN_SECONDS * SECOND, job)))
+            if ended := [one for one in ids if one not in running]:
+                server.command("ZREM", key, *ended)
+            if not budget.left:
+                break
+
+    def _key(self, queue: str) -> str:
+        return self._jobs.server.keys.queue(queue) + "overdue"
 
 
 class Upkeep:
@@ -105,8 +139,9 @@ class Upkeep:
         workers: Workers,
         flows: Flows,
         stage: StageRows,
+        overdue: Overdue,
     ) -> None:
-        self._jobs, self._recoveries = jobs, recoveries
+        self._jobs, self._recoveries, self._overdue = jobs, recoveries, overdue
         self._queues, self._workers, self._flows, self._stage = queues, workers, flows, stage
         self._known: set[str] = set()
         """Queues that this process has maintained at least once; idle ones are left alone from then on."""
@@ -121,17 +156,19 @@ class Upkeep:
             recover()
 
     def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
-        """Purge history beyond its retention, deliver jobs in transit, remove expired queues.
+        """Purge history beyond its retention, end expired jobs, deliver jobs in transit, remove expired queues.
 
         Also correct the stored shape of each queue.
         """
-        names = self._jobs.places.queues()
+        names, budget = self._jobs.places.queues(), Budget(seconds)
         # Purge first: the rest may need memory that the server does not have.
         behind = purge_each(
             lambda queue: self._queues.purge(queue, limit=_PURGE_JOBS_MAX),
             self._jobs.places.with_any(names, "ended"),
-            *(_PURGE_JOBS_MAX, Budget(seconds)),
+            *(_PURGE_JOBS_MAX, budget),
         )
+        for queue in self._jobs.places.with_any(names, "overdue"):
+            self._overdue.end(queue, budget)
         self.recover_outbox()  # must run before old idempotency keys are deleted; it delivers first
         self._flows.forget_flows()
         self._stage.forget_stages()

@@ -31,7 +31,7 @@ from stanchion.stores.redis.client.server import Server
 from stanchion.stores.redis.flows.flows import Assembly, Flows
 from stanchion.stores.redis.flows.nodes import Nodes
 from stanchion.stores.redis.jobs import Jobs
-from stanchion.stores.redis.operate import Adoption, Removal, Upkeep
+from stanchion.stores.redis.operate import Adoption, Overdue, Removal, Upkeep
 from stanchion.stores.redis.push import Pushes
 from stanchion.stores.redis.query import Queries
 from stanchion.stores.redis.queues import Queues, Stats
@@ -81,7 +81,8 @@ class RedisStore(Extensible):
         stats = Stats(server, jobs.places)
         self._queues = queues = Queues(jobs, loop, outbox.follow_up)
         recoveries = (self._flows.recover, outbox.recover, ends.recover, slots.recover, self._staging.recover)
-        upkeep = Upkeep(jobs, recoveries, queues, workers, self._flows, stage)
+        overdue = Overdue(jobs, operator.end_overdue)
+        upkeep = Upkeep(jobs, recoveries, queues, workers, self._flows, stage, overdue)
 
         schema = Schema(server)
         self.setup, self.check, self.now, self.listen = schema.setup, schema.check, server.now, self._signals.listen
@@ -94,7 +95,7 @@ class RedisStore(Extensible):
         self.fetch, self.select, self.partition = queries.fetch, queries.select, queries.partition
         self.stats, self.lane_depths = stats.stats, stats.lane_depths
         self.cancel, self.retry = operator.cancel, operator.retry
-        self.delete, self.adopt = Removal(jobs, outbox.follow_up).delete, Adoption(jobs).adopt
+        self.delete, self.adopt = Removal(jobs, outbox.follow_up).delete, Adoption(jobs, overdue).adopt
         self.maintain, self.semaphores = upkeep.maintain, self._semaphores.semaphores
         self.flow_nodes, self.flow_ends = self._nodes.flow_nodes, self._nodes.flow_ends
         self.values = values.values

@@ -1,4 +1,4 @@
-"""Claimed jobs that must not run because their stored values can't be read: they are dead, with the reason.
+"""Claimed jobs that must not run: they have expired, or their stored values can't be read, and they are dead.
 
 Without its limits a job would run concurrently with jobs that exclude it. Values that came through Stanchion were
 checked, but a program may have written to the database directly.
@@ -12,8 +12,9 @@ from operator import attrgetter
 from stanchion.stores.fields.jobs import CHOSEN, KINDS, Kind
 from stanchion.stores.records.claims import Claimed
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.records.outcomes import Bury
+from stanchion.stores.records.outcomes import Abandon, Bury
 from stanchion.stores.rules.capacity.limits import limits_in
+from stanchion.stores.rules.lifecycle.expiry import EXPIRED, is_too_late
 
 
 class NotUtf8(str):
@@ -40,23 +41,30 @@ TEXTS = ("payload", *(name for name in CHOSEN if name != "queue" and KINDS[name]
 _texts_of = attrgetter(*TEXTS)
 
 
-def readable(claimed: Claimed) -> tuple[Claimed, list[Bury]]:
+def readable(claimed: Claimed) -> tuple[Claimed, list[Bury | Abandon]]:
     """Split claimed jobs into ones that may run, and outcomes of the others; there may then be more to claim."""
-    faults = {row.id: fault for row in claimed.rows if (fault := _fault(row)) is not None}
-    if not faults:
+    ends = {
+        row.id: end
+        for row in claimed.rows
+        if (end := (_burial if row.expires is None else _end)(row)) is not None  # few expire: no more calls for others
+    }
+    if not ends:
         return claimed, []
-    kept = [row for row in claimed.rows if row.id not in faults]
-    dead = [Bury(row.lease, faults[row.id]) for row in claimed.rows if row.id in faults]
-    return claimed._replace(rows=kept, retry_in=0.0), dead
+    kept = [row for row in claimed.rows if row.id not in ends]
+    return claimed._replace(rows=kept, retry_in=0.0), list(ends.values())
 
 
-def _fault(row: JobRow) -> str | None:
-    """Return why a job must not run; None: it may."""
-    if fault := misfit(row):
-        return fault
-    if row.limits is not None and (fault := limits_in(row.limits).fault):
-        return f"the job has limits that can't be read, and can't run without: {fault}"
-    return None
+def _end(row: JobRow) -> Bury | Abandon | None:
+    """Return the outcome of a job that must not run; None: it may."""
+    return Abandon(row.lease, EXPIRED) if is_too_late(row) else _burial(row)
+
+
+def _burial(row: JobRow) -> Bury | None:
+    """Return the outcome of a job that can't be read; None: it can."""
+    fault = misfit(row)
+    if fault is None and row.limits is not None and (unread := limits_in(row.limits).fault):
+        fault = f"the job has limits that can't be read, and can't run without: {unread}"
+    return None if fault is None else Bury(row.lease, fault)
 
 
 def misfit(row: JobRow) -> str | None:

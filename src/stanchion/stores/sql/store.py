@@ -39,10 +39,13 @@ class SqlStore(Extensible):
         semaphores = Semaphores(db, transactions, parts.slots)
         operations = Operations(db, transactions, parts.jobs, flows, parts.inserts)
         expiring = ExpiringQueues(db, transactions, parts.queues, flows)
-        upkeep = Upkeep(
-            *(db, CounterEvents(db, parts.queues), workers, parts.slots, flows),
-            *(queues, parts.purges, expiring, staging, Shapes(db, parts.queues)),
+        forget = (
+            workers.forget_dead,
+            lambda: db.write(lambda run, _again: parts.slots.forget_rates(run, db.clock(run))),
+            *(flows.forget_old, staging.forget_old),
         )
+        counted, shapes = CounterEvents(db, parts.queues), Shapes(db, parts.queues)
+        upkeep = Upkeep(db, counted, queues, parts.purges, expiring, shapes, operations, forget)
 
         self.setup, self.check, self.now = schema.setup, schema.check, db.now
         self.transaction, self.listen = db.transaction, db.dialect.signals.listen

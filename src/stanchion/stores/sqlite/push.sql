@@ -1,7 +1,7 @@
 CREATE VIEW stanchion_push AS
 SELECT
     id, queue, payload, task, NULL AS args, priority, run_at / 1000000.0 AS run_at, NULL AS delay, tenant, "key",
-    order_key, limits, headers, max_attempts, timeout
+    order_key, limits, headers, max_attempts, timeout, expires
 FROM stanchion_jobs WHERE rowid = (SELECT max(rowid) FROM stanchion_jobs)
 ;;
 CREATE TRIGGER stanchion_push_insert INSTEAD OF INSERT ON stanchion_push
@@ -88,6 +88,9 @@ BEGIN
         WHEN NEW.timeout IS NOT NULL AND (
             typeof(NEW.timeout) NOT IN ('integer', 'real') OR NEW.timeout <= 0 OR NEW.timeout > <longest_delay>
         ) THEN RAISE(ABORT, 'stanchion_push: timeout must be more than 0 seconds, and at most 100 years')
+        WHEN NEW.expires IS NOT NULL AND (
+            typeof(NEW.expires) NOT IN ('integer', 'real') OR NEW.expires <= 0 OR NEW.expires > <longest_delay>
+        ) THEN RAISE(ABORT, 'stanchion_push: expires must be more than 0 seconds, and at most 100 years')
         WHEN NEW.run_at IS NOT NULL AND NEW.delay IS NOT NULL
             THEN RAISE(ABORT, 'stanchion_push: give run_at or delay, not both')
         WHEN NEW.run_at IS NOT NULL AND NOT coalesce(CASE typeof(NEW.run_at)
@@ -165,7 +168,7 @@ BEGIN
             SELECT '{"hold":' || json_group_array(name) || '}'
             FROM (SELECT DISTINCT value AS name FROM json_each(<limits>) ORDER BY value)
         ) END,
-        coalesce(NEW.max_attempts, <max_attempts>), NEW.timeout
+        coalesce(NEW.max_attempts, <max_attempts>), NEW.timeout, NEW.expires
     FROM (
         SELECT
             CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) AS millis,

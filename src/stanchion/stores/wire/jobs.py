@@ -14,9 +14,9 @@ from stanchion.stores.records.slots import Slot
 from stanchion.stores.wire.codec import SECONDS, Codec, Part
 from stanchion.stores.wire.messages import pb
 
-NEW_JOB: Final = Codec(NewJob, pb.NewJob, parts={"delay": SECONDS, "timeout": SECONDS, "key_ttl": SECONDS})
+NEW_JOB: Final = Codec(NewJob, pb.NewJob, parts=dict.fromkeys(("delay", "timeout", "expires", "key_ttl"), SECONDS))
 PUSHED: Final = Codec(Pushed, pb.Pushed)
-JOB: Final = Codec(JobRow, pb.Job, parts={"timeout": SECONDS})
+JOB: Final = Codec(JobRow, pb.Job, parts=dict.fromkeys(("timeout", "expires"), SECONDS))
 JOB_REF: Final = Codec(JobRef, pb.JobRef)
 LEASE: Final = Codec(Lease, pb.Held)
 SLOT: Final = Codec(Slot, pb.Slot)

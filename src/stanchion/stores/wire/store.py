@@ -7,6 +7,7 @@ from typing import Final, get_args, get_type_hints
 
 from stanchion.errors import InvalidInput
 from stanchion.stores.fields.queues import MERGED
+from stanchion.stores.fields.queues import SETTINGS as STORED
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.managers import ManagerStatus, QueueFigures, ReceiverFigures
 from stanchion.stores.records.queues import Counts, Head, QueueSettings, QueueStats, SemaphoreRow, Sizes, Stat
@@ -60,7 +61,7 @@ STATUS: Final = Codec(
 SETTINGS: Final = Codec(
     QueueSettings,
     pb.QueueSettings,
-    parts=dict.fromkeys(("history_ttl", "lease", "expires", "timeout"), SECONDS) | dict.fromkeys(MERGED, JSON),
+    parts={one.name: SECONDS for one in STORED if one.is_time} | dict.fromkeys(MERGED, JSON),
 )
 SEMAPHORE: Final = Codec(SemaphoreRow, pb.Semaphore)
 SIZES: Final = Codec(Sizes, pb.Sizes)

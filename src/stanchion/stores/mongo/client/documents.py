@@ -32,11 +32,12 @@ from bson.datetime_ms import DatetimeMS
 from stanchion.errors import InvalidInput
 from stanchion.stores.cas.entries import key_of, slot_of
 from stanchion.stores.cas.jobs import Change, Seen
-from stanchion.stores.fields.jobs import DEATH, LIVE, TIES, WAITS, Kind
+from stanchion.stores.fields.jobs import DEATH, HOLDS, LIVE, TIES, WAITS, Kind
 from stanchion.stores.fields.jobs import FIELDS as TABLE
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.rules.capacity.slots import uses_slots, waits_at
 from stanchion.stores.rules.lifecycle.dead_letters import IN_QUEUE
+from stanchion.stores.rules.lifecycle.expiry import expiry_of
 from stanchion.stores.rules.misfits import RowTypes
 from stanchion.stores.rules.set_back import AHEAD
 
@@ -66,14 +67,14 @@ NUMBER: Document = {"$type": "number", "$not": {"$type": "array"}}
 """Condition on a field that another program may have stored as something else."""
 
 _TYPES = RowTypes({int: (Int64,), float: (int, Int64)})
-FIELDS = frozenset({*JobRow._fields[1:], "waits_for", "live", "unique", "held_by", "expires_at", "gone"})
+FIELDS = frozenset({*JobRow._fields[1:], "waits_for", "live", "unique", "held_by", "overdue_at", "expires_at", "gone"})
 """The fields derived from the row of a job, except its id."""
 
 _ONCE_KEPT_MICROS = 3600 * SECOND
 """Microseconds after storing a job within which a repeat may store it again."""
 _NAMES = JobRow._fields[1:]
 _ABSENT = tuple(map(JobRow._field_defaults.get, _NAMES))
-_LEFT_OUT = frozenset(one.name for one in TABLE if one.public is None and one.default == 0)
+_LEFT_OUT = frozenset(one.name for one in TABLE if one.public is None and one.default == 0 and one.name not in HOLDS)
 """Numbers that are left out while they are zero."""
 _contents = attrgetter("headers", *(field.name for field in LIVE if field.kind is Kind.CONTENT))
 _REMAINS = frozenset({"_id", "queue", "run_at", "enqueued_at", "finished_at"})
@@ -90,6 +91,7 @@ def document_of(row: JobRow) -> Document:
         fields |= {**dict.fromkeys(WAITS), "waits_for": key_of(slot)}
     fields["live"] = live
     fields["unique"] = row.key if live else None
+    fields["overdue_at"] = expiry_of(row) if live and row.expires is not None else None
     fields["held_by"] = row.worker if row.state == JobState.RUNNING and row.lease_until is None else None
     return {
         name: value

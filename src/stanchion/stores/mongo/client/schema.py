@@ -80,6 +80,7 @@ INDEXES: dict[str, tuple[Index, ...]] = {
         Index("letters", {"dead_from": ASCENDING, "_id": DESCENDING}, _where("dead_from")),
         Index("gone", {"gone": ASCENDING}, _where("gone")),
         Index("events", {"events.queue": ASCENDING}, {"sparse": True}),
+        Index("overdue", {"overdue_at": ASCENDING}, _where("overdue_at")),
         Index("expired", {"expires_at": ASCENDING}, {"expireAfterSeconds": 0}),
         # Waiters for a slot by arrival, and the head of line of an order key.
         Index("waiting", {"waits_for": ASCENDING, "waits_since": ASCENDING, "_id": ASCENDING}, _where("waits_for")),

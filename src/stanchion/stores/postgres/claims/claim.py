@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from sqlalchemy import text
 
@@ -31,6 +32,7 @@ from stanchion.stores.postgres.pick import (
     PICKED,
     PLACES,
     SHAPE,
+    UNSEEN_PLACES,
     WHOLE,
     answered,
     claimed,
@@ -60,7 +62,7 @@ _EMPTY_ROUNDS_MAX = 3
 
 _SHAPE = f"CASE WHEN NOT EXISTS (SELECT 1 FROM claimed) THEN {SHAPE} END"
 _CLAIM = text(answered(claimed(PICKED, WHOLE), _SHAPE))
-_RESERVE = text(counted(claimed(PICKED, "1"), _SHAPE))
+_RESERVE = text(counted(claimed(picked(UNSEEN_PLACES), "1"), _SHAPE))
 
 # A transaction of two statements: the second one starts after the lock, and so counts what earlier holders have begun.
 # Where leases have expired, the queue isn't locked: freeing them locks jobs first.
@@ -73,22 +75,18 @@ _LOCK_CAPPED = text(f"""
     )
     SELECT CAST(locked AS int), {MET} FROM passed_on
 """)
-_PICK_CAPPED = picked(
-    PLACES,
-    before="""
-        room (n) AS MATERIALIZED (
-            SELECT least(CAST(:most AS bigint), greatest(0, max_running - (
-                SELECT count(*) FROM stanchion_jobs WHERE queue = :queue AND state = 'running'
-            )))
-            FROM stanchion_queues WHERE name = :queue AND current_setting('stanchion.locked', true) = '1'
-        ),
-    """,
-    allowed="(SELECT n FROM room) > 0",
-    most="(SELECT n FROM room)",
-)
+_ROOM = """
+    room (n) AS MATERIALIZED (
+        SELECT least(CAST(:most AS bigint), greatest(0, max_running - (
+            SELECT count(*) FROM stanchion_jobs WHERE queue = :queue AND state = 'running'
+        )))
+        FROM stanchion_queues WHERE name = :queue AND current_setting('stanchion.locked', true) = '1'
+    ),
+"""
+_capped = partial(picked, before=_ROOM, allowed="(SELECT n FROM room) > 0", most="(SELECT n FROM room)")
 _NEEDS_SLOTS = "EXISTS (SELECT 1 FROM picked WHERE needs_slot)"
-_CLAIM_CAPPED = text(answered(claimed(_PICK_CAPPED, WHOLE), _NEEDS_SLOTS))
-_RESERVE_CAPPED = text(counted(claimed(_PICK_CAPPED, "1"), _NEEDS_SLOTS))
+_CLAIM_CAPPED = text(answered(claimed(_capped(PLACES), WHOLE), _NEEDS_SLOTS))
+_RESERVE_CAPPED = text(counted(claimed(_capped(UNSEEN_PLACES), "1"), _NEEDS_SLOTS))
 
 _NAMED = f"""
     WITH clock AS MATERIALIZED (

@@ -69,7 +69,8 @@ def new_text(job: NewJob, once: str = "") -> str:
     key, waits_for, order_key = job.key or "", _waits(job), job.order_key or ""
     place = (str(job.priority), str(job.lane), run_at, delay)
     ttl = "" if job.key_ttl is None else str(int(job.key_ttl * SECOND))
-    given = (job.id, job.on_duplicate, *place, key, waits_for, order_key, _bound(job), once, ttl)
+    expires = "" if job.expires is None else str(int(job.expires * SECOND))
+    given = (job.id, job.on_duplicate, *place, key, waits_for, order_key, _bound(job), once, ttl, expires)
     return FIELD.join((*given, write_new_body(job)))
 
 

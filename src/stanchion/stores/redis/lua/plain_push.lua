@@ -9,7 +9,7 @@
 local UNPRINTABLE = { <unprintable> }
 local OPTIONS = {
     task = 1, args = 1, priority = 1, run_at = 1, delay = 1, tenant = 1, key = 1, order_key = 1, limits = 1,
-    headers = 1, max_attempts = 1, timeout = 1,
+    headers = 1, max_attempts = 1, timeout = 1, expires = 1,
 }
 local BODY = { <body> }
 
@@ -166,8 +166,8 @@ end
 
 local function seconds_of(text, name)
     local seconds = is_number(text) and tonumber(text) or -1
-    if seconds < 0 or seconds > <longest_delay> or name == 'timeout' and seconds == 0 then
-        local least = name == 'timeout' and 'more than 0 seconds, and at most 100 years' or 'from 0 seconds to 100 years'
+    if seconds < 0 or seconds > <longest_delay> or name ~= 'delay' and seconds == 0 then
+        local least = name ~= 'delay' and 'more than 0 seconds, and at most 100 years' or 'from 0 seconds to 100 years'
         refuse(name .. ' must be ' .. least)
     end
     return seconds
@@ -282,6 +282,7 @@ local function push(keys, arguments)
     local priority = whole_of(given, 'priority', <min_priority>, <max_priority>, 0)
     given.max_attempts = whole_of(given, 'max_attempts', 1, <most_attempts>, <max_attempts>)
     given.timeout = given.timeout and string.format('%.17g', seconds_of(given.timeout, 'timeout'))
+    given.expires = given.expires and string.format('%.17g', seconds_of(given.expires, 'expires'))
     local delay = given.delay and math.floor(seconds_of(given.delay, 'delay') * 1000000) or 0
     local run_at = given.run_at and string.format('%.0f', moment_of(given.run_at)) or ''
 
@@ -308,7 +309,7 @@ local function push(keys, arguments)
     local id = new_id(P, payload)
     local job = {
         id, 'return', priority, '<unlaned>', run_at, run_at == '' and string.format('%.0f', delay) or '',
-        given.key or '', '', order, bound, '', '',
+        given.key or '', '', order, bound, '', '', given.expires and string.format('%.0f', given.expires * 1000000) or '',
     }
     for _, name in ipairs(BODY) do
         job[#job + 1] = given[name] or ''

@@ -17,6 +17,7 @@
 --   outbox    hash    idempotency key -> written_at, job and text of an outbox entry
 --   running   zset    reserved jobs by worker, or '' for those with a lease, and id; see `holding`
 --   leases    zset    reserved jobs with a lease by its end
+--   overdue   zset    jobs that expire, by that time; upkeep removes those that have begun or ended
 --   stopping  set     running jobs asked to stop         counts   hash   numbers of events
 --   settings  hash    of the queue                       signals  stream one entry a write that brings work
 --   ends      stream one entry a step that ends jobs: their ids, or *
@@ -68,7 +69,7 @@ local function keys_of(prefix)
     for _, name in ipairs({
         'live', 'body', 'past_waits', 'past', 'shapes', 'ended', 'ids', 'keys', 'ready', 'running', 'leases', 'stopping',
         'counts', 'settings', 'signals', 'ends', 'leaving', 'arrived', 'gone', 'orders', 'waits', 'outbox', 'batches',
-        'ended_keys', 'lapsing', 'letters',
+        'ended_keys', 'lapsing', 'letters', 'overdue',
     }) do
         keys[#keys + 1] = prefix .. name
     end

@@ -11,7 +11,7 @@
 -- or 'taken' or 'refused', the id of the stored job, and its state, '' if it is not here any more. 'refused' stands
 -- alone: nothing was stored.
 
-local PARTS = '^' .. string.rep('([^\31]*)\31', 12) .. '(.*)$'
+local PARTS = '^' .. string.rep('([^\31]*)\31', 13) .. '(.*)$'
 local live, past, body, ids = {}, {}, {}, {}
 local coming, given, answers = {}, {}, {}
 
@@ -60,7 +60,7 @@ coming = {}
 local lists, stored, states, orders, waits = {}, {}, {}, {}, {}
 local in_lanes, use_slots = false, false
 for number, job in ipairs(given) do
-    local id, _, priority, lane, run_at, delay, key, slot, order, bound, once, ttl, rest = unpack(job)
+    local id, _, priority, lane, run_at, delay, key, slot, order, bound, once, ttl, expires, rest = unpack(job)
     local known = stored[id] or lives[number] or pasts[number] or (gone[number] or stored_once[once]) and ''
     local holder = key ~= '' and not known and holder_of(key, id, ttl) or id
     if known then
@@ -93,6 +93,9 @@ for number, job in ipairs(given) do
         live[#live + 1] = state
         body[#body + 1] = id
         body[#body + 1] = rest
+        if expires ~= '' then
+            redis.call('ZADD', P .. 'overdue', whole(now + tonumber(expires)), id)
+        end
         if slot == '' then
             local list = list_of(lane, priority)
             if not lists[list] then

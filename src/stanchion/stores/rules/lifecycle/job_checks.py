@@ -101,9 +101,9 @@ def check_json(text: str | None, what: str) -> None:
     _check_json(text, what, lambda _: True, "JSON")
 
 
-def _check_timeout(value: float) -> None:
-    if number(value, "timeout", 0, LONGEST_DELAY) == 0:
-        raise InvalidInput("timeout must be more than 0 seconds; leave it out for none")
+def _check_span(value: float, name: str) -> None:
+    if number(value, name, 0, LONGEST_DELAY) == 0:
+        raise InvalidInput(f"{name} must be more than 0 seconds; leave it out for none")
 
 
 def _check_trail(text: str) -> None:
@@ -173,7 +173,8 @@ _BY_NAME: Final[dict[str, _Check]] = {
     "queue": partial(checked_name, what="the queue of a job"),
     "headers": check_headers,
     "limits": checked_limits,
-    "timeout": _check_timeout,
+    "timeout": partial(_check_span, name="timeout"),
+    "expires": partial(_check_span, name="expires"),
     "errors": _check_errors,
     "trail": _check_trail,
 }

@@ -18,8 +18,10 @@ from stanchion.stores.rules.leases.lost_leases import (
     is_alone,
     is_fatal,
 )
+from stanchion.stores.rules.lifecycle.claims import undelivered
 from stanchion.stores.rules.lifecycle.dead_letters import as_letter, revived
 from stanchion.stores.rules.lifecycle.error_entries import not_put_off, put_off, waiting_until, with_error
+from stanchion.stores.rules.lifecycle.expiry import EXPIRED, is_too_late
 from stanchion.stores.rules.lifecycle.jobs import (
     HOLDS_NOTHING,
     Transition,
@@ -71,6 +73,8 @@ def settled(row: JobRow, outcome: Ending, queue: QueueSettings, now: int) -> Tra
             return Transition(_continued(row, job, now, outcome.keep_entry), "moved")
         case Bury():
             return _dead(_failed(row, outcome, outcome.error, now), queue, now)
+        case Abandon() if is_too_late(row):
+            return lapsed(undelivered(row), now)
         case Abandon(reason=reason):
             return Transition(_cancelled(row, reason, now), "cancelled")
 
@@ -111,6 +115,11 @@ def lease_lost(
     if is_alone(back):
         back = waiting_until(back, now + int(max(0.0, delay(row, failed.lost_leases - ALONE_FROM + 1)) * SECOND))
     return Transition(back, "expired")
+
+
+def lapsed(row: JobRow, now: int) -> Transition:
+    """End a job that has expired before an attempt began."""
+    return Transition(_cancelled(row, EXPIRED, now), "lapsed")
 
 
 def cancel(row: JobRow, now: int) -> Transition | None:

@@ -53,7 +53,7 @@ class ReservationStatements:
             .where(jobs.c.queue == queue, jobs.c.id.in_(ids), *(jobs.c[name].is_(None) for name in LIMITS))
             .values(changed)
         )
-        self.plain_unseen: Executable = plain.where(*dialect.readable())
+        self.plain_unseen: Executable = plain.where(jobs.c.expires.is_(None), *dialect.readable())
         self.plain = plain.returning(*claimed_row())
         self.admitted = text(f"""
             UPDATE stanchion_jobs {dialect.by("PRIMARY")}
@@ -83,7 +83,7 @@ class Reservations:
         return [row_from(row) for row in run.rows(self._statements.plain, given)]
 
     def plain_unseen(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> int:
-        """Reserve the jobs among these that need no slot and can be read, without reading them; return how many."""
+        """Reserve those that need no slot, never expire and can be read, without reading them; return how many."""
         return run.change(self._statements.plain_unseen, {"ids": json.dumps(ids), **reservation(claim, settings)})
 
     def with_slots(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> list[JobRow]:

@@ -29,6 +29,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     ColumnElement,
+    Computed,
     Float,
     Index,
     Integer,
@@ -122,7 +123,8 @@ def _column(field: Field) -> Column[Any]:
     )
 
 
-jobs = _table("stanchion_jobs", *map(_column, LIVE))
+_OVERDUE_AT = Computed("enqueued_at + expires * 1000000", persisted=True)
+jobs = _table("stanchion_jobs", *map(_column, LIVE), Column("overdue_at", BigInteger, _OVERDUE_AT))
 history = _table(
     "stanchion_history",
     *(_column(field) for field in FINISHED if field.of is not Of.HISTORY),
@@ -156,6 +158,8 @@ _partial(
     where=jobs.c.state == "queued",
 )
 _partial("stanchion_jobs_running", jobs.c.queue, jobs.c.worker, where=jobs.c.state == "running")
+_partial("stanchion_jobs_overdue", jobs.c.overdue_at, where=jobs.c.overdue_at.is_not(None))
+_whole("stanchion_jobs_overdue", jobs.c.overdue_at)
 _partial("stanchion_jobs_lease", jobs.c.lease_until, where=jobs.c.lease_until.is_not(None))
 _partial("stanchion_jobs_key", jobs.c.queue, jobs.c.key, where=jobs.c.key.is_not(None), unique=True)
 

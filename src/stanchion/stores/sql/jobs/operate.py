@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import update
+from sqlalchemy import BigInteger, Integer, literal_column, select, update
 
 from stanchion.stores.records.jobs import JobRow, JobState, Redriven
+from stanchion.stores.rules.lifecycle.expiry import is_overdue
 from stanchion.stores.rules.lifecycle.jobs import stored_state_of
-from stanchion.stores.rules.lifecycle.outcomes import cancel, redriven
+from stanchion.stores.rules.lifecycle.outcomes import cancel, lapsed, redriven
 from stanchion.stores.sql.engine.columns import RUNS, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
@@ -18,6 +19,12 @@ from stanchion.stores.sql.jobs.push import InsertsRows
 from stanchion.stores.sql.rows.jobs import Jobs, Step, is_id
 from stanchion.stores.sql.rows.transactions import Transactions
 
+_OVERDUE_AT_ONCE = 500
+_OVERDUE = (
+    select(jobs.c.id)
+    .where(jobs.c.overdue_at <= param("now", BigInteger), jobs.c.state != literal_column(f"'{JobState.RUNNING.value}'"))
+    .limit(param("most", Integer))
+)
 _ASK_TO_STOP = update(jobs).where(jobs.c.id == param("job", jobs.c.id.type), RUNS).values(cancel_requested=True)
 
 
@@ -41,6 +48,18 @@ class Operations:
             finished = self._jobs.finished(run, _distinct(ids)).values()
             states |= {row.id: stored_state_of(row, now) for row in finished}
             return [states.get(one) for one in ids]
+
+        return self._transactions.write(work)
+
+    def end_overdue(self) -> bool:
+        """End some of the jobs that have expired; return True if there may be more."""
+
+        def work(run: Runner, _again: bool) -> bool:
+            now = self._db.clock(run)
+            ids = [str(one) for (one,) in run.rows(_OVERDUE, {"now": now, "most": _OVERDUE_AT_ONCE})]
+            rows = [row for row in self._jobs.lock(run, ids).values() if is_overdue(row, now)]
+            self._flows.put(run, rows, [lapsed(row, now) for row in rows])
+            return len(ids) == _OVERDUE_AT_ONCE
 
         return self._transactions.write(work)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 
 from sqlalchemy import BigInteger, Executable, Integer, String, select, update
 
@@ -12,15 +13,12 @@ from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import counter_events, counts
-from stanchion.stores.sql.jobs.flows import Flows
+from stanchion.stores.sql.jobs.operate import Operations
 from stanchion.stores.sql.queues.expiry import REMOVE_EVENT, ExpiringQueues
 from stanchion.stores.sql.queues.purge import Purges
 from stanchion.stores.sql.queues.settings import Queues
 from stanchion.stores.sql.queues.shapes import Shapes
 from stanchion.stores.sql.rows.queues import QueueRows
-from stanchion.stores.sql.rows.slots import SlotRows
-from stanchion.stores.sql.staging.staging import Staging
-from stanchion.stores.sql.workers import Workers
 
 _EVENTS = 5000
 _QUEUE, _WHAT, _MORE = param("queue", String), param("what", String), param("more", BigInteger)
@@ -65,36 +63,34 @@ class CounterEvents:
 
 
 class Upkeep:
-    """Folds counter events, deletes outdated rows and old history, removes expired queues, ends frozen sessions."""
+    """Folds counter events, ends expired jobs, deletes outdated rows, removes unused queues, ends frozen sessions."""
 
     def __init__(
         self,
         db: Database,
         counted: CounterEvents,
-        workers: Workers,
-        slots: SlotRows,
-        flows: Flows,
         queues: Queues,
         purges: Purges,
         expiring: ExpiringQueues,
-        staging: Staging,
         shapes: Shapes,
+        operations: Operations,
+        forget: Iterable[Callable[[], object]],
     ) -> None:
-        self._db, self._counted, self._workers, self._slots, self._flows = db, counted, workers, slots, flows
-        self._queues, self._purges, self._expiring, self._staging = queues, purges, expiring, staging
-        self._shapes = shapes
+        """`forget`: each deletes one kind of outdated rows."""
+        self._db, self._counted, self._queues, self._purges = db, counted, queues, purges
+        self._expiring, self._shapes, self._operations, self._forget = expiring, shapes, operations, tuple(forget)
 
     def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
         """Work for about `seconds`; return the queues that still have history beyond their retention."""
         budget = Budget(seconds)
         self._db.read(self._db.dialect.end_frozen_sessions)
         self._counted.fold(budget)
-        self._workers.forget_dead()
-        self._db.write(lambda run, _again: self._slots.forget_rates(run, self._db.clock(run)))
-        self._flows.forget_old()
+        for forget in self._forget:
+            forget()
+        while self._operations.end_overdue() and budget.left:
+            pass
         queues = self._queues.queues()
         behind = self._purges.purge_old([settings.name for settings in queues], budget)
         self._shapes.keep_up(queues)
         remove_expired(self._expiring, self._purges.purge)
-        self._staging.forget_old()
         return behind

@@ -29,6 +29,7 @@ CREATE TABLE stanchion_jobs (
 	failures INTEGER DEFAULT '0' NOT NULL, 
 	max_attempts INTEGER NOT NULL, 
 	timeout FLOAT, 
+	expires FLOAT, 
 	errors TEXT, 
 	lost_leases INTEGER DEFAULT '0' NOT NULL, 
 	lost_in_all INTEGER DEFAULT '0' NOT NULL, 
@@ -54,6 +55,7 @@ CREATE TABLE stanchion_jobs (
 	trail TEXT, 
 	entry_payload TEXT, 
 	past_waits TEXT, 
+	overdue_at BIGINT GENERATED ALWAYS AS (enqueued_at + expires * 1000000) STORED, 
 	PRIMARY KEY (id)
 );
 
@@ -81,6 +83,7 @@ CREATE TABLE stanchion_history (
 	failures INTEGER DEFAULT '0' NOT NULL, 
 	max_attempts INTEGER NOT NULL, 
 	timeout FLOAT, 
+	expires FLOAT, 
 	errors TEXT, 
 	dead_from VARCHAR(200), 
 	dead_at BIGINT, 
@@ -115,6 +118,7 @@ CREATE TABLE stanchion_queues (
 	timeout FLOAT, 
 	ordered BOOLEAN DEFAULT 0 NOT NULL, 
 	ordered_by VARCHAR(10), 
+	jobs_expire FLOAT, 
 	declared TEXT, 
 	lanes_seen TEXT, 
 	partitioned BOOLEAN DEFAULT 0 NOT NULL, 
@@ -234,6 +238,7 @@ CREATE TABLE stanchion_stage (
 	origin VARCHAR(36), 
 	max_attempts INTEGER DEFAULT '25' NOT NULL, 
 	timeout FLOAT, 
+	expires FLOAT, 
 	lane INTEGER DEFAULT '-1' NOT NULL, 
 	waits_kind VARCHAR(10), 
 	waits_queue VARCHAR(200), 
@@ -275,6 +280,8 @@ CREATE INDEX stanchion_jobs_lease ON stanchion_jobs (lease_until) WHERE lease_un
 
 CREATE INDEX stanchion_jobs_order ON stanchion_jobs (queue, order_key, enqueued_at, id) WHERE order_key IS NOT NULL;
 
+CREATE INDEX stanchion_jobs_overdue ON stanchion_jobs (overdue_at) WHERE overdue_at IS NOT NULL;
+
 CREATE INDEX stanchion_jobs_ready ON stanchion_jobs (queue, lane, rank, run_at, id) WHERE state = 'queued';
 
 CREATE INDEX stanchion_jobs_running ON stanchion_jobs (queue, worker) WHERE state = 'running';
@@ -286,7 +293,7 @@ CREATE UNIQUE INDEX stanchion_jobs_key ON stanchion_jobs (queue, "key") WHERE "k
 CREATE VIEW stanchion_push AS
 SELECT
     id, queue, payload, task, NULL AS args, priority, run_at / 1000000.0 AS run_at, NULL AS delay, tenant, "key",
-    order_key, limits, headers, max_attempts, timeout
+    order_key, limits, headers, max_attempts, timeout, expires
 FROM stanchion_jobs WHERE rowid = (SELECT max(rowid) FROM stanchion_jobs);
 
 CREATE TRIGGER stanchion_push_insert INSTEAD OF INSERT ON stanchion_push
@@ -373,6 +380,9 @@ BEGIN
         WHEN NEW.timeout IS NOT NULL AND (
             typeof(NEW.timeout) NOT IN ('integer', 'real') OR NEW.timeout <= 0 OR NEW.timeout > 3153600000
         ) THEN RAISE(ABORT, 'stanchion_push: timeout must be more than 0 seconds, and at most 100 years')
+        WHEN NEW.expires IS NOT NULL AND (
+            typeof(NEW.expires) NOT IN ('integer', 'real') OR NEW.expires <= 0 OR NEW.expires > 3153600000
+        ) THEN RAISE(ABORT, 'stanchion_push: expires must be more than 0 seconds, and at most 100 years')
         WHEN NEW.run_at IS NOT NULL AND NEW.delay IS NOT NULL
             THEN RAISE(ABORT, 'stanchion_push: give run_at or delay, not both')
         WHEN NEW.run_at IS NOT NULL AND NOT coalesce(CASE typeof(NEW.run_at)
@@ -418,7 +428,7 @@ BEGIN
         SELECT 1 FROM stanchion_jobs AS taken WHERE taken.queue = NEW.queue AND taken."key" = NEW."key"
     );
     -- Only where the key is free; a clause for conflicts would give way to the one of the caller's INSERT.
-    INSERT INTO stanchion_jobs ("id", "queue", "lane", "state", "priority", "rank", "run_at", "enqueued_at", "payload", "task", "headers", "tenant", "key", "order_key", "limits", "max_attempts", "timeout")
+    INSERT INTO stanchion_jobs ("id", "queue", "lane", "state", "priority", "rank", "run_at", "enqueued_at", "payload", "task", "headers", "tenant", "key", "order_key", "limits", "max_attempts", "timeout", "expires")
     SELECT
         -- A UUID of version 7, whose random part begins with a number above those of all live jobs.
         printf(
@@ -450,7 +460,7 @@ BEGIN
             SELECT '{"hold":' || json_group_array(name) || '}'
             FROM (SELECT DISTINCT value AS name FROM json_each(CAST(NEW.limits AS TEXT)) ORDER BY value)
         ) END,
-        coalesce(NEW.max_attempts, 25), NEW.timeout
+        coalesce(NEW.max_attempts, 25), NEW.timeout, NEW.expires
     FROM (
         SELECT
             CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) AS millis,

@@ -53,7 +53,7 @@ REDRIVEN_RUNNING: Redriven
 REDRIVEN_KEY_TAKEN: Redriven
 
 class NewJob(_message.Message):
-    __slots__ = ("id", "queue", "payload", "task", "priority", "run_at", "delay_us", "headers", "tenant", "key", "on_duplicate", "order_key", "limits", "flow_root", "flow_node", "flow_index", "flow_after", "origin", "max_attempts", "timeout_us", "lane", "waits_kind", "waits_queue", "waits_name", "trail", "key_ttl_us")
+    __slots__ = ("id", "queue", "payload", "task", "priority", "run_at", "delay_us", "headers", "tenant", "key", "on_duplicate", "order_key", "limits", "flow_root", "flow_node", "flow_index", "flow_after", "origin", "max_attempts", "timeout_us", "lane", "waits_kind", "waits_queue", "waits_name", "trail", "key_ttl_us", "expires_us")
     ID_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
@@ -80,6 +80,7 @@ class NewJob(_message.Message):
     WAITS_NAME_FIELD_NUMBER: _ClassVar[int]
     TRAIL_FIELD_NUMBER: _ClassVar[int]
     KEY_TTL_US_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_US_FIELD_NUMBER: _ClassVar[int]
     id: str
     queue: str
     payload: str
@@ -106,7 +107,8 @@ class NewJob(_message.Message):
     waits_name: str
     trail: str
     key_ttl_us: int
-    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., payload: _Optional[str] = ..., task: _Optional[str] = ..., priority: _Optional[int] = ..., run_at: _Optional[int] = ..., delay_us: _Optional[int] = ..., headers: _Optional[str] = ..., tenant: _Optional[str] = ..., key: _Optional[str] = ..., on_duplicate: _Optional[str] = ..., order_key: _Optional[str] = ..., limits: _Optional[str] = ..., flow_root: _Optional[str] = ..., flow_node: _Optional[str] = ..., flow_index: _Optional[int] = ..., flow_after: _Optional[str] = ..., origin: _Optional[str] = ..., max_attempts: _Optional[int] = ..., timeout_us: _Optional[int] = ..., lane: _Optional[int] = ..., waits_kind: _Optional[str] = ..., waits_queue: _Optional[str] = ..., waits_name: _Optional[str] = ..., trail: _Optional[str] = ..., key_ttl_us: _Optional[int] = ...) -> None: ...
+    expires_us: int
+    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., payload: _Optional[str] = ..., task: _Optional[str] = ..., priority: _Optional[int] = ..., run_at: _Optional[int] = ..., delay_us: _Optional[int] = ..., headers: _Optional[str] = ..., tenant: _Optional[str] = ..., key: _Optional[str] = ..., on_duplicate: _Optional[str] = ..., order_key: _Optional[str] = ..., limits: _Optional[str] = ..., flow_root: _Optional[str] = ..., flow_node: _Optional[str] = ..., flow_index: _Optional[int] = ..., flow_after: _Optional[str] = ..., origin: _Optional[str] = ..., max_attempts: _Optional[int] = ..., timeout_us: _Optional[int] = ..., lane: _Optional[int] = ..., waits_kind: _Optional[str] = ..., waits_queue: _Optional[str] = ..., waits_name: _Optional[str] = ..., trail: _Optional[str] = ..., key_ttl_us: _Optional[int] = ..., expires_us: _Optional[int] = ...) -> None: ...
 
 class Pushed(_message.Message):
     __slots__ = ("id", "run_at", "enqueued_at", "duplicate", "token")
@@ -131,7 +133,7 @@ class JobRef(_message.Message):
     def __init__(self, id: _Optional[str] = ..., finished_at: _Optional[int] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "queue", "payload", "lane", "state", "priority", "rank", "run_at", "enqueued_at", "token", "attempts", "task", "headers", "worker", "started_at", "tenant", "key", "order_key", "limits", "flow_root", "flow_node", "flow_index", "flow_after", "origin", "failures", "max_attempts", "timeout_us", "errors", "progress", "lease_until", "cancel_requested", "slots_held", "order_hold", "slots_hold", "waits_kind", "waits_queue", "waits_name", "waits_since", "arrival_payload", "trail", "entry_payload", "finished_at", "result", "past_waits", "lost_leases", "lost_in_all", "delivery", "promised", "dead_from", "dead_at", "dead_attempts", "epoch", "slice")
+    __slots__ = ("id", "queue", "payload", "lane", "state", "priority", "rank", "run_at", "enqueued_at", "token", "attempts", "task", "headers", "worker", "started_at", "tenant", "key", "order_key", "limits", "flow_root", "flow_node", "flow_index", "flow_after", "origin", "failures", "max_attempts", "timeout_us", "errors", "progress", "lease_until", "cancel_requested", "slots_held", "order_hold", "slots_hold", "waits_kind", "waits_queue", "waits_name", "waits_since", "arrival_payload", "trail", "entry_payload", "finished_at", "result", "past_waits", "lost_leases", "lost_in_all", "delivery", "promised", "dead_from", "dead_at", "dead_attempts", "expires_us", "epoch", "slice")
     ID_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
@@ -183,6 +185,7 @@ class Job(_message.Message):
     DEAD_FROM_FIELD_NUMBER: _ClassVar[int]
     DEAD_AT_FIELD_NUMBER: _ClassVar[int]
     DEAD_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_US_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SLICE_FIELD_NUMBER: _ClassVar[int]
     id: str
@@ -236,9 +239,10 @@ class Job(_message.Message):
     dead_from: str
     dead_at: int
     dead_attempts: int
+    expires_us: int
     epoch: int
     slice: int
-    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., payload: _Optional[str] = ..., lane: _Optional[int] = ..., state: _Optional[str] = ..., priority: _Optional[int] = ..., rank: _Optional[int] = ..., run_at: _Optional[int] = ..., enqueued_at: _Optional[int] = ..., token: _Optional[str] = ..., attempts: _Optional[int] = ..., task: _Optional[str] = ..., headers: _Optional[str] = ..., worker: _Optional[str] = ..., started_at: _Optional[int] = ..., tenant: _Optional[str] = ..., key: _Optional[str] = ..., order_key: _Optional[str] = ..., limits: _Optional[str] = ..., flow_root: _Optional[str] = ..., flow_node: _Optional[str] = ..., flow_index: _Optional[int] = ..., flow_after: _Optional[str] = ..., origin: _Optional[str] = ..., failures: _Optional[int] = ..., max_attempts: _Optional[int] = ..., timeout_us: _Optional[int] = ..., errors: _Optional[str] = ..., progress: _Optional[float] = ..., lease_until: _Optional[int] = ..., cancel_requested: bool = ..., slots_held: _Optional[int] = ..., order_hold: _Optional[str] = ..., slots_hold: _Optional[str] = ..., waits_kind: _Optional[str] = ..., waits_queue: _Optional[str] = ..., waits_name: _Optional[str] = ..., waits_since: _Optional[int] = ..., arrival_payload: _Optional[str] = ..., trail: _Optional[str] = ..., entry_payload: _Optional[str] = ..., finished_at: _Optional[int] = ..., result: _Optional[str] = ..., past_waits: _Optional[str] = ..., lost_leases: _Optional[int] = ..., lost_in_all: _Optional[int] = ..., delivery: _Optional[str] = ..., promised: _Optional[int] = ..., dead_from: _Optional[str] = ..., dead_at: _Optional[int] = ..., dead_attempts: _Optional[int] = ..., epoch: _Optional[int] = ..., slice: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., payload: _Optional[str] = ..., lane: _Optional[int] = ..., state: _Optional[str] = ..., priority: _Optional[int] = ..., rank: _Optional[int] = ..., run_at: _Optional[int] = ..., enqueued_at: _Optional[int] = ..., token: _Optional[str] = ..., attempts: _Optional[int] = ..., task: _Optional[str] = ..., headers: _Optional[str] = ..., worker: _Optional[str] = ..., started_at: _Optional[int] = ..., tenant: _Optional[str] = ..., key: _Optional[str] = ..., order_key: _Optional[str] = ..., limits: _Optional[str] = ..., flow_root: _Optional[str] = ..., flow_node: _Optional[str] = ..., flow_index: _Optional[int] = ..., flow_after: _Optional[str] = ..., origin: _Optional[str] = ..., failures: _Optional[int] = ..., max_attempts: _Optional[int] = ..., timeout_us: _Optional[int] = ..., errors: _Optional[str] = ..., progress: _Optional[float] = ..., lease_until: _Optional[int] = ..., cancel_requested: bool = ..., slots_held: _Optional[int] = ..., order_hold: _Optional[str] = ..., slots_hold: _Optional[str] = ..., waits_kind: _Optional[str] = ..., waits_queue: _Optional[str] = ..., waits_name: _Optional[str] = ..., waits_since: _Optional[int] = ..., arrival_payload: _Optional[str] = ..., trail: _Optional[str] = ..., entry_payload: _Optional[str] = ..., finished_at: _Optional[int] = ..., result: _Optional[str] = ..., past_waits: _Optional[str] = ..., lost_leases: _Optional[int] = ..., lost_in_all: _Optional[int] = ..., delivery: _Optional[str] = ..., promised: _Optional[int] = ..., dead_from: _Optional[str] = ..., dead_at: _Optional[int] = ..., dead_attempts: _Optional[int] = ..., expires_us: _Optional[int] = ..., epoch: _Optional[int] = ..., slice: _Optional[int] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("id", "token", "queue")
@@ -821,7 +825,7 @@ class PartitionReply(_message.Message):
     def __init__(self, queries: _Optional[_Iterable[_Union[JobQuery, _Mapping]]] = ...) -> None: ...
 
 class QueueSettings(_message.Message):
-    __slots__ = ("name", "paused", "max_rate", "max_running", "lanes", "lanes_per_tenant", "history_ttl_us", "dead_letter", "lease_us", "uses_lanes", "uses_slots", "expires_us", "expires_with_jobs", "timeout_us", "ordered", "ordered_by", "declared", "partitions", "key_partitions", "lanes_seen", "partitioned", "schema_after")
+    __slots__ = ("name", "paused", "max_rate", "max_running", "lanes", "lanes_per_tenant", "history_ttl_us", "dead_letter", "lease_us", "uses_lanes", "uses_slots", "expires_us", "expires_with_jobs", "timeout_us", "ordered", "ordered_by", "declared", "partitions", "key_partitions", "lanes_seen", "partitioned", "schema_after", "jobs_expire_us")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PAUSED_FIELD_NUMBER: _ClassVar[int]
     MAX_RATE_FIELD_NUMBER: _ClassVar[int]
@@ -844,6 +848,7 @@ class QueueSettings(_message.Message):
     LANES_SEEN_FIELD_NUMBER: _ClassVar[int]
     PARTITIONED_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_AFTER_FIELD_NUMBER: _ClassVar[int]
+    JOBS_EXPIRE_US_FIELD_NUMBER: _ClassVar[int]
     name: str
     paused: bool
     max_rate: float
@@ -866,7 +871,8 @@ class QueueSettings(_message.Message):
     lanes_seen: str
     partitioned: bool
     schema_after: int
-    def __init__(self, name: _Optional[str] = ..., paused: bool = ..., max_rate: _Optional[float] = ..., max_running: _Optional[int] = ..., lanes: _Optional[int] = ..., lanes_per_tenant: _Optional[int] = ..., history_ttl_us: _Optional[int] = ..., dead_letter: _Optional[str] = ..., lease_us: _Optional[int] = ..., uses_lanes: bool = ..., uses_slots: bool = ..., expires_us: _Optional[int] = ..., expires_with_jobs: bool = ..., timeout_us: _Optional[int] = ..., ordered: bool = ..., ordered_by: _Optional[str] = ..., declared: _Optional[str] = ..., partitions: _Optional[int] = ..., key_partitions: _Optional[int] = ..., lanes_seen: _Optional[str] = ..., partitioned: bool = ..., schema_after: _Optional[int] = ...) -> None: ...
+    jobs_expire_us: int
+    def __init__(self, name: _Optional[str] = ..., paused: bool = ..., max_rate: _Optional[float] = ..., max_running: _Optional[int] = ..., lanes: _Optional[int] = ..., lanes_per_tenant: _Optional[int] = ..., history_ttl_us: _Optional[int] = ..., dead_letter: _Optional[str] = ..., lease_us: _Optional[int] = ..., uses_lanes: bool = ..., uses_slots: bool = ..., expires_us: _Optional[int] = ..., expires_with_jobs: bool = ..., timeout_us: _Optional[int] = ..., ordered: bool = ..., ordered_by: _Optional[str] = ..., declared: _Optional[str] = ..., partitions: _Optional[int] = ..., key_partitions: _Optional[int] = ..., lanes_seen: _Optional[str] = ..., partitioned: bool = ..., schema_after: _Optional[int] = ..., jobs_expire_us: _Optional[int] = ...) -> None: ...
 
 class Semaphore(_message.Message):
     __slots__ = ("name", "capacity", "held", "waiting")
@@ -895,7 +901,7 @@ class Sizes(_message.Message):
     def __init__(self, total: _Optional[int] = ..., ready: _Optional[int] = ..., scheduled: _Optional[int] = ..., waiting: _Optional[int] = ..., running: _Optional[int] = ...) -> None: ...
 
 class Counts(_message.Message):
-    __slots__ = ("pushed", "popped", "reserved", "committed", "rolled_back", "moved", "buried", "cancelled", "expired")
+    __slots__ = ("pushed", "popped", "reserved", "committed", "rolled_back", "moved", "buried", "cancelled", "expired", "lapsed")
     PUSHED_FIELD_NUMBER: _ClassVar[int]
     POPPED_FIELD_NUMBER: _ClassVar[int]
     RESERVED_FIELD_NUMBER: _ClassVar[int]
@@ -905,6 +911,7 @@ class Counts(_message.Message):
     BURIED_FIELD_NUMBER: _ClassVar[int]
     CANCELLED_FIELD_NUMBER: _ClassVar[int]
     EXPIRED_FIELD_NUMBER: _ClassVar[int]
+    LAPSED_FIELD_NUMBER: _ClassVar[int]
     pushed: int
     popped: int
     reserved: int
@@ -914,7 +921,8 @@ class Counts(_message.Message):
     buried: int
     cancelled: int
     expired: int
-    def __init__(self, pushed: _Optional[int] = ..., popped: _Optional[int] = ..., reserved: _Optional[int] = ..., committed: _Optional[int] = ..., rolled_back: _Optional[int] = ..., moved: _Optional[int] = ..., buried: _Optional[int] = ..., cancelled: _Optional[int] = ..., expired: _Optional[int] = ...) -> None: ...
+    lapsed: int
+    def __init__(self, pushed: _Optional[int] = ..., popped: _Optional[int] = ..., reserved: _Optional[int] = ..., committed: _Optional[int] = ..., rolled_back: _Optional[int] = ..., moved: _Optional[int] = ..., buried: _Optional[int] = ..., cancelled: _Optional[int] = ..., expired: _Optional[int] = ..., lapsed: _Optional[int] = ...) -> None: ...
 
 class Head(_message.Message):
     __slots__ = ("lane", "rank", "run_at", "due_in")

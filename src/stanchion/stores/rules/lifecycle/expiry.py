@@ -1,0 +1,32 @@
+"""The expiry of jobs: from its time on, no attempt of a job begins, and the job ends as cancelled.
+
+A claim reserves an expired job like others, and ends it instead of delivering it: no attempt counts. Upkeep ends the
+expired jobs that no claim takes, such as those that wait for a slot, or are in a paused queue. An attempt that began
+before may end as usual; if it fails, the job has expired when it is due again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stanchion.stores.records.jobs import SECOND, JobRow, JobState
+
+EXPIRED: Final = "expired"
+"""The reason for which such a job is cancelled."""
+
+_NEVER: Final = 2**62
+
+
+def expiry_of(row: JobRow) -> int:
+    """Return the time from which on no attempt of a job begins."""
+    return _NEVER if row.expires is None else row.enqueued_at + int(row.expires * SECOND)
+
+
+def is_overdue(row: JobRow, now: int) -> bool:
+    """Return True if a live job has expired, and no attempt of it is under way."""
+    return row.state != JobState.RUNNING and row.finished_at is None and expiry_of(row) <= now
+
+
+def is_too_late(row: JobRow) -> bool:
+    """Return True if a job was reserved after its expiry, so that it must not be delivered."""
+    return row.expires is not None and row.started_at is not None and expiry_of(row) <= row.started_at
