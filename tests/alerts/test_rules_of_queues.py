@@ -125,6 +125,23 @@ def test_failed_attempts_since_some_minutes(totals: dict[str, Any], expected: li
     assert told(seen(queue("mail", totals=after))) == []
 
 
+@pytest.mark.parametrize(
+    ("totals", "expected"),
+    [
+        ({"lapsed": 9}, []),
+        ({"lapsed": 10}, [("soon", "expired-jobs", "mail")]),
+        ({"lapsed": 10, "committed": 80, "popped": 5, "moved": 5}, [("soon", "expired-jobs", "mail")]),
+        ({"lapsed": 10, "committed": 91}, []),
+        ({"cancelled": 100}, []),
+    ],
+)
+def test_expired_jobs_since_some_minutes(totals: dict[str, Any], expected: list[Any]) -> None:
+    before = Counts(committed=1000, lapsed=900)
+    after = Counts(*(a + b for a, b in zip(before, Counts(**totals), strict=True)))
+    recent = Window(ago(300), {"mail": before})
+    assert told(seen(queue("mail", totals=after), recent=recent)) == expected
+
+
 def test_a_paused_queue_says_who_paused_it_and_why() -> None:
     pause = Pause("ana", ago(7200), "the provider is down")
     grows = seen(queue("mail", head(80, 9000), paused=True), arrivals={"mail": 3}, pauses={"mail": pause})

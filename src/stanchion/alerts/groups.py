@@ -20,6 +20,7 @@ _SAID: Final[dict[Rule, str]] = {
     "paused": "are paused and grow",
     "dead-letters": "have jobs that died within the last hour",
     "failed-attempts": "have many failed attempts",
+    "expired-jobs": "have many jobs that expired",
     "run-time": "have jobs that run for too long",
     "attempts": "have jobs that need many attempts",
     "unknown-task": "are known to no worker",

@@ -24,6 +24,7 @@ Rule = Literal[
     "paused",
     "dead-letters",
     "failed-attempts",
+    "expired-jobs",
     "run-time",
     "attempts",
     "unknown-task",

@@ -37,7 +37,8 @@ class Thresholds:
     eventual or reporting band at which its age is urgent. `dead_now`: dead letters of an hour that are urgent;
     `dead_share`, `dead_least`: their share of the jobs finished then, from a least number on. `failed_least`,
     `failed_soon`, `failed_now`: failed attempts of
-    some minutes, and their share of all. `paused_now`: age at which a paused queue is urgent. `replays`: of the same
+    some minutes, and their share of all. `expired_least`, `expired_soon`: jobs that expired within some minutes, and
+    their share of the jobs that ended. `paused_now`: age at which a paused queue is urgent. `replays`: of the same
     batch of a stream. `idle`: a station without items while the one before has work. `semaphore_soon`,
     `semaphore_now`: a line that does not move. `missed_tick`, `purge`, `manager`, `store`: lateness of a schedule's
     tick, of deleting history, of a manager, and of an answer of the store. `runbooks`: address of the page that alerts
@@ -54,6 +55,8 @@ class Thresholds:
     failed_least: float = 50.0
     failed_soon: float = 0.2
     failed_now: float = 0.5
+    expired_least: float = 10.0
+    expired_soon: float = 0.1
     paused_now: float = 86_400.0
     replays: float = 3.0
     idle: float = 300.0

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from stanchion.alerts.records import Action, Alert
 from stanchion.alerts.rules.finding import Found, RuleOf
-from stanchion.alerts.rules.jobs import attempts, dead_letters, failed_attempts, run_time, unknown_task
+from stanchion.alerts.rules.jobs import attempts, dead_letters, expired_jobs, failed_attempts, run_time, unknown_task
 from stanchion.alerts.rules.parts import idle_station, missed_tick, purge, semaphore, stream
 from stanchion.alerts.rules.queues import age, no_worker, paused
 from stanchion.alerts.rules.store import manager, store
@@ -16,7 +16,7 @@ from stanchion.alerts.thresholds import Thresholds
 from stanchion.core.service_levels import BANDS
 
 RULES: Sequence[RuleOf] = (
-    *(store, manager, no_worker, stream, age, paused, dead_letters, failed_attempts),
+    *(store, manager, no_worker, stream, age, paused, dead_letters, failed_attempts, expired_jobs),
     *(run_time, attempts, unknown_task, idle_station, semaphore, missed_tick, purge),
 )
 """The first rule of equal ones heads a merged alert: a cause before what follows from it."""

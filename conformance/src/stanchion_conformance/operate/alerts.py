@@ -234,6 +234,17 @@ class TestAlerts:
         clock.advance(20)
         assert by_rule(app)["failed-attempts"].value == 1.0
 
+    def test_expired_jobs_since_the_reading_some_minutes_ago(
+        self, app: Stanchion, q: Queue, store: Store, clock: StoreClock
+    ) -> None:
+        assert told(app) == []
+        clock.advance(200)
+        q.configure(jobs_expire=30)
+        q.push_many([{}] * 10)
+        clock.advance(100)
+        store.maintain()
+        assert by_rule(app)["expired-jobs"].value == 1.0
+
     def test_limits_for_all_processes(self, app: Stanchion, other_app: Stanchion, q: Queue, clock: StoreClock) -> None:
         q.push({})
         store_limits(context_of(app), {"no_worker": 1000, "eventual.max_age": 200})

@@ -28,7 +28,7 @@ PERIODS: Final = {RECENT: 300 * SECOND, HOUR: 1800 * SECOND}
 QUEUES_MAX = 200
 """Queues in a sample, the ones with most jobs so far."""
 
-_KEPT = ("committed", "popped", "moved", "rolled_back", "buried", "expired")
+_KEPT = ("committed", "popped", "moved", "rolled_back", "buried", "expired", "lapsed")
 
 
 LIMITS: Final = "limits"

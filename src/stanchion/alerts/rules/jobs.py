@@ -1,4 +1,4 @@
-"""Rules about jobs: run time, attempts, dead letters, failed attempts, unknown tasks."""
+"""Rules about jobs: run time, attempts, dead letters, failed attempts, expired jobs, unknown tasks."""
 
 from __future__ import annotations
 
@@ -176,6 +176,30 @@ def failed_attempts(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
                         "See the errors of jobs that are tried again", command("jobs --state scheduled --queue", name)
                     ),
                 ),
+            ),
+        )
+
+
+def expired_jobs(seen: Snapshot, limits: Thresholds) -> Iterator[Found]:
+    """Too large a share of the jobs that ended within some minutes had expired."""
+    if seen.recent is None:
+        return
+    for queue in seen.queues:
+        found, name = _since(seen.recent, queue), queue.settings.name
+        ended = found.lapsed + found.committed + found.popped + found.moved + found.buried
+        if found.lapsed < limits.expired_least or found.lapsed < limits.expired_soon * ended:
+            continue
+        yield Found(
+            of_queue(name),
+            Alert(
+                *("soon", "expired-jobs", "queue", name),
+                f"{number(found.lapsed, 'job')} of {name} expired in the last {spelled(seen.ago(seen.recent.at))}, "
+                f"{found.lapsed / ended:.0%} of the jobs that ended; the limit is {limits.expired_soon:.0%}.",
+                value=found.lapsed / ended,
+                limit=limits.expired_soon,
+                unit="share",
+                since=moment(seen.recent.at),
+                actions=(Action("See the jobs", command("jobs --state cancelled --queue", name)),),
             ),
         )
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from stanchion.stores.cas.jobs import Decision, Facts, JobLoop
 from stanchion.stores.records.jobs import JobRow, JobState, Redriven
 from stanchion.stores.records.outcomes import Bury
+from stanchion.stores.rules.expiry import is_overdue
 from stanchion.stores.rules.lifecycle import outcomes as outcome_rules
-from stanchion.stores.rules.lifecycle.expiry import is_overdue
 from stanchion.stores.rules.lifecycle.jobs import stored_state_of
 from stanchion.stores.rules.unreadable import misfit
 

@@ -8,8 +8,8 @@ from stanchion.stores.memory.flows import Flows
 from stanchion.stores.memory.jobs import Jobs
 from stanchion.stores.memory.slots import Slots
 from stanchion.stores.records.jobs import SECOND, JobRef, JobRow, JobState, Redriven
+from stanchion.stores.rules.expiry import is_overdue
 from stanchion.stores.rules.lifecycle import outcomes as outcome_rules
-from stanchion.stores.rules.lifecycle.expiry import is_overdue
 
 
 class Operations:

@@ -16,7 +16,7 @@ from stanchion.stores.redis.queues import Queues
 from stanchion.stores.redis.staging import StageRows
 from stanchion.stores.redis.workers import Workers
 from stanchion.stores.rules.capacity.shapes import FEW
-from stanchion.stores.rules.lifecycle.expiry import expiry_of
+from stanchion.stores.rules.expiry import expiry_of
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS, Budget, purge_each, remove_expired
 
 _SCRIPT_JOBS_MAX = 1000

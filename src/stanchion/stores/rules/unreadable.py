@@ -14,7 +14,7 @@ from stanchion.stores.records.claims import Claimed
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Abandon, Bury
 from stanchion.stores.rules.capacity.limits import limits_in
-from stanchion.stores.rules.lifecycle.expiry import EXPIRED, is_too_late
+from stanchion.stores.rules.expiry import EXPIRED, is_too_late
 
 
 class NotUtf8(str):

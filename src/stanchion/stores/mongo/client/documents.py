@@ -36,8 +36,8 @@ from stanchion.stores.fields.jobs import DEATH, HOLDS, LIVE, TIES, WAITS, Kind
 from stanchion.stores.fields.jobs import FIELDS as TABLE
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.rules.capacity.slots import uses_slots, waits_at
+from stanchion.stores.rules.expiry import expiry_of
 from stanchion.stores.rules.lifecycle.dead_letters import IN_QUEUE
-from stanchion.stores.rules.lifecycle.expiry import expiry_of
 from stanchion.stores.rules.misfits import RowTypes
 from stanchion.stores.rules.set_back import AHEAD
 

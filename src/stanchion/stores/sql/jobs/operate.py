@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import BigInteger, Integer, literal_column, select, update
 
 from stanchion.stores.records.jobs import JobRow, JobState, Redriven
-from stanchion.stores.rules.lifecycle.expiry import is_overdue
+from stanchion.stores.rules.expiry import is_overdue
 from stanchion.stores.rules.lifecycle.jobs import stored_state_of
 from stanchion.stores.rules.lifecycle.outcomes import cancel, lapsed, redriven
 from stanchion.stores.sql.engine.columns import RUNS, param
