@@ -108,6 +108,14 @@ def push_to_run(store: Store, _held: list[JobRow]) -> None:
     assert all(one.token for one in store.push(jobs, claim=wish))
 
 
+def select_who_died(store: Store, _held: list[JobRow]) -> None:
+    """Search all dead letters of a queue that has a dead-letter queue."""
+    store.configure("big", {"dead_letter": "letters"})
+    died = Condition("state", "=", "dead"), Condition("dead_from", "=", "big")
+    assert store.select(Query(where=died, limit=BATCH)).rows == []
+    store.configure("big", {"dead_letter": None})
+
+
 Operation = Callable[[Store, list[JobRow]], object]
 
 OPERATIONS: dict[str, Operation] = {
@@ -130,6 +138,7 @@ OPERATIONS: dict[str, Operation] = {
     "fetch": lambda store, held: store.fetch([job.id for job in held]),
     "select the newest": lambda store, _: store.select(Query(limit=BATCH)),
     "select the newest of history": lambda store, _: store.select(Query("history", OF_BIG, limit=BATCH)),
+    "select who died": select_who_died,
     "select by id": lambda store, _: pages_of(store, Query("live", order="id", limit=BATCH)),
     "select by the end": lambda store, _: pages_of(store, Query("history", OF_BIG, order="finished", limit=BATCH)),
     "select what is reserved": lambda store, held: store.select(

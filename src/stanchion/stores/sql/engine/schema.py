@@ -198,6 +198,9 @@ _partial(
     where=history.c.key.is_not(None),
 )
 _whole("stanchion_history_key", history.c.key, history.c.queue, history.c.finished_at)
+# Dead letters. MariaDB and MySQL find them by the queues that got any.
+for _name, _of in (("stanchion_jobs_letters", jobs.c), ("stanchion_history_letters", history.c)):
+    _partial(_name, _of.dead_from, _of.id, where=_of.dead_from.is_not(None))
 Index("stanchion_history_page", history.c.queue, history.c.id)  # the search, newest first
 
 queues = _table(

@@ -36,7 +36,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from stanchion.stores.fields.jobs import KINDS, WAITS, Kind
+from stanchion.stores.fields.jobs import DEATH, KINDS, WAITS, Kind
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.query import OF_SLOTS, Of, Order, Query
 from stanchion.stores.records.slots import SEMAPHORE
@@ -237,6 +237,10 @@ def _condition(dialect: Dialect, table: Table, field: str, op: str, n: int) -> C
             return and_(jobs.c.waits_kind.is_not(None), *(one == param(f"{name}{n}", String) for one, name in key))
         case "order_key" if table is jobs:
             return and_(jobs.c.order_key.is_not(None), jobs.c.order_key == param(f"is{n}", String))
+        case _ if field == DEATH[0] and op == "=":  # its index has only dead letters
+            return and_(table.c[field].is_not(None), table.c[field] == param(f"is{n}", String))
+        case _ if field == DEATH[0] and op == "in":
+            return and_(table.c[field].is_not(None), table.c[field].in_(dialect.values(f"is{n}", String())))
         case "passed":
             stopped = dialect.position(table.c.trail, param(f"stop{n}", Text)) > 0
             return or_(table.c.queue == param(f"is{n}", String), and_(table.c.trail.is_not(None), stopped))

@@ -270,6 +270,8 @@ CREATE INDEX stanchion_history_flow ON stanchion_history (flow_root, flow_node) 
 
 CREATE INDEX stanchion_history_key ON stanchion_history (queue, "key", finished_at) WHERE "key" IS NOT NULL;
 
+CREATE INDEX stanchion_history_letters ON stanchion_history (dead_from, id) WHERE dead_from IS NOT NULL;
+
 CREATE INDEX stanchion_history_page ON stanchion_history (queue, id);
 
 CREATE INDEX stanchion_jobs_flow ON stanchion_jobs (flow_root, flow_node) WHERE flow_root IS NOT NULL;
@@ -277,6 +279,8 @@ CREATE INDEX stanchion_jobs_flow ON stanchion_jobs (flow_root, flow_node) WHERE 
 CREATE INDEX stanchion_jobs_held ON stanchion_jobs (id) WHERE slots_held > 0;
 
 CREATE INDEX stanchion_jobs_lease ON stanchion_jobs (lease_until) WHERE lease_until IS NOT NULL;
+
+CREATE INDEX stanchion_jobs_letters ON stanchion_jobs (dead_from, id) WHERE dead_from IS NOT NULL;
 
 CREATE INDEX stanchion_jobs_order ON stanchion_jobs (queue, order_key, enqueued_at, id) WHERE order_key IS NOT NULL;
 
