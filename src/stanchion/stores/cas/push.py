@@ -13,8 +13,8 @@ from stanchion.stores.cas.entries import FollowUp, entry_of
 from stanchion.stores.cas.jobs import Change, Jobs, Result, Seen
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed
+from stanchion.stores.rules.capacity.starts import claim_of, with_tokens
 from stanchion.stores.rules.lifecycle.jobs import replaced
-from stanchion.stores.rules.starts import claim_of, with_tokens
 
 
 def replace_work(jobs: Jobs, follow_up: FollowUp, holder: Seen, job: NewJob, now: int) -> JobRow | None:

@@ -13,9 +13,9 @@ from stanchion.stores.memory.workers import Workers
 from stanchion.stores.records.claims import LOWEST_RANK, Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, JobRow, NewJob, Pushed
 from stanchion.stores.rules.capacity.slots import uses_slots
+from stanchion.stores.rules.capacity.starts import claim_of, with_tokens
 from stanchion.stores.rules.leases.lost_leases import split_alone
 from stanchion.stores.rules.lifecycle import claims as claim_rules
-from stanchion.stores.rules.starts import claim_of, with_tokens
 from stanchion.stores.rules.unreadable import readable
 
 CLAIM_SECONDS_MAX = 2.0

@@ -12,8 +12,8 @@ from stanchion.stores.postgres.push import KEY_OF, LANE_OF, NO_KEYS, NO_LANES, a
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import UNLANED, NewJob, Pushed
 from stanchion.stores.rules.capacity.slots import NO_SLOTS, slot_needs
+from stanchion.stores.rules.capacity.starts import claim_of, with_tokens
 from stanchion.stores.rules.lifecycle.jobs import due_at
-from stanchion.stores.rules.starts import claim_of, with_tokens
 from stanchion.stores.sql.claims.ids import Starts
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner

@@ -26,8 +26,8 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, NewJob, Pushed
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.capacity.slots import NO_SLOTS, slot_needs, uses_slots
+from stanchion.stores.rules.capacity.starts import claim_of, with_tokens
 from stanchion.stores.rules.lifecycle.claims import claimed
-from stanchion.stores.rules.starts import claim_of, with_tokens
 from stanchion.stores.sql.claims.admit import ASKING, Admission, asking
 from stanchion.stores.sql.claims.order import ReservesNext
 from stanchion.stores.sql.claims.pick import Search
