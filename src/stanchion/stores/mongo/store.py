@@ -107,8 +107,7 @@ class MongoStore(Extensible):
 
         self._recovered = (self._outbox, flows, slots, staging, self._nodes)
         forget = [deletion.forget_gone, workers.forget_dead, self._nodes.forget]
-        forget += [slot_documents.forget_full, publications.forget]
-        forget.append(Overdue(server, self._operator.end_overdue).end)
+        forget += [slot_documents.forget_full, publications.forget, Overdue(server, self._operator.end_overdue).end]
         others = Shapes(server, documents), Misfits(server, self._operator.bury_misfits)
         upkeep = Upkeep(queues, counters, self._purges, removal, *others, recover=self._recover_outbox, forget=forget)
 
