@@ -34,6 +34,7 @@ KEYS = {
         "dead_at",
         "dead_attempts",
         "timeout",
+        "expires",
         "progress",
         "cancelled",
         "checkpoint",

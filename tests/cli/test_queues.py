@@ -36,6 +36,7 @@ def test_json_shape(run: Run, app: Stanchion) -> None:
             "timeout",
             "ordered",
             "ordered_by",
+            "jobs_expire",
             "shape",
             "size",
             "dead_letters",

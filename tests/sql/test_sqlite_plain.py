@@ -37,6 +37,7 @@ FULL: dict[str, Any] = {
     "origin": new_id(),
     "max_attempts": 3,
     "timeout": 1.5,
+    "expires": 60.0,
 }
 OTHER: dict[str, Any] = {
     "key": "k",

@@ -133,4 +133,4 @@ def test_the_page_of_a_queue_with_everything_reads_little(laden, monkeypatch, na
         assert shown in text
     assert ("Ready jobs by tenant" in text) == (name == "orders")
     assert ('<th scope="row">wide#' in text) == (name == "wide")
-    assert reads.total() <= READS_MAX, reads
+    assert reads.total() <= READS_MAX + 1, reads  # one finds the dead letters of the queue, wherever they lie

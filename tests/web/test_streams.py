@@ -341,7 +341,10 @@ class TestFragments:
         monkeypatch.setattr("stanchion.ops.web.endpoints.POLLED", 1e-9)
         assert browser.get("/jobs", headers=known).status_code == 200
 
-    def test_each_session_gets_its_own_forms_and_its_role(self, app: Stanchion, guarded: Site) -> None:
+    def test_each_session_gets_its_own_forms_and_its_role(
+        self, app: Stanchion, guarded: Site, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("stanchion.ops.web.endpoints.POLLED", 1e9)  # no other version of the page meanwhile
         app.store.set_semaphore("psp", 1)
         ana, ben, eve = Browser(guarded), Browser(guarded), Browser(guarded)
         ana.log_in(OPERATE)

@@ -217,8 +217,7 @@ class TestManyQueues:
             return look(due)
 
         monkeypatch.setattr(DueQueues, "look", slow)
-        for module in ("due_queues", "rest"):
-            monkeypatch.setattr(f"stanchion.worker.{module}.time", SimpleNamespace(monotonic=lambda: now[0]))
+        monkeypatch.setattr("stanchion.worker.claiming.due_queues.time", SimpleNamespace(monotonic=lambda: now[0]))
         return now
 
     @pytest.fixture

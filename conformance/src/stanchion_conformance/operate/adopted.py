@@ -130,7 +130,7 @@ class TestAdoptedJobs:
             return {names[row.id] for row in find_jobs(store, **query)}
 
         assert found(states=(JobState.SCHEDULED,)) == {"scheduled"}
-        assert found(states=(JobState.DEAD,)) == {"dead"}
+        assert found(states=(JobState.DEAD,)) == {"dead", "dead letter"}
         assert found(queue="letters") == {"dead letter"}
         assert found(task="mail.send") == {"whole", "done", "dead"}
         assert found(tenant="acme é", states=(JobState.READY,)) == {"whole"}

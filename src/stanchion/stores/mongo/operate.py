@@ -169,7 +169,7 @@ class Overdue:
         waiting = {"$in": [QUEUED, JobState.WAITING.value]}
 
         def some(on: Place, _again: bool) -> list[str]:
-            due = {"overdue_at": {"$lte": self._server.now()}, "live": True, "state": waiting}
+            due = {"overdue_at": up_to(self._server.now()), "live": True, "state": waiting}
             return [one["_id"] for one in on.jobs.find(due, {"_id": 1}).limit(_OVERDUE_AT_ONCE)]
 
         for _ in range(_OVERDUE_MOST // _OVERDUE_AT_ONCE):
