@@ -16,10 +16,10 @@ SUFFIXES = frozenset({".py", ".lua", ".sql", ".proto"})
 COMMON = frozenset(
     (
         *("id", "queue", "state", "key", "lane", "task", "errors", "progress", "token", "worker"),
-        *("result", "payload", "priority", "headers", "rank", "delivery", "promised", "expires"),
+        *("result", "payload", "priority", "headers", "rank"),
     )
 )
-COMMON_SETTINGS = frozenset(("name", "lease", "paused", "declared", "lanes", "timeout", "ordered", "partitioned"))
+COMMON_SETTINGS = frozenset(("name", "lease", "paused", "declared", "lanes", "timeout", "ordered"))
 """Names that also mean other things, so they show nothing."""
 
 JOB_FIELDS = frozenset(JobRow._fields) | frozenset(NewJob._fields)
