@@ -1,8 +1,8 @@
-"""Conditions on what is inside of payloads and headers.
+"""Conditions on the contents of payloads and headers.
 
 A store can't evaluate them: a payload may be encrypted, and databases disagree about numbers, booleans and strange
-keys. So a search reads the jobs that meet its other conditions, newest first, and this process looks into each, up to a
-bound.
+keys. So a search reads the jobs that meet its other conditions, newest first, and this process checks each of them, up
+to a limit.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from stanchion.stores.records.query import Query
 
 LOOKED_AT_MAX = 100_000
-"""Jobs that one search looks into at most."""
+"""Maximum number of jobs that one search checks."""
 
 _FIRST_PAGE, _PAGE_MAX = 200, 1000
-"""Jobs of the first page and of a page at most."""
+"""Number of jobs in the first page; the maximum for a page."""
 
 Path = tuple[str, ...]
-"""The keys that lead to a value, from the outermost on; an index of a list as its digits."""
+"""The keys that lead to a value, outermost first; an index of a list is written in digits."""
 
 
 class Inside(NamedTuple):
@@ -54,7 +54,7 @@ def _place(step: str) -> int | None:
 
 
 class Contents(NamedTuple):
-    """All conditions of a search on what is inside of its jobs."""
+    """All conditions of a search on the contents of its jobs."""
 
     payload: tuple[Inside, ...] = ()
     headers: tuple[Inside, ...] = ()

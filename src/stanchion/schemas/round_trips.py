@@ -1,7 +1,7 @@
-"""Models that go into the store and come back: dumped so that nothing is lost, made again, and compared.
+"""Round trips of models through the store: dump a model, rebuild it from the dump, and compare the two.
 
-The store has plain JSON. A serializer may drop or round a value, a field may be excluded, an instance may be of a
-subclass that the annotation does not tell: such a model is refused before anything is stored.
+The store holds plain JSON. A serializer may drop or round a value, a field may be excluded, or an instance may belong
+to a subclass that the annotation does not name. Such a model is refused before anything is stored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from stanchion.schemas.misfits import Misfit, within
 
 
 class ChangedError(MisfitError, InvalidInput):
-    """A model would not come back as it went. `model`: the name of its class."""
+    """A round trip through the store would change a model. `model`: the name of its class."""
 
     def __init__(self, model: str, misfit: Misfit) -> None:
         MisfitError.__init__(self, misfit)
@@ -41,7 +41,7 @@ class ChangedError(MisfitError, InvalidInput):
 
 
 def kept_model(value: object) -> object:
-    """Return an instance of a model as the plain value from which its class makes an equal one.
+    """Return a model as a plain value that its class turns into an equal model.
 
     Raises ChangedError, which names the field, if there is no such value; TypeError for anything but models.
     """
@@ -61,7 +61,7 @@ def kept_model(value: object) -> object:
 
 
 def kept_as(build: Build, value: object, to_plain: ToPlain = kept_model) -> object:
-    """Return a value with models as the plain value from which the builder of its annotation makes an equal one.
+    """Return a value with models as a plain value that the builder of its annotation turns into an equal value.
 
     Raises MisfitError, which names the field; TypeError or ValueError for values that JSON can't hold. `to_plain`:
     for types that are neither models nor known here.
@@ -73,7 +73,7 @@ def kept_as(build: Build, value: object, to_plain: ToPlain = kept_model) -> obje
 
 
 def _changed(value: object, found: object, build: Build) -> Misfit | None:
-    """Return where the instance that is made of a plain value differs from the one that it was made of."""
+    """Return the first difference between a value and the one rebuilt from its plain form; None if they are equal."""
     try:
         return difference(value, build(found, True))
     except MisfitError as error:
@@ -89,7 +89,7 @@ def _builder_of(kind: Hashable) -> Build | None:
 
 
 def _dumps(value: Any) -> Iterator[object]:
-    """Yield the plain values of a model: that with its aliases, then, if they are of one direction, with its names."""
+    """Yield the plain forms of a model: first with the aliases of its fields, then with their names."""
     if not is_pydantic(type(value)):
         yield plain_dataclass(value, _within_dataclass)
         return
@@ -98,12 +98,12 @@ def _dumps(value: Any) -> Iterator[object]:
 
 
 def _within_dataclass(value: object) -> object:
-    """Return a model in a dataclass as a plain value; the outermost dataclass is compared with all that are in it."""
+    """Return a model in a dataclass as a plain value. The comparison of the outermost dataclass includes it."""
     return kept_model(value) if is_pydantic(type(value)) else plain_dataclass(value, _within_dataclass)
 
 
 def difference(went: Any, came: Any, *, inside: bool = False) -> Misfit | None:
-    """Return where a value that came back differs from the one that went; a list for a tuple is no difference.
+    """Return the first difference between a value and its rebuilt form; a list in place of a tuple is none.
 
     `inside`: it is a value within a model. Others may be plain values of models, and are not compared with these.
     """
