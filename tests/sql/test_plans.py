@@ -110,10 +110,12 @@ def push_to_run(store: Store, _held: list[JobRow]) -> None:
 
 def select_who_died(store: Store, _held: list[JobRow]) -> None:
     """Search all dead letters of a queue that has a dead-letter queue."""
-    store.configure("big", {"dead_letter": "letters"})
+    for queue in ("big", "laned"):
+        store.configure(queue, {"dead_letter": f"letters-of-{queue}"})
     died = Condition("state", "=", "dead"), Condition("dead_from", "=", "big")
     assert store.select(Query(where=died, limit=BATCH)).rows == []
-    store.configure("big", {"dead_letter": None})
+    for queue in ("big", "laned"):
+        store.configure(queue, {"dead_letter": None})
 
 
 Operation = Callable[[Store, list[JobRow]], object]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -77,7 +76,7 @@ class Queries:
             if shape.letters and not letters:
                 return []
             statement = selection.page(self._dialect, shape, letters=bool(letters) and shape.seeks_letters)
-            given = {**selection.params_of(self._dialect, query), "letters": json.dumps(letters)}
+            given = {**selection.params_of(self._dialect, query), "letters": self._dialect.listed(letters or ("",))}
             return [] if statement is None else run.rows(statement, given)
 
         scans = query.order == "id" and any(map(shape.walks, shape.tables))

@@ -250,9 +250,8 @@ def _condition(dialect: Dialect, table: Table, field: str, op: str, n: int) -> C
             of_key = and_(jobs.c.queue == param(f"queue{n}", String), jobs.c.order_key == param(f"is{n}", String))
             return and_(jobs.c.slots_held > literal_column("0"), of_key)
     column: ColumnElement[Any] = table.c[field]
-    if op == "in" and field == "queue":  # a list, so that an index can start once per queue
-        listed = text(dialect.among(f"{table.name}.queue", f"is{n}"))
-        return and_(listed.bindparams(bindparam(f"is{n}", type_=Text)))
+    if op == "in" and field == "queue":
+        return _in_queues(dialect, table, f"is{n}")
     if op == "in":
         return column.in_(dialect.values(f"is{n}", table.c[field].type))
     if KINDS.get(field) is Kind.NAME and op != "=":
@@ -319,7 +318,13 @@ LETTER_QUEUES = union(
 
 def _in_letter_queues(dialect: Dialect, table: Table) -> ColumnElement[bool]:
     """Return the condition that a job is in one of the queues in the parameter `letters`."""
-    return table.c.queue.in_(dialect.values("letters", table.c.queue.type))
+    return _in_queues(dialect, table, "letters")
+
+
+def _in_queues(dialect: Dialect, table: Table, name: str) -> ColumnElement[bool]:
+    """Return the condition that a job is in one of the listed queues: an index starts once per queue."""
+    listed = text(dialect.among(f"{table.name}.queue", name))
+    return and_(listed.bindparams(bindparam(name, type_=Text)))
 
 
 def _letters(dialect: Dialect, state: str) -> ColumnElement[bool]:
