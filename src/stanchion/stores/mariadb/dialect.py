@@ -11,7 +11,6 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Executable,
-    Select,
     SelectBase,
     Table,
     column,
@@ -24,7 +23,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.types import TypeEngine
 
 from stanchion.errors import InvalidInput, MissingExtra, StoreUnavailable
 from stanchion.stores.mariadb.statements import CLOCK, ID, TEXT, elements, given
@@ -33,6 +31,7 @@ from stanchion.stores.records import calls
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.plain_push import NAME
+from stanchion.stores.sql.elements import AnySelect, AnyType
 from stanchion.stores.sql.engine import address
 from stanchion.stores.sql.engine.awaited import AsyncDriver
 from stanchion.stores.sql.engine.database import Database
@@ -224,7 +223,7 @@ class MariaDBDialect(Dialect):
     def caller_cursor(self, connection: object) -> object:
         return drivers.mysqlclient_cursor(connection) or super().caller_cursor(connection)
 
-    def values(self, name: str, kind: TypeEngine[Any]) -> SelectBase:
+    def values(self, name: str, kind: AnyType) -> SelectBase:
         if getattr(kind, "length", 0) == Name.length:
             return text(f"SELECT value FROM {self.elements(name)}").columns(column("value", Name))
         return elements(name)
@@ -274,7 +273,7 @@ class MariaDBDialect(Dialect):
     def insert_ignoring(self, table: Table, values: Mapping[str, object]) -> Executable:
         return insert(table).prefix_with("IGNORE").values(values)
 
-    def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: Select[Any]) -> Executable:
+    def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: AnySelect) -> Executable:
         return insert(table).prefix_with("IGNORE").from_select(columns, rows)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sqlalchemy import URL, Select
+from sqlalchemy import URL
 from sqlalchemy.dialects import postgresql
 
 from stanchion.core.concurrency.forks import close_before_fork
+from stanchion.stores.sql.elements import AnySelect
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Params
 
@@ -38,7 +39,7 @@ class ArrowConnections:
         self._idle: Connection | None = None
         close_before_fork(self)
 
-    def read(self, database: Database, wanted: Select[Any], params: Params) -> Iterator[pa.RecordBatch]:
+    def read(self, database: Database, wanted: AnySelect, params: Params) -> Iterator[pa.RecordBatch]:
         """Yield the rows that a statement returns."""
         from stanchion.stores.sql.reading.arrow_ids import with_text_ids
 
@@ -95,7 +96,7 @@ def _execute(connection: Connection, sql: str) -> Cursor:
     return cursor
 
 
-def postgres_text(database: Database, wanted: Select[Any], params: Params) -> str:
+def postgres_text(database: Database, wanted: AnySelect, params: Params) -> str:
     """Return a statement as text, with its parameters as constants."""
     # A percent sign in a constant is escaped, unless parameters are named.
     named = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]

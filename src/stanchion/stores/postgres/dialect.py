@@ -12,7 +12,6 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Executable,
-    Select,
     String,
     Table,
     bindparam,
@@ -26,7 +25,6 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.engine import Dialect as AlchemyDialect
-from sqlalchemy.types import TypeEngine
 
 from stanchion.errors import InvalidInput, MissingExtra
 from stanchion.stores.postgres import plain_push
@@ -37,6 +35,7 @@ from stanchion.stores.postgres.store import PostgresStore
 from stanchion.stores.records import calls
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.slots import Slot
+from stanchion.stores.sql.elements import AnySelect, AnyType
 from stanchion.stores.sql.engine import address
 from stanchion.stores.sql.engine.awaited import AsyncDriver
 from stanchion.stores.sql.engine.callers import Caller, announce_after_commit
@@ -216,7 +215,7 @@ class PostgresDialect(Dialect):
     def has_tables(self, run: Runner) -> bool:
         return bool(run.rows(self._has_tables)[0][0])
 
-    def values(self, name: str, kind: TypeEngine[Any]) -> Select[Any]:
+    def values(self, name: str, kind: AnyType) -> AnySelect:
         elements = func.jsonb_array_elements_text(cast(bindparam(name, type_=String), JSONB))
         return select(cast(elements.table_valued("value").c.value, kind))
 
@@ -266,7 +265,7 @@ class PostgresDialect(Dialect):
     def insert_ignoring(self, table: Table, values: Mapping[str, object]) -> Executable:
         return insert(table).values(values).on_conflict_do_nothing()
 
-    def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: Select[Any]) -> Executable:
+    def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: AnySelect) -> Executable:
         return insert(table).from_select(columns, rows).on_conflict_do_nothing()
 
     def has_push_routine(self, connection: Connection) -> bool:

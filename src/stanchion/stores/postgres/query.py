@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
-from sqlalchemy import ARRAY, Double, Select, String, bindparam, cast, func, select, text, union_all
+from sqlalchemy import ARRAY, Double, String, bindparam, cast, func, select, text, union_all
 
 from stanchion.stores.records.query import Query
 from stanchion.stores.rules.query import checked, cut
+from stanchion.stores.sql.elements import AnySelect
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.reading import selection
@@ -62,7 +62,7 @@ class PostgresQueries:
 
 
 @cache
-def _sampled(dialect: Dialect, shape: selection.Shape) -> Select[*tuple[Any, ...]]:
+def _sampled(dialect: Dialect, shape: selection.Shape) -> AnySelect:
     samples, arms = [], []
     for table in shape.tables:
         # Under the name of the table, the sample takes its place in all conditions.

@@ -6,14 +6,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlalchemy import BigInteger, String, Text, case, cast, delete, exists, func, select, text, update
+from sqlalchemy import String, Text, case, delete, exists, func, select, text, update
 
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.workers import LEASES_SEARCHED_MAX, Beat, WorkerRow
 from stanchion.stores.rules.leases.liveness import LATE_BEATS, MISSED_BEATS, Leased, holders_of, least_sharing
 from stanchion.stores.rules.leases.serving import serving_in, serving_text
 from stanchion.stores.rules.times import times_in, times_text
-from stanchion.stores.sql.engine.columns import BY_WORKER, param
+from stanchion.stores.sql.engine.columns import BY_WORKER, as_integer, id_as_text, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Row, Runner
@@ -25,8 +25,8 @@ class WorkerStatements:
 
     def __init__(self, dialect: Dialect) -> None:
         now, worker = dialect.now, param("worker", String)
-        overdue = workers.c.last_seen_at <= now - cast(MISSED_BEATS * SECOND * workers.c.heartbeat, BigInteger)
-        late = workers.c.last_seen_at <= now - cast(LATE_BEATS * SECOND * workers.c.heartbeat, BigInteger)
+        overdue = workers.c.last_seen_at <= now - as_integer(MISSED_BEATS * SECOND * workers.c.heartbeat)
+        late = workers.c.last_seen_at <= now - as_integer(LATE_BEATS * SECOND * workers.c.heartbeat)
         its_jobs = BY_WORKER & (jobs.c.worker == workers.c.id)
         self.beat = (
             update(workers)
@@ -54,7 +54,7 @@ class WorkerStatements:
             .where(~overdue)
             .group_by(workers.c.queues, workers.c.serving)
         )
-        self.to_stop = select(cast(jobs.c.id, String(36))).where(
+        self.to_stop = select(id_as_text(jobs.c.id)).where(
             BY_WORKER, text(dialect.among("worker", "workers")), jobs.c.cancel_requested
         )
         self.leave = delete(workers).where(workers.c.id == worker)

@@ -17,7 +17,6 @@ from sqlalchemy import (
     Executable,
     Function,
     LargeBinary,
-    Select,
     String,
     Table,
     TextClause,
@@ -33,12 +32,12 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
-from sqlalchemy.types import TypeEngine
 
 from stanchion.stores.records import calls
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.plain_push import NAME, UNPRINTABLE
 from stanchion.stores.rules.unreadable import TEXTS
+from stanchion.stores.sql.elements import AnySelect, AnyType
 from stanchion.stores.sql.engine.awaited import AsyncDriver
 from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, Dialect, Fault
 from stanchion.stores.sql.engine.runner import Runner
@@ -231,7 +230,7 @@ class SqliteDialect(Dialect):
             return any(file and os.path.samestat(own, os.stat(file)) for (file,) in run.rows(_FILES))
         return False
 
-    def values(self, name: str, kind: TypeEngine[Any]) -> Select[Any]:
+    def values(self, name: str, kind: AnyType) -> AnySelect:
         return select(func.json_each(bindparam(name, type_=String)).table_valued("value").c.value)
 
     def among(self, column: str, name: str, kind: str = "text") -> str:
@@ -266,7 +265,7 @@ class SqliteDialect(Dialect):
     def insert_ignoring(self, table: Table, values: Mapping[str, object]) -> Executable:
         return insert(table).values(values).on_conflict_do_nothing()
 
-    def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: Select[Any]) -> Executable:
+    def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: AnySelect) -> Executable:
         return insert(table).from_select(columns, rows).on_conflict_do_nothing()
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-from sqlalchemy import BigInteger, Executable, String, cast, literal_column, select, text
+from sqlalchemy import BigInteger, Executable, String, literal_column, select, text
 
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, NewJob, Pushed
@@ -32,7 +32,7 @@ from stanchion.stores.sql.claims.admit import ASKING, Admission, asking
 from stanchion.stores.sql.claims.order import ReservesNext
 from stanchion.stores.sql.claims.pick import Search
 from stanchion.stores.sql.claims.reserve import Reservations, lease_of
-from stanchion.stores.sql.engine.columns import param
+from stanchion.stores.sql.engine.columns import id_as_text, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
@@ -56,7 +56,7 @@ class ByIdStatements:
         queued = jobs.c.state.op("IN", is_comparison=True)(literal_column("('queued', '')"))
         due = queued, jobs.c.run_at <= dialect.now, dialect.now <= param("not_after", BigInteger)
         self.pick: Executable = (
-            select(cast(jobs.c.id, String(36)), *(jobs.c[name] for name in ASKING))
+            select(id_as_text(jobs.c.id), *(jobs.c[name] for name in ASKING))
             .where(jobs.c.queue == param("queue", String), these, *due)
             .with_for_update(skip_locked=True)
         )

@@ -13,10 +13,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from sqlalchemy import (
     ColumnElement,
-    CompoundSelect,
     Executable,
     Integer,
-    Select,
     String,
     Text,
     literal_column,
@@ -27,6 +25,7 @@ from sqlalchemy import (
 
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import UNLANED
+from stanchion.stores.sql.elements import AnyElement, AnySelect, AnyUnion
 from stanchion.stores.sql.engine.columns import QUEUED, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
@@ -83,27 +82,27 @@ class LaneStatements:
         )
 
 
-class ByArms(dict[int, CompoundSelect[Any]]):
+class ByArms(dict[int, AnyUnion]):
     """One statement per number of arms, built on first use, as building all of them takes long."""
 
-    def __init__(self, arm: Callable[[int], Select[Any]]) -> None:
+    def __init__(self, arm: Callable[[int], AnySelect]) -> None:
         super().__init__()
         self._arm = arm
 
-    def __missing__(self, arms: int) -> CompoundSelect[Any]:
+    def __missing__(self, arms: int) -> AnyUnion:
         statement = self[arms] = union_all(*(select(self._arm(n).subquery()) for n in range(arms)))
         return statement
 
 
-def _queued(*columns: ColumnElement[Any]) -> Select[Any]:
+def _queued(*columns: AnyElement) -> AnySelect:
     return select(*columns).where(jobs.c.queue == _QUEUE, jobs.c.state == QUEUED).with_hint(*_INDEX)
 
 
-def _in_lane(lane: ColumnElement[int], *columns: ColumnElement[Any]) -> Select[Any]:
+def _in_lane(lane: ColumnElement[int], *columns: AnyElement) -> AnySelect:
     return _queued(*columns).where(jobs.c.lane == lane)
 
 
-def _arm(n: int, name: str) -> ColumnElement[Any]:
+def _arm(n: int, name: str) -> AnyElement:
     return param(f"{name}{n}", Integer)
 
 
@@ -111,7 +110,7 @@ def _number(n: int, name: str) -> ColumnElement[int]:
     return literal_column(str(n), Integer).label(name)
 
 
-def _heads(dialect: Dialect) -> Select[Any]:
+def _heads(dialect: Dialect) -> AnySelect:
     """Return the statement that finds the first `most` lanes in use from `first` to `last`, by a loose index scan.
 
     Each row has the highest rank of its lane, and when the first job of that rank is due.
@@ -134,7 +133,7 @@ def _heads(dialect: Dialect) -> Select[Any]:
     return select(tops.c.lane, tops.c.rank, first_due, dialect.now).order_by(tops.c.lane)
 
 
-def _lower_head(dialect: Dialect, n: int) -> Select[Any]:
+def _lower_head(dialect: Dialect, n: int) -> AnySelect:
     """Return the arm that finds the highest rank below `below` in a lane, and when its first job is due."""
     lane = _arm(n, "lane")
     highest = _in_lane(lane, jobs.c.rank).where(jobs.c.rank < _arm(n, "below"))
@@ -143,7 +142,7 @@ def _lower_head(dialect: Dialect, n: int) -> Select[Any]:
     return found.where(jobs.c.rank == rank).order_by(jobs.c.run_at).limit(1)
 
 
-def pick(dialect: Dialect, n: int, *, locking: bool = True) -> Select[Any]:
+def pick(dialect: Dialect, n: int, *, locking: bool = True) -> AnySelect:
     """Return the arm that finds and locks the next due jobs of a head."""
     found = _in_lane(_arm(n, "lane"), _number(n, "arm"), jobs.c.run_at, jobs.c.id).where(
         jobs.c.rank == _arm(n, "rank"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Executable, Integer, cast, select, update
+from sqlalchemy import BigInteger, Executable, Integer, select, update
 
 from stanchion.stores.records.jobs import SECOND, JobRow, row_from
 from stanchion.stores.records.workers import WorkerRow
@@ -10,7 +10,7 @@ from stanchion.stores.rules.leases.liveness import MISSED_BEATS
 from stanchion.stores.rules.leases.lost_leases import LostLeaseDelay, default_delay, had_begun
 from stanchion.stores.rules.lifecycle.outcomes import lease_lost
 from stanchion.stores.rules.set_back import AHEAD, Watch
-from stanchion.stores.sql.engine.columns import BY_WORKER, RUNS, live_row, param
+from stanchion.stores.sql.engine.columns import BY_WORKER, RUNS, as_integer, live_row, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Params, Row, Runner
@@ -36,7 +36,7 @@ class RecoveryStatements:
             .limit(most)
             .with_for_update(skip_locked=True)
         )
-        silence = cast(MISSED_BEATS * SECOND * workers.c.heartbeat, BigInteger)
+        silence = as_integer(MISSED_BEATS * SECOND * workers.c.heartbeat)
         was_overdue = workers.c.last_seen_at <= as_of - silence
         lost = (
             select(*live_row())

@@ -6,7 +6,6 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
-    Column,
     ColumnElement,
     String,
     and_,
@@ -21,6 +20,7 @@ from sqlalchemy import (
 from stanchion.stores.fields.jobs import LIVE, Field, Kind, Of
 from stanchion.stores.fields.sql import LIVE_COLUMNS
 from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.sql.elements import AnyColumn, AnyElement, AnyType
 from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS, HELD_COLUMNS, ID_COLUMNS, history, jobs
 
 # Written into the SQL as literals: with a parameter, a planner can't prove that a partial index fits.
@@ -35,22 +35,37 @@ BY_WORKER: ColumnElement[bool] = and_(jobs.c.state == RUNNING, jobs.c.lease_unti
 """The job is held by the heartbeats of its `worker`. A lease decides alone, whatever name stands there."""
 
 
-def param(name: str, kind: Any = None) -> ColumnElement[Any]:
+def param(name: str, kind: Any = None) -> AnyElement:
     """Return a parameter."""
     return bindparam(name, type_=kind)
 
 
-def live_row() -> list[ColumnElement[Any]]:
+def id_as_text(column: AnyElement) -> ColumnElement[str]:
+    """Return a column of ids as texts: a database may keep ids as UUIDs."""
+    return cast(column, String(36))
+
+
+def as_integer(number: AnyElement) -> ColumnElement[int]:
+    """Return a number as an integer of 64 bits, such as the microseconds of a product of seconds."""
+    return cast(number, BigInteger)
+
+
+def null_of(kind: AnyType) -> AnyElement:
+    """Return a null with a type: in a union, a column takes the type of its first query."""
+    return cast(null(), kind)
+
+
+def live_row() -> list[AnyElement]:
     """Return the columns of a live job, a prefix of JobRow."""
     return [_text_id(jobs.c[name]) for name in LIVE_COLUMNS]
 
 
-def claimed_row() -> list[ColumnElement[Any]]:
+def claimed_row() -> list[AnyElement]:
     """Return the columns of a live job that a claim returns, a prefix of JobRow."""
     return live_row()[: len(CLAIMED_COLUMNS)]
 
 
-def held_row() -> list[ColumnElement[Any]]:
+def held_row() -> list[AnyElement]:
     """Return the columns of a live job that say what it holds, and its position in a flow."""
     return [_text_id(jobs.c[name]) for name in HELD_COLUMNS]
 
@@ -72,20 +87,18 @@ def under_token() -> ColumnElement[bool]:
     return and_(*mine, jobs.c.state == RUNNING)
 
 
-def finished_row() -> list[ColumnElement[Any]]:
+def finished_row() -> list[AnyElement]:
     """Return the columns of a finished job in the order of JobRow."""
     missing = {field.name: _missing(field) for field in LIVE if field.of is Of.LIVE} | {"rank": history.c.priority}
     return [missing[name] if name in missing else _text_id(history.c[name]) for name in JobRow._fields]
 
 
-def _missing(field: Field) -> ColumnElement[Any]:
+def _missing(field: Field) -> AnyElement:
     """Return what a finished job has in place of a field of live ones."""
     if field.default is None:
-        return cast(null(), BigInteger if field.kind is Kind.MICROS else String)
+        return null_of(BigInteger() if field.kind is Kind.MICROS else String())
     return false() if field.kind is Kind.FLAG else literal_column(str(field.default))
 
 
-def _text_id(column: Column[Any]) -> ColumnElement[Any]:
-    if column.name in ID_COLUMNS:
-        return cast(column, String(36)).label(column.name)
-    return column
+def _text_id(column: AnyColumn) -> AnyElement:
+    return id_as_text(column).label(column.name) if column.name in ID_COLUMNS else column

@@ -9,15 +9,15 @@ from contextlib import AbstractContextManager, nullcontext
 from enum import Enum, auto
 from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import BigInteger, ColumnElement, Executable, Select, SelectBase, Table, TextClause, bindparam, func
+from sqlalchemy import BigInteger, ColumnElement, Executable, SelectBase, Table, TextClause, bindparam, func
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.engine import Dialect as AlchemyDialect
-from sqlalchemy.types import TypeEngine
 
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records import calls
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.slots import Slot
+from stanchion.stores.sql.elements import AnySelect, AnyType
 from stanchion.stores.sql.engine.awaited import AsyncDriver
 from stanchion.stores.sql.engine.callers import Caller, announce_after_commit
 from stanchion.stores.sql.engine.runner import Runner, Together
@@ -285,7 +285,7 @@ class Dialect(ABC):
         """Raise CannotJoin for a caller's connection of our driver that commits each statement by itself."""
 
     @abstractmethod
-    def values(self, name: str, kind: TypeEngine[Any]) -> SelectBase:
+    def values(self, name: str, kind: AnyType) -> SelectBase:
         """Return the elements of the JSON array in parameter `name`, as a subquery for IN."""
 
     @abstractmethod
@@ -380,7 +380,7 @@ class Dialect(ABC):
         """Return an insert that skips a row which would violate a unique index."""
 
     @abstractmethod
-    def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: Select[Any]) -> Executable:
+    def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: AnySelect) -> Executable:
         """Return an insert of a query's rows that skips rows which would violate a unique index."""
 
     def announce(self, queues: Iterable[str], finished: Collection[str] = ()) -> None:

@@ -48,6 +48,7 @@ from stanchion.stores.fields.jobs import FINISHED, KINDS, LIVE, UNCLAIMED, Field
 from stanchion.stores.fields.queues import SETTINGS, Setting
 from stanchion.stores.fields.sql import LIVE_COLUMNS
 from stanchion.stores.records.jobs import UNLANED, NewJob
+from stanchion.stores.sql.elements import AnyColumn
 
 metadata = MetaData()
 
@@ -65,7 +66,7 @@ BY_BYTES = "/*M! COLLATE utf8mb4_nopad_bin */ /*!80017 COLLATE utf8mb4_0900_bin 
 """The collation of the tables on MariaDB and MySQL: texts that differ in any byte differ, trailing spaces included."""
 
 
-def _table(name: str, *columns: Column[Any], **options: Any) -> Table:
+def _table(name: str, *columns: AnyColumn, **options: Any) -> Table:
     """Define a table."""
     return Table(
         name,
@@ -100,7 +101,7 @@ TYPES: Final[dict[Kind, Any]] = {
 }
 
 
-def _new_column(name: str) -> Column[Any]:
+def _new_column(name: str) -> AnyColumn:
     """Return the column of a field of a new job; its delay is kept in microseconds."""
     if name == "delay":
         return Column(name, BigInteger, nullable=False, server_default="0")
@@ -111,7 +112,7 @@ def _new_column(name: str) -> Column[Any]:
     )
 
 
-def _column(field: Field) -> Column[Any]:
+def _column(field: Field) -> AnyColumn:
     """Return the column of a field; one that starts at zero or false may be left out of an INSERT."""
     zero: Any = {Kind.INT: "0", Kind.FLAG: false()}[field.kind] if field.default in (0, False) else None
     return Column(
@@ -133,20 +134,20 @@ history = _table(
 )
 
 
-def _setting(one: Setting) -> Column[Any]:
+def _setting(one: Setting) -> AnyColumn:
     """Return the column of a setting; one that is a flag may be left out of an INSERT."""
     default = false() if one.kind is Kind.FLAG else None
     key = one.name == "name"
     return Column(one.name, TYPES[one.kind], primary_key=key, nullable=not one.required, server_default=default)
 
 
-def _partial(name: str, *columns: Column[Any], where: ColumnElement[bool], unique: bool = False) -> None:
+def _partial(name: str, *columns: AnyColumn, where: ColumnElement[bool], unique: bool = False) -> None:
     """Define an index of these rows only, for databases with partial indexes."""
     index = Index(name, *columns, unique=unique, postgresql_where=where, sqlite_where=where)
     index.ddl_if(("postgresql", "sqlite"))  # type: ignore[arg-type]  # it takes several
 
 
-def _whole(name: str, *columns: Column[Any], unique: bool = False) -> None:
+def _whole(name: str, *columns: AnyColumn, unique: bool = False) -> None:
     """Define an index in place of partial ones on MariaDB and MySQL, where entries end with the primary key."""
     Index(name, *columns, unique=unique).ddl_if("mysql")
 

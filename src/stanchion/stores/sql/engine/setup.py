@@ -23,9 +23,9 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.schema import CreateColumn
-from sqlalchemy.types import TypeEngine
 
 from stanchion.errors import SchemaMismatch, StoreUnavailable
+from stanchion.stores.sql.elements import AnyType
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.schema import meta, metadata
 from stanchion.stores.sql.engine.version import VERSION
@@ -183,7 +183,7 @@ _WIDEN = {
 """How a text column gets a longer type; SQLite has no lengths."""
 
 
-def _is_shorter(found: TypeEngine[Any], wanted: TypeEngine[Any]) -> bool:
+def _is_shorter(found: AnyType, wanted: AnyType) -> bool:
     length, needed = getattr(found, "length", None), getattr(wanted, "length", None)
     return length is not None and needed is not None and length < needed
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Executable, String, cast, select
+from sqlalchemy import Executable, select
 
 from stanchion.stores.records.jobs import JobRef
-from stanchion.stores.sql.engine.columns import RUNNING, held_row
+from stanchion.stores.sql.engine.columns import RUNNING, held_row, id_as_text
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Params, Runner
@@ -26,7 +26,7 @@ class DeletionStatements:
         self.queued_locked: Executable = (
             select(*held_row()).where(jobs.c.id.in_(ids), jobs.c.state != RUNNING).order_by(jobs.c.id).with_for_update()
         )
-        ended = select(cast(history.c.id, String(36)), history.c.finished_at).where(history.c.id.in_(ids))
+        ended = select(id_as_text(history.c.id), history.c.finished_at).where(history.c.id.in_(ids))
         self.ends_locked = ended.with_for_update()
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from sqlalchemy import BigInteger, Executable, Integer, String, cast, delete, func, literal_column, select, text
+from sqlalchemy import BigInteger, Executable, Integer, String, delete, func, literal_column, select, text
 
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.upkeep import Budget, purge_each
-from stanchion.stores.sql.engine.columns import param
+from stanchion.stores.sql.engine.columns import as_integer, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.schema import history, queues
@@ -29,7 +29,7 @@ class PurgeStatements:
 
     def __init__(self, dialect: Dialect) -> None:
         queue = param("queue", String)
-        own_age = select(cast(queues.c.history_ttl * SECOND, BigInteger)).where(queues.c.name == queue)
+        own_age = select(as_integer(queues.c.history_ttl * SECOND)).where(queues.c.name == queue)
         default_age = int(QueueSettings("").history_ttl * SECOND)
         age = func.coalesce(param("age_micros", BigInteger), own_age.scalar_subquery(), default_age)
         old = select(history.c.id).where(history.c.queue == queue, history.c.finished_at <= dialect.now - age)
@@ -46,7 +46,7 @@ class PurgeStatements:
             )""",
             BigInteger,
         )
-        kept_from = dialect.now - cast(queues.c.history_ttl * SECOND, BigInteger)
+        kept_from = dialect.now - as_integer(queues.c.history_ttl * SECOND)
         not_purged = text(f"NOT ({dialect.among('name', 'purged')})")
         self.with_old: Executable = select(queues.c.name).where(not_purged, oldest <= kept_from)
         self.purge_on: Executable | None = None

@@ -7,13 +7,14 @@ the locks of the other (sqlite.org/howtocorrupt.html, 2.2.1), and later writes a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sqlalchemy import ColumnElement, Select, Table, literal_column, select, union_all
+from sqlalchemy import Table, literal_column, select, union_all
 from sqlalchemy.types import Boolean, Double, Float, Integer
 
 from stanchion.stores.records.query import Query
 from stanchion.stores.rules.query import checked
+from stanchion.stores.sql.elements import AnyElement, AnySelect
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Params
@@ -26,7 +27,7 @@ _BATCH = 10_000
 """Rows per batch, for a database that returns rows."""
 
 
-Give = Callable[[Database, Select[Any], Params], "Iterator[pa.RecordBatch]"]
+Give = Callable[[Database, AnySelect, Params], "Iterator[pa.RecordBatch]"]
 
 
 class Arrow:
@@ -40,7 +41,7 @@ class Arrow:
             yield from self._give(self._database, *wanted)
 
 
-def statement(database: Database, query: Query) -> tuple[Select[Any], Params] | None:
+def statement(database: Database, query: Query) -> tuple[AnySelect, Params] | None:
     """Return the statement that reads all jobs of a query, with its parameters; None if no job can meet it."""
     shape = selection.shape_of(checked(query))
     if not shape.tables:
@@ -49,7 +50,7 @@ def statement(database: Database, query: Query) -> tuple[Select[Any], Params] | 
     return _statement(database.dialect, shape, query.columns), params
 
 
-def _statement(dialect: Dialect, shape: selection.Shape, columns: Sequence[str]) -> Select[Any]:
+def _statement(dialect: Dialect, shape: selection.Shape, columns: Sequence[str]) -> AnySelect:
     arms = [_fields(dialect, table, columns).where(selection.met(dialect, shape, table)) for table in shape.tables]
     if len(arms) > 1:
         return select(union_all(*arms).subquery("found"))
@@ -57,14 +58,14 @@ def _statement(dialect: Dialect, shape: selection.Shape, columns: Sequence[str])
     return arms[0] if shape.walks(table) else arms[0].order_by(table.c.id)
 
 
-def _fields(dialect: Dialect, table: Table, fields: Sequence[str]) -> Select[Any]:
+def _fields(dialect: Dialect, table: Table, fields: Sequence[str]) -> AnySelect:
     """Return a selection of fields, as the API shows them; ids may be UUIDs or texts."""
     shown = {"state": selection.seen_state(dialect, table)}
-    null: ColumnElement[Any] = literal_column("NULL")
+    null: AnyElement = literal_column("NULL")
     return select(*(shown.get(field, table.c.get(field, null)).label(field) for field in fields))
 
 
-def from_sqlite(database: Database, wanted: Select[Any], params: Params) -> Iterator[pa.RecordBatch]:
+def from_sqlite(database: Database, wanted: AnySelect, params: Params) -> Iterator[pa.RecordBatch]:
     """Yield the rows in batches of columns."""
     import pyarrow as pa
 

@@ -15,19 +15,16 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Integer,
-    Select,
     String,
     Table,
     Text,
     and_,
     bindparam,
     case,
-    cast,
     false,
     func,
     literal_column,
     not_,
-    null,
     or_,
     select,
     text,
@@ -42,7 +39,18 @@ from stanchion.stores.records.query import OF_SLOTS, Of, Order, Query
 from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.rules.lifecycle.trail import entry_in_trail
 from stanchion.stores.rules.query import ORDERED, are_letters, behind, states_in
-from stanchion.stores.sql.engine.columns import QUEUED, RUNNING, finished_row, in_time, is_letter, live_row, param
+from stanchion.stores.sql.elements import AnyElement, AnySelect
+from stanchion.stores.sql.engine.columns import (
+    QUEUED,
+    RUNNING,
+    finished_row,
+    id_as_text,
+    in_time,
+    is_letter,
+    live_row,
+    null_of,
+    param,
+)
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.schema import ID_COLUMNS, history, jobs, queues
 from stanchion.stores.sql.limits.semaphores import quoted
@@ -136,7 +144,7 @@ def _given(dialect: Dialect, field: str, values: tuple[Any, ...]) -> object:
 
 
 @cache
-def page(dialect: Dialect, shape: Shape, *, letters: bool) -> Select[Any] | None:
+def page(dialect: Dialect, shape: Shape, *, letters: bool) -> AnySelect | None:
     """Return the statement of a page; None if no job can meet the query.
 
     `letters`: some queues, listed in the parameter of this name, may have dead letters, and these are queried.
@@ -149,38 +157,38 @@ def page(dialect: Dialect, shape: Shape, *, letters: bool) -> Select[Any] | None
     if len(arms) < 2:
         return arms[0] if arms else None
     found = union_all(*(select(arm.subquery()) for arm in arms)).subquery("found")
-    columns: dict[str, ColumnElement[Any]] = {name: found.c[name] for name in ORDERED[shape.order]}
+    columns: dict[str, AnyElement] = {name: found.c[name] for name in ORDERED[shape.order]}
     columns["id"] = dialect.by_bytes(columns["id"])
     return select(found).order_by(*_ordered(columns, shape.order)).limit(param("most", Integer))
 
 
-def _arm(dialect: Dialect, shape: Shape, table: Table, state: ColumnElement[bool], *, typed: bool) -> Select[Any]:
+def _arm(dialect: Dialect, shape: Shape, table: Table, state: ColumnElement[bool], *, typed: bool) -> AnySelect:
     """Return the search in one table. `typed`: the columns have the types of the other table's, for a union."""
     found = select(*_columns(shape, table, typed=typed)).where(_met(dialect, shape, table), state)
     if shape.letters:
         found = found.where(_in_letter_queues(dialect, table))
     if shape.further:
         found = found.where(_behind(table, shape.order))
-    columns: dict[str, ColumnElement[Any]] = {name: table.c[name] for name in ORDERED[shape.order]}
+    columns: dict[str, AnyElement] = {name: table.c[name] for name in ORDERED[shape.order]}
     if not shape.walks(table):  # keep the planner from walking along the ids
-        columns["id"] = cast(columns["id"], String(36))
+        columns["id"] = id_as_text(columns["id"])
     return found.order_by(*_ordered(columns, shape.order)).limit(param("most", Integer))
 
 
-def _ordered(columns: Mapping[str, ColumnElement[Any]], order: Order) -> list[ColumnElement[Any]]:
+def _ordered(columns: Mapping[str, AnyElement], order: Order) -> list[AnyElement]:
     if order == "newest":
         return [columns["id"].desc()]
     return [columns[name].desc() if name == "rank" else columns[name] for name in ORDERED[order]]
 
 
-def _columns(shape: Shape, table: Table, *, typed: bool) -> list[ColumnElement[Any]]:
+def _columns(shape: Shape, table: Table, *, typed: bool) -> list[AnyElement]:
     whole = dict(zip(JobRow._fields, finished_row() if table is history else [*live_row(), *_NEVER], strict=True))
     if shape.columns:
         return [whole[name].label(name) for name in shape.columns]
     return [column.label(name) for name, column in whole.items()] if typed or table is history else live_row()
 
 
-_NEVER = (cast(null(), BigInteger), cast(null(), Text))
+_NEVER = (null_of(BigInteger()), null_of(Text()))
 """The finish time and the result of a live job: none."""
 
 
@@ -196,7 +204,7 @@ def _behind(table: Table, order: Order) -> ColumnElement[bool]:
     return and_(column >= value, _later((column, value), *rest))  # the first part serves as the range of an index
 
 
-def _later(*pairs: tuple[ColumnElement[Any], ColumnElement[Any]]) -> ColumnElement[bool]:
+def _later(*pairs: tuple[AnyElement, AnyElement]) -> ColumnElement[bool]:
     """Return the condition that two columns, compared together, follow two values."""
     (first, first_value), (second, second_value) = pairs
     return or_(first > first_value, and_(first == first_value, second > second_value))
@@ -249,7 +257,7 @@ def _condition(dialect: Dialect, table: Table, field: str, op: str, n: int) -> C
         case "holds_key":
             of_key = and_(jobs.c.queue == param(f"queue{n}", String), jobs.c.order_key == param(f"is{n}", String))
             return and_(jobs.c.slots_held > literal_column("0"), of_key)
-    column: ColumnElement[Any] = table.c[field]
+    column: AnyElement = table.c[field]
     if op == "in" and field == "queue":
         return _in_queues(dialect, table, f"is{n}")
     if op == "in":
@@ -272,7 +280,7 @@ _COMPARE: dict[str, Any] = {
 }
 
 
-def seen_state(dialect: Dialect, table: Table) -> ColumnElement[Any]:
+def seen_state(dialect: Dialect, table: Table) -> AnyElement:
     """Return the state that the API shows."""
     if table is history:
         return history.c.state
@@ -344,9 +352,9 @@ def ids(dialect: Dialect, shape: Shape) -> Any:
 
 
 @cache
-def firsts(dialect: Dialect, shape: Shape) -> Select[Any]:
+def firsts(dialect: Dialect, shape: Shape) -> AnySelect:
     """Return the statement that finds the first ids of equal parts."""
     found = ids(dialect, shape)
     part = func.ntile(param("parts", Integer)).over(order_by=found.c.id).label("part")
-    dealt = select(cast(found.c.id, String(36)).label("id"), part).subquery("dealt")
+    dealt = select(id_as_text(found.c.id).label("id"), part).subquery("dealt")
     return select(func.min(dealt.c.id)).group_by(dealt.c.part).order_by(func.min(dealt.c.id))

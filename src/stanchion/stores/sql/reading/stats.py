@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from sqlalchemy import (
     BigInteger,
-    CompoundSelect,
     Integer,
-    Select,
     String,
     TextClause,
     case,
@@ -22,6 +19,7 @@ from sqlalchemy import (
 
 from stanchion.stores.records.queues import Counts, Head, QueueStats, Sizes, Stat
 from stanchion.stores.rules.query import sizes_in
+from stanchion.stores.sql.elements import AnySelect, AnyUnion
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
@@ -98,14 +96,14 @@ def _is_number(value: object) -> bool:
     return value is not None and not isinstance(value, str)
 
 
-def _states(dialect: Dialect) -> Select[Any]:
+def _states(dialect: Dialect) -> AnySelect:
     """Count live jobs by state, and how many of them are due."""
     due = func.coalesce(func.sum(case((jobs.c.run_at <= dialect.now, 1), else_=0)), 0)
     of_these = text(dialect.among_many("queue", "queues"))
     return select(jobs.c.queue, jobs.c.state, func.count(), due).where(of_these).group_by(jobs.c.queue, jobs.c.state)
 
 
-def _totals(dialect: Dialect) -> CompoundSelect[Any]:
+def _totals(dialect: Dialect) -> AnyUnion:
     """Return the folded counts of queues, and the counter events since."""
     of_these, all_of_these = (text(among("queue", "queues")) for among in (dialect.among, dialect.among_many))
     what = counter_events.c.queue, counter_events.c.what
@@ -162,7 +160,7 @@ def _next_due(dialect: Dialect) -> TextClause:
     return text(f"{heads_of(dialect)} SELECT queue, min(run_at) FROM firsts GROUP BY queue")
 
 
-def _heads(dialect: Dialect) -> Select[Any]:
+def _heads(dialect: Dialect) -> AnySelect:
     """Return the first queued job of each rank in each lane, and the clock."""
     columns = column("queue", String), column("lane", Integer), column("rank", Integer), column("run_at", BigInteger)
     firsts = text(f"{heads_of(dialect)} SELECT queue, lane, rank, run_at FROM firsts").columns(*columns)

@@ -14,7 +14,6 @@ from sqlalchemy import (
     BigInteger,
     Executable,
     String,
-    cast,
     delete,
     insert,
     select,
@@ -28,7 +27,7 @@ from stanchion.stores.records.jobs import UNLANED, JobRow, JobState, Lease, NewJ
 from stanchion.stores.rules.capacity.slots import uses_slots
 from stanchion.stores.rules.lifecycle.claims import in_claim_order
 from stanchion.stores.rules.lifecycle.jobs import Transition
-from stanchion.stores.sql.engine.columns import finished_row, live_row, param
+from stanchion.stores.sql.engine.columns import finished_row, id_as_text, live_row, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Asked, Params, Row, Runner
@@ -61,7 +60,7 @@ class JobStatements:
         self.finished = select(*finished_row()).where(history.c.id.in_(ids))
         self.stored = union_all(
             *(
-                select(cast(table.c.id, String(36)), table.c.run_at, table.c.enqueued_at).where(table.c.id.in_(ids))
+                select(id_as_text(table.c.id), table.c.run_at, table.c.enqueued_at).where(table.c.id.in_(ids))
                 for table in (jobs, history)
             )
         )

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import (
     BigInteger,
-    ColumnElement,
     Integer,
-    Select,
     String,
     and_,
     case,
-    cast,
     delete,
     exists,
     false,
@@ -27,7 +22,8 @@ from sqlalchemy import (
 from stanchion.stores.fields.jobs import LIMITS, LIVE, TIES, Kind
 from stanchion.stores.fields.sql import LIVE_COLUMNS
 from stanchion.stores.records.jobs import QUEUED, UNLANED, JobState, NewJob
-from stanchion.stores.sql.engine.columns import in_time, param, under_token
+from stanchion.stores.sql.elements import AnyElement, AnySelect
+from stanchion.stores.sql.engine.columns import as_integer, id_as_text, in_time, param, under_token
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.schema import HISTORY_COLUMNS, ID_COLUMNS, history, jobs, stage, stage_prepared
 
@@ -42,11 +38,11 @@ class FinishStatements:
 
     def __init__(self, dialect: Dialect) -> None:
         mine = and_(under_token(), in_time(dialect.now))
-        by_id = cast(jobs.c.id, String(36))
+        by_id = id_as_text(jobs.c.id)
         self.reserved_locked = select(by_id).where(mine).order_by(jobs.c.id).with_for_update()
         # The end of any other job has consequences.
         plain = and_(mine, *(jobs.c[name].is_(None) for name in TIES))
-        done: dict[str, ColumnElement[Any]] = {
+        done: dict[str, AnyElement] = {
             "state": literal_column(f"'{JobState.DONE.value}'"),
             "finished_at": param("moment", BigInteger),
             "result": null(),
@@ -68,7 +64,7 @@ class StageStatements:
         self.insert = dialect.insert_ignoring(stage, {name: param(name, stage.c[name].type) for name in STAGED_COLUMNS})
         self.shares = union_all(_shares_of_rows(), _shares_of_prepared())
         next_ids = (
-            select(cast(stage.c.id, String(36)).label("one"))
+            select(id_as_text(stage.c.id).label("one"))
             .where(of_attempt, stage.c.id > param("after", stage.c.id.type))
             .order_by(stage.c.id)
             .limit(param("most", Integer))
@@ -103,10 +99,10 @@ class StageStatements:
         self.last_staged = select(func.max(lasts.subquery("lasts").c.one))
 
 
-def _shares_of_rows() -> Select[Any]:
+def _shares_of_rows() -> AnySelect:
     """Return what each attempt has staged for each queue: the columns of `_Share`."""
     one = stage.c
-    using_slots: ColumnElement[Any] = sum((func.count(one[name]) for name in LIMITS), start=literal_column("0"))
+    using_slots: AnyElement = sum((func.count(one[name]) for name in LIMITS), start=literal_column("0"))
     counts: tuple[object, ...] = (
         func.count(),
         func.count(one.key),
@@ -118,21 +114,21 @@ def _shares_of_rows() -> Select[Any]:
     return select(one.attempt, one.queue, *counts).where(of_write).group_by(one.attempt, one.queue)
 
 
-def _shares_of_prepared() -> Select[Any]:
+def _shares_of_prepared() -> AnySelect:
     """Return the same of prepared jobs, which have no keys, lanes and slots."""
     one = stage_prepared.c
     counts: tuple[object, ...] = (
-        cast(func.sum(one.jobs), BigInteger),
+        as_integer(func.sum(one.jobs)),
         *map(literal_column, ("0", str(UNLANED), "0", "1")),
     )
     of_write = one.write == param("of_write", String)
     return select(one.attempt, one.queue, *counts).where(of_write).group_by(one.attempt, one.queue)
 
 
-def _published() -> dict[str, ColumnElement[Any]]:
+def _published() -> dict[str, AnyElement]:
     """Return the columns of the job that a staged one becomes, by name."""
     moment = param("moment", BigInteger)
-    fresh: dict[str, ColumnElement[Any]] = {
+    fresh: dict[str, AnyElement] = {
         "state": case((stage.c.waits_kind.is_(None), literal_column(f"'{QUEUED}'")), else_=JobState.WAITING.value),
         "rank": stage.c.priority,
         "run_at": func.coalesce(stage.c.run_at, moment + stage.c.delay),
@@ -147,9 +143,9 @@ def _published() -> dict[str, ColumnElement[Any]]:
     }
 
 
-def _shown(name: str) -> ColumnElement[Any]:
+def _shown(name: str) -> AnyElement:
     """Return a column of a staged job as NewJob has it; the delay is already part of its due time."""
     if name == "delay":
         return null()
-    column: ColumnElement[Any] = stage.c[name]
-    return cast(column, String(36)) if name in ID_COLUMNS else column
+    column: AnyElement = stage.c[name]
+    return id_as_text(column) if name in ID_COLUMNS else column

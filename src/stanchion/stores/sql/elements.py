@@ -1,0 +1,19 @@
+"""SQLAlchemy's generic types where statements are put together from columns of any type."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from sqlalchemy import Column, ColumnElement, CompoundSelect, Select
+from sqlalchemy.types import TypeEngine
+
+AnyColumn: TypeAlias = Column[Any]
+"""A column of a table."""
+AnyElement: TypeAlias = ColumnElement[Any]
+"""An expression."""
+AnyType: TypeAlias = TypeEngine[Any]
+"""The type of a column or of a parameter."""
+AnySelect: TypeAlias = "Select[*tuple[Any, ...]]"
+"""A query."""
+AnyUnion: TypeAlias = "CompoundSelect[*tuple[Any, ...]]"
+"""A union of queries."""
