@@ -343,7 +343,7 @@ class Reader:
 
     def _gap(self, queue: QueueSettings) -> FeedEvent | None:
         """Return the event for a queue whose history does not reach back to the last look, once."""
-        kept_from = self._estimated_now() - int(queue.history_ttl * SECOND)
+        kept_from = self._estimated_now() - int(queue.shortest_ttl * SECOND)
         if kept_from <= max(self.position.after, self._complete_until):
             self._told_gaps.discard(queue.name)
             return None

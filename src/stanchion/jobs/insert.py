@@ -60,10 +60,10 @@ def make_ready(context: Context, jobs: list[NewJob], tx: object = None, *, check
 def _check_key_ttl(store: Store, jobs: Sequence[NewJob]) -> None:
     """Raise InvalidInput for a key that is to hold for longer than its queue keeps history."""
     for queue, ttl in {job.queue: job.key_ttl for job in jobs if job.key_ttl is not None}.items():
-        if ttl > (kept := settings_of(store, queue).history_ttl):
+        if ttl > (kept := settings_of(store, queue).kept_at_least):
             raise InvalidInput(
                 f"key_ttl={ttl:g} is more than the {kept:g} seconds for which queue {queue!r} keeps its history, where "
-                f"the key is found; raise history_ttl, or lower key_ttl"
+                f"the key is found; keep more history, or lower key_ttl"
             )
 
 

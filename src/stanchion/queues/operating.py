@@ -23,7 +23,7 @@ from stanchion.schemas.stored import replace
 from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.jobs import SECOND, JobRef, JobState
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.records.queues import OUTCOMES, QueueSettings
 
 
 class Operating(Inspecting):
@@ -160,8 +160,13 @@ def purge(store: Store, queue: str, older_than: float | None = None) -> int:
 
     Return how many were deleted, in rounds; those that end meanwhile stay.
     """
-    age = settings_of(store, queue).history_ttl if older_than is None else older_than
-    newest = max(0, store.now() - int(age * SECOND))
-    old = Condition("queue", "=", queue), Condition("finished_at", "<=", newest)
-    query = Query("history", old, order="finished", limit=_AT_ONCE, columns=("id", "finished_at"))
-    return sum(sum(store.delete([JobRef(*row) for row in rows])) for rows in pages(store, query))
+    settings = settings_of(store, queue)
+    ages = {one: settings.kept_for(one) if older_than is None else older_than for one in OUTCOMES}
+    now, deleted = store.now(), 0
+    for age in sorted(set(ages.values())):
+        such = tuple(outcome for outcome in OUTCOMES if ages[outcome] == age)
+        old = Condition("queue", "=", queue), Condition("finished_at", "<=", max(0, now - int(age * SECOND)))
+        some = () if such == OUTCOMES else (Condition("state", "in", such),)
+        query = Query("history", (*old, *some), order="finished", limit=_AT_ONCE, columns=("id", "finished_at"))
+        deleted += sum(sum(store.delete([JobRef(*row) for row in rows])) for rows in pages(store, query))
+    return deleted

@@ -21,7 +21,7 @@ KEPT = 3600.0
 
 def keeps_history(store: Store, queue: str) -> bool:
     """Return whether the finished jobs of a queue can be read again after a restart."""
-    return any(settings.history_ttl >= KEPT for settings in store.queues([queue]))
+    return any(settings.kept_at_least >= KEPT for settings in store.queues([queue]))
 
 
 def finished_rows(store: Store, queue: str, token: str, first: str | None, last: str | None) -> Iterator[JobRow]:

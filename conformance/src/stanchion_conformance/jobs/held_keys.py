@@ -158,10 +158,10 @@ class TestHeldKeys:
     def test_it_can_hold_for_as_long_as_there_is_history(self, q: Queue) -> None:
         q.configure(history_ttl=60)
         q.push(1, key="k", key_ttl=60)
-        with pytest.raises(InvalidInput, match="raise history_ttl"):
+        with pytest.raises(InvalidInput, match="keep more history"):
             q.push(1, key="k", key_ttl=61)
         q.configure(history_ttl=0)
-        with pytest.raises(InvalidInput, match="raise history_ttl"):
+        with pytest.raises(InvalidInput, match="keep more history"):
             q.push(1, key="k", key_ttl=1)
 
     def test_many_callers_run_it_once(self, new_store: NewStore, store: Store) -> None:

@@ -139,7 +139,7 @@ class BackfillRun:
         """Return up to when history is purged where items of the window end; None if the window begins later."""
         if self._record.asked.source is not None:
             return None
-        kept = {settings.name: settings.history_ttl for settings in self._context.store.queues(self._queues)}
+        kept = {settings.name: settings.shortest_ttl for settings in self._context.store.queues(self._queues)}
         shortest = min((kept[queue] for queue in self._queues if queue in kept), default=None)
         if shortest is None:
             return None

@@ -58,7 +58,7 @@ def _check(station: Station, windows: Windows) -> None:
     name, store = f"station {station.station!r}, which has a watermark,", station.context.store
     if not store.capabilities.atomic_batches:
         raise InvalidInput(f"{name} needs a store with transactions: SQLite, PostgreSQL or MariaDB")
-    if settings_of(store, station.queue).history_ttl < KEPT:
+    if settings_of(store, station.queue).kept_at_least < KEPT:
         raise InvalidInput(f"{name} reads its last items again after a restart: keep history_ttl of {KEPT:g} s or more")
     if station.context.codec.has_keys:
         raise InvalidInput(f"{name} can't read encrypted items")

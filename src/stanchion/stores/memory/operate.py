@@ -8,6 +8,7 @@ from stanchion.stores.memory.flows import Flows
 from stanchion.stores.memory.jobs import Jobs
 from stanchion.stores.memory.slots import Slots
 from stanchion.stores.records.jobs import SECOND, JobRef, JobRow, JobState, Redriven
+from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.expiry import is_overdue
 from stanchion.stores.rules.lifecycle import outcomes as outcome_rules
 
@@ -83,6 +84,10 @@ class Operations:
             for row in [row for row in queue.live.values() if is_overdue(row, now)]:
                 self._flows.apply(row, outcome_rules.lapsed(row, now))
             queue.reshape()
-            newest = now - int(queue.settings.history_ttl * SECOND)
-            for row in [row for row in queue.history.values() if (row.finished_at or 0) <= newest]:
+            for row in [row for row in queue.history.values() if _is_old(row, queue.settings, now)]:
                 self._jobs.remove(row)
+
+
+def _is_old(row: JobRow, settings: QueueSettings, now: int) -> bool:
+    """Return whether a finished job is beyond its retention."""
+    return (row.finished_at or 0) <= now - int(settings.kept_for(row.state) * SECOND)

@@ -20,6 +20,9 @@ class SemaphoreRow(NamedTuple):
     waiting: int = 0
 
 
+OUTCOMES: Final = ("done", "dead", "cancelled")
+"""The states of finished jobs."""
+
 _NOT_STORED: Final = {"stored": False}
 
 
@@ -105,6 +108,20 @@ class QueueSettings:
     key_partitions: int = field(default=0, metadata=_NOT_STORED)
     """The partitions over which keys are spread, fixed when the queue is first partitioned; 0: keys stay in the queue
     itself."""
+
+    def kept_for(self, outcome: str) -> float:
+        """Return the seconds for which finished jobs of this state are kept."""
+        return self.history_ttl
+
+    @property
+    def shortest_ttl(self) -> float:
+        """The retention in seconds of the jobs that are kept for the shortest time."""
+        return min(map(self.kept_for, OUTCOMES))
+
+    @property
+    def kept_at_least(self) -> float:
+        """Seconds for which a finished job is certain to be in history."""
+        return self.shortest_ttl
 
     @property
     def limited(self) -> bool:

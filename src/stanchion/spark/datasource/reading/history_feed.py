@@ -157,7 +157,7 @@ class HistoryFeed(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow)
                 if self.queue is not None:
                     raise InvalidInput(f"queue {self.queue!r} keeps no history; set its history_ttl")
                 continue
-            kept_from = store.now() - int(settings.history_ttl * SECOND)
+            kept_from = store.now() - int(settings.shortest_ttl * SECOND)
             if after and kept_from > after and not self.skips:
                 raise HistoryPurged(settings.name, _shown(after), _shown(kept_from))
 

@@ -68,18 +68,19 @@ class Purges:
         """Delete a portion of the history that finished over `age` seconds ago; return the number of jobs."""
         return self._delete(queue, int(age * SECOND), _PORTION_BY_AGE)
 
-    def purge_old(self, queues: Sequence[str], budget: Budget) -> list[str]:
+    def purge_old(self, queues: Sequence[QueueSettings], budget: Budget) -> list[str]:
         """Delete history beyond the retention of these queues; return the queues that time left unfinished."""
         if time.monotonic() >= self._restart_at:
             self._purged, self._restart_at = {}, time.monotonic() + _RESTART_SECONDS
         # One query finds the others, however many: where little was deleted, a search meets few deleted rows.
-        purged = [queue for queue in queues if queue in self._purged]
+        names = {settings.name for settings in queues}
+        purged = sorted(names & self._purged.keys())
         due = self._db.in_one(self._statements.any_old, [self._after(queue) for queue in purged])
         with_old = {queue for queue, rows in zip(purged, due, strict=True) if rows}
-        if len(purged) < len(queues):
+        if len(purged) < len(names):
             given = {"purged": self._db.dialect.listed({"", *purged})}  # no list is empty on every database
             with_old |= {name for (name,) in self._db.read(lambda run: run.rows(self._statements.with_old, given))}
-        with_old &= {*queues}
+        with_old &= names
         return purge_each(self._purge_on, sorted(with_old), _PORTION, budget)
 
     def _after(self, queue: str) -> dict[str, object]:

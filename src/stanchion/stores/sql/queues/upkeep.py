@@ -90,7 +90,7 @@ class Upkeep:
         while self._operations.end_overdue() and budget.left:
             pass
         queues = self._queues.queues()
-        behind = self._purges.purge_old([settings.name for settings in queues], budget)
+        behind = self._purges.purge_old(queues, budget)
         self._shapes.keep_up(queues)
         remove_expired(self._expiring, self._purges.purge)
         return behind
