@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -78,21 +80,27 @@ def claim(store: MongoStore, queue: str, limit: int = 1, **fields: Any) -> Claim
     return store.claim(Claim(queue, limit, new_id(), worker="w", **fields))
 
 
-def test_the_first_free_job_is_found_in_few_commands(store: MongoStore, queue: str) -> None:
-    push(store, queue, 150, limits=SMTP)
+def test_the_first_free_job_is_found_in_few_commands(
+    store: MongoStore, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push(store, queue, 250, limits=SMTP)
     free = push(store, queue, 3)
+    monkeypatch.setattr("stanchion.stores.cas.claim.time", SimpleNamespace(monotonic=lambda: 0.0))
     Commands.counted.clear()
     claimed = claim(store, queue, 5)
     assert ([row.id for row in claimed.rows], claimed.retry_in) == (free, 0.0)
-    assert sum(Commands.counted.values()) <= 25
-    assert sizes_of(store, queue).waiting == 5 + 10, "it has waited for the others to be parked"
+    assert sum(Commands.counted.values()) <= 30
+    assert sizes_of(store, queue).waiting == 5 + 10 + 50, "a run is parked last, as skipping took no time"
     more = push(store, queue, 3)
+    ticks = count()
+    monkeypatch.setattr("stanchion.stores.cas.claim.time", SimpleNamespace(monotonic=lambda: next(ticks) / 1000))
     Commands.counted.clear()
     assert [row.id for row in claim(store, queue, 5).rows] == more
     assert sum(Commands.counted.values()) < 60
-    assert 50 < sizes_of(store, queue).waiting < 150
+    assert 5 + 10 + 50 + 50 < sizes_of(store, queue).waiting < 250
+    monkeypatch.undo()
     Commands.counted.clear()
-    while sizes_of(store, queue).waiting < 150:
+    while sizes_of(store, queue).waiting < 250:
         assert claim(store, queue).rows == []
     assert sum(Commands.counted.values()) < 60
     assert claim(store, queue).retry_in is None
@@ -112,11 +120,11 @@ def test_a_run_is_parked_from_one_lane_and_in_one_page(store: MongoStore, queue:
     push(store, queue, 1)
     assert len(claim(store, queue).rows) == 1
     push(store, queue, 1)
+    monkeypatch.setattr("stanchion.stores.cas.claim.time", SimpleNamespace(monotonic=lambda: 0.0))
     monkeypatch.setattr(Collection, "find", heard)
     assert len(claim(store, queue).rows) == 1
     runs = [(args[0], options) for args, options in asked if "run_at" in args[0]]
-    assert [(wanted["lane"], options["batch_size"]) for wanted, options in runs] == [(UNLANED, 51)] * len(runs)
-    assert runs
+    assert [(wanted["lane"], options["batch_size"]) for wanted, options in runs] == [(UNLANED, 11), (UNLANED, 51)]
 
 
 def test_a_claim_breaks_off_when_its_time_is_over(
@@ -188,7 +196,7 @@ def test_who_holds_its_order_key_is_not_passed_over(
 
     monkeypatch.setattr(DueJobs, "park_few", back_meanwhile)
     assert [row.id for row in claim(store, queue, 2).rows] == [holder, free]
-    assert sizes_of(store, queue).waiting == 2 + 10, "it has waited for the others to be parked"
+    assert sizes_of(store, queue).waiting == 40, "the others are parked last"
 
 
 def test_a_job_that_changes_meanwhile_is_not_parked(

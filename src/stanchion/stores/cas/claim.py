@@ -1,9 +1,9 @@
 """Claims in a store without transactions over several jobs: jobs are reserved first, then take their slots.
 
 A claim parks the jobs that have to wait. Many similar jobs may follow them in the queue, and then some that may run.
-The claim therefore skips jobs that wait first for a slot it found full, and delivers the jobs after them. Skipping
-takes time that later claims need not spend again: the next claim of this process that meets such jobs first parks a run
-of them, for half the time that skipping took. So the first job after them waits while only a few are parked.
+The claim therefore skips jobs that wait first for a slot it found full, and delivers the jobs after them. So that later
+claims need not skip them again, it parks some of them last: a run at least, and more for half the time that skipping
+took.
 """
 
 from __future__ import annotations
@@ -68,8 +68,6 @@ class Claims:
 
     def __init__(self, due: DueJobs, admission: Admission, outcomes: Outcomes) -> None:
         self._due, self._admission, self._outcomes = due, admission, outcomes
-        self._park_seconds: dict[str, float] = {}
-        """Seconds that the next claim of a queue spends on parking jobs that earlier claims skipped."""
         self._unchecked: set[str] = set()
         """Tokens of batches whose claims failed before all their jobs were checked: repeats must check them."""
 
@@ -126,6 +124,7 @@ class Claims:
             wish = wish._replace(limit=max(missing, wish.limit))
             asked = time.monotonic()
             claimed = self._due.reserve_due(wish)
+            spent = time.monotonic() - asked
             if not refused and {NO_SLOTS}.issuperset(map(slot_needs, claimed.rows)):
                 return claimed
             # After a lost reply the token's jobs are returned again: ones with their slots must not ask twice.
@@ -138,7 +137,7 @@ class Claims:
             rows.update((row.id, as_reserved(row)) for row in mine)
             refused = refused or bool(waiting)
             if rows and wish.full:
-                self._park_seconds[claim.queue] = (time.monotonic() - asked) / 2
+                self._park_while(wish, began, min(until, time.monotonic() + spent / 2), alone=False)
             if len(rows) >= claim.limit or not (waiting or wish.full):
                 return Claimed(list(rows.values()), claimed.retry_in)
             if rows and wish.full:
@@ -171,8 +170,6 @@ class Claims:
         """Return True to skip jobs of full slots; some are parked before. `first`: this claim has skipped none yet."""
         if alone:
             return self._park_while(claim, began, until, alone=True)
-        if first and (seconds := self._park_seconds.pop(claim.queue, 0.0)):
-            return self._park_while(claim, began, min(until, time.monotonic() + seconds), alone=False)
         return (self._due.park_few(claim, began) if first else self._due.park_run(claim, began, alone=False)).more
 
     def _park_while(self, claim: Claim, began: int, until: float, *, alone: bool) -> bool:
