@@ -134,10 +134,7 @@ class PostgresParts(Parts):
 
     @cached_property
     def starts(self) -> PostgresStarts:
-        general = Starts(
-            *(self.db, self.transactions, self.jobs, self.queues),
-            *(self.pushes, self.general_claims, self.reservations),
-        )
+        general = Starts(self.tables, self.pushes, self.general_claims, self.reservations)
         return PostgresStarts(self.db, self.queues, self.routes, general)
 
     @cached_property

@@ -36,6 +36,7 @@ from stanchion.stores.sql.rows.grants import Grants, PassesOn
 from stanchion.stores.sql.rows.jobs import Jobs
 from stanchion.stores.sql.rows.queues import QueueRows
 from stanchion.stores.sql.rows.slots import SlotRows
+from stanchion.stores.sql.rows.tables import Tables
 from stanchion.stores.sql.rows.transactions import Transactions
 from stanchion.stores.sql.staging.insert_form import InsertForm
 from stanchion.stores.sql.staging.prepared import PreparedForm, PreparedJobs
@@ -75,6 +76,10 @@ class Parts:
         return Transactions(self.db, self.queues, self.grants)
 
     @cached_property
+    def tables(self) -> Tables:
+        return Tables(self.db, self.transactions, self.jobs, self.queues)
+
+    @cached_property
     def values(self) -> Values:
         return Values(self.db)
 
@@ -98,7 +103,7 @@ class Parts:
 
     @cached_property
     def flows(self) -> Flows:
-        return Flows(*(self.db, self.transactions, self.jobs, self.queues), *(self.pushes, self.flow_ends, self.values))
+        return Flows(self.tables, self.pushes, self.flow_ends, self.values)
 
     @cached_property
     def held_jobs(self) -> HeldJobs:
@@ -122,10 +127,7 @@ class Parts:
 
     @cached_property
     def general_outcomes(self) -> Outcomes:
-        return Outcomes(
-            *(self.db, self.transactions, self.jobs, self.queues, self.pushes),
-            *(self.flows, self.held_jobs, self.commits, self.moves),
-        )
+        return Outcomes(self.tables, self.pushes, self.flows, self.held_jobs, self.commits, self.moves)
 
     @cached_property
     def outcomes(self) -> Settles:
@@ -204,8 +206,14 @@ class Parts:
     @cached_property
     def general_claims(self) -> TransactionClaims:
         return TransactionClaims(
-            *(self.db, self.transactions, self.jobs, self.queues, self.recovery, self.reservations),
-            *(self.next_jobs, self.next_in_lanes, self.in_order, self.by_ids, self.rounds),
+            self.tables,
+            self.recovery,
+            self.reservations,
+            self.next_jobs,
+            self.next_in_lanes,
+            self.in_order,
+            self.by_ids,
+            self.rounds,
         )
 
     @cached_property
@@ -228,10 +236,7 @@ class Parts:
 
     @cached_property
     def starts(self) -> PushesToRun:
-        return Starts(
-            *(self.db, self.transactions, self.jobs, self.queues),
-            *(self.pushes, self.general_claims, self.reservations, self.general_pushes),
-        )
+        return Starts(self.tables, self.pushes, self.general_claims, self.reservations, self.general_pushes)
 
     # -- staging, reads and upkeep
 
@@ -250,7 +255,8 @@ class Parts:
     @cached_property
     def staging(self) -> Staging:
         return Staging(
-            *(self.db, self.transactions, self.jobs, self.queues, self.pushes, self.commits, self.values),
+            self.tables,
+            *(self.pushes, self.commits, self.values),
             *(self.staged, self.plain_finish, PreparedJobs(self.db, self.prepared_form)),
         )
 

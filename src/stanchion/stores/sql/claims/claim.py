@@ -30,6 +30,7 @@ from stanchion.stores.sql.jobs.settle import Settles
 from stanchion.stores.sql.rows.jobs import ID_OF, Jobs
 from stanchion.stores.sql.rows.queue_row import QueueRow, queue_row
 from stanchion.stores.sql.rows.queues import QueueRows
+from stanchion.stores.sql.rows.tables import Tables
 from stanchion.stores.sql.rows.transactions import Transactions
 
 Work = Callable[[Claim, Search], Admission | None]
@@ -100,10 +101,7 @@ class TransactionClaims:
 
     def __init__(
         self,
-        db: Database,
-        transactions: Transactions,
-        jobs: Jobs,
-        queues: QueueRows,
+        tables: Tables,
         recovery: Recovery,
         reservations: Reservations,
         next_jobs: ReservesNext,
@@ -112,7 +110,7 @@ class TransactionClaims:
         by_ids: JobsById,
         rounds: ClaimRounds,
     ) -> None:
-        self._db, self._transactions, self._jobs, self._queues = db, transactions, jobs, queues
+        self._db, self._transactions, self._jobs, self._queues = tables
         self._recovery, self._reservations, self._rounds = recovery, reservations, rounds
         self._next_jobs, self._lanes, self._in_order, self._by_ids = next_jobs, lanes, in_order, by_ids
 

@@ -39,9 +39,7 @@ from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import jobs
 from stanchion.stores.sql.jobs.held_keys import HeldKeys, any_held
 from stanchion.stores.sql.jobs.push import Pushes, push_within
-from stanchion.stores.sql.rows.jobs import Jobs
-from stanchion.stores.sql.rows.queues import QueueRows
-from stanchion.stores.sql.rows.transactions import Transactions
+from stanchion.stores.sql.rows.tables import Tables
 
 _NEVER = 2**62
 """Later than any clock."""
@@ -143,19 +141,17 @@ class Starts:
 
     def __init__(
         self,
-        db: Database,
-        transactions: Transactions,
-        jobs: Jobs,
-        queues: QueueRows,
+        tables: Tables,
         pushes: Pushes,
         claims: ClaimsNamed,
         reservations: Reservations,
         inserts: InsertsAsRunning | None = None,
     ) -> None:
         """`inserts`: inserts jobs as running; None: they are stored and claimed."""
-        self._transactions, self._jobs, self._pushes, self._inserts = transactions, jobs, pushes, inserts
+        db, self._transactions, self._jobs, self._queues = tables
+        self._pushes, self._inserts = pushes, inserts
         self._claims, self._reservations = claims, reservations
-        self._held_keys, self._queues = HeldKeys(db, jobs), queues
+        self._held_keys = HeldKeys(db, tables.jobs)
 
     def push(self, jobs: Sequence[NewJob], tx: object, claim: Claim, *, repeat: bool = False) -> list[Pushed]:
         """Store jobs; the claim's jobs that were not known before are stored as running, as far as they may run."""

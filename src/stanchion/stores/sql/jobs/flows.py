@@ -32,16 +32,14 @@ from stanchion.stores.rules.lifecycle.jobs import Transition
 from stanchion.stores.rules.lifecycle.outcomes import cancel
 from stanchion.stores.sql.engine import schema
 from stanchion.stores.sql.engine.columns import param
-from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.jobs.flow_ends import FlowEnds
 from stanchion.stores.sql.jobs.push import Pushes, push_all
-from stanchion.stores.sql.rows.jobs import Jobs, Step, is_id
+from stanchion.stores.sql.rows.jobs import Step, is_id
 from stanchion.stores.sql.rows.past_waits import with_wait
-from stanchion.stores.sql.rows.queues import QueueRows
 from stanchion.stores.sql.rows.slots import record_freed
-from stanchion.stores.sql.rows.transactions import Transactions
+from stanchion.stores.sql.rows.tables import Tables
 from stanchion.stores.sql.values import Values
 
 _COLUMNS = ", ".join(f"CAST({name} AS CHAR(36))" if name in {"id", "root"} else name for name in FlowNode._fields)
@@ -99,19 +97,10 @@ class FlowStatements:
 class Flows:
     """Opens flows, and applies the ends of their members."""
 
-    def __init__(
-        self,
-        db: Database,
-        transactions: Transactions,
-        jobs: Jobs,
-        queues: QueueRows,
-        push: Pushes,
-        ends: FlowEnds,
-        values: Values,
-    ) -> None:
-        self._db, self._transactions = db, transactions
-        self._jobs, self._queues, self._push, self._ends, self._values = jobs, queues, push, ends, values
-        self._statements = db.dialect.once(FlowStatements)
+    def __init__(self, tables: Tables, push: Pushes, ends: FlowEnds, values: Values) -> None:
+        self._db, self._transactions, self._jobs, self._queues = tables
+        self._push, self._ends, self._values = push, ends, values
+        self._statements = tables.db.dialect.once(FlowStatements)
 
     # -- flows
 

@@ -46,7 +46,7 @@ from stanchion.stores.sql.jobs.push import Pushes, push_all
 from stanchion.stores.sql.rows.held_job import AFFECTS_NONE, UNTIED, HeldJob, affects_others, ties_of
 from stanchion.stores.sql.rows.jobs import QUEUE_OF, Jobs, Step, leased
 from stanchion.stores.sql.rows.queues import QueueRows
-from stanchion.stores.sql.rows.transactions import Transactions
+from stanchion.stores.sql.rows.tables import Tables
 
 # Called by built-ins, without a frame for each job.
 _JOBS, _ID = attrgetter("jobs"), attrgetter("id")
@@ -201,17 +201,14 @@ class Outcomes:
 
     def __init__(
         self,
-        db: Database,
-        transactions: Transactions,
-        jobs: Jobs,
-        queues: QueueRows,
+        tables: Tables,
         push: Pushes,
         flows: Flows,
         held: HeldJobs,
         commits: Commits,
         moves: Moves | None = None,
     ) -> None:
-        self._db, self._transactions, self._jobs, self._queues = db, transactions, jobs, queues
+        self._db, self._transactions, self._jobs, self._queues = tables
         self._push, self._flows, self._held, self._commits, self._moves = push, flows, held, commits, moves
 
     def settle(

@@ -25,7 +25,7 @@ from stanchion.stores.sql.jobs.push import Pushes, push_all
 from stanchion.stores.sql.jobs.settle import Commits
 from stanchion.stores.sql.rows.jobs import Jobs
 from stanchion.stores.sql.rows.queues import QueueRows
-from stanchion.stores.sql.rows.transactions import Transactions
+from stanchion.stores.sql.rows.tables import Tables
 from stanchion.stores.sql.staging.prepared import PreparedJobs
 from stanchion.stores.sql.staging.statements import FinishStatements, StageStatements
 from stanchion.stores.sql.values import Values
@@ -117,10 +117,7 @@ class Staging:
 
     def __init__(
         self,
-        db: Database,
-        transactions: Transactions,
-        jobs: Jobs,
-        queues: QueueRows,
+        tables: Tables,
         pushes: Pushes,
         commits: Commits,
         values: Values,
@@ -128,12 +125,12 @@ class Staging:
         plain: FinishesPlain,
         prepared: PreparedJobs,
     ) -> None:
-        self._db, self._transactions, self._jobs, self._queues = db, transactions, jobs, queues
+        self._db, self._transactions, self._jobs, self._queues = tables
         self._pushes, self._commits, self._values = pushes, commits, values
         self._staged, self._plain, self._prepared = staged_jobs, plain, prepared
         self.prepare, self.stage_prepared = prepared.prepare, prepared.stage
-        self._statements = db.dialect.once(StageStatements)
-        self._finish_statements = db.dialect.once(FinishStatements)
+        self._statements = tables.db.dialect.once(StageStatements)
+        self._finish_statements = tables.db.dialect.once(FinishStatements)
 
     def stage(self, write: str, attempt: str, jobs: Sequence[NewJob]) -> None:
         if jobs:
