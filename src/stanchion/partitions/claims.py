@@ -1,15 +1,13 @@
 """Claims from a partitioned queue: its physical queues in turn.
 
 A claim asks one of them in turn, and is done if it returns enough jobs. Otherwise one read of all finds the ones with
-due jobs. If there are none, it asks all from time to time, for jobs with expired leases. All claims of a call have the
-same token, so a repeat after a lost reply finds their jobs. A worker with streams for all partitions needs no read.
+due jobs or expired leases. All claims of a call have the same token, so a repeat after a lost reply finds their jobs. A
+worker with streams for all partitions needs no read.
 """
 
 from __future__ import annotations
 
-import math
 import random
-import time
 from collections.abc import Sequence
 from itertools import count
 
@@ -22,9 +20,6 @@ from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.rules.leases.lost_leases import is_alone, split_alone
 from stanchion.stores.rules.lifecycle.claims import in_claim_order
 
-EXPIRED_SECONDS = 1.0
-"""Seconds after which a claim that finds no job asks all physical queues, as only their claims see expired leases."""
-
 _PAGE = 10_000
 
 
@@ -34,7 +29,6 @@ class PartitionClaims:
     def __init__(self, store: Store, layouts: Layouts) -> None:
         self._store, self._layouts = store, layouts
         self._managers = store.extension(BehindManagers)
-        self._asked_all: dict[str, float] = {}
         # A random start in each process spreads the consumers over the partitions.
         self._turns = count(random.randrange(1 << 20))  # noqa: S311 - spreading load
 
@@ -60,22 +54,11 @@ class PartitionClaims:
             if not claimed.rows:
                 raise
             return claimed  # one server of several does not answer; these jobs are reserved already
-        claimed = self._from(claim, others, claimed)
-        if not claimed.rows and self._is_time_for_all(claim.queue):
-            claimed = self._from(claim, [name for name in in_turn[1:] if name not in others], claimed)
-        return self._apart(claimed)
+        return self._apart(self._from(claim, others, claimed))
 
     def _come_by_streams(self, claim: Claim, names: Sequence[str]) -> bool:
         """Return whether streams deliver the jobs of all physical queues to the claiming worker, without reads."""
         return claim.worker is not None and self._managers is not None and self._managers.feeds(claim.worker, names)
-
-    def _is_time_for_all(self, queue: str) -> bool:
-        """Return True if no claim has asked all physical queues of a queue for EXPIRED_SECONDS."""
-        now = time.monotonic() + self._store.clock_offset
-        if abs(now - self._asked_all.get(queue, -math.inf)) < EXPIRED_SECONDS:
-            return False
-        self._asked_all[queue] = now
-        return True
 
     def _from(self, claim: Claim, queues: Sequence[str], claimed: Claimed) -> Claimed:
         """Add the jobs of these queues to those claimed already, up to the limit."""
@@ -91,7 +74,7 @@ class PartitionClaims:
         return Claimed(rows, retry_in)
 
     def _due(self, queues: Sequence[str]) -> list[str]:
-        """Return the queues that have a due job."""
+        """Return the queues that have a due job, or one whose lease has expired."""
         stats = self._store.stats(queues, ["next_due"])
         dues = [(queue, due) for queue in queues if (due := stats[queue].next_due) is not None]
         now = self._store.now() if dues else 0

@@ -41,7 +41,7 @@ class Inspecting(QueuePart):
         return {shown_lane(lane): depths[lane] for lane in sorted(depths)}
 
     def next_due(self) -> datetime | None:
-        """Return the earliest `run_at` of a live, unreserved job, or None."""
+        """Return when the first live, unreserved job is due, or None; after an expired lease, since the lease's end."""
         return moment(self._stats("next_due").next_due)
 
     def _stats(self, field: Stat) -> QueueStats:

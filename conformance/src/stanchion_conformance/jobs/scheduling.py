@@ -102,6 +102,19 @@ class TestNextDue:
         assert q.next_due() == far[2].run_at
         assert due_of(store, "elsewhere") is None
 
+    def test_is_the_end_of_a_lease_that_has_expired(self, q: Queue, store: Store, clock: StoreClock) -> None:
+        q.push_many([1, 2])
+        (first,), (_,) = q.reserve(lease=10), q.reserve(lease=100)
+        assert q.next_due() is None
+        ends = row_of(store, first.id).lease_until
+        clock.advance(11)
+        assert due_of(store, q.name) == ends
+        later = q.push(3)
+        assert due_of(store, q.name) == ends
+        assert due_of(store, "elsewhere") is None
+        assert {job.id for job in q.reserve(2)} == {first.id, later.id}
+        assert q.next_due() is None
+
     def test_of_several_queues(self, q: Queue, store: Store) -> None:
         q.push(1, delay=500)
         other = app_of(context_of(q)).queue("other").push(1, delay=100)

@@ -17,8 +17,8 @@ from stanchion.stores.mariadb.statements import NOW, TEXT, given
 from stanchion.stores.records import queues as records
 from stanchion.stores.records.jobs import UNLANED
 from stanchion.stores.sql.claims.lanes import LAST_LANE
-from stanchion.stores.sql.engine.runner import Params, Runner
-from stanchion.stores.sql.reading.stats import Stats
+from stanchion.stores.sql.engine.runner import Params, Row, Runner
+from stanchion.stores.sql.reading.stats import Stats, expired_leases
 
 T = TypeVar("T")
 
@@ -47,20 +47,20 @@ class MariaDBStats(Stats):
     """Counts by lanes with known numbers."""
 
     def next_due(self, run: Runner, queues: Collection[str]) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for head in self._all_heads(run, queues):
+        rows = run.rows(_DUES, {"queues": _listed(queues)})
+        found = {queue: int(lease_until) for queue, _, rank, lease_until, *_ in rows if rank is None}
+        for head in self._each_rank(run, _heads_in(rows)):
             found[head.queue] = min(head.run_at, found.get(head.queue, head.run_at))
         return found
 
     def heads(self, run: Runner, queues: Collection[str]) -> dict[str, list[records.Head]]:
         found: dict[str, list[records.Head]] = {}
-        for queue, lane, rank, run_at, _, now in self._all_heads(run, queues):
+        for queue, lane, rank, run_at, _, now in self._each_rank(run, self._tops(run, queues)):
             found.setdefault(queue, []).append(records.Head(lane, rank, run_at, run_at - now))
         return found
 
-    def _all_heads(self, run: Runner, queues: Collection[str]) -> Iterator[Head]:
-        """Yield the heads of all ranks in use, from the highest of each lane downward."""
-        heads = self._tops(run, queues)
+    def _each_rank(self, run: Runner, heads: list[Head]) -> Iterator[Head]:
+        """Yield the heads of all ranks in use, from the highest of each lane, `heads`, downward."""
         while heads:
             yield from heads
             lower = _by_arms(run, _lower_heads, [head for head in heads if head.rank > head.lowest], _below)
@@ -74,17 +74,24 @@ class MariaDBStats(Stats):
 
     def _tops(self, run: Runner, queues: Collection[str]) -> list[Head]:
         """Return the highest head of each lane in use of these queues."""
-        rows = run.rows(_TOPS, {"queues": json.dumps(sorted(set(queues)), ensure_ascii=False)})
-        return [
-            Head(queue, int(lane), int(rank), int(run_at), int(lowest), int(now))
-            for queue, lane, rank, run_at, lowest, now in rows
-            if run_at is not None and lowest is not None
-        ]
+        return _heads_in(run.rows(_HEADS, {"queues": _listed(queues)}))
+
+
+def _listed(queues: Collection[str]) -> str:
+    return json.dumps(sorted(set(queues)), ensure_ascii=False)
+
+
+def _heads_in(rows: Sequence[Row]) -> list[Head]:
+    return [
+        Head(queue, int(lane), int(rank), int(run_at), int(lowest), int(now))
+        for queue, lane, rank, run_at, lowest, now in rows
+        if run_at is not None and lowest is not None
+    ]
 
 
 _QUEUED = "stanchion_jobs AS job FORCE INDEX (stanchion_jobs_ready) WHERE job.state = 'queued'"
 
-_TOPS = text(f"""
+_TOPS = f"""
     -- The highest rank in use in each lane of these queues, when its first job is due, and the lowest rank.
     WITH RECURSIVE few (n) AS (
         SELECT 0 UNION ALL SELECT n + 1 FROM few WHERE n < {_ROOT - 1}
@@ -109,7 +116,14 @@ _TOPS = text(f"""
         SELECT job.rank FROM {_QUEUED} AND job.queue = tops.queue AND job.lane = tops.lane ORDER BY job.rank LIMIT 1
     ), {NOW}
     FROM tops WHERE tops.rank IS NOT NULL
+"""
+_HEADS = text(_TOPS)
+_DUES = text(f"""{_TOPS} UNION ALL
+    SELECT expired.queue, NULL, NULL, expired.lease_until, NULL, NULL
+    FROM ({expired_leases(NOW, "FORCE INDEX (stanchion_jobs_leased)")}) AS expired
+    WHERE expired.queue IN (SELECT value FROM {given(f"value VARCHAR(420) {TEXT} PATH '$'", "queues")})
 """)
+"""The same, and the leases that have expired."""
 
 
 @cache

@@ -56,7 +56,7 @@ class Queries:
         known = self._jobs.known(queue)
         live = known.live.values()
         states = Counter(stored_state_of(row, now).value for row in live) if "states" in fields else {}
-        dues = (row.run_at for row in live if row.state == QUEUED) if "next_due" in fields else ()
+        dues = (at for row in live if (at := _due_at(row, now)) is not None) if "next_due" in fields else ()
         return QueueStats(
             states=Sizes(total=sum(states.values()), **states),
             totals=Counts(**known.counts) if "totals" in fields else Counts(),
@@ -68,6 +68,13 @@ class Queries:
         """Count the queued jobs of these lanes (None: of all), each up to `at_most`."""
         depths = Counter(row.lane for row in self._jobs.known(queue).live.values() if row.state == QUEUED)
         return {lane: min(depth, at_most) for lane, depth in depths.items() if lanes is None or lane in lanes}
+
+
+def _due_at(row: JobRow, now: int) -> int | None:
+    """Return when a queued job is due, or since when a lease has expired; None for other jobs."""
+    if row.state == QUEUED:
+        return row.run_at
+    return row.lease_until if row.lease_until is not None and row.lease_until <= now else None
 
 
 def _heads(live: Iterable[JobRow], now: int) -> tuple[Head, ...]:

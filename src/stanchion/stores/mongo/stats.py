@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from stanchion.stores.mongo.claims.lanes import Lanes
-from stanchion.stores.mongo.client.documents import NUMBER, Document, queued, queued_in
+from stanchion.stores.mongo.client.documents import NUMBER, Document, queued, queued_in, up_to
 from stanchion.stores.mongo.client.server import Access, across
 from stanchion.stores.mongo.queues import Counters
 from stanchion.stores.records.claims import LOWEST_RANK
@@ -32,11 +32,12 @@ class Stats:
         states = self._states(queues) if "states" in fields else None
         totals = self._counters.counts(queues) if "totals" in fields else {}
         heads = self._heads(queues, states) if {"next_due", "heads"}.intersection(fields) else {}
+        dues = self._dues(queues, heads) if "next_due" in fields else {}
         return {
             one: QueueStats(
                 (states or {}).get(one, Sizes()),
                 totals.get(one, Counts()),
-                min((head.run_at for head in heads.get(one, ())), default=None) if "next_due" in fields else None,
+                dues.get(one),
                 heads.get(one, ()) if "heads" in fields else (),
             )
             for one in queues
@@ -53,6 +54,16 @@ class Stats:
             if isinstance(state := one["_id"].get("state"), str):  # another program may have stored something else
                 found.setdefault(one["_id"]["queue"], {})[state] = one["count"], one["due"]
         return {queue: sizes_in(states) for queue, states in found.items()}
+
+    def _dues(self, queues: Collection[str], heads: Mapping[str, tuple[Head, ...]]) -> dict[str, int]:
+        """Return when the first queued job of each queue is due, or since when a lease there has expired."""
+        expired = {"$match": {"lease_until": up_to(self._server.now()), "queue": {"$in": list(queues)}}}
+        each = {"$group": {"_id": "$queue", "end": {"$min": "$lease_until"}}}
+        found = self._server.call(lambda on, _again: list(on.documents(on.jobs, expired, each)))
+        dues = {one["_id"]: int(one["end"]) for one in found}
+        for queue, several in heads.items():
+            dues[queue] = min([*(head.run_at for head in several), *filter(None, [dues.get(queue)])])
+        return dues
 
     def _heads(self, queues: Collection[str], states: Mapping[str, Sizes] | None) -> dict[str, tuple[Head, ...]]:
         """Return the first queued job of each rank in each lane of these queues. `states`: their sizes, if read."""

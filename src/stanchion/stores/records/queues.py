@@ -200,8 +200,9 @@ Stat = Literal["states", "totals", "next_due", "heads"]
 class QueueStats(NamedTuple):
     """The figures of a queue; fields that were not requested have their defaults.
 
-    `next_due`: the earliest `run_at` of its queued jobs, regardless of pauses and limits; None without queued jobs.
-    `heads`: the first queued job of each rank in each lane, in any order, also regardless of these.
+    `next_due`: the earliest `run_at` of its queued jobs, or the end of a lease that has expired, regardless of pauses
+    and limits; None without such jobs. `heads`: the first queued job of each rank in each lane, in any order, also
+    regardless of these.
     """
 
     states: Sizes = Sizes()

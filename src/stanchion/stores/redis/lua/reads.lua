@@ -109,9 +109,10 @@ return found
 
 --- next_due
 
--- Returns the earliest run_at of a queued job, or ''. ARGV: offset.
+-- Returns the earliest run_at of a queued job or end of an expired lease, or ''. ARGV: offset.
 
-local earliest = ''
+local expired = redis.call('ZRANGEBYSCORE', P .. 'leases', '-inf', whole(now), 'WITHSCORES', 'LIMIT', 0, 1)[2]
+local earliest = expired and whole(tonumber(expired)) or ''
 for _, list in ipairs(redis.call('ZRANGE', P .. 'ready', 0, -1)) do
     local first = redis.call('ZRANGE', P .. 'ready:' .. list, 0, 0, 'WITHSCORES')[2]
     if first and (earliest == '' or tonumber(first) < tonumber(earliest)) then

@@ -66,7 +66,7 @@ class Stats:
         return {queue: Counts(**totals) for queue, totals in found.items()}
 
     def next_due(self, run: Runner, queues: Collection[str]) -> dict[str, int]:
-        """Return when the first queued job of each of these queues is due; queues without queued jobs are omitted."""
+        """Return when the first job of each of these queues is due; queues without such jobs are omitted."""
         found = run.rows(self._next_due, {"queues": self._dialect.listed(set(queues))})
         return {queue: int(due) for queue, due in found if _is_number(due)}
 
@@ -111,6 +111,7 @@ def _totals(dialect: Dialect) -> AnyUnion:
     return union_all(select(counts.c.queue, counts.c.what, counts.c.n).where(of_these), events.where(all_of_these))
 
 
+_EXPIRED_MAX = 500
 _QUEUED = "stanchion_jobs AS job WHERE job.state = 'queued'"
 
 # Loose index scans: the next lane, or the next lower rank, is the first entry after the previous one.
@@ -156,8 +157,19 @@ def first_due(dialect: Dialect) -> str:
 
 
 def _next_due(dialect: Dialect) -> TextClause:
-    """Return when the first queued job of each queue is due."""
-    return text(f"{heads_of(dialect)} SELECT queue, min(run_at) FROM firsts GROUP BY queue")
+    """Return when the first queued job of each queue is due, or since when a lease there has expired."""
+    expired = f"SELECT queue, lease_until FROM ({expired_leases(str(dialect.now))}) AS expired"
+    of_these = dialect.among("queue", "queues")
+    dues = f"SELECT queue, run_at FROM firsts UNION ALL {expired} WHERE {of_these}"
+    return text(f"{heads_of(dialect)} SELECT queue, min(run_at) FROM ({dues}) AS dues GROUP BY queue")
+
+
+def expired_leases(now: str, index: str = "") -> str:
+    """Return the query for expired leases of any queues, up to a number; claims and recovery soon free them."""
+    return f"""
+        SELECT queue, lease_until FROM stanchion_jobs {index}
+        WHERE lease_until <= (SELECT {now}) ORDER BY lease_until LIMIT {_EXPIRED_MAX}
+    """
 
 
 def _heads(dialect: Dialect) -> AnySelect:
