@@ -214,6 +214,12 @@ class TestMaxRate:
         q.pause()
         assert store.claim(Claim(QUEUE, 10, "two")) == Claimed([])
 
+    def test_names_no_time_for_running_jobs_whose_end_is_signalled(self, q: Queue, store: Store) -> None:
+        q.configure(max_running=1, max_rate=100)
+        q.push_many([1, 2])
+        assert len(store.claim(Claim(QUEUE, 10, "one", lease=5)).rows) == 1
+        assert store.claim(Claim(QUEUE, 10, "two")) == Claimed([])
+
     def test_can_be_lifted(self, q: Queue) -> None:
         q.configure(max_rate=0.01)
         q.push_many(range(10))

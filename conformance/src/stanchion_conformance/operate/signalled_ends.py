@@ -101,6 +101,13 @@ class TestSignalledEnds:
         with in_threads([soon(lambda: other_store.settle([Bury(last.lease, "why")]), 0.3)]):
             assert seconds(lambda: payloads(q.reserve(wait=LONG)) == [3]) < SOON
 
+    def test_a_resume_ends_the_wait(self, store: Store, other_q: Queue) -> None:
+        q = Stanchion(store=store, poll=LONG).queue(QUEUE)
+        other_q.push(1)
+        other_q.pause()
+        with in_threads([soon(other_q.resume, 0.3)]):
+            assert seconds(lambda: payloads(q.reserve(wait=LONG)) == [1]) < SOON
+
     def test_one_of_several_interchangeable_listeners_is_woken(self, store: Store, other_store: Store) -> None:
         other_store.push([new_job(queue="before")])  # what a first push makes is there
         other_store.configure(QUEUE, {})
