@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from stanchion.stores.mariadb import statements as sql
 from stanchion.stores.mariadb.due import Head, MariaDBNextJobs, head_below
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.sql.claims.admit import Admission, Admissions
-from stanchion.stores.sql.claims.claim import Answer, Routes, TransactionClaims
+from stanchion.stores.sql.claims.admit import Admission
+from stanchion.stores.sql.claims.claim import Answer, Routes, ShortClaims, TransactionClaims
 from stanchion.stores.sql.claims.pick import Met, Search
 from stanchion.stores.sql.claims.reserve import Reservations, leased
 from stanchion.stores.sql.engine.database import Database
@@ -82,18 +82,10 @@ class MariaDBClaims(Routes):
         return found, search.met_with_slots("slots" if search.met_slots else "plain")
 
 
-class SlotSteps:
+class SlotSteps(ShortClaims):
     """Claims jobs with or without slots: find them, lock them and their slots, write, each in one round trip."""
 
-    def __init__(self, db: Database, admissions: Admissions, general: TransactionClaims) -> None:
-        self._db, self._admissions, self._general = db, admissions, general
-
-    def claim(self, claim: Claim, search: Search) -> Claimed:
-        """Claim jobs, some of which may have to wait."""
-        return self._general.claim_shortly(claim, self._claim_in, search)
-
     def _claim_in(self, run: Runner, claim: Claim, search: Search) -> Admission | None:
-        """Claim in an open transaction; None if there are limits, expired leases, or more ranks than it reads."""
         picks = search.picks(claim.limit, uses_slots=True)
         at = {**_at(claim), "most": max(4 * picks, _CANDIDATES)}
         run.send(sql.ABOVE)

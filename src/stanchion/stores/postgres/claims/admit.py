@@ -30,13 +30,13 @@ from stanchion.stores.postgres.pick import (
     slots_at,
     slots_read,
 )
-from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, row_from
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import ORDER, RATE, SEMAPHORE, Slot
 from stanchion.stores.rules.capacity.slots import Verdict, rate_slot
-from stanchion.stores.sql.claims.admit import ASKING, Admission, Admissions, Decision, SlotRequests, asking
-from stanchion.stores.sql.claims.claim import TransactionClaims
+from stanchion.stores.sql.claims.admit import ASKING, Admission, Decision, SlotRequests, asking
+from stanchion.stores.sql.claims.claim import ShortClaims
 from stanchion.stores.sql.claims.pick import DueJobs, Search, skips_full
 from stanchion.stores.sql.claims.reserve import leased, reservation_at
 from stanchion.stores.sql.engine.database import Database
@@ -231,18 +231,10 @@ class PostgresDecisions:
         return {row[0]: row_from(row) for row in rows}
 
 
-class TwoTrips:
+class TwoTrips(ShortClaims):
     """Claims jobs that need slots, in two round trips where that fits."""
 
-    def __init__(self, db: Database, admissions: Admissions, general: TransactionClaims) -> None:
-        self._db, self._admissions, self._general = db, admissions, general
-
-    def claim(self, claim: Claim, search: Search) -> Claimed:
-        """Claim jobs, some of which may have to wait."""
-        return self._general.claim_shortly(claim, self._claim_in, search)
-
     def _claim_in(self, run: Runner, claim: Claim, search: Search) -> Admission | None:
-        """Claim in an open transaction; None if the queue has limits, or leases have expired."""
         picks = search.picks(claim.limit, uses_slots=True)
         rows, slots, (limits,) = run.all_rows(
             [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
@@ -16,7 +17,7 @@ from stanchion.stores.rules.capacity.rate_limit import Bucket
 from stanchion.stores.rules.leases.lost_leases import split_alone
 from stanchion.stores.rules.lifecycle.claims import in_claim_order
 from stanchion.stores.rules.unreadable import readable
-from stanchion.stores.sql.claims.admit import Admission, Parking
+from stanchion.stores.sql.claims.admit import Admission, Admissions, Parking
 from stanchion.stores.sql.claims.ids import JobsById
 from stanchion.stores.sql.claims.order import InOrder, NextInLanes, ReservesNext, excludes_unlaned
 from stanchion.stores.sql.claims.pick import FindsDue, Met, Search, met_by
@@ -36,7 +37,6 @@ from stanchion.stores.sql.rows.transactions import Transactions
 Work = Callable[[Claim, Search], Admission | None]
 """One transaction of a claim; None: it freed expired leases, and searched for no jobs."""
 ShortWork = Callable[[Runner, Claim, Search], Admission | None]
-"""Claims in few round trips; None if the queue has limits, leases have expired, or too much has to be read."""
 
 _QUEUE = param("queue", String)
 _RUNNING_COUNT = select(func.count()).select_from(jobs).where(jobs.c.queue == _QUEUE, jobs.c.state == RUNNING)
@@ -231,6 +231,21 @@ class TransactionClaims:
         if claim.counted:
             self._jobs.count_events(run, [(claim.queue, "reserved")] * len(found.rows))
         return found
+
+
+class ShortClaims(ABC):
+    """Claims jobs that need slots in few round trips, as long as few of them have to wait."""
+
+    def __init__(self, db: Database, admissions: Admissions, general: TransactionClaims) -> None:
+        self._db, self._admissions, self._general = db, admissions, general
+
+    def claim(self, claim: Claim, search: Search) -> Claimed:
+        """Claim jobs, some of which may have to wait."""
+        return self._general.claim_shortly(claim, self._claim_in, search)
+
+    @abstractmethod
+    def _claim_in(self, run: Runner, claim: Claim, search: Search) -> Admission | None:
+        """Claim in an open transaction; None if there are limits or expired leases, or too much has to be read."""
 
 
 class Answer(NamedTuple):
