@@ -176,6 +176,8 @@ PUBLIC: Final = tuple(field for field in FIELDS if field.public is not None)
 LIVE: Final = tuple(field for field in FIELDS if field.of is not Of.HISTORY)
 FINISHED: Final = tuple(field for field in FIELDS if field.of is not Of.LIVE)
 
+SPANS: Final = tuple(field.name for field in FIELDS if field.kind is Kind.REAL and field.within is None)
+"""Spans of time in seconds, longer than none."""
 UNCLAIMED: Final = "past_waits"
 """The last field of live jobs: no worker needs it, so claims read those before it."""
 COMPARED: Final = frozenset(field.name for field in FIELDS if field.compared)
@@ -217,6 +219,8 @@ class Option(NamedTuple):
     """A sentence for users; of a span of time, the part behind its unit."""
     of_event: bool = False
     """True if it belongs to an event, and not to a subscription."""
+    plain: bool = True
+    """True if programs without the package may set it; see `rules.plain_push`."""
 
     @property
     def kind(self) -> Kind:
@@ -235,8 +239,13 @@ OPTIONS: Final = (
     Option("priority", "Higher first; or a band by its name."),
     Option("tenant", "The tenant that it belongs to.", of_event=True),
     Option("key", "Unique among the live jobs of the queue.", of_event=True),
-    Option("key_ttl", "that the key stays taken after the job has finished.", of_event=True),
-    Option("on_duplicate", "What to do if the key is taken: return (default), raise or replace.", of_event=True),
+    Option("key_ttl", "that the key stays taken after the job has finished.", of_event=True, plain=False),
+    Option(
+        "on_duplicate",
+        "What to do if the key is taken: return (default), raise or replace.",
+        of_event=True,
+        plain=False,
+    ),
     Option("order_key", "Jobs of one key run one at a time, in the order of their pushes.", of_event=True),
     Option("limits", "The semaphores that it holds while it runs."),
     Option("headers", "Metadata, stored with the payload.", of_event=True),

@@ -4,11 +4,11 @@ CREATE /*M! OR REPLACE */ PROCEDURE stanchion_push(
 MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
     DECLARE given, content, own_headers, slots, value LONGTEXT <text>;
-    DECLARE name, kind, own_task, own_tenant, own_key, own_order_key, ordered_by, semaphore LONGTEXT <text>;
+    DECLARE name, kind, <each names>own_<it>, <end>ordered_by, semaphore LONGTEXT <text>;
     DECLARE refused LONGTEXT <text>;
     DECLARE own_priority SMALLINT DEFAULT 0;
     DECLARE own_attempts INT DEFAULT <max_attempts>;
-    DECLARE seconds, own_timeout, own_expires DOUBLE;
+    DECLARE <each spans>own_<it>, <end>seconds DOUBLE;
     DECLARE micros, due, former BIGINT;
     DECLARE named DATETIME(6);
     DECLARE job, holder CHAR(36) <text>;
@@ -41,27 +41,21 @@ BEGIN
     END IF;
     WHILE refused IS NULL AND n < COALESCE(JSON_LENGTH(given), 0) DO
         SET name = JSON_UNQUOTE(JSON_EXTRACT(given, CONCAT('$[', n, ']'))), n = n + 1;
-        IF name NOT IN (
-            'task', 'args', 'priority', 'run_at', 'delay', 'tenant', 'key', 'order_key', 'limits', 'headers',
-            'max_attempts', 'timeout', 'expires'
-        ) THEN
+        IF name NOT IN ('args', <options>) THEN
             SET refused = CONCAT('unknown option ', LEFT(name, 60)), kind = 'NULL';
         ELSE
             SET value = JSON_EXTRACT(options, CONCAT('$.', name)), kind = JSON_TYPE(value);
         END IF;
         IF kind <> 'NULL' THEN
             CASE
-                WHEN name IN ('task', 'tenant', 'key', 'order_key') THEN
+                WHEN name IN (<names>) THEN
                     SET value = JSON_UNQUOTE(value);
                     IF kind <> 'STRING' OR CHAR_LENGTH(value) NOT BETWEEN 1 AND <max_name>
                         OR value REGEXP unprintable
                     THEN
                         SET refused = CONCAT(name, ' must be 1 to <max_name> printable characters');
-                    ELSEIF name = 'task' THEN SET own_task = value;
-                    ELSEIF name = 'tenant' THEN SET own_tenant = value;
-                    ELSEIF name = 'key' THEN SET own_key = value;
-                    ELSE SET own_order_key = value;
-                    END IF;
+                    <each names>ELSEIF name = '<it>' THEN SET own_<it> = value;
+                    <end>END IF;
                 WHEN name = 'args' THEN
                     SET arguments = 1, content = CASE kind
                         WHEN 'ARRAY' THEN CONCAT('{"args":', value, '}')
@@ -82,18 +76,16 @@ BEGIN
                     ELSE
                         SET own_attempts = value;
                     END IF;
-                WHEN name IN ('delay', 'timeout', 'expires') THEN
+                WHEN name IN ('delay', <spans>) THEN
                     IF kind NOT IN ('INTEGER', 'DOUBLE', 'DECIMAL') OR value + 0 NOT BETWEEN 0 AND <longest_delay> THEN
                         SET refused = CONCAT(name, ' must be from 0 seconds to 100 years');
                     ELSEIF name = 'delay' THEN
                         SET seconds = value;
                     ELSEIF value + 0 = 0 THEN
                         SET refused = CONCAT(name, ' must be more than 0 seconds');
-                    ELSEIF name = 'expires' THEN
-                        SET own_expires = value;
-                    ELSE
-                        SET own_timeout = value;
-                    END IF;
+                    <each spans>ELSEIF name = '<it>' THEN
+                        SET own_<it> = value;
+                    <end>END IF;
                 WHEN name = 'run_at' THEN
                     SET value = JSON_UNQUOTE(value);
                     IF kind IN ('INTEGER', 'DOUBLE', 'DECIMAL') AND value + 0 BETWEEN -62135510400 AND 253402128000 THEN
@@ -227,8 +219,8 @@ BEGIN
                 INSERT INTO stanchion_jobs (<columns>)
                 VALUES (
                     job, queue, <unlaned>, '<queued>', own_priority, own_priority, due, micros, content, own_task,
-                    own_headers, own_tenant, own_key, own_order_key, slots, own_attempts, own_timeout,
-                    own_expires
+                    own_headers, own_tenant, own_key, own_order_key, slots, own_attempts<each spans>,
+                    own_<it><end>
                 );
             END;
             IF taken THEN

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, text
 
-from stanchion.stores.rules.plain_push import NAME, UNPRINTABLE
+from stanchion.stores.fields.jobs import Kind
+from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.rules.plain_push import NAME, OPTIONS, UNPRINTABLE
 from stanchion.stores.sql.jobs.plain_push import statements
 
+_OF_KIND = {
+    Kind.NAME: "text",
+    Kind.JSON: "jsonb",
+    Kind.MICROS: "timestamp with time zone",
+    Kind.SMALL: "integer",
+    Kind.INT: "integer",
+    Kind.REAL: "double precision",
+}
+_OPTIONS = tuple((one.name, _OF_KIND[one.kind]) for one in OPTIONS)
 _PARAMETERS = (
-    *(("queue", "text"), ("payload", "jsonb"), ("task", "text"), ("args", "jsonb"), ("priority", "integer")),
-    *(("run_at", "timestamp with time zone"), ("delay", "double precision"), ("tenant", "text"), ("key", "text")),
-    *(("order_key", "text"), ("limits", "jsonb"), ("headers", "jsonb"), ("max_attempts", "integer")),
-    *(("timeout", "double precision"), ("expires", "double precision"), ("notify", "boolean")),
+    *(("queue", "text"), ("payload", "jsonb"), ("task", "text"), ("args", "jsonb")),
+    *_OPTIONS,
+    ("notify", "boolean"),
 )
 """The parameters of the function, as the server spells them."""
+_DEFAULTS = {name: NewJob._field_defaults[name] for name, _ in _OPTIONS}
+_WITH_DEFAULTS = ",\n    ".join(
+    f"{name} {kind} DEFAULT {'NULL' if _DEFAULTS[name] is None else _DEFAULTS[name]}" for name, kind in _OPTIONS
+)
 _SIGNATURE = ", ".join(f"{name} {kind}" for name, kind in _PARAMETERS)
 _TYPES = ", ".join(kind for _, kind in _PARAMETERS)
 _FUNCTION = f"{NAME}({_TYPES})"
@@ -49,7 +63,8 @@ def is_made(connection: Connection, channel: str) -> bool:
 
 def push_routine(connection: Connection | None, channel: str) -> list[str]:
     """Return the statements that make or replace the function, which signals on this channel; its grants stay."""
-    make = statements("stanchion.stores.postgres", '"', types=_TYPES, channel=channel, unprintable=_UNPRINTABLE)
+    values = {"parameters": _WITH_DEFAULTS, "types": _TYPES, "channel": channel, "unprintable": _UNPRINTABLE}
+    make = statements("stanchion.stores.postgres", '"', **values)
     found = [] if connection is None else _found(connection)
     if connection is None or not found:
         return [*make, _RESERVE]

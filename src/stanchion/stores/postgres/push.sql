@@ -3,17 +3,7 @@ CREATE OR REPLACE FUNCTION <name>(
     payload jsonb DEFAULT NULL,
     task text DEFAULT NULL,
     args jsonb DEFAULT NULL,
-    priority integer DEFAULT 0,
-    run_at timestamp with time zone DEFAULT NULL,
-    delay double precision DEFAULT NULL,
-    tenant text DEFAULT NULL,
-    key text DEFAULT NULL,
-    order_key text DEFAULT NULL,
-    limits jsonb DEFAULT NULL,
-    headers jsonb DEFAULT NULL,
-    max_attempts integer DEFAULT <max_attempts>,
-    timeout double precision DEFAULT NULL,
-    expires double precision DEFAULT NULL,
+    <parameters>,
     notify boolean DEFAULT true
 ) RETURNS uuid
 LANGUAGE plpgsql VOLATILE
@@ -22,8 +12,8 @@ SET enable_seqscan = off
 AS $stanchion$
 #variable_conflict use_column
 DECLARE
-    names CONSTANT text[] := ARRAY[queue, task, tenant, key, order_key];
-    name_of CONSTANT text[] := ARRAY['queue', 'task', 'tenant', 'key', 'order_key'];
+    names CONSTANT text[] := ARRAY[queue<each names>, <it><end>];
+    name_of CONSTANT text[] := ARRAY['queue', <names>];
     content text;
     slots text;
     unknown text;
@@ -36,7 +26,7 @@ DECLARE
     holder uuid;
     refused text;
 BEGIN
-    FOR n IN 1..5 LOOP
+    FOR n IN 1..cardinality(names) LOOP
         IF (n = 1 OR names[n] IS NOT NULL)
             AND NOT coalesce(length(names[n]) BETWEEN 1 AND <max_name> AND names[n] !~ '[<unprintable>]', false)
         THEN
@@ -102,12 +92,10 @@ BEGIN
     IF NOT coalesce(max_attempts BETWEEN 1 AND <most_attempts>, true) THEN
         refused := 'max_attempts must be from 1 to <most_attempts>';
     END IF;
-    IF NOT coalesce(timeout > 0 AND timeout <= <longest_delay>, true) THEN
-        refused := 'timeout must be more than 0 seconds, and at most 100 years';
+    <each spans>IF NOT coalesce(<it> > 0 AND <it> <= <longest_delay>, true) THEN
+        refused := '<it> must be more than 0 seconds, and at most 100 years';
     END IF;
-    IF NOT coalesce(expires > 0 AND expires <= <longest_delay>, true) THEN
-        refused := 'expires must be more than 0 seconds, and at most 100 years';
-    END IF;
+    <end>
 
     IF jsonb_typeof(limits) = 'array' AND jsonb_array_length(limits) > 0 THEN
         IF jsonb_array_length(limits) > <max_limits>
@@ -164,8 +152,8 @@ BEGIN
             job, stanchion_push.queue, <unlaned>, '<queued>', coalesce(stanchion_push.priority, 0),
             coalesce(stanchion_push.priority, 0), due, micros, content, stanchion_push.task,
             CAST(nullif(stanchion_push.headers, '{}') AS text), stanchion_push.tenant, stanchion_push.key,
-            own_order_key, slots, coalesce(stanchion_push.max_attempts, <max_attempts>),
-            stanchion_push.timeout, stanchion_push.expires
+            own_order_key, slots, coalesce(stanchion_push.max_attempts, <max_attempts>)<each spans>,
+            stanchion_push.<it><end>
         )
         ON CONFLICT DO NOTHING;
         EXIT WHEN FOUND;

@@ -1,6 +1,7 @@
 """Common names and limits of all texts of `stanchion_push`, by which programs without the package push.
 
-A word in angle brackets in such a text stands for a value of this module.
+A word in angle brackets in such a text stands for a value of this module. A part between `<each LIST>` and `<end>` is
+repeated for each name in a list, as `<it>`; the list itself, as `<LIST>`, is its names in quotes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from stanchion.core.checks import LONGEST_DELAY, MAX_HEADERS, MAX_LIMITS, MAX_NA
 from stanchion.core.names.partition_names import MAX_PARTITIONS
 from stanchion.core.retry import MOST_ATTEMPTS
 from stanchion.core.values.codec import MAX_PAYLOAD
+from stanchion.stores.fields import jobs as fields
+from stanchion.stores.fields.jobs import SPANS, Kind
 from stanchion.stores.records.jobs import UNLANED, NewJob
 
 NAME = "stanchion_push"
@@ -23,7 +26,18 @@ UNPRINTABLE = (
 """Characters, from first to last, that no name may contain: controls, separators except space, format and private-use
 characters."""
 
+OPTIONS = tuple(sorted((one for one in fields.OPTIONS if one.plain), key=lambda one: one.name != "priority"))
+"""The options from the table of fields, in the order of PostgreSQL's parameters."""
+_LISTS = {
+    "options": ("task", *(one.name for one in OPTIONS)),
+    "names": ("task", *(one.name for one in OPTIONS if one.kind is Kind.NAME)),
+    "spans": SPANS,
+}
+"""Options that the table of fields has: all of them, names, and the spans of time that a job keeps."""
+_EACH = re.compile(r"<each (\w+)>(.*?)<end>", re.DOTALL)
+
 _VALUES: dict[str, object] = {
+    **{name: ", ".join(f"'{one}'" for one in listed) for name, listed in _LISTS.items()},
     "name": NAME,
     "max_name": MAX_NAME,
     "max_payload": MAX_PAYLOAD,
@@ -42,4 +56,5 @@ _VALUES: dict[str, object] = {
 def filled(text: str, /, **values: object) -> str:
     """Return the text with the words in angle brackets replaced by `values` of the database."""
     known = {**_VALUES, **values}
-    return re.sub(r"<(\w+)>", lambda word: str(known[word[1]]), text)
+    whole = _EACH.sub(lambda part: "".join(part[2].replace("<it>", name) for name in _LISTS[part[1]]), text)
+    return re.sub(r"<(\w+)>", lambda word: str(known[word[1]]), whole)

@@ -1,7 +1,7 @@
 CREATE VIEW stanchion_push AS
 SELECT
     id, queue, payload, task, NULL AS args, priority, run_at / 1000000.0 AS run_at, NULL AS delay, tenant, "key",
-    order_key, limits, headers, max_attempts, timeout, expires
+    order_key, limits, headers, max_attempts<each spans>, <it><end>
 FROM stanchion_jobs WHERE rowid = (SELECT max(rowid) FROM stanchion_jobs)
 ;;
 CREATE TRIGGER stanchion_push_insert INSTEAD OF INSERT ON stanchion_push
@@ -15,22 +15,11 @@ BEGIN
             SELECT 1 FROM (SELECT substr(NEW.queue, length(rtrim(NEW.queue, '0123456789')) + 1) AS digits)
             WHERE digits = CAST(CAST(digits AS INTEGER) AS TEXT) AND CAST(digits AS INTEGER) < <max_partitions>
         ) THEN RAISE(ABORT, 'stanchion_push: queue is named like a partition: name the queue itself, without # and number')
-        WHEN NEW.task IS NOT NULL AND (
-            typeof(NEW.task) <> 'text' OR length(NEW.task) NOT BETWEEN 1 AND <max_name>
-            OR NEW.task GLOB '*[' || char(<unprintable>) || ']*'
-        ) THEN RAISE(ABORT, 'stanchion_push: task must be 1 to <max_name> printable characters')
-        WHEN NEW.tenant IS NOT NULL AND (
-            typeof(NEW.tenant) <> 'text' OR length(NEW.tenant) NOT BETWEEN 1 AND <max_name>
-            OR NEW.tenant GLOB '*[' || char(<unprintable>) || ']*'
-        ) THEN RAISE(ABORT, 'stanchion_push: tenant must be 1 to <max_name> printable characters')
-        WHEN NEW."key" IS NOT NULL AND (
-            typeof(NEW."key") <> 'text' OR length(NEW."key") NOT BETWEEN 1 AND <max_name>
-            OR NEW."key" GLOB '*[' || char(<unprintable>) || ']*'
-        ) THEN RAISE(ABORT, 'stanchion_push: key must be 1 to <max_name> printable characters')
-        WHEN NEW.order_key IS NOT NULL AND (
-            typeof(NEW.order_key) <> 'text' OR length(NEW.order_key) NOT BETWEEN 1 AND <max_name>
-            OR NEW.order_key GLOB '*[' || char(<unprintable>) || ']*'
-        ) THEN RAISE(ABORT, 'stanchion_push: order_key must be 1 to <max_name> printable characters')
+        <each names>WHEN NEW."<it>" IS NOT NULL AND (
+            typeof(NEW."<it>") <> 'text' OR length(NEW."<it>") NOT BETWEEN 1 AND <max_name>
+            OR NEW."<it>" GLOB '*[' || char(<unprintable>) || ']*'
+        ) THEN RAISE(ABORT, 'stanchion_push: <it> must be 1 to <max_name> printable characters')
+        <end>
         WHEN NEW.args IS NOT NULL AND (NEW.task IS NULL OR NEW.payload IS NOT NULL)
             THEN RAISE(ABORT, 'stanchion_push: args are the arguments of a task: give its name as task, and no payload')
         WHEN NEW.args IS NOT NULL AND NOT (
@@ -85,12 +74,10 @@ BEGIN
         WHEN NEW.delay IS NOT NULL
             AND (typeof(NEW.delay) NOT IN ('integer', 'real') OR NEW.delay NOT BETWEEN 0 AND <longest_delay>)
             THEN RAISE(ABORT, 'stanchion_push: delay must be from 0 seconds to 100 years')
-        WHEN NEW.timeout IS NOT NULL AND (
-            typeof(NEW.timeout) NOT IN ('integer', 'real') OR NEW.timeout <= 0 OR NEW.timeout > <longest_delay>
-        ) THEN RAISE(ABORT, 'stanchion_push: timeout must be more than 0 seconds, and at most 100 years')
-        WHEN NEW.expires IS NOT NULL AND (
-            typeof(NEW.expires) NOT IN ('integer', 'real') OR NEW.expires <= 0 OR NEW.expires > <longest_delay>
-        ) THEN RAISE(ABORT, 'stanchion_push: expires must be more than 0 seconds, and at most 100 years')
+        <each spans>WHEN NEW.<it> IS NOT NULL AND (
+            typeof(NEW.<it>) NOT IN ('integer', 'real') OR NEW.<it> <= 0 OR NEW.<it> > <longest_delay>
+        ) THEN RAISE(ABORT, 'stanchion_push: <it> must be more than 0 seconds, and at most 100 years')
+        <end>
         WHEN NEW.run_at IS NOT NULL AND NEW.delay IS NOT NULL
             THEN RAISE(ABORT, 'stanchion_push: give run_at or delay, not both')
         WHEN NEW.run_at IS NOT NULL AND NOT coalesce(CASE typeof(NEW.run_at)
@@ -168,7 +155,7 @@ BEGIN
             SELECT '{"hold":' || json_group_array(name) || '}'
             FROM (SELECT DISTINCT value AS name FROM json_each(<limits>) ORDER BY value)
         ) END,
-        coalesce(NEW.max_attempts, <max_attempts>), NEW.timeout, NEW.expires
+        coalesce(NEW.max_attempts, <max_attempts>)<each spans>, NEW.<it><end>
     FROM (
         SELECT
             CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) AS millis,

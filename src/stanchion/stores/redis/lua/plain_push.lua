@@ -7,10 +7,7 @@
 -- values of options. Returns the id of the job, or of the job that has the key.
 
 local UNPRINTABLE = { <unprintable> }
-local OPTIONS = {
-    task = 1, args = 1, priority = 1, run_at = 1, delay = 1, tenant = 1, key = 1, order_key = 1, limits = 1,
-    headers = 1, max_attempts = 1, timeout = 1, expires = 1,
-}
+local OPTIONS = { <each options><it> = 1, <end>args = 1 }
 local BODY = { <body> }
 
 local function refuse(reason)
@@ -242,7 +239,7 @@ local function checked(options)
         end
         given[name] = value
     end
-    for _, name in ipairs({ 'task', 'tenant', 'key', 'order_key' }) do
+    for _, name in ipairs({ <names> }) do
         if given[name] and not is_name(given[name]) then
             refuse(name .. ' must be 1 to <max_name> printable characters')
         end
@@ -281,8 +278,9 @@ local function push(keys, arguments)
     local semaphores = given.limits and limits_of(given.limits, prefix) or {}
     local priority = whole_of(given, 'priority', <min_priority>, <max_priority>, 0)
     given.max_attempts = whole_of(given, 'max_attempts', 1, <most_attempts>, <max_attempts>)
-    given.timeout = given.timeout and string.format('%.17g', seconds_of(given.timeout, 'timeout'))
-    given.expires = given.expires and string.format('%.17g', seconds_of(given.expires, 'expires'))
+    for _, name in ipairs({ <spans> }) do
+        given[name] = given[name] and string.format('%.17g', seconds_of(given[name], name))
+    end
     local delay = given.delay and math.floor(seconds_of(given.delay, 'delay') * 1000000) or 0
     local run_at = given.run_at and string.format('%.0f', moment_of(given.run_at)) or ''
 

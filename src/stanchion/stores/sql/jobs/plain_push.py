@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from importlib.resources import files
 
-from stanchion.stores.fields.jobs import CHOSEN
+from stanchion.stores.fields.jobs import CHOSEN, SPANS
 from stanchion.stores.fields.sql import LIVE_COLUMNS
 from stanchion.stores.records.jobs import QUEUED, JobRow
 from stanchion.stores.records.slots import SEMAPHORE
@@ -35,8 +35,10 @@ def _literal(value: object) -> str:
     return json.dumps(value)  # numbers and truth values, spelled as in SQL
 
 
-_STORED = [name for name in LIVE_COLUMNS if name in CHOSEN or name not in JobRow._field_defaults]
-"""The columns of a job that the routine stores, in their order; the others keep their defaults."""
+_STORED = sorted(
+    (name for name in LIVE_COLUMNS if name in CHOSEN or name not in JobRow._field_defaults), key=SPANS.__contains__
+)
+"""The columns of a job that the routine stores, in their order, but spans last; the others keep their defaults."""
 
 _QUEUE = _needed()
 _VALUES: dict[str, object] = {

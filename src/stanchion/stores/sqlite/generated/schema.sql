@@ -311,22 +311,23 @@ BEGIN
             SELECT 1 FROM (SELECT substr(NEW.queue, length(rtrim(NEW.queue, '0123456789')) + 1) AS digits)
             WHERE digits = CAST(CAST(digits AS INTEGER) AS TEXT) AND CAST(digits AS INTEGER) < 1024
         ) THEN RAISE(ABORT, 'stanchion_push: queue is named like a partition: name the queue itself, without # and number')
-        WHEN NEW.task IS NOT NULL AND (
-            typeof(NEW.task) <> 'text' OR length(NEW.task) NOT BETWEEN 1 AND 200
-            OR NEW.task GLOB '*[' || char(1, 45, 31, 127, 45, 160, 173, 45, 173, 1536, 45, 1541, 1564, 45, 1564, 1757, 45, 1757, 1807, 45, 1807, 2192, 45, 2193, 2274, 45, 2274, 5760, 45, 5760, 6158, 45, 6158, 8192, 45, 8207, 8232, 45, 8239, 8287, 45, 8303, 12288, 45, 12288, 57344, 45, 63743, 65279, 45, 65279, 65529, 45, 65531) || ']*'
+        WHEN NEW."task" IS NOT NULL AND (
+            typeof(NEW."task") <> 'text' OR length(NEW."task") NOT BETWEEN 1 AND 200
+            OR NEW."task" GLOB '*[' || char(1, 45, 31, 127, 45, 160, 173, 45, 173, 1536, 45, 1541, 1564, 45, 1564, 1757, 45, 1757, 1807, 45, 1807, 2192, 45, 2193, 2274, 45, 2274, 5760, 45, 5760, 6158, 45, 6158, 8192, 45, 8207, 8232, 45, 8239, 8287, 45, 8303, 12288, 45, 12288, 57344, 45, 63743, 65279, 45, 65279, 65529, 45, 65531) || ']*'
         ) THEN RAISE(ABORT, 'stanchion_push: task must be 1 to 200 printable characters')
-        WHEN NEW.tenant IS NOT NULL AND (
-            typeof(NEW.tenant) <> 'text' OR length(NEW.tenant) NOT BETWEEN 1 AND 200
-            OR NEW.tenant GLOB '*[' || char(1, 45, 31, 127, 45, 160, 173, 45, 173, 1536, 45, 1541, 1564, 45, 1564, 1757, 45, 1757, 1807, 45, 1807, 2192, 45, 2193, 2274, 45, 2274, 5760, 45, 5760, 6158, 45, 6158, 8192, 45, 8207, 8232, 45, 8239, 8287, 45, 8303, 12288, 45, 12288, 57344, 45, 63743, 65279, 45, 65279, 65529, 45, 65531) || ']*'
+        WHEN NEW."tenant" IS NOT NULL AND (
+            typeof(NEW."tenant") <> 'text' OR length(NEW."tenant") NOT BETWEEN 1 AND 200
+            OR NEW."tenant" GLOB '*[' || char(1, 45, 31, 127, 45, 160, 173, 45, 173, 1536, 45, 1541, 1564, 45, 1564, 1757, 45, 1757, 1807, 45, 1807, 2192, 45, 2193, 2274, 45, 2274, 5760, 45, 5760, 6158, 45, 6158, 8192, 45, 8207, 8232, 45, 8239, 8287, 45, 8303, 12288, 45, 12288, 57344, 45, 63743, 65279, 45, 65279, 65529, 45, 65531) || ']*'
         ) THEN RAISE(ABORT, 'stanchion_push: tenant must be 1 to 200 printable characters')
         WHEN NEW."key" IS NOT NULL AND (
             typeof(NEW."key") <> 'text' OR length(NEW."key") NOT BETWEEN 1 AND 200
             OR NEW."key" GLOB '*[' || char(1, 45, 31, 127, 45, 160, 173, 45, 173, 1536, 45, 1541, 1564, 45, 1564, 1757, 45, 1757, 1807, 45, 1807, 2192, 45, 2193, 2274, 45, 2274, 5760, 45, 5760, 6158, 45, 6158, 8192, 45, 8207, 8232, 45, 8239, 8287, 45, 8303, 12288, 45, 12288, 57344, 45, 63743, 65279, 45, 65279, 65529, 45, 65531) || ']*'
         ) THEN RAISE(ABORT, 'stanchion_push: key must be 1 to 200 printable characters')
-        WHEN NEW.order_key IS NOT NULL AND (
-            typeof(NEW.order_key) <> 'text' OR length(NEW.order_key) NOT BETWEEN 1 AND 200
-            OR NEW.order_key GLOB '*[' || char(1, 45, 31, 127, 45, 160, 173, 45, 173, 1536, 45, 1541, 1564, 45, 1564, 1757, 45, 1757, 1807, 45, 1807, 2192, 45, 2193, 2274, 45, 2274, 5760, 45, 5760, 6158, 45, 6158, 8192, 45, 8207, 8232, 45, 8239, 8287, 45, 8303, 12288, 45, 12288, 57344, 45, 63743, 65279, 45, 65279, 65529, 45, 65531) || ']*'
+        WHEN NEW."order_key" IS NOT NULL AND (
+            typeof(NEW."order_key") <> 'text' OR length(NEW."order_key") NOT BETWEEN 1 AND 200
+            OR NEW."order_key" GLOB '*[' || char(1, 45, 31, 127, 45, 160, 173, 45, 173, 1536, 45, 1541, 1564, 45, 1564, 1757, 45, 1757, 1807, 45, 1807, 2192, 45, 2193, 2274, 45, 2274, 5760, 45, 5760, 6158, 45, 6158, 8192, 45, 8207, 8232, 45, 8239, 8287, 45, 8303, 12288, 45, 12288, 57344, 45, 63743, 65279, 45, 65279, 65529, 45, 65531) || ']*'
         ) THEN RAISE(ABORT, 'stanchion_push: order_key must be 1 to 200 printable characters')
+        
         WHEN NEW.args IS NOT NULL AND (NEW.task IS NULL OR NEW.payload IS NOT NULL)
             THEN RAISE(ABORT, 'stanchion_push: args are the arguments of a task: give its name as task, and no payload')
         WHEN NEW.args IS NOT NULL AND NOT (
@@ -387,6 +388,7 @@ BEGIN
         WHEN NEW.expires IS NOT NULL AND (
             typeof(NEW.expires) NOT IN ('integer', 'real') OR NEW.expires <= 0 OR NEW.expires > 3153600000
         ) THEN RAISE(ABORT, 'stanchion_push: expires must be more than 0 seconds, and at most 100 years')
+        
         WHEN NEW.run_at IS NOT NULL AND NEW.delay IS NOT NULL
             THEN RAISE(ABORT, 'stanchion_push: give run_at or delay, not both')
         WHEN NEW.run_at IS NOT NULL AND NOT coalesce(CASE typeof(NEW.run_at)
