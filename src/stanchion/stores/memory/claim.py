@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from stanchion.stores.memory.flows import Flows
-from stanchion.stores.memory.jobs import Jobs, Queue
+from stanchion.stores.memory.jobs import Jobs
 from stanchion.stores.memory.push import Pushes
+from stanchion.stores.memory.queue import Queue
 from stanchion.stores.memory.settle import Outcomes
 from stanchion.stores.memory.slots import Slots
 from stanchion.stores.memory.workers import Workers
