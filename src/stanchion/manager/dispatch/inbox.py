@@ -31,6 +31,7 @@ from stanchion.manager.window.store_time import StoreTime
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import BY_MANAGER, Claim
 from stanchion.stores.records.jobs import JobRow, NewJob, Pushed
+from stanchion.stores.rules.capacity.slots import NO_SLOTS, slot_needs
 from stanchion.stores.rules.lifecycle import claims as claim_rules
 from stanchion.stores.rules.lifecycle.jobs import created
 
@@ -193,8 +194,7 @@ class Inbox:
 
         `quiet`: results known already, by queue and priority.
         """
-        plain = job.order_key is None and job.limits is None and job.waits_kind is None
-        if not plain or job.delay or job.on_duplicate == "replace":
+        if slot_needs(job) != NO_SLOTS or job.waits_kind is not None or job.delay or job.on_duplicate == "replace":
             return False
         if job.run_at is not None and (now is None or job.run_at > now):
             return False
