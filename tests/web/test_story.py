@@ -11,7 +11,9 @@ from stanchion import Job, JobState, Retry, Stanchion
 from stanchion.app.testing import Clock
 from stanchion.context import context_of
 from stanchion.core.text.redaction import Redaction
-from stanchion.ops.web.show.story import Step, life, sentence, steps
+from stanchion.ops.web.show.life import life
+from stanchion.ops.web.show.present import Step, sentence
+from stanchion.ops.web.show.story import steps
 from stanchion.ops.words import waited
 from stanchion.queues.waiting import past_waits, waits_for
 from stanchion.stores.records.claims import Claim

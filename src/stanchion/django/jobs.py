@@ -17,7 +17,8 @@ from stanchion.ops.naming import job_names
 from stanchion.ops.reads.filters import ACTS
 from stanchion.ops.reads.lists import page_of
 from stanchion.ops.redriving import Verdict, cancelled, copied, retried
-from stanchion.ops.web.show import story
+from stanchion.ops.web.show.present import Step, sentence
+from stanchion.ops.web.show.story import steps
 from stanchion.queues.waiting import past_waits, waits_for
 
 FILTERS: Final = ("queue", "state", "task", "text")
@@ -51,7 +52,7 @@ class Story(NamedTuple):
     name: str
     sentence: str
     fields: dict[str, Any]
-    steps: list[story.Step]
+    steps: list[Step]
     acts: list[str]
 
 
@@ -75,11 +76,11 @@ def story_of(app: Stanchion, job_id: str) -> Story | None:
     hidden = context.hidden.of(store, [job.task]).get(job.task or "")
     fields = job_json(job, hidden)
     waits = waits_for(context, job.id) if job.state is JobState.WAITING else None
-    steps = story.steps(job, JobRedaction(hidden, fields["payload"]), waits, past_waits(context, job))
+    told = steps(job, JobRedaction(hidden, fields["payload"]), waits, past_waits(context, job))
     name = job_names(context, store, [job], store.now())[job.id]
     acts = [act for act, states in ACTS.items() if job.state in states]
     shown = {key: value for key, value in fields.items() if value not in _EMPTY and key not in _IN_THE_STORY}
-    return Story(job, name, story.sentence(job, waits), shown, steps, acts)
+    return Story(job, name, sentence(job, waits), shown, told, acts)
 
 
 def act(app: Stanchion, name: str, ids: Sequence[str], who: str) -> list[Verdict]:

@@ -20,8 +20,10 @@ from stanchion.ops.job_json import SHOWN, last_error, readable
 from stanchion.ops.naming import job_name
 from stanchion.ops.reads.filters import CANCELLED, RETRIED
 from stanchion.ops.web.acts.moves import move
-from stanchion.ops.web.show import story
 from stanchion.ops.web.show.foreign import HIDDEN, pretty
+from stanchion.ops.web.show.life import life
+from stanchion.ops.web.show.present import sentence
+from stanchion.ops.web.show.story import steps
 from stanchion.ops.web.visit import Visit
 from stanchion.queues.waiting import past_waits, waits_for
 from stanchion.stores.fields.jobs import DEATH, Kind
@@ -43,7 +45,7 @@ def ask(visit: Visit) -> Response:
     """Ask before an act on the job."""
     job, act = _job(visit), visit.request.path_params["act"]
     if act not in _acts(job):
-        raise InvalidInput(f"job {job.id} {story.sentence(job, None)}: {act} is not for it")
+        raise InvalidInput(f"job {job.id} {sentence(job, None)}: {act} is not for it")
     name = job_name(context_of(visit.site.app), job)
     title = {
         "retry": f"Retry {name}?",
@@ -124,16 +126,16 @@ def _page(visit: Visit, job: Job, *, hidden: bool) -> Response:
     context = context_of(visit.site.app)
     waits = visit.part("waits", lambda: waits_for(context, job.id)) if job.state is JobState.WAITING else None
     over = visit.part("past_waits", lambda: past_waits(context, job)) or ()
-    length, pieces = story.life(job, visit.now, over)
+    length, pieces = life(job, visit.now, over)
     name = job_name(context, job)
     redaction = JobRedaction(visit.site.hidden_of(job), readable(job, "payload")[0], HIDDEN)
     return visit.page(
         "job.html",
-        f"{name} {story.sentence(job, waits)}",
+        f"{name} {sentence(job, waits)}",
         job=job,
         waits=waits,
         last=last_error(job, redaction),
-        steps=story.steps(job, redaction, waits, over),
+        steps=steps(job, redaction, waits, over),
         length=length,
         pieces=pieces,
         waited=bool(over),
