@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from stanchion.stores.fields.jobs import BY_RULE, HOLDS, KINDS, LIVE, WAITS, Kind, Step, cleared
+from stanchion.stores.fields.jobs import BY_RULE, HOLDS, KINDS, LIMITS, LIVE, WAITS, Kind, Step, cleared
 from stanchion.stores.records.jobs import JobRow, NewJob
 
 LIVE_COLUMNS: Final = tuple(field.name for field in LIVE)
@@ -19,12 +19,15 @@ def resets(step: Step, column: Callable[[str], str] = str) -> str:
 
 
 def begun(
-    lease_until: str = ":lease_until", started_at: str = ":started_at", worker: str = ":worker"
+    lease_until: str = ":lease_until",
+    started_at: str = ":started_at",
+    worker: str = ":worker",
+    attempts: str = "attempts + 1",
 ) -> dict[str, str]:
     """Return the terms of the columns that the begin of an attempt changes, under a token, in parameters."""
     return {
         "state": "'running'",
-        "attempts": "attempts + 1",
+        "attempts": attempts,
         "token": ":token",
         "worker": worker,
         "delivery": ":delivery",
@@ -84,10 +87,20 @@ def in_time(now: str, table: str = "") -> str:
     return f"({table}lease_until IS NULL OR {table}lease_until > {now})"
 
 
+USES_SLOTS: Final = " OR ".join(f"{name} IS NOT NULL" for name in LIMITS)
+"""The condition that a job needs slots, or a start of a rate."""
+
+
 def literal(value: object) -> str:
     """Return a default as SQL."""
     return "NULL" if value is None else str(value).upper()
 
+
+BUCKET: Final = {
+    "tokens": Kind.REAL,
+    **dict.fromkeys(("filled_at", "promised", "promised_again"), Kind.MICROS),
+}
+"""The fields of `rules.capacity.rate_limit.Bucket` that the row of a keyed rate keeps, with their kinds."""
 
 STOPS_WAITING: Final = emptied((*WAITS, "waits_since"))
 """The assignments that end the wait of a job."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stanchion.stores.fields import queues
-from stanchion.stores.fields.jobs import Kind
+from stanchion.stores.fields.jobs import LIMITS, Kind
 from stanchion.stores.fields.queues import LIMITED
-from stanchion.stores.fields.sql import begun, changes
+from stanchion.stores.fields.sql import USES_SLOTS, begun, changes
 from stanchion.stores.records.claims import POPPED
 from stanchion.stores.records.jobs import UNLANED
 from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS, ID_COLUMNS
@@ -118,9 +118,9 @@ def picked(
     """
 
 
-NEEDS_SLOT = "order_key IS NOT NULL OR limits IS NOT NULL AS needs_slot"
+NEEDS_SLOT = f"{USES_SLOTS} AS needs_slot"
 PLACES = f"ctid AS place, {NEEDS_SLOT}"
-PICKED = picked(f"{PLACES}, id, order_key, limits, slots_held")
+PICKED = picked(f"{PLACES}, id, {', '.join(LIMITS)}, slots_held")
 UNSEEN_PLACES = f"ctid AS place, expires IS NOT NULL OR {NEEDS_SLOT}"
 """Of jobs that nobody reads: one that expires must be read."""
 

@@ -16,7 +16,7 @@ from sqlalchemy import Executable, TextClause, text
 
 from stanchion.stores.fields.jobs import Step, cleared
 from stanchion.stores.fields.queues import LIMITED
-from stanchion.stores.fields.sql import begun, changes, typed
+from stanchion.stores.fields.sql import BUCKET, begun, changes, typed
 from stanchion.stores.postgres.pick import (
     NONE_EXPIRED,
     NOW,
@@ -142,6 +142,8 @@ _LIMITS = text(f"""
 _BEGUN = begun("CAST(:lease_until AS bigint)")
 _IF_BEGUN = {name: f"CASE WHEN begins THEN {term} ELSE job.{name} END" for name, term in _BEGUN.items()}
 _AS_DECIDED = {name: f"new.{name}" for name in _DECIDED}
+_BUCKET = ", ".join(f"{name} {TYPES[kind]}" for name, kind in BUCKET.items())
+_FILLED = changes({name: f"coalesce(slot_changes.{name}, slot.{name})" for name in BUCKET})
 _CARRY_OUT = f"""
     WITH new AS MATERIALIZED (
         SELECT * FROM jsonb_to_recordset(CAST(:jobs AS jsonb)) AS new (
@@ -156,16 +158,12 @@ _CARRY_OUT = f"""
         RETURNING {WHOLE}
     ), slot_changes AS MATERIALIZED (
         SELECT * FROM jsonb_to_recordset(CAST(:slots AS jsonb)) AS slot_changes (
-            kind text, queue text, name text, taken int, waited boolean, tokens float8, filled_at bigint,
-            promised bigint, promised_again bigint
+            kind text, queue text, name text, taken int, waited boolean, {_BUCKET}
         )
     ), used AS (
         UPDATE stanchion_slots AS slot
         SET used = used + coalesce(taken, 0), waited = slot.waited OR coalesce(slot_changes.waited, false),
-            tokens = coalesce(slot_changes.tokens, slot.tokens),
-            filled_at = coalesce(slot_changes.filled_at, slot.filled_at),
-            promised = coalesce(slot_changes.promised, slot.promised),
-            promised_again = coalesce(slot_changes.promised_again, slot.promised_again)
+            {_FILLED}
         FROM slot_changes
         WHERE slot.{slots_at("slot_changes AS given")} AND (slot.kind, slot.queue, slot.name)
             = (slot_changes.kind, slot_changes.queue, slot_changes.name)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sqlalchemy import text
 
 from stanchion.stores.fields.queues import BOUNDED
-from stanchion.stores.postgres.pick import CLOCK, NOW, RESERVED, RESERVES, WHOLE
+from stanchion.stores.postgres.pick import CLOCK, NEEDS_SLOT, NOW, RESERVED, RESERVES, WHOLE
 from stanchion.stores.records.jobs import UNLANED, JobRow, row_from
 from stanchion.stores.sql.claims.lanes import LAST_LANE
 from stanchion.stores.sql.engine.runner import Row
@@ -78,7 +78,7 @@ CLAIM_LANES = text(f"""
         SELECT lane_nth, shares.lane, job.* FROM shares CROSS JOIN LATERAL (
             {_HEADS.format(lane="shares.lane")}
             SELECT one.* FROM heads CROSS JOIN LATERAL (
-                SELECT ctid AS place, rank, run_at, id, order_key IS NOT NULL OR limits IS NOT NULL AS needs_slot
+                SELECT ctid AS place, rank, run_at, id, {NEEDS_SLOT}
                 FROM stanchion_jobs
                 WHERE {_QUEUED} AND lane = shares.lane AND rank = heads.rank AND run_at <= {NOW}
                 ORDER BY run_at, id LIMIT shares.share FOR UPDATE SKIP LOCKED

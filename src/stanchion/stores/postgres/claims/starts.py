@@ -6,11 +6,12 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from stanchion.stores.fields.sql import begun, literal
 from stanchion.stores.postgres.claims.claim import PostgresClaims
 from stanchion.stores.postgres.pick import BOUNDED, IN_TIME, NOW, RESERVES
 from stanchion.stores.postgres.push import KEY_OF, LANE_OF, NO_KEYS, NO_LANES, asked, given_in, pushes
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import UNLANED, NewJob, Pushed
+from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob, Pushed
 from stanchion.stores.rules.capacity.slots import NO_SLOTS, slot_needs
 from stanchion.stores.rules.capacity.starts import claim_of, with_tokens
 from stanchion.stores.rules.lifecycle.jobs import due_at
@@ -23,6 +24,17 @@ _STARTS = f"""
     coalesce(runs, false) AND waits_kind IS NULL AND queue = :of_queue AND coalesce(run_at, 0) <= {NOW}
     AND coalesce(delay, 0) <= 0 AND {IN_TIME} AND NOT {BOUNDED}
 """
+_BEGUN = begun(
+    f"CASE WHEN worker IS NULL THEN {NOW} + CAST(:lease_micros AS bigint) END",
+    NOW,
+    "coalesce(worker, CAST(:holder AS text))",
+    attempts="1",
+)
+_STARTED = {
+    name: f"CASE WHEN starts THEN {term} ELSE {literal(JobRow._field_defaults[name])} END"
+    for name, term in _BEGUN.items()
+    if name != "state" and term != "NULL"
+}
 _PUSH = pushes(
     more=", runs boolean, worker text",
     computed=f", {_STARTS} AS starts",
@@ -36,12 +48,7 @@ _PUSH = pushes(
             THEN (SELECT CAST(coalesce(jsonb_agg(id), '[]') AS text) FROM stored WHERE state = 'running')
     END""",
     state="CASE WHEN starts THEN 'running' WHEN waits_kind IS NULL THEN 'queued' ELSE 'waiting' END",
-    attempts="CASE WHEN starts THEN 1 ELSE 0 END",
-    token="CASE WHEN starts THEN CAST(:token AS text) END",
-    worker="CASE WHEN starts THEN coalesce(worker, CAST(:holder AS text)) END",
-    delivery="CASE WHEN starts THEN CAST(:delivery AS text) END",
-    lease_until=f"CASE WHEN worker IS NULL AND starts THEN {NOW} + CAST(:lease_micros AS bigint) END",
-    started_at=f"CASE WHEN starts THEN {NOW} END",
+    **_STARTED,
 )
 
 

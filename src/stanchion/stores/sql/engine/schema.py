@@ -46,7 +46,7 @@ from sqlalchemy.dialects import mysql, postgresql
 
 from stanchion.stores.fields.jobs import FINISHED, KINDS, LIVE, UNCLAIMED, Field, Kind, Of, names
 from stanchion.stores.fields.queues import SETTINGS, Setting
-from stanchion.stores.fields.sql import LIVE_COLUMNS
+from stanchion.stores.fields.sql import BUCKET, LIVE_COLUMNS
 from stanchion.stores.records.jobs import UNLANED, NewJob
 from stanchion.stores.sql.elements import AnyColumn
 
@@ -254,10 +254,7 @@ slots = _table(
     Column("capacity", Integer),
     Column("used", Integer, nullable=False),
     Column("waited", Boolean, nullable=False, server_default=false()),
-    Column("tokens", Real),
-    Column("filled_at", BigInteger),
-    Column("promised", BigInteger),
-    Column("promised_again", BigInteger),
+    *(Column(name, TYPES[kind]) for name, kind in BUCKET.items()),
     Column("declared", Integer),
     postgresql_with={"fillfactor": 50},  # rows change often; free space keeps updates within their page
     sqlite_with_rowid=False,

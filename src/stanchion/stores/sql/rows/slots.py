@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from sqlalchemy import text
 
+from stanchion.stores.fields.sql import BUCKET, assigned
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.slots import ORDER, RATE, Slot
 from stanchion.stores.rules.capacity.rate_limit import Bucket
@@ -102,10 +103,8 @@ class SlotStatements:
         """)
         self.use = text(f"UPDATE stanchion_slots {key} SET used = used + :more WHERE {among}")
         self.mark = text(f"UPDATE stanchion_slots {key} SET waited = :waited WHERE {among}")
-        self.fill = text("""
-            UPDATE stanchion_slots
-            SET tokens = :tokens, filled_at = :filled_at, promised = :promised, promised_again = :promised_again
-            WHERE kind = :kind AND queue = :queue AND name = :name
+        self.fill = text(f"""
+            UPDATE stanchion_slots SET {assigned(BUCKET)} WHERE kind = :kind AND queue = :queue AND name = :name
         """)
         self.drop = text(f"DELETE FROM stanchion_slots WHERE {among}")
         self.drop_rates = text(f"DELETE FROM stanchion_slots WHERE kind = '{RATE}' AND filled_at < :oldest")
@@ -232,8 +231,7 @@ def by_slot(rows: Iterable[Row]) -> dict[Slot, SlotRow]:
 
 def filled(name: str, bucket: Bucket) -> Params:
     """Return the parameters that store a rate."""
-    state = {name: getattr(bucket, name) for name in ("tokens", "filled_at", "promised", "promised_again")}
-    return {**rate_slot(name)._asdict(), **state}
+    return {**rate_slot(name)._asdict(), **{name: getattr(bucket, name) for name in BUCKET}}
 
 
 def _by_queue(orders: Iterable[Slot]) -> dict[str, list[str]]:
