@@ -13,22 +13,25 @@ from collections.abc import Callable, Sequence
 
 from stanchion.stores.cas.claim import Parked
 from stanchion.stores.cas.entries import key_of
+from stanchion.stores.fields.jobs import HOLDS, LIMITS, WAITS
 from stanchion.stores.mongo.claims.lanes import ClaimLocks, QueueState
 from stanchion.stores.mongo.client.documents import NUMBER, Document, claim_order, queued
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import Access
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import UNLANED, JobState
+from stanchion.stores.records.jobs import UNLANED, JobRow, JobState
 from stanchion.stores.records.slots import ORDER, Slot
 from stanchion.stores.rules.capacity.limits import limits_in
-from stanchion.stores.rules.capacity.slots import order_slot, semaphore_slot
+from stanchion.stores.rules.capacity.slots import order_slot, parks_at, semaphore_slot
 
 PARKED_AT_ONCE = 500
 """Jobs parked by one command."""
 PARKED_FEW = 50
 """Jobs parked before others are skipped: skipping a job costs much less than parking it."""
 
-_UNHELD: Document = {"slots_held": {"$in": [None, 0]}, "order_hold": None, "slots_hold": None}
+_UNHELD: Document = {
+    name: None if (none := JobRow._field_defaults[name]) is None else {"$in": [None, none]} for name in HOLDS
+}
 """Filter for jobs that hold nothing yet, and thus wait first for their first slot."""
 Waits = tuple[Slot, str | None, str | None]
 """The first slot that a job takes, its order key, and its limits."""
@@ -70,7 +73,7 @@ class Parking:
             wanted["lane"] = {"$gte": claim.lanes[0], "$lte": claim.lanes[1]}
         elif not state.settings.uses_lanes:
             wanted["lane"] = UNLANED  # the index of queued jobs is ordered within a lane
-        fields = dict.fromkeys(("limits", "order_key", "slots_held", "order_hold", "slots_hold", "rank", "run_at"), 1)
+        fields = dict.fromkeys((*LIMITS, *HOLDS, "rank", "run_at"), 1)
 
         def work(on: Place, _again: bool) -> list[Document]:
             found = on.jobs.find(wanted, fields, batch_size=most + 1)
@@ -83,7 +86,6 @@ class Parking:
     def _park(self, claim: Claim, state: QueueState, ids: list[str], as_read: Waits, began: int) -> None:
         """Park jobs as `rules.lifecycle.claims.parked_or_deferred` does, in one command."""
         slot, order_key, limits = as_read
-        hold = "order_hold" if slot.kind == ORDER else "slots_hold"
         unchanged = {"order_key": order_key, "limits": limits, **_UNHELD}
         due = {
             "_id": {"$in": ids},
@@ -92,8 +94,10 @@ class Parking:
             "version": NUMBER,
             **unchanged,
         }
-        waits = {"waits_for": key_of(slot), "waits_since": began, "promised": 0}
-        update = {"$set": {"state": JobState.WAITING.value, **waits, hold: claim.token}, "$inc": {"version": 1}}
+        parked = parks_at(slot, claim.token, began).items()
+        waits = {name: value for name, value in parked if value is not None and name not in WAITS}
+        changes = {"state": JobState.WAITING.value, "waits_for": key_of(slot), **waits}
+        update = {"$set": changes, "$inc": {"version": 1}}
         self._server.call(lambda on, _again: on.jobs.update_many(due, update))
 
 
@@ -118,7 +122,7 @@ def _at(slot: Slot) -> list[Document]:
 
 def _first_slot(queue: str, job: Document) -> Slot | None:
     """Return the first slot that a queued job takes; None if it needs none, or holds some."""
-    if job.get("slots_held") or "order_hold" in job or "slots_hold" in job:
+    if any(map(job.get, HOLDS)):
         return None
     if not all(isinstance(job.get(name, ""), str) for name in ("order_key", "limits")):
         return None  # from another program: a claim ends it
