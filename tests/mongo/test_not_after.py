@@ -3,7 +3,7 @@
 import pytest
 
 from stanchion.core.ids import new_id
-from stanchion.stores.mongo.claims.claim import DueJobs
+from stanchion.stores.mongo.claims.reserve import Reservations
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND
 from stanchion_conformance.harness import NewStore, StoreClock, new_job, row_of
@@ -18,14 +18,14 @@ def test_a_stop_behind_the_first_look(
     job = new_job(queue=queue)
     store.push([job])
     wish = Claim(queue, 1, new_id(), ids=((job.id, "w"),), not_after=store.now() + 30 * SECOND)
-    take_once = DueJobs._take_once
+    take = Reservations.take
 
     def stopped(*given: object) -> object:
         clock.advance(31)
-        return take_once(*given)  # type: ignore[arg-type]
+        return take(*given)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patched:
-        patched.setattr(DueJobs, "_take_once", stopped)
+        patched.setattr(Reservations, "take", stopped)
         assert store.claim(wish).rows == []
     row = row_of(store, job.id)
     assert (row.state, row.attempts, row.worker) == ("queued", 0, None)

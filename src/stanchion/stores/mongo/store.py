@@ -24,6 +24,7 @@ from stanchion.stores.mongo import CAPABILITIES
 from stanchion.stores.mongo.claims.claim import DueJobs
 from stanchion.stores.mongo.claims.lanes import ClaimLocks, Lanes
 from stanchion.stores.mongo.claims.parking import Parking
+from stanchion.stores.mongo.claims.reserve import Reservations
 from stanchion.stores.mongo.client.joining import join, transaction
 from stanchion.stores.mongo.client.queues import QueueDocuments
 from stanchion.stores.mongo.client.schema import checked, set_up, steps
@@ -93,7 +94,7 @@ class MongoStore(Extensible):
         claims = Claims(due, admission, self._outcomes)
         self._starts = Starts(self._jobs, self._push, claims.claim)
 
-        stage = Stage(server, values, due.ids_reserved, self._push.refuse_duplicates)
+        stage = Stage(server, values, Reservations(server).ids_reserved, self._push.refuse_duplicates)
         staging = self._staging(stage, PreparedPushes(server, documents, signals), values)
         publications = Publications(server, values, stage, staging)
 

@@ -15,29 +15,22 @@ the queue has lanes. If upkeep resets that at the same time, the claim that find
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
-
-from bson import ObjectId
-from pymongo import UpdateMany
-from pymongo.errors import OperationFailure
+from typing import NamedTuple
 
 from stanchion.stores.cas.claim import Parked
 from stanchion.stores.cas.entries import key_of
 from stanchion.stores.cas.settle import Outcomes
 from stanchion.stores.cas.workers import LostJobs
-from stanchion.stores.fields.jobs import UNCLAIMED
 from stanchion.stores.mongo.claims.expired import AT_ONCE, ExpiredLeases
 from stanchion.stores.mongo.claims.lanes import ClaimLocks, Lanes, QueueState, rotated
-from stanchion.stores.mongo.claims.mending import is_misfit, mend, named
 from stanchion.stores.mongo.claims.parking import PARKED_AT_ONCE, PARKED_FEW, Parking, passing
+from stanchion.stores.mongo.claims.reserve import Reservations
 from stanchion.stores.mongo.client.documents import (
     BY_ARRIVAL,
     Document,
     claim_order,
-    event,
     queued,
     rank_in,
-    row_of,
 )
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.queues import make_queue
@@ -46,11 +39,8 @@ from stanchion.stores.records.claims import LOWEST_RANK, Claim, Claimed
 from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState
 from stanchion.stores.records.outcomes import Rollback
 from stanchion.stores.rules.capacity.slots import LEAST_GRANTED, order_slot
-from stanchion.stores.rules.lifecycle.claims import in_claim_order
 
 _LANE_MAX = 1 << 30
-_CLAIMED: Final[Document] = {UNCLAIMED: 0}
-"""All fields of a job, without the ones that no worker needs."""
 
 
 class Obtained(NamedTuple):
@@ -69,11 +59,12 @@ class DueJobs:
         self, server: Access, locks: ClaimLocks, lanes: Lanes, parking: Parking, lost: LostJobs, outcomes: Outcomes
     ) -> None:
         self._server, self._locks, self._lanes = server, locks, lanes
+        self._reservations = Reservations(server)
         self._parking, self._outcomes, self._expired = parking, outcomes, ExpiredLeases(server, lost)
 
     def reserve_due(self, claim: Claim) -> Claimed:
         """Reserve due jobs, regardless of their slots."""
-        if claim.repeat and (held := self._held(claim)):
+        if claim.repeat and (held := self._reservations.held(claim)):
             return Claimed(held)
         if claim.ids:
             claim = claim._replace(lanes=None, min_rank=LOWEST_RANK)
@@ -95,20 +86,7 @@ class DueJobs:
 
     def batch_size(self, queue: str, token: str) -> int:
         """Return how many jobs of a queue are held under a token."""
-        return len(self.ids_reserved(queue, token))
-
-    def ids_reserved(self, queue: str, token: str) -> list[str]:
-        """Return the ids of the running jobs of a queue that are held under a token, sorted."""
-        in_force = [{"lease_until": None}, {"lease_until": {"$gt": self._server.now()}}]
-        held = {"state": JobState.RUNNING.value, "token": token, "queue": queue, "$or": in_force}
-        return self._server.call(lambda on, _again: _ids(on.jobs.find(held, {"_id": 1}).sort("_id", 1)))
-
-    def _held(self, claim: Claim) -> list[JobRow]:
-        """Return the jobs that an earlier try of this claim has reserved."""
-        held = {"live": True, "queue": claim.queue, "state": JobState.RUNNING.value, "token": claim.token}
-        found = self._server.call(lambda on, _again: list(on.jobs.find(held, _CLAIMED)))
-        rows = [row_of(one, whole=True) for one in found]
-        return in_claim_order(rows, claim)
+        return len(self._reservations.ids_reserved(queue, token))
 
     def _obtain(self, claim: Claim) -> Obtained:
         """Reserve the next due jobs, under the claim lock if the queue has limits or lanes."""
@@ -156,13 +134,13 @@ class DueJobs:
                 ids = (self._next_any(claim, state, 1) or [])[:1]
                 if ids and _names(claim, ids[0]):
                     self._locks.set_head(lock, ids[0])
-                    rows = self._take_once(claim, state, ids)
+                    rows = self._reservations.take(claim, state, ids)
             elif rank_in(head) < claim.min_rank:
                 rows = []
             elif head["state"] == QUEUED and head["run_at"] > state.now:
                 retry_in = (head["run_at"] - state.now) / SECOND
             elif head["state"] == QUEUED and _within(claim, head["lane"]) and _names(claim, head["_id"]):
-                rows = self._take_once(claim, state, [head["_id"]])
+                rows = self._reservations.take(claim, state, [head["_id"]])
         in_limits = self._locks.release(lock, len(rows), _offset(claim, state, rows))
         return Obtained(rows, state, retry_in, in_limits)
 
@@ -248,7 +226,7 @@ class DueJobs:
         rows: list[JobRow] = []
         while ids and len(rows) < limit:
             part, rest = ids[: limit - len(rows)], ids[limit - len(rows) :]
-            found = self._take_once(claim, state, part)
+            found = self._reservations.take(claim, state, part)
             rows += found
             if claim.ids:
                 ids = rest
@@ -257,44 +235,6 @@ class DueJobs:
             else:
                 ids = self._next(claim, state, limit - len(rows), rows[-1].lane if rows else None) or []
         return rows
-
-    def _take_once(self, claim: Claim, state: QueueState, ids: list[str]) -> list[JobRow]:
-        if {str} != set(map(type, ids)):
-            ids = self._server.call(lambda on, _again: named(on, ids))
-        due = {"queue": claim.queue, "state": QUEUED, "run_at": {"$lte": state.now}}
-        mine = {"_id": {"$in": ids}, "token": claim.token, "started_at": state.now}
-        places = {job: place for place, job in enumerate(ids)}
-        updates = [({"_id": {"$in": some}, **due}, _reserving(one, state)) for one, some in _by_worker(claim, ids)]
-
-        def work(on: Place, again: bool) -> list[JobRow]:
-            try:
-                taken = _updated(on, updates)
-            except OperationFailure as error:
-                if not is_misfit(error):
-                    raise
-                mend(on, ids)  # jobs updated before that one have the token already
-                taken = _updated(on, updates) or 1
-            found = on.jobs.find(mine, _CLAIMED) if taken or again else ()
-            return sorted((row_of(one, whole=True) for one in found), key=lambda row: places[row.id])
-
-        return self._server.call(work)
-
-
-def _updated(on: Place, updates: list[tuple[Document, Document]]) -> int:
-    """Carry updates out; return the number of jobs that they matched."""
-    if len(updates) == 1:
-        return on.jobs.update_many(*updates[0]).matched_count
-    return on.jobs.bulk_write([UpdateMany(*one) for one in updates], ordered=False).matched_count
-
-
-def _by_worker(claim: Claim, ids: list[str]) -> list[tuple[Claim, list[str]]]:
-    """Divide jobs by the workers that the claim names for them; each part with the claim as that worker's."""
-    if not claim.ids:
-        return [(claim, ids)]
-    workers, parts = claim.workers, dict[str, list[str]]()
-    for job in ids:
-        parts.setdefault(workers[job], []).append(job)
-    return [(claim.of(worker), some) for worker, some in parts.items()]
 
 
 def _names(claim: Claim, job: str) -> bool:
@@ -305,24 +245,6 @@ def _offset(claim: Claim, state: QueueState, rows: list[JobRow]) -> Document:
     """Return the update of the round-robin offset after these jobs."""
     served = rows and _by_lanes(claim, state) and not claim.ids
     return {f"last_lane.{_range(claim)}": rows[-1].lane} if served else {}
-
-
-def _reserving(claim: Claim, state: QueueState) -> Document:
-    """Return the update that reserves jobs: `rules.lifecycle.claims.claimed` for all of them."""
-    held: Document = {"state": JobState.RUNNING.value, "token": claim.token, "started_at": state.now}
-    if claim.worker is None:
-        lease = state.settings.lease if claim.lease is None else claim.lease
-        held["lease_until"] = state.now + int(lease * SECOND)
-        if claim.holder is not None:
-            held["worker"] = claim.holder
-    else:
-        held |= {"worker": claim.worker, "held_by": claim.worker}
-    if claim.delivery is not None:
-        held["delivery"] = claim.delivery
-    update: Document = {"$set": held, "$inc": {"attempts": 1, "version": 1}, "$unset": {"progress": ""}}
-    if claim.counted:
-        update["$push"] = {"events": event(ObjectId(), claim.queue, "reserved")}
-    return update
 
 
 def _such(claim: Claim) -> Document:
