@@ -189,6 +189,8 @@ LIMITS: Final = TIES[:2]
 """A job without these takes no slots."""
 HOLDS: Final = ("slots_held", "order_hold", "slots_hold")
 """Slots held between attempts."""
+HELD: Final = ("id", "queue", *TIES, "flow_index", HOLDS[0])
+"""What a live job holds, and its position in a flow."""
 WAITS: Final = ("waits_kind", "waits_queue", "waits_name")
 """The slot that a job waits for."""
 DEATH: Final = ("dead_from", "dead_at", "dead_attempts")

@@ -25,6 +25,15 @@ from pymongo import ASCENDING, DESCENDING, IndexModel
 from pymongo.errors import CollectionInvalid, OperationFailure
 
 from stanchion.errors import SchemaMismatch
+from stanchion.stores.fields.indexes import (
+    ENDED,
+    ENDED_KEYS,
+    FLOWS,
+    LEASES,
+    LETTERS,
+    ORDER_KEYS,
+    JobIndex,
+)
 from stanchion.stores.mongo.client import place as places
 from stanchion.stores.mongo.client.place import Place
 
@@ -42,6 +51,10 @@ class Index(NamedTuple):
     name: str
     keys: dict[str, int]
     options: dict[str, Any]
+
+
+def _ascending(index: JobIndex) -> dict[str, int]:
+    return dict.fromkeys(("_id" if name == "id" else name for name in index.fields), ASCENDING)
 
 
 def _where(field: str) -> dict[str, object]:
@@ -65,19 +78,19 @@ INDEXES: dict[str, tuple[Index, ...]] = {
             {"partialFilterExpression": {"live": True}},
         ),
         Index("unique", {"queue": ASCENDING, "unique": ASCENDING}, {"unique": True, **_where("unique")}),
-        Index("leases", {"lease_until": ASCENDING}, _where("lease_until")),
+        Index("leases", _ascending(LEASES), _where(LEASES.of)),
         Index("holders", {"held_by": ASCENDING}, _where("held_by")),
         # Jobs reserved under a token.
         Index("reserved", {"token": ASCENDING, "_id": ASCENDING}, {"partialFilterExpression": {"state": "running"}}),
         Index("newest", {"queue": ASCENDING, "_id": DESCENDING}, {}),
-        Index("finished", {"queue": ASCENDING, "finished_at": ASCENDING}, _where("finished_at")),
+        Index("finished", _ascending(ENDED), _where(ENDED.of)),
         # The finished jobs of a key.
         Index(
             "ended_keys",
-            {"queue": ASCENDING, "key": ASCENDING, "finished_at": ASCENDING},
+            _ascending(ENDED_KEYS),
             {"partialFilterExpression": {"key": {"$exists": True}, "finished_at": {"$exists": True}}},
         ),
-        Index("letters", {"dead_from": ASCENDING, "_id": DESCENDING}, _where("dead_from")),
+        Index("letters", {**_ascending(LETTERS), "_id": DESCENDING}, _where(LETTERS.of)),
         Index("gone", {"gone": ASCENDING}, _where("gone")),
         Index("events", {"events.queue": ASCENDING}, {"sparse": True}),
         Index("overdue", {"overdue_at": ASCENDING}, _where("overdue_at")),
@@ -86,10 +99,10 @@ INDEXES: dict[str, tuple[Index, ...]] = {
         Index("waiting", {"waits_for": ASCENDING, "waits_since": ASCENDING, "_id": ASCENDING}, _where("waits_for")),
         Index(
             "order",
-            {"live": ASCENDING, "queue": ASCENDING, "order_key": ASCENDING, "enqueued_at": ASCENDING, "_id": ASCENDING},
-            {"partialFilterExpression": {"live": True, "order_key": {"$exists": True}}},
+            {"live": ASCENDING, **_ascending(ORDER_KEYS)},
+            {"partialFilterExpression": {"live": True, ORDER_KEYS.of: {"$exists": True}}},
         ),
-        Index("flow", {"flow_root": ASCENDING, "flow_node": ASCENDING}, _where("flow_root")),
+        Index("flow", _ascending(FLOWS), _where(FLOWS.of)),
         Index("outbox", {"outbox.written_at": ASCENDING}, {"sparse": True}),
     ),
     places.NODES: (

@@ -20,6 +20,7 @@ Times are microseconds since 1970 UTC, by the database's clock.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
@@ -44,7 +45,18 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql, postgresql
 
-from stanchion.stores.fields.jobs import FINISHED, KINDS, LIVE, UNCLAIMED, Field, Kind, Of, names
+from stanchion.stores.fields.indexes import (
+    ENDED,
+    ENDED_KEYS,
+    FLOWS,
+    KEYS,
+    LEASES,
+    LETTERS,
+    ORDER_KEYS,
+    WAITERS,
+    JobIndex,
+)
+from stanchion.stores.fields.jobs import FINISHED, HELD, HOLDS, KINDS, LIVE, UNCLAIMED, Field, Kind, Of, names
 from stanchion.stores.fields.queues import SETTINGS, Setting
 from stanchion.stores.fields.sql import BUCKET, LIVE_COLUMNS
 from stanchion.stores.records.jobs import UNLANED, NewJob
@@ -147,6 +159,22 @@ def _partial(name: str, *columns: AnyColumn, where: ColumnElement[bool], unique:
     index.ddl_if(("postgresql", "sqlite"))  # type: ignore[arg-type]  # it takes several
 
 
+def _columns(table: Table, names: Iterable[str]) -> list[AnyColumn]:
+    return [table.c[name] for name in names]
+
+
+def _partial_of(name: str, table: Table, index: JobIndex, *, unique: bool = False) -> None:
+    """Define the index of the rows that have its field."""
+    _partial(name, *_columns(table, index.fields), where=table.c[index.of].is_not(None), unique=unique)
+
+
+def _both_of(name: str, table: Table, index: JobIndex, *, unique: bool = False) -> None:
+    """Define the index of the rows that have its field; MariaDB and MySQL index all rows, and put the field first."""
+    _partial_of(name, table, index, unique=unique)
+    columns = (one for one in dict.fromkeys((index.of, *index.fields)) if one != "id")
+    _whole(name, *_columns(table, columns), unique=unique)
+
+
 def _whole(name: str, *columns: AnyColumn, unique: bool = False) -> None:
     """Define an index in place of partial ones on MariaDB and MySQL, where entries end with the primary key."""
     Index(name, *columns, unique=unique).ddl_if("mysql")
@@ -159,49 +187,32 @@ _partial(
     where=jobs.c.state == "queued",
 )
 _partial("stanchion_jobs_running", jobs.c.queue, jobs.c.worker, where=jobs.c.state == "running")
-_partial("stanchion_jobs_overdue", jobs.c.overdue_at, where=jobs.c.overdue_at.is_not(None))
-_whole("stanchion_jobs_overdue", jobs.c.overdue_at)
-_partial("stanchion_jobs_lease", jobs.c.lease_until, where=jobs.c.lease_until.is_not(None))
-_partial("stanchion_jobs_key", jobs.c.queue, jobs.c.key, where=jobs.c.key.is_not(None), unique=True)
+_both_of("stanchion_jobs_overdue", jobs, JobIndex(("overdue_at",), of="overdue_at"))
+_partial_of("stanchion_jobs_lease", jobs, LEASES)
 
 # Each of these indexes has an entry per job, and each change of a column costs, so they are few. The first also serves
 # the counts by state.
 _whole("stanchion_jobs_ready", jobs.c.queue, jobs.c.state, jobs.c.lane, jobs.c.rank, jobs.c.run_at)
 # Leases that have run out; and the jobs of a worker, which have no lease.
-_whole("stanchion_jobs_leased", jobs.c.lease_until, jobs.c.worker)
+_whole("stanchion_jobs_leased", jobs.c[LEASES.of], jobs.c.worker)
 # Any number of jobs may have no key. A duplicate check locks the gap before a key. As the key comes first, only the gap
 # before the lowest key receives jobs without one, and only those of the last queue.
-_whole("stanchion_jobs_key", jobs.c.key, jobs.c.queue, unique=True)
+_both_of("stanchion_jobs_key", jobs, KEYS, unique=True)
 
-
-# The waiters of a slot in order of arrival; the live jobs of an order key; the live jobs of a flow.
-_WAITING = (jobs.c.waits_kind, jobs.c.waits_queue, jobs.c.waits_name, jobs.c.waits_since)
-_partial("stanchion_jobs_waiting", *_WAITING, jobs.c.id, where=jobs.c.waits_kind.is_not(None))
-_partial(
-    "stanchion_jobs_order",
-    *(jobs.c.queue, jobs.c.order_key, jobs.c.enqueued_at, jobs.c.id),
-    where=jobs.c.order_key.is_not(None),
-)
+_both_of("stanchion_jobs_waiting", jobs, WAITERS)
+_both_of("stanchion_jobs_order", jobs, ORDER_KEYS)
 # The jobs that hold a slot or an order key, for counting them.
-_partial("stanchion_jobs_held", jobs.c.id, where=jobs.c.slots_held > 0)
-_whole("stanchion_jobs_held", jobs.c.slots_held)
-for _name, _of in (("stanchion_jobs_flow", jobs.c), ("stanchion_history_flow", history.c)):
-    _partial(_name, _of.flow_root, _of.flow_node, where=_of.flow_root.is_not(None))
-    _whole(_name, _of.flow_root, _of.flow_node)
-_whole("stanchion_jobs_waiting", *_WAITING)
-_whole("stanchion_jobs_order", jobs.c.order_key, jobs.c.queue, jobs.c.enqueued_at)
+_held = jobs.c[HOLDS[0]]
+_partial("stanchion_jobs_held", jobs.c.id, where=_held > 0)
+_whole("stanchion_jobs_held", _held)
+for _name, _of in (("stanchion_jobs_flow", jobs), ("stanchion_history_flow", history)):
+    _both_of(_name, _of, FLOWS)
 
-Index("stanchion_history_ended", history.c.queue, history.c.finished_at)  # the purge
-# The finished jobs of a key. MariaDB and MySQL have an entry for each job, as they have no partial indexes.
-_partial(
-    "stanchion_history_key",
-    *(history.c.queue, history.c.key, history.c.finished_at),
-    where=history.c.key.is_not(None),
-)
-_whole("stanchion_history_key", history.c.key, history.c.queue, history.c.finished_at)
-# Dead letters. MariaDB and MySQL find them by the queues that got any.
-for _name, _of in (("stanchion_jobs_letters", jobs.c), ("stanchion_history_letters", history.c)):
-    _partial(_name, _of.dead_from, _of.id, where=_of.dead_from.is_not(None))
+Index("stanchion_history_ended", *_columns(history, ENDED.fields))  # the purge
+_both_of("stanchion_history_key", history, ENDED_KEYS)
+# MariaDB and MySQL find dead letters by the queues that got any.
+for _name, _of in (("stanchion_jobs_letters", jobs), ("stanchion_history_letters", history)):
+    _partial_of(_name, _of, LETTERS)
 Index("stanchion_history_page", history.c.queue, history.c.id)  # the search, newest first
 
 queues = _table(
@@ -329,7 +340,7 @@ _on_postgresql(stage, "SET UNLOGGED")
 _on_postgresql(stage_prepared, "SET UNLOGGED")
 _on_postgresql(stage_prepared, "ALTER COLUMN rows SET STORAGE EXTERNAL")  # compression takes longer than all the rest
 
-HELD_COLUMNS = ("id", "queue", "order_key", "limits", "flow_node", "flow_index", "slots_held")
+HELD_COLUMNS = HELD
 """Columns of a live job that say what it holds, and its position in a flow."""
 CLAIMED_COLUMNS = LIVE_COLUMNS[: LIVE_COLUMNS.index(UNCLAIMED)]
 """Columns of a live job that a claim returns."""
