@@ -27,7 +27,7 @@ from stanchion.core.times import micros
 from stanchion.core.types import Transaction
 from stanchion.core.values.codec import Codec
 from stanchion.errors import InvalidInput
-from stanchion.stores.fields.jobs import OPTIONS, Kind, Option
+from stanchion.stores.fields.jobs import OPTIONS, SPANS, Kind, Option
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.rules.capacity.limits import FASTEST, SLOWEST, Limits, Rate, limits_text
 
@@ -281,8 +281,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "rate_key": lambda value: checked_name(value, "rate_key"),
     "headers": _headers,
     "max_attempts": _max_attempts,
-    "timeout": checked_span,
-    "expires": partial(checked_span, name="expires"),
+    **{name: partial(checked_span, name=name) for name in SPANS},
 }
 """The checks of options: of some, the check of their kind."""
 

@@ -49,7 +49,7 @@ from stanchion.ops.reads.lists import page_of
 from stanchion.ops.words import waited
 from stanchion.pipelines.route import FORKED, ROUTE, Stop, route_of
 from stanchion.queues.waiting import past_waits, waits_for
-from stanchion.stores.fields.jobs import Kind
+from stanchion.stores.fields.jobs import SPANS, Kind
 
 _FIRST = ("queue", "partition", "task", "priority", "tenant", "lane")
 _NAMED = (*_FIRST, *(one.shown_as for one in SHOWN if one.kind is Kind.NAME and one.name not in (*_FIRST, "worker")))
@@ -57,7 +57,7 @@ _NAMED = (*_FIRST, *(one.shown_as for one in SHOWN if one.kind is Kind.NAME and 
 _TIMES_NAMED = {"enqueued_at": "enqueued", "run_at": "due", "started_at": "started"}
 _MICROS = [one.shown_as for one in SHOWN if one.kind is Kind.MICROS]
 _TIMES = (*_TIMES_NAMED, *(name for name in _MICROS if name not in _TIMES_NAMED))
-_SPANS = tuple(one.shown_as for one in SHOWN if one.kind is Kind.REAL and one.name != "progress")
+_SPANS = tuple(one.shown_as for one in SHOWN if one.name in SPANS)
 
 _COLUMNS = [
     Column("ID", short=13),

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, NoReturn
 
 from stanchion.core.checks import (
@@ -24,11 +25,12 @@ from stanchion.core.checks import (
 from stanchion.core.ids import ID
 from stanchion.core.values.codec import is_sealed
 from stanchion.errors import InvalidInput
-from stanchion.stores.fields.jobs import FIELDS, KINDS, WAITS, WITHIN, Kind
+from stanchion.stores.fields.jobs import DEATH, FIELDS, KINDS, LIMITS, SPANS, WAITS, WITHIN, Kind
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState, NewJob
 from stanchion.stores.records.slots import NODE, ORDER, SEMAPHORE
 from stanchion.stores.rules.capacity.limits import checked_limits
 from stanchion.stores.rules.lifecycle.past_waits import lines_of, wait_in
+from stanchion.stores.rules.lifecycle.trail import Stop
 from stanchion.stores.rules.unreadable import misfit
 
 _SEALED: Final = re.compile(r"enc:[A-Za-z0-9_=-]+")
@@ -50,7 +52,7 @@ def check_new(job: NewJob) -> None:
     if slot[:2] != (NODE, ""):
         raise InvalidInput(
             f"a new job waits for a node of its flow or for nothing, not for {brief(slot.kind)} of queue "
-            f"{brief(slot.queue)}: leave waits_kind out; limits and order_key make a job wait for others"
+            f"{brief(slot.queue)}: leave waits_kind out; {' and '.join(LIMITS)} make a job wait for others"
         )
     check_id(slot.name, "the node that a job waits for")
 
@@ -67,8 +69,8 @@ def check_stored(row: JobRow) -> None:
     for value, check in zip(row, _STORED_CHECKS, strict=True):
         if value is not None and check is not None:
             check(value)
-    if len({value is None for value in (row.dead_from, row.dead_at, row.dead_attempts)}) > 1:
-        raise InvalidInput("a dead letter has dead_from, dead_at and dead_attempts, and another job none of them")
+    if len({value is None for value in _death(row)}) > 1:
+        raise InvalidInput(f"a dead letter has all of {', '.join(DEATH)}, and another job none of them")
     for line in lines_of(row):
         if wait_in(line) is None:
             raise InvalidInput(f"a past wait must be [kind, queue, name, since, until], not {brief(line)}")
@@ -76,6 +78,7 @@ def check_stored(row: JobRow) -> None:
         raise InvalidInput(f"a job to adopt waits for nothing, not for {brief(row.waits_kind)}: leave waits_kind out")
 
 
+_death: Final = attrgetter(*DEATH)
 _WAITED: Final = (ORDER, SEMAPHORE, NODE)
 
 
@@ -107,7 +110,7 @@ def _check_span(value: float, name: str) -> None:
 
 
 def _check_trail(text: str) -> None:
-    _check_json(text, "the trail", _is_trail, "a JSON list of [queue, entered_at, attempts, left]")
+    _check_json(text, "the trail", _is_trail, f"a JSON list of [{', '.join(Stop._fields)}]")
 
 
 def _check_errors(text: str) -> None:
@@ -173,8 +176,7 @@ _BY_NAME: Final[dict[str, _Check]] = {
     "queue": partial(checked_name, what="the queue of a job"),
     "headers": check_headers,
     "limits": checked_limits,
-    "timeout": partial(_check_span, name="timeout"),
-    "expires": partial(_check_span, name="expires"),
+    **{name: partial(_check_span, name=name) for name in SPANS},
     "errors": _check_errors,
     "trail": _check_trail,
 }
