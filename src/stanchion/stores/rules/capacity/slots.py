@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from stanchion.stores.fields.jobs import HOLDS, WAITS
+from stanchion.stores.fields.jobs import WAITS, Step, cleared
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Ties
 from stanchion.stores.records.slots import NODE, ORDER, RATE, SEMAPHORE, Slot
@@ -38,6 +38,10 @@ def rank_of(priority: int, *, granted: bool) -> int:
 def priority_of(rank: int) -> int:
     """Return the priority of a queued job by its rank."""
     return rank - HOLDER_BOOST if rank > LEAST_GRANTED else rank
+
+
+HOLDS_NOTHING: Final = cleared(Step.FREED)
+"""The fields of a job that holds no slot, and waits for none."""
 
 
 class Asking(NamedTuple):
@@ -74,13 +78,8 @@ def waits_at(slot: Slot | None) -> dict[str, Any]:
 
 def parks_at(slot: Slot, token: str, now: int) -> dict[str, object]:
     """Return the fields of a job that waits for this slot from now on, and holds none; `token`: its hold token."""
-    order, semaphores = (token, None) if slot.kind == ORDER else (None, token)
-    return {
-        **waits_at(slot),
-        "waits_since": now,
-        "promised": 0,
-        **dict(zip(HOLDS, (0, order, semaphores), strict=True)),
-    }
+    hold = "order_hold" if slot.kind == ORDER else "slots_hold"
+    return {**HOLDS_NOTHING, **waits_at(slot), "waits_since": now, hold: token}
 
 
 def slots_of(row: JobRow | NewJob) -> tuple[Slot, ...]:

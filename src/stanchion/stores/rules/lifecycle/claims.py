@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TypeGuard
+from typing import Final, TypeGuard
 
+from stanchion.stores.fields.jobs import Step, cleared
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState, Lease
 from stanchion.stores.records.outcomes import Progress, Renewal
 from stanchion.stores.records.slots import SEMAPHORE
-from stanchion.stores.rules.capacity.slots import Verdict, is_granted, promised, rank_of, waits_at
+from stanchion.stores.rules.capacity.slots import HOLDS_NOTHING, Verdict, is_granted, promised, rank_of, waits_at
 from stanchion.stores.rules.lifecycle.jobs import state_of, stored_state_of
 from stanchion.stores.rules.lifecycle.past_waits import deferred, wait_over
+
+_NO_HOLDER: Final = {name: none for name, none in cleared(Step.RELEASED).items() if name not in HOLDS_NOTHING}
+_NO_WAIT: Final = {**waits_at(None), "waits_since": None}
 
 
 def in_claim_order(rows: list[JobRow], claim: Claim | None = None) -> list[JobRow]:
@@ -57,15 +61,7 @@ def parked_or_deferred(row: JobRow, verdict: Verdict, token: str, now: int) -> J
 
 def undelivered(row: JobRow) -> JobRow:
     """Return a claimed job as it was before its claim, because it is not delivered."""
-    return row._replace(
-        state=QUEUED,
-        attempts=row.attempts - 1,
-        token=None,
-        worker=None,
-        delivery=None,
-        lease_until=None,
-        started_at=None,
-    )
+    return row._replace(state=QUEUED, attempts=row.attempts - 1, token=None, **_NO_HOLDER)
 
 
 def put_back(row: JobRow) -> JobRow:
@@ -79,15 +75,14 @@ def granted(row: JobRow, now: int) -> JobRow:
         state=QUEUED,
         rank=rank_of(row.priority, granted=row.waits_kind == SEMAPHORE),
         slots_held=row.slots_held + 1,
-        **waits_at(None),
-        waits_since=None,
+        **_NO_WAIT,
     )
 
 
 def let_in(row: JobRow, now: int) -> JobRow:
     """Let a job continue that waited for a node of its flow."""
     free = wait_over(row, now)
-    return free._replace(state=QUEUED, run_at=max(row.run_at, now), **waits_at(None), waits_since=None)
+    return free._replace(state=QUEUED, run_at=max(row.run_at, now), **_NO_WAIT)
 
 
 def holds(row: JobRow | None, lease: Lease, now: int) -> TypeGuard[JobRow]:

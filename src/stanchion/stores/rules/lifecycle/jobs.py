@@ -10,7 +10,7 @@ from stanchion.errors import DuplicateKey
 from stanchion.stores.fields.jobs import BY_RULE, CHOSEN, Step, cleared
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.slots import SEMAPHORE
-from stanchion.stores.rules.capacity.slots import held_between, hold_tokens
+from stanchion.stores.rules.capacity.slots import HOLDS_NOTHING, held_between, hold_tokens
 from stanchion.stores.rules.lifecycle.dead_letters import is_letter
 from stanchion.stores.rules.lifecycle.past_waits import wait_over
 
@@ -165,6 +165,5 @@ def _restarted(row: JobRow, run_at: int) -> JobRow:
     return row._replace(state=QUEUED, rank=row.priority, run_at=run_at, **_RESTARTED)
 
 
-HOLDS_NOTHING: Final = cleared(Step.FREED)
 _RELEASED: Final = cleared(Step.RELEASED)
 _RESTARTED: Final = cleared(Step.RESTARTED)

@@ -8,7 +8,7 @@ from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobSt
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Continue, Ending, Move, Outcome, Rollback
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import NODE
-from stanchion.stores.rules.capacity.slots import ties_of
+from stanchion.stores.rules.capacity.slots import HOLDS_NOTHING, ties_of
 from stanchion.stores.rules.expiry import EXPIRED, is_too_late
 from stanchion.stores.rules.leases.lost_leases import (
     ALONE_FROM,
@@ -23,7 +23,6 @@ from stanchion.stores.rules.lifecycle.claims import undelivered
 from stanchion.stores.rules.lifecycle.dead_letters import as_letter, revived
 from stanchion.stores.rules.lifecycle.error_entries import not_put_off, put_off, waiting_until, with_error
 from stanchion.stores.rules.lifecycle.jobs import (
-    HOLDS_NOTHING,
     Transition,
     _restarted,
     _unreserved,

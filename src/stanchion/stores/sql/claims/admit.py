@@ -26,6 +26,7 @@ from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import ORDER, Slot
 from stanchion.stores.rules.capacity.limits import limits_in
 from stanchion.stores.rules.capacity.slots import (
+    HOLDS_NOTHING,
     Slots,
     Verdict,
     admit,
@@ -54,7 +55,8 @@ _ASKING_FOR = (*LIMITS, *HOLDS, "promised")
 ASKING = ("queue", "state", "priority", "rank", "run_at", *_ASKING_FOR)
 """The columns, in addition to the id, that are read for a job that asks for slots."""
 
-_PARKED = (*WAITS, "waits_since", "promised", *HOLDS)
+_PARKED = tuple(dict.fromkeys((*WAITS, *HOLDS_NOTHING)))
+"""The columns of a job that parking writes, its slot first."""
 
 
 class Admission(NamedTuple):
