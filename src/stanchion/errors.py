@@ -41,7 +41,7 @@ class SchemaRefused(InvalidInput):
 
 
 class ArgumentMisfit(InvalidInput):
-    """An argument of a task does not fit the model with which the task annotates it.
+    """An argument of a task does not fit the model in the task's annotation.
 
     `field`: the path of the field in it, empty for the whole argument; `reason`: why.
     """
@@ -89,13 +89,13 @@ class DuplicateKey(StanchionError):
 class SearchTooWide(StanchionError):
     """A search looked into as many jobs as one may, and there are more.
 
-    `found`: the ids of those that it found so far. `after`: the id from which a search with `after=` goes on.
+    `found`: the ids of those that it found so far. `after`: the id to continue the search from, with `after=`.
     """
 
     def __init__(self, looked_at: int, found: Sequence[str], after: str) -> None:
         super().__init__(
             f"the search looked into {looked_at:,} jobs, found {len(found):,}, and there are more; narrow it by queue, "
-            f"state, task, tenant or times, ask for fewer by limit, or go on with after={after!r}"
+            f"state, task, tenant or times, ask for fewer by limit, or continue with after={after!r}"
         )
         self.looked_at, self.found, self.after = looked_at, list(found), after
 
@@ -130,7 +130,7 @@ class CannotJoin(StanchionError):
 class StoreUnavailable(StanchionError):
     """The store did not answer within its deadline, or refused the connection.
 
-    `lasting`: waiting does not help, as with a wrong password; waits for the store end at once.
+    `lasting`: waiting does not help, as with a wrong password; waits for the store end immediately.
     """
 
     def __init__(self, message: str, *, lasting: bool = False) -> None:
@@ -139,7 +139,7 @@ class StoreUnavailable(StanchionError):
 
 
 class NotPermitted(StanchionError, PermissionError):
-    """The token with which a manager is called may not do this."""
+    """The manager's token does not permit this."""
 
 
 class SchemaMismatch(StanchionError):

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from stanchion.tasks.testing.inline import AtOnce
 
 AT: Final = datetime(2024, 1, 1, tzinfo=UTC)
-"""The time at which the clock of a test begins by default, for the same ticks in each run: a Monday at midnight."""
+"""Default start of a test's clock: a Monday at midnight, so each run gets the same ticks."""
 
 Run = Literal["when_drained", "at_once"]
 """When the jobs of a test run: in `drain`, or as soon as they are due."""
 
 
 class Clock:
-    """The clock of a store under test. That of a store in memory moves only by `advance`."""
+    """The clock of a store under test. In memory, only `advance` moves it."""
 
     def __init__(self, context: Context, ticker: Ticker, at_once: AtOnce | None = None) -> None:
         self._context, self._ticker, self._at_once = context, ticker, at_once
@@ -36,8 +36,8 @@ class Clock:
     def advance(self, seconds: float | timedelta, *, ticking: bool = False) -> None:
         """Move the clock forward.
 
-        `ticking`: schedules fire on the way, each at the time of its tick. Jobs that run at once do so at the time when
-        each is due.
+        `ticking`: schedules fire on the way, each at the time of its tick. With `run="at_once"`, each job runs when it
+        is due.
         """
         store = self._context.store
         end = store.now() + round(seconds_of(seconds, "seconds") * SECOND)
@@ -66,13 +66,13 @@ class Clock:
 
     def _move(self, store: Store, to: int) -> None:
         left = to - store.now()
-        while left > 0:  # a real clock goes on meanwhile, and a fraction of a second is rounded
+        while left > 0:  # a real clock advances meanwhile, and fractions of a second are rounded
             store.clock_offset += max(left, 1) / SECOND
             left = to - store.now()
 
 
 def at_microseconds(at: datetime) -> int:
-    """Return the time at which a clock is to begin. Raises InvalidInput for a time without a zone."""
+    """Return the start of a clock in microseconds. Raises InvalidInput for a time without a zone."""
     return micros(aware(at, "at"))
 
 
@@ -102,7 +102,7 @@ def _refusal(context: Context) -> str | None:
 
 
 def checked_run(run: str, url: str | None) -> bool:
-    """Return whether jobs run at once. Raises InvalidInput for an unknown choice, or one that a database has not."""
+    """Return whether jobs run as soon as they are due. Raises InvalidInput for an unknown or unsupported choice."""
     if run not in ("when_drained", "at_once"):
         raise InvalidInput(f"run must be 'when_drained' or 'at_once', not {brief(run)}")
     if run == "at_once" and url is not None:

@@ -31,7 +31,7 @@ from stanchion.stores.records.jobs import SECOND
 KIND, NAME = "upkeep", "lease"
 
 _SURE = 0.8
-"""The part of a lease for which a process trusts its own estimate of the store's clock."""
+"""Fraction of a lease for which a process trusts its estimate of the store's clock."""
 
 
 class Holding(NamedTuple):
@@ -48,7 +48,7 @@ class Holding(NamedTuple):
     steady: bool
 
     def left(self, now: int) -> float:
-        """Return the seconds for which it lasts; 0 if it has ended, or is from the future: the clock was set back."""
+        """Return the seconds left; 0 if it has ended, or is from the future: the clock was set back."""
         age = (now - self.at) / SECOND
         return max(0.0, self.lasts - age) if age >= 0 else 0.0
 
@@ -78,7 +78,7 @@ class UpkeepLease:
         self._every, self._lasts, self._estimates = every, lasts, estimates
         self._id = new_id()
         self._version: int | None = None
-        """Version of the value by which this process holds it."""
+        """Version of the value that this process wrote."""
         self._left = 0.0
         """Seconds that the lease of another had left at the last look."""
         self._spread = 0.0

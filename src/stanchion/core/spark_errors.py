@@ -95,7 +95,7 @@ class HistoryPurged(StanchionError):
     def __init__(self, queue: str, after: str, kept_from: str) -> None:
         super().__init__(
             f"the feed continues after {after}, and the history of queue {queue!r} begins at {kept_from}: what has "
-            f"finished in between may be missing; give the option purged=skip to go on without it, and set a longer "
+            f"finished in between may be missing; give the option purged=skip to continue without it, and set a longer "
             f"history_ttl on the queue"
         )
         self.queue, self.after, self.kept_from = queue, after, kept_from
@@ -113,7 +113,7 @@ class ArchiveBusy(StanchionError):
 
 
 class TableRefused(StanchionError):
-    """A Delta table can't take the rows of a batch; none of its jobs is to blame."""
+    """A Delta table can't take the rows of a batch, through no fault of its jobs."""
 
     def __init__(self, folder: str, why: str) -> None:
         super().__init__(

@@ -51,7 +51,7 @@ class FlowHandle(Generic[R_co]):
         return self.get_state()
 
     def result(self, timeout: float | None = None) -> R_co:
-        """Wait until the flow has ended and return its value, which is that of its last part.
+        """Wait until the flow has ended and return its value: the value of its last part.
 
         Raises FlowFailed, which names the failed member; FlowCancelled; ResultTimeout after `timeout` seconds;
         StoreUnavailable if the store does not answer by then.
@@ -101,7 +101,7 @@ class FlowHandle(Generic[R_co]):
         return self.aresult().__await__()
 
     def value_for(self, job: Job) -> Any:
-        """Return what a job of this flow gets from the part before it, a list behind a group; None if it gets nothing.
+        """Return the value that a job of this flow gets from the part before it, a list after a group; None for none.
 
         For jobs of plain payloads: a call of a task gets the value as its first argument.
         """

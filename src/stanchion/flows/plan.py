@@ -36,7 +36,7 @@ _LIST = "*"
 
 
 Kind = Literal["one", "list", "none"]
-"""What a part passes on to the next: the value of its only member, the values of all members, or nothing."""
+"""The value that a part passes to the next: its only member's, a list of all members', or none."""
 
 
 class Call(Protocol):
@@ -67,7 +67,7 @@ class Part(Protocol):
 
 
 class After(NamedTuple):
-    """The node that a part follows, if any. `kind`: what the part gets from it."""
+    """The node that a part follows, if any. `kind`: the value that the part gets from it."""
 
     node: str = ""
     kind: Kind = "none"
@@ -92,7 +92,7 @@ def after_of(row: JobRow) -> After:
 
 
 class Inside(NamedTuple):
-    """A planned node: what it passes on, how it is shown, and its size."""
+    """A planned node: the value that it passes on, its public form, and its size."""
 
     gives: Kind
     shows: dict[str, Any]
@@ -137,7 +137,7 @@ class Plan:
         self._node(part, self.root, None, After())
 
     def before(self, part: Part, after: After) -> After:
-        """Plan a part that another follows; return what the follower depends on."""
+        """Plan a part that another follows; return the follower's dependency."""
         return self._node(part, next(self.ids), None, after)
 
     def streamed(self, part: Part, stream: Stream) -> NewJob:
@@ -154,7 +154,7 @@ class Plan:
         self.jobs.append(self._noted(self.job(call, next(self.ids), FlowPosition(self.root, node, index), after)))
 
     def member(self, part: Part, node: str, index: int, after: After) -> Kind:
-        """Plan a part as a member of a node; return what it passes on."""
+        """Plan a part as a member of a node; return the kind of value that it passes on."""
         if (call := part.lone_call) is not None:
             self.call(call, node, index, after)
             return "one"
@@ -166,7 +166,7 @@ class Plan:
         most = LARGE if self._added_by is None else MOST_IN_ONE_STEP
         first = list(islice(members, most + 1))
         if not first and (after.node or self._added_by is not None):
-            # A node without members would be done at once. This one must wait, so it gets a collecting job.
+            # A node without members would be done immediately. This one must wait, so it gets a collecting job.
             value: list[object] | None = [] if kind == "list" else None
             waiting = After(after.node, "none")
             self.jobs.append(self.collecting(next(self.ids), FlowPosition(self.root, node, 0), waiting, value))

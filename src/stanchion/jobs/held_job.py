@@ -181,7 +181,7 @@ class HeldJob(Job):
         self._context.progress.report(self._row.lease, number(value, "progress", 0, 1))
 
     def _retry_delay(self, error: BaseException | str | None) -> float | None:
-        """Return the seconds that the retry policy waits after this attempt's failure; None: it gives up."""
+        """Return the retry policy's delay in seconds after this attempt's failure; None for no retry."""
         return self._retry.delay(self.failures + 1, error if isinstance(error, BaseException) else None)
 
     aget_cancelled = off_loop(get_cancelled)
@@ -200,7 +200,7 @@ def ask_to_stop(job: HeldJob) -> None:
 
 
 def payload_text(job: HeldJob, payload: object) -> str | None:
-    """Return `payload=` of an outcome as stored, None for UNCHANGED; for a task it goes beside the arguments."""
+    """Return `payload=` of an outcome as stored, None for UNCHANGED; for a task it is stored next to the arguments."""
     if payload is UNCHANGED:
         return None
     codec = job._context.codec

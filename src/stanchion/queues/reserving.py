@@ -24,9 +24,9 @@ class Reserving(QueuePart):
     """Takes jobs out of a queue: pops or reserves them, or waits until one is due."""
 
     def pop(self, wait: float | timedelta = 0, *, holder: str | Consumer | None = None) -> Job | None:
-        """Return the next job, done at once: delivered at most once. None if no job is due within `wait` seconds.
+        """Pop the next job: delivered at most once, and done immediately. None if none is due within `wait` seconds.
 
-        `holder`: who takes it; kept as the job's `worker`.
+        `holder`: name of the caller, kept as the job's `worker`.
         """
         return self._popped(self._popping(wait, holder).rows())
 
@@ -66,7 +66,7 @@ class Reserving(QueuePart):
         *,
         holder: str | Consumer | None = None,
     ) -> list[Reservation]:
-        """Await `reserve`. Waiting takes no thread; a cancellation gives back jobs already reserved."""
+        """Await `reserve`. Waiting takes no thread; a cancellation returns jobs that are already reserved."""
         return self._reserved(await self._reserving(n, wait, lease, lanes, holder).arows())
 
     def batch(
@@ -80,7 +80,7 @@ class Reserving(QueuePart):
     ) -> Batch:
         """Return a block `with queue.batch(500) as jobs:`, which reserves up to `n` jobs and ends all by one call.
 
-        The other parameters are those of `reserve`. See `Batch`.
+        For the other parameters see `reserve`. See also `Batch`.
         """
         return Batch(self._context, self._reserving(n, wait, lease, lanes, holder))
 

@@ -3,7 +3,7 @@
 A call is checked when it is enqueued, and stored as plain JSON, if the same models can be made of it. A worker checks
 it again, as another release may have enqueued it, and gives the function instances. Fields that a dataclass does not
 have are refused in a call of this code, and left out of a stored one: a newer release may have added them. A result is
-treated in the same way, if the function says what it returns.
+treated in the same way, if the function annotates it.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _models_in(value: object) -> Iterator[object]:
 
 
 class Places:
-    """Makes what is known of each parameter, and of the result, of one task.
+    """Describes each parameter, and the result, of one task.
 
     `to_plain`, `decode`: for the program's own types. `decode` None: there are none.
     """
@@ -160,7 +160,7 @@ class Places:
         self._task, self._to_plain, self._decode = task, to_plain, decode
 
     def models(self, hints: Mapping[str, object], signature: Signature, given: Collection[str]) -> TaskModels | None:
-        """Return what a task's models are; None if neither its parameters nor its result are annotated with any.
+        """Return a task's models; None if neither its parameters nor its result are annotated with any.
 
         `hints`: the annotations of its function. `given`: the parameters that no call gives, as each attempt fills
         them. Raises InvalidInput for a type that can't be carried, of a result or of a parameter that each call needs.

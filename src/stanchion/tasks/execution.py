@@ -135,7 +135,7 @@ class Execution:
         return self.traced.run_async(call) if self.work.is_async else self.traced.run(call)
 
     def awaited(self, value: Awaitable[Any]) -> Any:
-        """Wait for what a call in this thread returned, in an event loop of its own."""
+        """Wait for the awaitable that a call in this thread returned, in a new event loop."""
         return run_to_end(_waited_for(value))
 
     @begins_task
@@ -147,7 +147,7 @@ class Execution:
             value = self.work.function(*self.args, **self.kwargs)
             if os.getpid() != process:
                 end_child(None)
-            # A plain function around an async one returns what is to be awaited.
+            # A plain function around an async one returns an awaitable.
             return self.awaited(value) if _is_awaited(value) and not self.work.is_async else value
         except BaseException as error:
             if os.getpid() != process:
@@ -332,7 +332,7 @@ def unstorable(outcome: outcomes.Outcome, error: Exception) -> outcomes.Bury:
 
 
 def settled(context: Context, row: JobRow, outcome: outcomes.Outcome) -> JobState | None:
-    """Settle one job, choosing lanes for jobs that go on; return the new state, or None if the lease is lost."""
+    """Settle one job, choosing lanes for its continuations; return the new state, or None if the lease is lost."""
 
     def settle(outcome: outcomes.Outcome) -> JobState | None:
         if last := context.progress.take([row.lease]):

@@ -1,4 +1,4 @@
-"""An attempt inside its span, and the trace context of what it goes on as."""
+"""An attempt inside its span, and the trace context of its continuation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TracedAttempt:
             self._span.end()
 
     async def run_async(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Await a call inside the span; for a task of an event loop, which has a context of its own."""
+        """Await a call inside the span; for a task of an event loop, which has a separate context."""
         try:
             self._traces.enter(self._span)
             return self._returned(await call())
@@ -67,7 +67,7 @@ class TracedAttempt:
             self._traces.failed(self._span, seen, self._mask())
 
     def outcome(self, make: Callable[[], outcomes.Outcome]) -> outcomes.Outcome:
-        """Return the outcome that a call makes, with what the job goes on as under the span of this attempt."""
+        """Return the outcome of a call; the job's continuation is under the span of this attempt."""
         return self._continued(copy_context().run(self._made, make))
 
     def _made(self, make: Callable[[], outcomes.Outcome]) -> outcomes.Outcome:

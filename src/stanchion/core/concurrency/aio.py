@@ -43,7 +43,7 @@ def calls_pool() -> DaemonPool:
 async def in_thread(put: Callable[[Callable[[], None]], None], call: Callable[[], R]) -> R:
     """Make a call in a thread, with the context variables of the present task; `put` brings it there.
 
-    Cancelled before it has started, it is not made; later, it goes on by itself, but runs no more awaitables in this
+    Cancelled before it has started, it is not made; later, it continues by itself, but runs no more awaitables in this
     task: see `from_caller`.
     """
     import asyncio  # it loads the modules of TLS, which a program without coroutines does not need
@@ -104,7 +104,7 @@ def off_loop(call: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
 
 
 def off_loop_alone(call: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Return the async twin of a method that may take minutes: it runs in a thread of its own."""
+    """Return the async twin of a method that may take minutes: it runs in a separate thread."""
 
     @functools.wraps(call)
     async def twin(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -216,7 +216,7 @@ class _Thread:
         threading.Thread(target=self._run, name="stanchion-block", daemon=True).start()
 
     def put(self, call: Callable[[], None]) -> None:
-        """Make a call behind the others; in another thread once this one has ended."""
+        """Make a call after the others; in another thread once this one has ended."""
         with self._lock:
             if not self._ended:
                 self._calls.put(call)
@@ -224,7 +224,7 @@ class _Thread:
         _new_thread(call)
 
     def end(self) -> None:
-        """End the thread behind the calls that it has."""
+        """End the thread after its pending calls."""
         with self._lock:
             self._ended = True
             self._calls.put(None)

@@ -28,7 +28,7 @@ def run_here(context: Context, row: JobRow) -> bool:
 def drained(context: Context, queues: Sequence[str]) -> int:
     """Run all due jobs of these queues in this thread; return the number of attempts.
 
-    If claims of a queue fail, those of the others are run all the same; then the first error is raised.
+    If claims of a queue fail, the jobs of other queues run nevertheless; then the first error is raised.
     """
     context.registry.check_worked(queues)
     for name in queues:
@@ -61,7 +61,7 @@ def _answers(context: Context) -> bool:
 
 
 _RUNNING: Final[ContextVar[bool]] = ContextVar("stanchion_runs_at_once", default=False)
-"""Whether the present call belongs to a job that runs at once: what it enqueues runs when that attempt has ended."""
+"""True within a job that runs inline: the jobs that it enqueues run after its attempt."""
 
 
 class AtOnce:
@@ -71,7 +71,7 @@ class AtOnce:
         self._context = context
 
     def __call__(self) -> None:
-        """Run all due jobs that this process has the code for, unless a job that runs at once has made this call."""
+        """Run all due jobs that this process has the code for, unless a job that runs inline has made this call."""
         if _RUNNING.get():
             return
         token = _RUNNING.set(True)
@@ -82,7 +82,7 @@ class AtOnce:
             _RUNNING.reset(token)
 
     def next_due(self, after: int) -> int | None:
-        """Return the earliest time after this one at which a job is due."""
+        """Return the next time, after this one, when a job is due."""
         stats = self._context.store.stats(self._queues(), {"next_due"})
         return min((one.next_due for one in stats.values() if one.next_due and one.next_due > after), default=None)
 
