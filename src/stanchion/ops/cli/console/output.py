@@ -14,6 +14,7 @@ from rich.text import Text
 
 from stanchion.jobs.job import JobState
 from stanchion.ops.cli.console.human import one_line
+from stanchion.stores.records.queues import Sizes
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -27,6 +28,8 @@ STATE_STYLES = {
     JobState.DEAD: "bold red",
     JobState.CANCELLED: "bright_black",
 }
+
+_LIVE = (JobState.READY, JobState.SCHEDULED, JobState.WAITING, JobState.RUNNING)
 
 Cell = str | Text
 
@@ -211,6 +214,11 @@ def state_cell(state: JobState | str) -> Text:
 def count_cell(count: int, style: str = "") -> Text:
     """Return a number; zeros are dimmed."""
     return Text(f"{count:,}", style=style if count else "bright_black")
+
+
+def size_cells(sizes: Sizes) -> list[Cell]:
+    """Return the numbers of ready, scheduled, waiting and running jobs."""
+    return [count_cell(getattr(sizes, state), STATE_STYLES[state]) for state in _LIVE]
 
 
 def _text(cell: Cell) -> Text:

@@ -8,7 +8,7 @@ from rich.text import Text
 from stanchion.core.times import iso, moment
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.cli.console.human import age, duration, one_line, rate, sparkline
-from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell, fitted
+from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell, fitted, size_cells
 from stanchion.ops.cli.console.selection import ROWS
 from stanchion.ops.cli.live.sample import Samples
 from stanchion.ops.cli.look import workers
@@ -115,13 +115,9 @@ def _heading(samples: Samples, width: int, trouble: str) -> Text:
 
 def _queue_row(queue: QueueFigures, samples: Samples) -> list[Cell]:
     found = samples.rates_of(queue.name)
-    size = queue.sizes
     return [
         queue.name,
-        count_cell(size.ready, STATE_STYLES[JobState.READY]),
-        count_cell(size.scheduled, STATE_STYLES[JobState.SCHEDULED]),
-        count_cell(size.waiting, STATE_STYLES[JobState.WAITING]),
-        count_cell(size.running, STATE_STYLES[JobState.RUNNING]),
+        *size_cells(queue.sizes),
         _rate_cell(found.pushed if found else None, ""),
         _rate_cell(found.done if found else None, "green"),
         _rate_cell(found.failed + found.dead if found else None, "red"),

@@ -15,7 +15,7 @@ from stanchion.errors import InvalidInput
 from stanchion.jobs.job import JobState
 from stanchion.ops.cli.console.given import account, optional_duration, queue_settings
 from stanchion.ops.cli.console.human import age
-from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell
+from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell, size_cells
 from stanchion.ops.cli.console.root import LOOK, OPERATE, cli
 from stanchion.ops.cli.console.selection import ROWS, Rows, tell_unknown
 from stanchion.ops.cli.console.session import Exit, Session, command
@@ -245,14 +245,11 @@ def _partitions_of(store: Store, queue: QueueSettings) -> list[QueueSettings]:
 
 
 def _row(queue: dict[str, Any]) -> list[Cell]:
-    size, counts = Sizes(**queue["size"]), Counts(**queue["counts"])
+    counts = Counts(**queue["counts"])
     settings = QueueSettings(**{name: queue[name] for name in QueueSettings.__slots__ if name in queue})
     return [
         settings.name,
-        count_cell(size.ready, STATE_STYLES[JobState.READY]),
-        count_cell(size.scheduled, STATE_STYLES[JobState.SCHEDULED]),
-        count_cell(size.waiting, STATE_STYLES[JobState.WAITING]),
-        count_cell(size.running, STATE_STYLES[JobState.RUNNING]),
+        *size_cells(Sizes(**queue["size"])),
         count_cell(counts.committed + counts.popped + counts.moved, STATE_STYLES[JobState.DONE]),
         count_cell(counts.buried, STATE_STYLES[JobState.DEAD]),
         age(queue["lag"]) if queue["lag"] else "",
