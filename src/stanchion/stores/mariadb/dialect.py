@@ -25,6 +25,7 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from stanchion.errors import InvalidInput, MissingExtra, StoreUnavailable
+from stanchion.stores.fields.jobs import Kind
 from stanchion.stores.mariadb.statements import CLOCK, ID, TEXT, elements, given
 from stanchion.stores.mariadb.store import MariaDBStore
 from stanchion.stores.records import calls
@@ -65,6 +66,8 @@ CAPABILITIES = Capabilities(
     claims_by_id=True,
 )
 
+_LISTED = {Kind.ID: ID, Kind.NAME: f"VARCHAR({SlotName.length}) {TEXT}", Kind.INT: "INT"}
+"""Types of the columns of a table that is given as JSON."""
 _CONNECT_SECONDS = 5
 _LOCK_SECONDS = 3
 _SCHEMA_SECONDS = 8
@@ -254,15 +257,9 @@ class MariaDBDialect(Dialect):
     def elements(self, name: str) -> str:
         return given(f"value VARCHAR(200) {TEXT} PATH '$'", name)
 
-    def slots(self, name: str) -> str:
-        key = (f"{column} VARCHAR({SlotName.length}) {TEXT} PATH '$[{n}]'" for n, column in enumerate(Slot._fields))
-        return given(", ".join(key), name)
-
-    def positions(self, name: str) -> str:
-        return given(f"node {ID} PATH '$[0]', member_index INT PATH '$[1]'", name)
-
-    def assignments(self, name: str) -> str:
-        return given(f"id {ID} PATH '$[0]', worker VARCHAR({Name.length}) {TEXT} PATH '$[1]'", name)
+    def table(self, name: str, columns: Mapping[str, Kind]) -> str:
+        items = (f"{column} {_LISTED[kind]} PATH '$[{n}]'" for n, (column, kind) in enumerate(columns.items()))
+        return given(", ".join(items), name)
 
     def returning(self, columns: Iterable[str]) -> str:
         return ""

@@ -27,14 +27,14 @@ from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.engine import Dialect as AlchemyDialect
 
 from stanchion.errors import InvalidInput, MissingExtra
+from stanchion.stores.fields.jobs import Kind
 from stanchion.stores.postgres import plain_push
 from stanchion.stores.postgres.connections import own_schema
 from stanchion.stores.postgres.connections.wakeup import NOTIFY, Notifications
-from stanchion.stores.postgres.pick import IDENTITY, slots_at, slots_read
+from stanchion.stores.postgres.pick import IDENTITY, TYPES, slots_at, slots_read
 from stanchion.stores.postgres.store import PostgresStore
 from stanchion.stores.records import calls
 from stanchion.stores.records.capabilities import Capabilities
-from stanchion.stores.records.slots import Slot
 from stanchion.stores.sql.elements import AnySelect, AnyType
 from stanchion.stores.sql.engine import address
 from stanchion.stores.sql.engine.awaited import AsyncDriver
@@ -43,7 +43,7 @@ from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, IDLE_SECONDS, Dialect, Fault
 from stanchion.stores.sql.engine.runner import Runner, Together
 from stanchion.stores.sql.engine.schema import Qualified
-from stanchion.stores.wakeup.broadcast import Kind
+from stanchion.stores.wakeup.broadcast import Kind as Signal
 
 try:
     import psycopg
@@ -244,17 +244,13 @@ class PostgresDialect(Dialect):
     def elements(self, name: str) -> str:
         return f"jsonb_array_elements_text(CAST(:{name} AS jsonb)) AS given (value)"
 
-    def slots(self, name: str) -> str:
-        key = ", ".join(f"value ->> {n} AS {column}" for n, column in enumerate(Slot._fields))
-        return f"(SELECT {key} FROM jsonb_array_elements(CAST(:{name} AS jsonb)) AS triples (value)) AS given"
-
-    def positions(self, name: str) -> str:
-        pair = "CAST(value ->> 0 AS uuid) AS node, CAST(value ->> 1 AS int) AS member_index"
-        return f"(SELECT {pair} FROM jsonb_array_elements(CAST(:{name} AS jsonb)) AS pairs (value)) AS given"
-
-    def assignments(self, name: str) -> str:
-        pair = "CAST(value ->> 0 AS uuid) AS id, value ->> 1 AS worker"
-        return f"(SELECT {pair} FROM jsonb_array_elements(CAST(:{name} AS jsonb)) AS pairs (value)) AS given"
+    def table(self, name: str, columns: Mapping[str, Kind]) -> str:
+        items = (
+            f"value ->> {n} AS {column}" if kind is Kind.NAME else f"CAST(value ->> {n} AS {TYPES[kind]}) AS {column}"
+            for n, (column, kind) in enumerate(columns.items())
+        )
+        lists = f"jsonb_array_elements(CAST(:{name} AS jsonb)) AS lists (value)"
+        return f"(SELECT {', '.join(items)} FROM {lists}) AS given"
 
     def by_bytes(self, column: ColumnElement[str]) -> ColumnElement[str]:
         return column.collate("C")
@@ -269,10 +265,10 @@ class PostgresDialect(Dialect):
         return insert(table).from_select(columns, rows).on_conflict_do_nothing()
 
     def has_push_routine(self, connection: Connection) -> bool:
-        return plain_push.is_made(connection, self.signals.channels[Kind.WORK])
+        return plain_push.is_made(connection, self.signals.channels[Signal.WORK])
 
     def push_routine(self, connection: Connection | None) -> list[str]:
-        return plain_push.push_routine(connection, self.signals.channels[Kind.WORK])
+        return plain_push.push_routine(connection, self.signals.channels[Signal.WORK])
 
     @contextmanager
     def lock_schema(self, connection: Connection) -> Iterator[None]:

@@ -33,8 +33,8 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from stanchion.stores.fields.jobs import Kind
 from stanchion.stores.records import calls
-from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.plain_push import NAME, UNPRINTABLE
 from stanchion.stores.rules.unreadable import TEXTS
 from stanchion.stores.sql.elements import AnySelect, AnyType
@@ -242,17 +242,9 @@ class SqliteDialect(Dialect):
     def elements(self, name: str) -> str:
         return f"json_each(:{name}) AS given"
 
-    def slots(self, name: str) -> str:
-        key = ", ".join(f"json_extract(value, '$[{n}]') AS {column}" for n, column in enumerate(Slot._fields))
-        return f"(SELECT {key} FROM json_each(:{name})) AS given"
-
-    def positions(self, name: str) -> str:
-        pair = "json_extract(value, '$[0]') AS node, json_extract(value, '$[1]') AS member_index"
-        return f"(SELECT {pair} FROM json_each(:{name})) AS given"
-
-    def assignments(self, name: str) -> str:
-        pair = "json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS worker"
-        return f"(SELECT {pair} FROM json_each(:{name})) AS given"
+    def table(self, name: str, columns: Mapping[str, Kind]) -> str:
+        items = ", ".join(f"json_extract(value, '$[{n}]') AS {column}" for n, column in enumerate(columns))
+        return f"(SELECT {items} FROM json_each(:{name})) AS given"
 
     def readable(self) -> list[ColumnElement[bool] | TextClause]:
         # One call of Python for each row; a text would be decoded on the way, and fail the statement.

@@ -13,6 +13,7 @@ from sqlalchemy import BigInteger, ColumnElement, Executable, SelectBase, Table,
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.engine import Dialect as AlchemyDialect
 
+from stanchion.stores.fields.jobs import Kind
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records import calls
 from stanchion.stores.records.capabilities import Capabilities
@@ -326,16 +327,20 @@ class Dialect(ABC):
         """Return a table `given` with the column `value`: the texts of the JSON array in parameter `name`."""
 
     @abstractmethod
+    def table(self, name: str, columns: Mapping[str, Kind]) -> str:
+        """Return a table `given` with these columns: the lists in the JSON array in `name`."""
+
     def slots(self, name: str) -> str:
-        """Return a table `given` with the columns `kind`, `queue`, `name`: the slots of the JSON array in `name`."""
+        """Return the table of the slots in a JSON array."""
+        return self.table(name, dict.fromkeys(Slot._fields, Kind.NAME))
 
-    @abstractmethod
     def positions(self, name: str) -> str:
-        """Return a table `given` with the columns `node` and `member_index`: the pairs of the JSON array in `name`."""
+        """Return the table of pairs of a flow node and the index of a member."""
+        return self.table(name, {"node": Kind.ID, "member_index": Kind.INT})
 
-    @abstractmethod
     def assignments(self, name: str) -> str:
-        """Return a table `given` with the columns `id` and `worker`: the pairs of the JSON array in `name`."""
+        """Return the table of pairs of a job and its worker."""
+        return self.table(name, {"id": Kind.ID, "worker": Kind.NAME})
 
     def array(self, *values: str) -> str:
         """Return a JSON array of the values of expressions, as text."""
