@@ -62,7 +62,7 @@ class QueueCalls(Area):
         self._context.rates.declare(keyed_rate(key, rate))
 
     def rates(self) -> list[StoredRate]:
-        """Return all declared rates in the store, by name, with those of tasks and queues."""
+        """Return all declared rates in the store, by name, including rates of tasks and queues."""
         return self._context.stored_rates()
 
     def topic(self, name: str) -> Topic:
@@ -97,7 +97,7 @@ class QueueCalls(Area):
         return watch(self._context, queues, KINDS if events is None else events, since, options)
 
     def consumer(self, name: str, heartbeat: float | timedelta = 10.0) -> Consumer:
-        """Return a consumer for `reserve(holder=...)`, a block in which heartbeats hold what it reserves."""
+        """Return a consumer for `reserve(holder=...)`, a block whose heartbeats hold the jobs that it reserves."""
         from stanchion.queues.consumer import Consumer
 
         return Consumer(self._context, name, heartbeat)

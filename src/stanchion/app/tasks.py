@@ -49,7 +49,7 @@ class TaskCalls(Area, Decorators):
     def pipeline(self, name: str, *, keep_entry: bool = True) -> Pipeline:
         """Return a pipeline of stations, created at the first call; its queues are named `name.station`.
 
-        `keep_entry`: an item keeps the payload with which it entered beside the one that stations have made of it, so
+        `keep_entry`: an item keeps its first payload next to the one that stations have made of it, so
         that it can be replayed from its entry.
         """
         from stanchion.pipelines.pipeline import Pipeline, plan_of
@@ -65,7 +65,7 @@ class TaskCalls(Area, Decorators):
         return {name: one.pipeline for name, one in self._context.registry.pipelines.items()}
 
     def schedules(self) -> list[Schedule]:
-        """Return all schedules, by name: those in the store, and those of this app that are not stored yet."""
+        """Return all schedules, by name: the stored ones, and schedules of this app that are not stored yet."""
         self._context.registry.includes.load()
         from stanchion.cron.schedule import schedules
 

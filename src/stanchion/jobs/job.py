@@ -99,7 +99,7 @@ class Job:
 
     @property
     def checkpoint(self) -> Any:
-        """What the last attempt left for the next one by `payload=`; None if there is nothing.
+        """The value that the last attempt left for the next one by `payload=`, or None.
 
         It does not change the arguments of a task. For a bare payload, it is the payload.
         """
@@ -166,7 +166,7 @@ class Job:
     def past_waits(self) -> list[PastWait]:
         """The last ten waits that are over, oldest first.
 
-        A job in the hands of its worker tells none: they are not read with a claim.
+        Empty in a running job's own handle, because claims do not read them.
         """
         found = past_waits_of(self._row)
         over = found[:-1] if is_deferred(self) else found
@@ -293,7 +293,7 @@ class Job:
 
     @property
     def entry_payload(self) -> Any:
-        """The payload with which it entered its first queue; None if a move has changed it, and it was not kept."""
+        """The payload at its entry into its first queue; None if a move has changed it, and it was not kept."""
         stored = self._context.codec.decode(entry_payload(self._row))
         return stored if self._row.task is None else without_checkpoint(stored)
 

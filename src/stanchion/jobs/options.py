@@ -41,7 +41,7 @@ class PushOptions(TypedDict, total=False):
     """Options of one job."""
 
     run_at: datetime | None
-    """Aware datetime at which the job is due."""
+    """Due time, an aware datetime."""
     delay: float | timedelta | None
     """Seconds, or a timedelta, until the job is due."""
     priority: int | BandName
@@ -51,7 +51,7 @@ class PushOptions(TypedDict, total=False):
     key: str | None
     """Idempotency key, unique among the queue's live jobs."""
     key_ttl: float | timedelta | None
-    """Seconds, or a timedelta, for which a finished job still holds its key."""
+    """Seconds, or a timedelta, that a finished job still holds its key."""
     on_duplicate: OnDuplicate
     """Action if the key is taken: "return" the live job, "raise" DuplicateKey, or "replace" a job not yet running."""
     order_key: str | None
@@ -151,7 +151,7 @@ def checked_rate_name(name: str) -> str:
 
 
 def undeclared(key: str) -> InvalidInput:
-    """Return the error for a `rate_key` without a rate that nobody has declared."""
+    """Return the error for an undeclared `rate_key` without a rate."""
     return InvalidInput(
         f"no rate is declared for rate_key={key!r}: declare it with app.rate({key!r}, '20/s') in the code, or give the "
         f"rate too, such as rate='20/s'"
@@ -294,7 +294,7 @@ def member(job: NewJob) -> NewJob:
 
 
 class FlowElement:
-    """A call, a payload, or several of them: what a flow consists of, and a task may return to be continued by."""
+    """A call, a payload, or several of them: the elements of a flow, and of a task's continuation."""
 
     __slots__ = ()
 

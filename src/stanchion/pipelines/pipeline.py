@@ -52,7 +52,7 @@ class Pipeline:
 
     @property
     def name(self) -> str:
-        """The name, with which the names of its queues begin."""
+        """The name; the names of its queues begin with it."""
         return self._plan.name
 
     @property

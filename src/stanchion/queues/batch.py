@@ -97,7 +97,7 @@ class Batch(Sequence[Reservation]):
 
     @contextmanager
     def _traced(self, error: BaseException | None) -> Iterator[None]:
-        """End the span of the block behind what is done within."""
+        """End the span of the block after the spans within."""
         try:
             yield
         except BaseException as own:

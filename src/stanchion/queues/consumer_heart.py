@@ -1,4 +1,4 @@
-"""The heart of a consumer: the thread that proves it alive, and what it may claim meanwhile."""
+"""The heart of a consumer: the thread that sends its heartbeats, and the limits of its claims."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ConsumerHeart:
     def stop(self) -> None:
         """End the block."""
         if self._process != os.getpid():
-            return  # it goes on in the process that began the block
+            return  # it continues in the process that began the block
         store = self._beating()
         self._stopping.set()
         self._thread.join(_STOP_SECONDS_MAX)
@@ -126,7 +126,7 @@ class ConsumerHeart:
             self._lost_replies.add(claim)
 
     def _give_back_lost(self) -> None:
-        """Repeat claims whose replies were lost, and give back what they reserved: no caller knows of these jobs."""
+        """Repeat claims whose replies were lost, and return the jobs that they reserved: no caller knows of them."""
         self._take_lost_claims()
         for claim in self._lost_replies.due():
             rows = self._beating().claim(claim).rows

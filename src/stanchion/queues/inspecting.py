@@ -25,7 +25,7 @@ LANE_JOBS_MAX = 1 << 30
 
 
 class Inspecting(QueuePart):
-    """Reads what a queue holds, and its settings."""
+    """Reads the jobs and the settings of a queue."""
 
     def size(self) -> Sizes:
         """Count the live jobs."""
@@ -72,7 +72,7 @@ class Inspecting(QueuePart):
         return self.find(state=[state for state in JobState if state.final], limit=limit, after=after)
 
     def peek(self, n: int = 1) -> list[Job]:
-        """Return up to `n` ready jobs in the order in which claims take them, and change nothing.
+        """Return up to `n` ready jobs in claim order, without changing anything.
 
         Claims of a queue with lanes alternate between them; here the jobs of all lanes are in one order.
         """

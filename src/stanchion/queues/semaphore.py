@@ -27,11 +27,11 @@ class Semaphore:
 
     @property
     def capacity(self) -> int:
-        """The number of jobs that may hold it at once, read from the store; see `get_capacity`."""
+        """The number of jobs that may hold it at the same time, read from the store; see `get_capacity`."""
         return self.get_capacity()
 
     def get_capacity(self) -> int:
-        """Return the number of jobs that may hold it at once; 0: closed. Raises InvalidInput if undeclared."""
+        """Return the number of jobs that may hold it at the same time; 0: closed. Raises InvalidInput if undeclared."""
         return self.usage().capacity
 
     def usage(self) -> SemaphoreRow:
@@ -49,7 +49,7 @@ class Semaphore:
         return self._jobs("waits_for", "arrival", limit)
 
     def resize(self, capacity: int) -> None:
-        """Change the capacity for every process. More wakes jobs at once; with less, jobs that hold a slot finish."""
+        """Change the capacity for every process. More wakes jobs; with less, jobs that hold a slot finish."""
         wanted = checked_capacity(capacity)
         self.usage()
         self._context.store.set_semaphore(self.name, wanted)

@@ -27,7 +27,7 @@ Build = Callable[[Any, bool], Any]
 
 
 class MisfitError(ValueError):
-    """A plain value is none of a type."""
+    """A plain value does not fit a type."""
 
     def __init__(self, misfit: Misfit) -> None:
         super().__init__(str(misfit))

@@ -38,10 +38,10 @@ class WorkerSettings:
     store_metrics: bool = False
     metrics_file: str | None = None
     stall: float = 300.0
-    """Seconds for which the jobs of a process whose threads don't run are kept, if they have no time-out."""
+    """Seconds that a process with stuck threads keeps jobs without a time-out."""
     pulse_file: str | None = None
     imports: tuple[str, ...] = ()
-    """Modules that are imported besides those that the app includes."""
+    """Modules to import in addition to the app's includes."""
 
     def to_json(self) -> str:
         """Return the settings as text, for the command line of a child."""

@@ -92,7 +92,7 @@ class Field(NamedTuple):
     compared: bool = False
     """True if queries compare it, by all operators."""
     within: tuple[float, float] | None = None
-    """The least and the greatest number; None: those of its kind."""
+    """The least and the greatest number; None: the bounds of its kind."""
 
     @property
     def shown_as(self) -> str:
@@ -135,7 +135,7 @@ FIELDS: Final = (
     Field("failures", Kind.INT, Step.RESTARTED, listed=True, within=(0, MOST_ATTEMPTS)),
     Field("max_attempts", Kind.INT, listed=True, within=(1, MOST_ATTEMPTS)),
     Field("timeout", Kind.REAL),
-    Field("expires", Kind.REAL, Step.RESTARTED, about="Seconds after its push from which on it is not begun any more."),
+    Field("expires", Kind.REAL, Step.RESTARTED, about="Seconds after its push until it is cancelled if not begun."),
     Field("errors", Kind.JSON, Step.RESTARTED),
     Field("lost_leases", Kind.INT, Step.RESTARTED, Of.LIVE, public=None, within=(0, MOST_ATTEMPTS)),
     Field("lost_in_all", Kind.INT, Step.RESTARTED, Of.LIVE, public=None, within=(0, MOST_ATTEMPTS)),
@@ -190,7 +190,7 @@ LIMITS: Final = TIES[:2]
 HOLDS: Final = ("slots_held", "order_hold", "slots_hold")
 """Slots held between attempts."""
 HELD: Final = ("id", "queue", *TIES, "flow_index", HOLDS[0])
-"""What a live job holds, and its position in a flow."""
+"""The holds of a live job, and its position in a flow."""
 WAITS: Final = ("waits_kind", "waits_queue", "waits_name")
 """The slot that a job waits for."""
 DEATH: Final = ("dead_from", "dead_at", "dead_attempts")

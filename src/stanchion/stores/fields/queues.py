@@ -18,9 +18,9 @@ class Setting(NamedTuple):
     kind: Kind
     required: bool
     about: str = ""
-    """What it does; without a sentence, people do not set it."""
+    """A sentence about its effect; a setting without one is not for people."""
     absent: str = ""
-    """What it means that there is none, in a list."""
+    """The meaning of its absence, in a list."""
 
     @property
     def is_time(self) -> bool:
@@ -43,7 +43,7 @@ _ALL: Final = tuple(_setting(one, _HINTS[one.name]) for one in dataclasses.field
 SETTINGS: Final = tuple(one for one in _ALL if one.name in STORED_SETTINGS)
 """The settings that a store keeps with the queue, its name first. Nothing declared is stored as none."""
 MERGED: Final = tuple(one.name for one in SETTINGS if one.kind is Kind.JSON)
-"""The settings of which a change replaces only the keys that it names."""
+"""Settings whose changes replace only the keys that they name."""
 SETTABLE: Final = tuple(one for one in _ALL if one.about)
 """The settings that people set."""
 

@@ -65,7 +65,7 @@ NONE_EXPIRED = (
     "coalesce((SELECT min(lease_until) FROM stanchion_jobs WHERE lease_until > CAST(:locked_leases AS BIGINT))"
     f" > {NOW}, true)"
 )
-"""No lease has expired except those that could not be freed just now; see `LockedLeases`."""
+"""No lease has expired except leases that could not be freed just now; see `LockedLeases`."""
 
 CLOCK = f"clock (now, none_expired) AS (SELECT {NOW}, {NONE_EXPIRED})"
 """The CTE that reads the clock, and whether a lease has expired, once for a statement."""
@@ -122,7 +122,7 @@ NEEDS_SLOT = f"{USES_SLOTS} AS needs_slot"
 PLACES = f"ctid AS place, {NEEDS_SLOT}"
 PICKED = picked(f"{PLACES}, id, {', '.join(LIMITS)}, slots_held")
 UNSEEN_PLACES = f"ctid AS place, expires IS NOT NULL OR {NEEDS_SLOT}"
-"""Of jobs that nobody reads: one that expires must be read."""
+"""For claims without rows: a job that expires must be read."""
 
 EXPIRED = "expired "
 """Begins the answer of a statement that has reserved nothing, as leases have expired; the clock follows."""
@@ -136,7 +136,7 @@ MET = f"""
         ), 'plain')
     END
 """
-"""What a statement meets that may not reserve jobs: the shape of the queue, or expired leases."""
+"""The reason that a statement may not reserve jobs: the shape of the queue, or expired leases."""
 SHAPE = f"CASE WHEN EXISTS (SELECT 1 FROM picked WHERE needs_slot) THEN 'slots' ELSE {MET} END"
 """The reason why a statement with `PICKED` has reserved nothing."""
 

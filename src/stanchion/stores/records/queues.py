@@ -27,7 +27,7 @@ _NOT_STORED: Final = {"stored": False}
 
 
 def _shown(about: str, absent: str = "") -> dict[str, dict[str, str]]:
-    """Return what people read about a setting: what it does, and what it means that there is none."""
+    """Return the metadata of a setting for people: its effect, and the meaning of its absence."""
     return {"shown": {"about": about, "absent": absent}}
 
 
@@ -110,7 +110,7 @@ class QueueSettings:
     itself."""
 
     def kept_for(self, outcome: str) -> float:
-        """Return the seconds for which finished jobs of this state are kept."""
+        """Return the retention of finished jobs of this state, in seconds."""
         return self.history_ttl
 
     @property
@@ -120,7 +120,7 @@ class QueueSettings:
 
     @property
     def kept_at_least(self) -> float:
-        """Seconds for which a finished job is certain to be in history."""
+        """Minimum retention of a finished job, in seconds."""
         return self.shortest_ttl
 
     @property
@@ -135,7 +135,7 @@ class QueueSettings:
 
     @property
     def capped(self) -> bool:
-        """True if `max_running` is all that a claim must check besides the jobs."""
+        """True if `max_running` is the only limit that a claim must check."""
         others = self.paused or self.ordered or self.uses_lanes or self.uses_slots or self.max_rate is not None
         return self.max_running is not None and not others
 

@@ -12,13 +12,13 @@ from typing import Final
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState
 
 EXPIRED: Final = "expired"
-"""The reason for which such a job is cancelled."""
+"""Reason of the cancellation of an expired job."""
 
 _NEVER: Final = 2**62
 
 
 def expiry_of(row: JobRow) -> int:
-    """Return the time from which on no attempt of a job begins."""
+    """Return the time after which no attempt of a job begins."""
     return _NEVER if row.expires is None else row.enqueued_at + int(row.expires * SECOND)
 
 

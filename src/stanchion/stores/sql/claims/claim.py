@@ -249,7 +249,7 @@ class ShortClaims(ABC):
 
 
 class Answer(NamedTuple):
-    """What a route of a claim answers.
+    """The answer of a route of a claim.
 
     `claimed`: None if it has changed nothing, and the claim is to be made by the route for what was met. `met`: what
     the next claim of the queue should expect.

@@ -53,12 +53,12 @@ _NO_PATTERN, _NO_KEY = "", "-" * 201
 
 
 Met = QueueShape | Literal["capped", "contended"]
-"""What a claim meets in a queue: its shape; `capped`: limited by `max_running` alone; `contended`: slots that are full.
+"""The shape of a queue as a claim meets it. `capped`: limited by `max_running` alone; `contended`: slots that are full.
 """
 
 
 def met_by(settings: QueueSettings) -> Met:
-    """Return what a claim meets in a queue with these settings."""
+    """Return the shape that a claim meets in a queue with these settings."""
     return "capped" if settings.capped else settings.shape
 
 
@@ -125,7 +125,7 @@ class Search:
                 self.runs[Alike(before.rank, slot, before.limits if slot.kind == SEMAPHORE else None)] = None
 
     def met_with_slots(self, otherwise: Met) -> Met:
-        """Return what a claim of slots met; `otherwise`: in a queue without limits."""
+        """Return the shape that a claim of slots met; `otherwise`: in a queue without limits."""
         met = otherwise if self.settings is None else met_by(self.settings)
         return otherwise if met in ("plain", "slots") else met
 

@@ -66,7 +66,7 @@ def claimed_row() -> list[AnyElement]:
 
 
 def held_row() -> list[AnyElement]:
-    """Return the columns of a live job that say what it holds, and its position in a flow."""
+    """Return the columns of a live job with its holds and its position in a flow."""
     return [_text_id(jobs.c[name]) for name in HELD_COLUMNS]
 
 
@@ -94,7 +94,7 @@ def finished_row() -> list[AnyElement]:
 
 
 def _missing(field: Field) -> AnyElement:
-    """Return what a finished job has in place of a field of live ones."""
+    """Return a finished job's expression in place of a field of live jobs."""
     if field.default is None:
         return null_of(BigInteger() if field.kind is Kind.MICROS else String())
     return false() if field.kind is Kind.FLAG else literal_column(str(field.default))

@@ -41,9 +41,9 @@ class Fault(Enum):
     LOST = auto()
     """The connection broke; the statement may or may not have been carried out."""
     BUSY = auto()
-    """A deadlock, a serialization failure, a lock timeout or a cancelled statement; nothing was carried out."""
+    """A deadlock, a serialization failure, a lock timeout or a cancelled statement, without effect."""
     DATA = auto()
-    """The database can't hold a value: it is too large, or its encoding lacks a character; nothing was carried out."""
+    """The database can't hold a value: it is too large, or its encoding lacks a character. Without effect."""
     OTHER = auto()
     """An error that a retry does not fix."""
 
@@ -351,7 +351,7 @@ class Dialect(ABC):
         return f"({' || '.join(texts)})"
 
     def behind(self, mark: str, text: str) -> str:
-        """Return the part of a text that is behind the first `mark`, one character, in it."""
+        """Return the part of a text after the first `mark`, a single character."""
         return f"substr({text}, instr({text}, {mark}) + 1)"
 
     def returning(self, columns: Iterable[str]) -> str:

@@ -341,7 +341,7 @@ _on_postgresql(stage_prepared, "SET UNLOGGED")
 _on_postgresql(stage_prepared, "ALTER COLUMN rows SET STORAGE EXTERNAL")  # compression takes longer than all the rest
 
 HELD_COLUMNS = HELD
-"""Columns of a live job that say what it holds, and its position in a flow."""
+"""Columns of a live job with its holds and its position in a flow."""
 CLAIMED_COLUMNS = LIVE_COLUMNS[: LIVE_COLUMNS.index(UNCLAIMED)]
 """Columns of a live job that a claim returns."""
 HISTORY_COLUMNS = tuple(column.name for column in history.columns)
@@ -358,7 +358,7 @@ _SUBSTITUTE: Final = re.compile(r"\b(stanchion_\w+) AS\s*\(")
 class Qualified(NamedTuple):
     """Puts the schema before the names of the tables; None: the connection's own `search_path` finds them.
 
-    Statements are written with bare names. Where the tables have a schema of their own, it is put before these names in
+    Statements are written with bare names. Where the tables have a separate schema, it is put before these names in
     the finished SQL, so that a statement reaches the same tables on our connections, on a caller's, and behind a
     pooler.
     """
@@ -378,5 +378,5 @@ class Qualified(NamedTuple):
         return _TABLE.sub(qualify, sql)
 
     def shown(self, url: URL) -> URL:
-        """Return the URL of the tables for messages: that of their database, with the schema."""
+        """Return the URL of the tables for messages: the database's URL, with the schema."""
         return url if self.schema is None else url.update_query_dict({"schema": self.schema})

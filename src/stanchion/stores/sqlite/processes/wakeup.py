@@ -28,7 +28,7 @@ class Change(NamedTuple):
 
 
 class _ChangeCounter:
-    """Reads the change counter by a connection of its own. Hold `lock` while using it."""
+    """Reads the change counter by a separate connection. Hold `lock` while using it."""
 
     def __init__(self, file: StoreFile) -> None:
         self._file, self._opened = file, 0
@@ -50,7 +50,7 @@ class _ChangeCounter:
             return None
 
     def close_idle(self) -> None:
-        """Close the connection if nobody uses it."""
+        """Close the connection if it is idle."""
         if self.lock.acquire(blocking=False):
             try:
                 self._drop()
@@ -113,7 +113,7 @@ class FileWatch:
         self.listeners.close()
 
     def close_idle(self) -> None:
-        """Close the connection if nobody uses it; to open it again counts as a change."""
+        """Close the connection if it is idle; the next opening counts as a change."""
         self._counter.close_idle()
 
     def _watch(self) -> None:
