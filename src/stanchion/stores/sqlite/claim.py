@@ -14,7 +14,7 @@ from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.rules.capacity.slots import semaphore_slot
 from stanchion.stores.sql.claims.lanes import Head, Pick
-from stanchion.stores.sql.claims.reserve import Asks, Reservations, reservation
+from stanchion.stores.sql.claims.reserve import Reservations, reservation
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS
@@ -68,17 +68,8 @@ _PICK = text(f"""
 """)
 
 
-class SqliteReservations:
-    """Reserves jobs that need only semaphores, together with their slots."""
-
-    def __init__(self, general: Reservations) -> None:
-        self._general = general
-
-    def plain(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> Sequence[JobRow]:
-        return self._general.plain(run, claim, settings, ids)
-
-    def admitted(self, run: Runner, asks: Sequence[Asks], *, last: bool = False) -> list[JobRow]:
-        return self._general.admitted(run, asks, last=last)
+class SqliteReservations(Reservations):
+    """Reserves jobs that need only semaphores together with their slots."""
 
     def with_slots(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> list[JobRow]:
         # There is one writer, so what is read here holds until the commit.

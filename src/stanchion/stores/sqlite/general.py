@@ -33,8 +33,8 @@ class SqliteParts(Parts):
         return SqliteMoves(self.db, self.jobs, self.queues)
 
     @cached_property
-    def reserves(self) -> SqliteReservations:
-        return SqliteReservations(self.reservations)
+    def reservations(self) -> SqliteReservations:
+        return SqliteReservations(self.db)
 
     @cached_property
     def lanes(self) -> Lanes:
