@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from stanchion.alerts.changes import Changes
 from stanchion.alerts.records import Alert
-from stanchion.alerts.watching.changes import Changes
 
 A = Alert("soon", "age", "queue", "mail", "mail falls behind", 2, 1, "seconds")
 B = replace(A, subject="post")

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import pytest
 
 from stanchion import InvalidInput
-from stanchion.alerts.watching.changes import Change
-from stanchion.alerts.watching.webhook import LONGEST_PAUSE, Webhook
+from stanchion.alerts.changes import Change
+from stanchion.alerts.webhook import LONGEST_PAUSE, Webhook
 from tests.alerts.test_changes import A, B
 
 

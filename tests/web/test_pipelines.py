@@ -11,7 +11,7 @@ import pytest
 from markupsafe import escape
 
 from stanchion import Push, Stanchion, Worker
-from stanchion.alerts.watching.changes import BEGINS
+from stanchion.alerts.changes import BEGINS
 from stanchion.core.ids import new_id
 from stanchion.core.retry import Retry
 from stanchion.ops.reads import pipelines as reads

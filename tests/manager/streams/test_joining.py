@@ -13,8 +13,7 @@ from sqlalchemy.orm import Session
 
 from stanchion import JobState, Reservation, Stanchion
 from stanchion.errors import CannotJoin, InvalidInput
-from stanchion.stores.grpc.joining import commits
-from stanchion.stores.grpc.joining import database as theirs
+from stanchion.stores.grpc import joining
 from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.registry import open_store
 from stanchion.stores.rules.leases.sessions import SessionRow, session_row
@@ -129,7 +128,7 @@ def test_jobs_pushed_in_a_transaction_come_by_the_stream(shop: Shop) -> None:
 
 
 def test_a_session_tells_of_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commits, "FIRST", 600.0)
+    monkeypatch.setattr(joining, "FIRST", 600.0)
     url = f"sqlite:///{tmp_path}/jobs.db"
     with ExitStack() as stack:
         shop = Shop(stack, url)
@@ -177,7 +176,7 @@ class TestRefused:
         self, manager: ManagerThread, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """It has the sessions of the managers too, but they end there."""
-        monkeypatch.setattr(theirs, "_LATE_SECONDS", 1.0)
+        monkeypatch.setattr(joining, "_LATE_SECONDS", 1.0)
         copy = tmp_path / "copy.db"
         with closing(open_store(database)) as store, closing(open_store(f"sqlite:///{copy}")) as other:
             other.setup()
@@ -193,7 +192,7 @@ class TestRefused:
         """They wait for their processor, or for the database, which is theirs all the same."""
         with closing(Stanchion(manager.url, database=database)) as before, before.transaction() as tx:
             before.queue("orders").push(0, tx=tx)  # from now on their session is no new one
-        monkeypatch.setattr(theirs, "_NEW_SECONDS", 0.0)
+        monkeypatch.setattr(joining, "_NEW_SECONDS", 0.0)
         looks = 0
 
         def late(value: VersionedValue) -> SessionRow:
@@ -201,7 +200,7 @@ class TestRefused:
             looks += 1
             return session_row(value)._replace(until=0) if looks < 3 else session_row(value)
 
-        monkeypatch.setattr(theirs, "session_row", late)
+        monkeypatch.setattr(joining, "session_row", late)
         with closing(Stanchion(manager.url, database=database)) as app, app.transaction() as tx:
             app.queue("orders").push(1, tx=tx)
         assert looks == 3

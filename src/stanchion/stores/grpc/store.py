@@ -9,8 +9,7 @@ from stanchion.errors import InvalidInput
 from stanchion.stores.grpc import CAPABILITIES
 from stanchion.stores.grpc.client.calls import Calls
 from stanchion.stores.grpc.client.channels import Channels
-from stanchion.stores.grpc.joining.commits import Commits
-from stanchion.stores.grpc.joining.database import ManagersDatabase
+from stanchion.stores.grpc.joining import Commits, ManagersDatabase
 from stanchion.stores.grpc.pieces import SCAN_SECONDS, Pieces
 from stanchion.stores.grpc.pushing.push import Pushing
 from stanchion.stores.grpc.receiving.receivers import Receivers

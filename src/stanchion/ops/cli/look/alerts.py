@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from stanchion.alerts.alerts import store_limits, stored_limits
+from stanchion.alerts.changes import Change, Changes
 from stanchion.alerts.groups import Group, grouped
 from stanchion.alerts.owners import Owner, owners_of_alerts, set_owner
 from stanchion.alerts.records import SHOWN, Alert, Monitor
 from stanchion.alerts.thresholds import Thresholds
-from stanchion.alerts.watching.changes import Change, Changes
-from stanchion.alerts.watching.webhook import Webhook
+from stanchion.alerts.webhook import Webhook
 from stanchion.context import context_of
 from stanchion.core import environment
 from stanchion.core.checks import whole

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from stanchion.alerts.alerts import reading
+from stanchion.alerts.changes import BEGINS, Changes
 from stanchion.alerts.records import Alert, Monitor
 from stanchion.alerts.snapshot import Snapshot
 from stanchion.alerts.thresholds import Thresholds
-from stanchion.alerts.watching.changes import BEGINS, Changes
 from stanchion.context.context import Context
 from stanchion.core.times import micros
 from stanchion.errors import StanchionError

@@ -13,19 +13,21 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
 
 from stanchion.core.ids import new_id
 from stanchion.core.names.partition_names import logical_name
 from stanchion.stores.grpc.receiving.guard import Epochs, stamp
-from stanchion.stores.grpc.receiving.settling import Answer, Settling
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow, Lease
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.workers import LaneRange, WorkerRow
 from stanchion.stores.rules.leases.lost_leases import is_alone
 from stanchion.stores.wire.outcomes import Elsewhere, Refused, Reported
+
+Answer = Literal["settled", "lost"]
+"""A manager's answer to an outcome."""
 
 _KEPT_SECONDS = 1.0
 
@@ -51,6 +53,25 @@ class Capacity:
         now = time.monotonic()
         if now - self._since >= _KEPT_SECONDS:
             self._before, self._now, self._since = self._now, 0, now
+
+
+class Settling:
+    """The outcomes of one call that have gone up by streams. Used under the lock of the receiver."""
+
+    def __init__(self, leases: Collection[Lease]) -> None:
+        self.waiting = set(leases)
+        self.answers: dict[Lease, Answer] = {}
+
+    def answer(self, leases: Iterable[Lease], answer: Answer) -> None:
+        """Process a manager's answers; ignore leases of other calls."""
+        for lease in leases:
+            if lease in self.waiting:
+                self.waiting.discard(lease)
+                self.answers[lease] = answer
+
+    def give_up(self, leases: Iterable[Lease]) -> None:
+        """Wait no more for outcomes whose stream has ended."""
+        self.waiting.difference_update(leases)
 
 
 ANSWER_SECONDS = 1.0

@@ -11,8 +11,7 @@ from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.stores.grpc.client.calls import Calls
 from stanchion.stores.grpc.client.channels import Channels
 from stanchion.stores.grpc.pieces import Pieces
-from stanchion.stores.grpc.receiving.receiver import Feeding, Receiver
-from stanchion.stores.grpc.receiving.settling import Answer
+from stanchion.stores.grpc.receiving.receiver import Answer, Feeding, Receiver
 from stanchion.stores.grpc.receiving.stream import ReceiveStream, wait_for_end
 from stanchion.stores.grpc.receiving.topology import Topology
 from stanchion.stores.records.claims import Claim, Claimed

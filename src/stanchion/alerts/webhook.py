@@ -17,7 +17,7 @@ from http.client import HTTPException
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from stanchion.alerts.watching.changes import Change
+from stanchion.alerts.changes import Change
 from stanchion.core.backoff import Backoff
 from stanchion.errors import InvalidInput
 

@@ -1,1 +1,0 @@
-"""Alerts over time: beginnings and ends, and their delivery to others."""

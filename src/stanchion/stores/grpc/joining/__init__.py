@@ -1,1 +1,0 @@
-"""Calls in the caller's transactions, on the database of the managers."""
