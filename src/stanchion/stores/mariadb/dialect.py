@@ -36,8 +36,8 @@ from stanchion.stores.sql.elements import AnySelect, AnyType
 from stanchion.stores.sql.engine import address
 from stanchion.stores.sql.engine.awaited import AsyncDriver
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, IDLE_SECONDS, Dialect, Fault
-from stanchion.stores.sql.engine.runner import Together
+from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, IDLE_SECONDS, Dialect, EngineOptions, Fault
+from stanchion.stores.sql.engine.runner import Cursor, Together
 from stanchion.stores.sql.engine.schema import Name, SlotName
 from stanchion.stores.sql.jobs.plain_push import statements
 from stanchion.stores.wakeup.listeners import Listeners
@@ -115,7 +115,7 @@ class MariaDBDialect(Dialect):
         self._limits_idling = False
         self.errors, self.driver_names = (pymysql.Error,), drivers.NAMES
 
-    def engine_options(self) -> dict[str, Any]:
+    def engine_options(self) -> EngineOptions:
         return {
             "connect_args": {
                 "connect_timeout": _CONNECT_SECONDS,
@@ -137,7 +137,7 @@ class MariaDBDialect(Dialect):
 
     def prepare(self, engine: Engine) -> None:
         @event.listens_for(engine, "do_connect")
-        def options(_dialect: object, _record: object, _args: object, options: dict[str, Any]) -> None:
+        def options(_dialect: object, _record: object, _args: object, options: dict[str, int]) -> None:
             options["client_flag"] = options.get("client_flag", 0) | CLIENT.MULTI_STATEMENTS
 
         @event.listens_for(engine, "connect")
@@ -223,7 +223,7 @@ class MariaDBDialect(Dialect):
     def async_driver(self, connection: object) -> AsyncDriver | None:
         return drivers.async_driver(connection)
 
-    def caller_cursor(self, connection: object) -> object:
+    def caller_cursor(self, connection: object) -> Cursor | None:
         return drivers.mysqlclient_cursor(connection) or super().caller_cursor(connection)
 
     def values(self, name: str, kind: AnyType) -> SelectBase:
@@ -243,7 +243,7 @@ class MariaDBDialect(Dialect):
         same_queue = f"{kind} = :kind AND {queue} = :queue"
         return f"({kind} > :kind OR {kind} = :kind AND {queue} > :queue OR {same_queue} AND {name} > :name)"
 
-    def listed(self, elements: Iterable[str]) -> Any:
+    def listed(self, elements: Iterable[str]) -> object:
         return sorted(elements)
 
     def listed_slots(self, slots: Iterable[Slot]) -> object:

@@ -23,7 +23,7 @@ from stanchion.stores.sql.claims.order import NextJobs
 from stanchion.stores.sql.claims.pick import Alike, DueJobs, Search
 from stanchion.stores.sql.claims.reserve import Asks, Reservations, reservation
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.engine.runner import Params, Runner
 
 _PAYLOAD = JobRow._fields.index("payload")
 _CANDIDATES = 100
@@ -47,9 +47,10 @@ class MariaDBDue:
     def due(self, run: Runner, queue: str, limit: int, search: Search) -> list[str]:
         found: list[str] = []
         past = search.past
+        skipping: Params = {} if past is None else {**past.patterns, "keys": past.keys}
         for rank in self._general.ranks(run, queue, search.min_rank):
             given = {"queue": queue, "at_rank": rank, "most": max(4 * limit, _CANDIDATES)}
-            due = [one for (one,) in run.rows(sql.DUE if past is None else sql.DUE_PAST, {**given, **(past or {})})]
+            due = [one for (one,) in run.rows(sql.DUE if past is None else sql.DUE_PAST, {**given, **skipping})]
             while due and len(found) < limit:
                 some, due = due[: limit - len(found)], due[limit - len(found) :]
                 found += lock_queued(run, queue, some)

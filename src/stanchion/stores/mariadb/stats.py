@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from sqlalchemy import TextClause, text
 
@@ -166,7 +166,7 @@ def _union(arms: int, arm: Callable[[int], str]) -> TextClause:
 
 def _by_arms(
     run: Runner, statement: Callable[[int], TextClause], items: Sequence[T], params: Callable[[int, T], Params]
-) -> Iterator[tuple[Any, ...]]:
+) -> Iterator[Row]:
     """Query as many items as a statement has arms; yield each item with its answers."""
     for start in range(0, len(items), ARMS_MAX):
         some = items[start : start + ARMS_MAX]

@@ -40,8 +40,8 @@ from stanchion.stores.sql.engine import address
 from stanchion.stores.sql.engine.awaited import AsyncDriver
 from stanchion.stores.sql.engine.callers import Caller, announce_after_commit
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, IDLE_SECONDS, Dialect, Fault
-from stanchion.stores.sql.engine.runner import Runner, Together
+from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, IDLE_SECONDS, Dialect, EngineOptions, Fault
+from stanchion.stores.sql.engine.runner import Cursor, Runner, Together
 from stanchion.stores.sql.engine.schema import Qualified
 from stanchion.stores.wakeup.broadcast import Kind as Signal
 
@@ -118,7 +118,7 @@ class PostgresDialect(Dialect):
         self._prepares = True
         self.errors, self.driver_names = (psycopg.Error,), drivers.NAMES
 
-    def engine_options(self) -> dict[str, Any]:
+    def engine_options(self) -> EngineOptions:
         return {
             "connect_args": dict(DEFAULTS),
             "pool_size": 20,
@@ -137,7 +137,7 @@ class PostgresDialect(Dialect):
         session: Session = connection.connection.driver_connection  # type: ignore[assignment]
         return session.unhurried()
 
-    def start(self, cursor: psycopg.Cursor[Any], *, durable: bool = True) -> None:
+    def start(self, cursor: Cursor, *, durable: bool = True) -> None:
         if isinstance(cursor, PooledCursor):
             cursor.begin()
         else:
@@ -145,7 +145,7 @@ class PostgresDialect(Dialect):
         if not durable:
             cursor.execute("SET LOCAL synchronous_commit TO off")
 
-    def commit_early(self, cursor: psycopg.Cursor[Any], *, durable: bool) -> None:
+    def commit_early(self, cursor: Cursor, *, durable: bool) -> None:
         # Waiting for the disk here would hold the contended rows of slots. So this commit does not wait, but the next
         # one does: the log is ordered. The caller is answered after that.
         if durable:
@@ -154,7 +154,7 @@ class PostgresDialect(Dialect):
         if durable:
             self.see_to_disk(cursor)
 
-    def see_to_disk(self, cursor: psycopg.Cursor[Any]) -> None:
+    def see_to_disk(self, cursor: Cursor) -> None:
         cursor.execute("SELECT pg_logical_emit_message(true, 'stanchion', '')")
 
     @contextmanager

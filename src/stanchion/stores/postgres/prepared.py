@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from stanchion.stores.records.jobs import QUEUED, UNLANED, NewJob
 from stanchion.stores.records.prepared import PlainColumns, Prepared
 from stanchion.stores.rules.prepared import data_of
-from stanchion.stores.sql.engine.runner import CursorRunner, Runner
+from stanchion.stores.sql.engine.runner import CursorRunner
 from stanchion.stores.sql.engine.schema import Qualified
 
 if TYPE_CHECKING:
@@ -55,21 +55,25 @@ class CopyForm:
         return data_of(pc.binary_join_element_wise(*_joined(parts), ""))
 
     @contextmanager
-    def reading(self, run: Runner) -> Iterator[None]:
+    def reading(self, run: CursorRunner) -> Iterator[None]:
         """Read jobs in this form within the block: as bytes, not as hexadecimal digits."""
         from psycopg.pq import Format
 
-        cursor = cast("CursorRunner", run).cursor
+        from stanchion.stores.postgres.connections.sessions import cursor_of
+
+        cursor = cursor_of(run)
         cursor.format = Format.BINARY
         try:
             yield
         finally:
             cursor.format = Format.TEXT
 
-    def insert(self, run: Runner, prepared: Sequence[Prepared], moment: int) -> None:
+    def insert(self, run: CursorRunner, prepared: Sequence[Prepared], moment: int) -> None:
         """Store jobs, due and enqueued at this moment."""
+        from stanchion.stores.postgres.connections.sessions import cursor_of
+
         times = f"\t{moment}\t{moment}\t".encode()
-        with cast("CursorRunner", run).cursor.copy(self._copy) as copy:
+        with cursor_of(run).copy(self._copy) as copy:
             for one in prepared:
                 copy.write(one.rows.replace(_TIMES.encode(), times))
 

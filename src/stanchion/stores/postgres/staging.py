@@ -62,6 +62,8 @@ class CopyStaged:
 
     def _copy(self, run: CursorRunner, write: str, attempt: str, jobs: Sequence[NewJob]) -> None:
         """Copy jobs into the stage; if all are like the first one, only the columns that it sets."""
+        from stanchion.stores.postgres.connections.sessions import cursor_of
+
         place = (write, attempt, self._db.clock(run))
         special = [n for n, default in enumerate(DEFAULTS) if jobs[0][n] != default]
         values: Iterable[tuple[object, ...]]
@@ -73,7 +75,7 @@ class CopyStaged:
         names = ("write", "attempt", "staged_at", *(NewJob._fields[n] for n in special))
         listing = ", ".join(f'"{name}"' for name in names)
         into = self._db.dialect.qualified("stanchion_stage")
-        with run.cursor.copy(f"COPY {into} ({listing}) FROM STDIN") as copy:
+        with cursor_of(run).copy(f"COPY {into} ({listing}) FROM STDIN") as copy:
             for of_job in values:
                 copy.write_row(place + of_job)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sqlalchemy import Executable
 from sqlalchemy import text as sql
 
 from stanchion.stores.records.values import ValueChange, VersionedValue
 from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
-from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.engine.runner import Params, Runner
 from stanchion.stores.sql.engine.schema import values
 
 
@@ -44,7 +45,8 @@ class Values:
 
     def read(self, run: Runner, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
         """Return values as `values` does, within a transaction."""
-        statement, given = self._statements.of_kind, {"of_kind": kind}
+        statement: Executable = self._statements.of_kind
+        given: Params = {"of_kind": kind}
         if names is not None:
             if not (wanted := set(names)):
                 return []

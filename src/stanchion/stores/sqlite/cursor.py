@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import sqlite3
 from itertools import chain
-from typing import Any
 
 from stanchion.stores.records.jobs import JobRow, row_from
 from stanchion.stores.rules.misfits import RowTypes
 from stanchion.stores.rules.unreadable import NotUtf8
+from stanchion.stores.sql.engine.runner import Row
 from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS, stage_prepared
 
 ROW_TYPES = RowTypes({bool: (int,), float: (int,), str: (NotUtf8,)})
@@ -21,10 +21,8 @@ _WIDE = len(CLAIMED_COLUMNS)
 """Number of columns from which a row is a whole job: no other query returns as many."""
 _BYTES = stage_prepared.c.rows.name
 
-Row = tuple[Any, ...]
 
-
-class Cursor(sqlite3.Cursor):
+class FittingCursor(sqlite3.Cursor):
     """A cursor of the store."""
 
     def fetchall(self) -> list[Row]:

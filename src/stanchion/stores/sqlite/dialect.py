@@ -8,7 +8,6 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -39,8 +38,8 @@ from stanchion.stores.rules.plain_push import NAME, UNPRINTABLE
 from stanchion.stores.rules.unreadable import TEXTS
 from stanchion.stores.sql.elements import AnySelect, AnyType
 from stanchion.stores.sql.engine.awaited import AsyncDriver
-from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, Dialect, Fault
-from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, Dialect, EngineOptions, Fault
+from stanchion.stores.sql.engine.runner import Cursor, Row, Runner
 from stanchion.stores.sql.engine.schema import jobs
 from stanchion.stores.sql.engine.turns import WriteLock
 from stanchion.stores.sql.jobs.plain_push import statements
@@ -48,7 +47,7 @@ from stanchion.stores.sql.reading.stats import first_due
 from stanchion.stores.sqlite import drivers
 from stanchion.stores.sqlite.capabilities import CAPABILITIES
 from stanchion.stores.sqlite.connections import ARE_UTF8, BUSY_SECONDS, NOW, prepare
-from stanchion.stores.sqlite.cursor import ROW_TYPES, Cursor
+from stanchion.stores.sqlite.cursor import ROW_TYPES, FittingCursor
 from stanchion.stores.sqlite.misfits import HAS_ID, RIGHT_TYPES
 from stanchion.stores.sqlite.processes.file import StoreFile
 from stanchion.stores.sqlite.processes.wakeup import FileWatch
@@ -100,7 +99,7 @@ class SqliteDialect(Dialect):
         self.signals = self.watch = FileWatch(file, first_due(self))
         self._writers, self.write_lock = writers, write_lock
 
-    def engine_options(self) -> dict[str, Any]:
+    def engine_options(self) -> EngineOptions:
         return {
             "connect_args": {"timeout": BUSY_SECONDS, "check_same_thread": False},
             "pool_size": 8,
@@ -147,7 +146,7 @@ class SqliteDialect(Dialect):
         make = statements("stanchion.stores.sqlite", '"', **values)
         return make if connection is None else [f"DROP VIEW IF EXISTS {NAME}", *make]
 
-    def start(self, cursor: sqlite3.Cursor, *, durable: bool = True) -> None:
+    def start(self, cursor: Cursor, *, durable: bool = True) -> None:
         # SQLite itself retries less and less often, down to ten times a second: if a busy worker holds the lock most of
         # the time, such a process would wait for very long.
         began, first, waited = time.monotonic(), False, 0.0
@@ -173,7 +172,7 @@ class SqliteDialect(Dialect):
             cursor.execute(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000:.0f}")
 
     @contextmanager
-    def undurable(self, cursor: sqlite3.Cursor) -> Iterator[None]:
+    def undurable(self, cursor: Cursor) -> Iterator[None]:
         if self._synchronous not in ("full", "extra"):
             yield
             return
@@ -184,7 +183,7 @@ class SqliteDialect(Dialect):
             cursor.execute(f"PRAGMA synchronous={self._synchronous}")
 
     def cursor(self, driver: sqlite3.Connection) -> sqlite3.Cursor:
-        cursor = driver.cursor(Cursor)
+        cursor = driver.cursor(FittingCursor)
         cursor.row_factory = None
         return cursor
 
@@ -251,7 +250,7 @@ class SqliteDialect(Dialect):
         are_utf8 = Function(ARE_UTF8, *(cast(jobs.c[name], LargeBinary) for name in TEXTS), type_=Boolean)
         return [text(RIGHT_TYPES), are_utf8]
 
-    def fitted(self, names: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[object, ...]]:
+    def fitted(self, names: Sequence[str], rows: list[Row]) -> list[tuple[object, ...]]:
         return ROW_TYPES.fitted_columns(names, rows) if rows else rows
 
     def insert_ignoring(self, table: Table, values: Mapping[str, object]) -> Executable:

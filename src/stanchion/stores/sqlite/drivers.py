@@ -10,7 +10,7 @@ from stanchion.errors import CannotJoin
 from stanchion.stores.sql.engine.awaited import AsyncDriver
 from stanchion.stores.sql.engine.dialect import AUTOCOMMIT
 from stanchion.stores.sql.engine.runner import Row
-from stanchion.stores.sqlite.cursor import Cursor
+from stanchion.stores.sqlite.cursor import FittingCursor
 
 NAMES = "sqlite3 or aiosqlite"
 
@@ -40,22 +40,22 @@ class _Aiosqlite:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    async def rows(self, sql: str, params: Any) -> list[Row]:
+    async def rows(self, sql: str, params: object) -> list[Row]:
         def run() -> list[Row]:
             return self._cursor(sql, params).fetchall()
 
         found: list[Row] = await self._connection._execute(run)
         return found
 
-    async def change(self, sql: str, params: Any) -> int:
+    async def change(self, sql: str, params: object) -> int:
         def run() -> int:
             return self._cursor(sql, params).rowcount
 
         changed: int = await self._connection._execute(run)
         return changed
 
-    def _cursor(self, sql: str, params: Any) -> Cursor:
+    def _cursor(self, sql: str, params: Any) -> FittingCursor:
         connection: sqlite3.Connection = self._connection._conn
-        cursor = connection.cursor(Cursor)
+        cursor = connection.cursor(FittingCursor)
         cursor.row_factory = None
         return cursor.execute(sql, params)

@@ -188,11 +188,11 @@ class PostgresDue:
 
     def due(self, run: Runner, queue: str, limit: int, search: Search) -> list[str]:
         given: Params = {"queue": queue, "most": limit, "min_rank": search.min_rank}
-        if search.past is None:
+        if (past := search.past) is None:
             rows = run.rows(_PICK_ASKING, given)
         else:
-            keys = self._dialect.listed(search.past["keys"])
-            rows = run.rows(self._dialect.once(_pick_past), {**search.past, "keys": keys, **given})
+            skipping = {**past.patterns, "keys": self._dialect.listed(past.keys)}
+            rows = run.rows(self._dialect.once(_pick_past), {**skipping, **given})
         search.asking = {str(row[0]): row for row in rows}
         return list(search.asking)
 

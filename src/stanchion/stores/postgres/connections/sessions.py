@@ -24,6 +24,7 @@ from stanchion.stores.postgres.connections.errors import is_pooled_away
 from stanchion.stores.postgres.connections.refusals import Refusals
 from stanchion.stores.postgres.connections.shared_statements import SharedStatements
 from stanchion.stores.sql.engine.dialect import IDLE_SECONDS
+from stanchion.stores.sql.engine.runner import CursorRunner, Row
 
 CONNECT_SECONDS = 5
 APPLICATION = "stanchion"
@@ -141,6 +142,13 @@ class PooledCursor(psycopg.RawCursor[Any]):
     def executemany(self, query: Any, params_seq: Iterable[Any], **options: Any) -> None:
         rows = list(params_seq)
         _run(_session(self), lambda: super(PooledCursor, self).executemany(query, rows, **options))
+
+
+def cursor_of(run: CursorRunner) -> psycopg.Cursor[Row]:
+    """Return the cursor of a runner on a connection of psycopg."""
+    if not isinstance(run.cursor, psycopg.Cursor):
+        raise TypeError(f"not a cursor of psycopg: {run.cursor!r}")
+    return run.cursor
 
 
 def _session(cursor: PooledCursor) -> Session:

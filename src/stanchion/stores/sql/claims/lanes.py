@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from sqlalchemy import (
     ColumnElement,
@@ -29,7 +29,7 @@ from stanchion.stores.sql.elements import AnyElement, AnySelect, AnyUnion
 from stanchion.stores.sql.engine.columns import QUEUED, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
-from stanchion.stores.sql.engine.runner import Params, Runner
+from stanchion.stores.sql.engine.runner import Params, Row, Runner
 from stanchion.stores.sql.engine.schema import jobs, queues, values
 from stanchion.stores.sql.rows.queue_row import QueueRow
 
@@ -277,12 +277,12 @@ def by_arms(
     statements: Mapping[int, Executable],
     items: Sequence[T],
     params: Callable[[T], Params],
-) -> Iterator[tuple[Any, ...]]:
+) -> Iterator[Row]:
     """Query as many items as a statement has arms; yield each item with its sorted answers."""
     for start in range(0, len(items), ARMS[-1]):
         some = items[start : start + ARMS[-1]]
         arms = next(arms for arms in ARMS if arms >= len(some))
-        given = {"queue": queue}
+        given: dict[str, object] = {"queue": queue}
         for n in range(arms):
             values = params(some[n]) if n < len(some) else {**params(some[0]), **_NOTHING}
             given |= {f"{name}{n}": value for name, value in values.items()}

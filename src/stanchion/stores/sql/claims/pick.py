@@ -70,6 +70,14 @@ class Alike(NamedTuple):
     limits: str | None
 
 
+class Past(NamedTuple):
+    """The parameters that skip jobs which need a full slot."""
+
+    patterns: Params
+    keys: list[str]
+    """Order keys."""
+
+
 @dataclass(slots=True)
 class Search:
     """The state that a claim keeps between its transactions."""
@@ -135,8 +143,8 @@ class Search:
         return [] if self.deferring or self.least <= _READ_MIN else list(self.spent)
 
     @property
-    def past(self) -> Params | None:
-        """The parameters that skip jobs which need a full slot; None while few jobs had to wait."""
+    def past(self) -> Past | None:
+        """What skips jobs that need a full slot; None while few jobs had to wait."""
         if self.least <= _READ_MIN:
             return None
         names = [slot.name for slot in self.full if slot.kind == SEMAPHORE]
@@ -145,10 +153,7 @@ class Search:
         if not (names or keys or rates):
             return None
         patterns = [f"%{quoted(name)}%" for name in names[:FULL_MAX]] + rates + [_NO_PATTERN] * FULL_MAX
-        return {
-            **{f"shut{n}": patterns[n] for n in range(FULL_MAX)},
-            "keys": [_NO_KEY, *sorted(keys)[:_KEYS]],
-        }
+        return Past({f"shut{n}": patterns[n] for n in range(FULL_MAX)}, [_NO_KEY, *sorted(keys)[:_KEYS]])
 
 
 RUN = 2000
@@ -214,7 +219,8 @@ class DueJobs:
         pick: Executable = self._statements.pick
         given: Params = {"queue": queue}
         if (past := search.past) is not None:
-            pick, given = self._statements.pick_past, {**past, "keys": self._dialect.listed(past["keys"]), **given}
+            pick = self._statements.pick_past
+            given = {**past.patterns, "keys": self._dialect.listed(past.keys), **given}
         for rank in self.ranks(run, queue, search.min_rank):
             picked = run.rows(pick, {**given, "at_rank": rank, "most": limit - len(ids)})
             ids.extend(str(row[0]) for row in picked)

@@ -8,7 +8,7 @@ from typing import Protocol
 from sqlalchemy import Executable
 
 from stanchion.core.concurrency.caller import awaited
-from stanchion.stores.sql.engine.runner import Asked, Compiler, CursorRunner, Params, Row
+from stanchion.stores.sql.engine.runner import Asked, Compiler, JoinedRunner, Params, Row, ready
 
 
 class AsyncDriver(Protocol):
@@ -21,21 +21,21 @@ class AsyncDriver(Protocol):
         """Run a statement; return the number of rows it changed."""
 
 
-class AwaitedRunner(CursorRunner):
+class AwaitedRunner(JoinedRunner):
     """Runs statements in the task that awaits the call."""
 
     def __init__(self, driver: AsyncDriver, compiler: Compiler, given: Params) -> None:
-        super().__init__(None, compiler, given, joined=True)
-        self._driver = driver
+        super().__init__()
+        self._driver, self._compiler, self._given = driver, compiler, given
 
     def rows(self, statement: Executable, params: Params | None = None) -> list[Row]:
         return self.all_rows([(statement, params or {})])[0]
 
     def all_rows(self, asked: Sequence[Asked], *, last: bool = False) -> list[list[Row]]:
-        ready = [self.ready(*one) for one in asked]
+        statements = [ready(self._compiler, self._given, *one) for one in asked]
 
         async def run() -> list[list[Row]]:
-            return [await self._driver.rows(*one) for one in ready]
+            return [await self._driver.rows(*one) for one in statements]
 
         return awaited(run)
 
@@ -46,12 +46,12 @@ class AwaitedRunner(CursorRunner):
         self.change_each(statement, [params or {}])
 
     def change_each(self, statement: Executable, batch: Sequence[Params]) -> int:
-        ready = [self.ready(statement, params) for params in batch]
+        statements = [ready(self._compiler, self._given, statement, params) for params in batch]
 
         async def run() -> int:
-            return sum([await self._driver.change(*one) for one in ready])
+            return sum([await self._driver.change(*one) for one in statements])
 
-        return awaited(run) if ready else 0
+        return awaited(run) if statements else 0
 
     def send_each(self, statement: Executable, batch: Sequence[Params]) -> None:
         self.change_each(statement, batch)

@@ -13,14 +13,40 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from sqlalchemy import Connection
 
 from stanchion.core.concurrency.caller import CALLER, awaited
 from stanchion.errors import CannotJoin
 
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+T = TypeVar("T")
+
 NOT_OPEN: Final = "the AsyncConnection given as tx is not open: await it, or use it in `async with`"
+
+
+class Runs(Protocol):
+    """Runs code."""
+
+    def __call__(self, work: Callable[[], T], /) -> T: ...
+
+
+class DjangoConnection(Protocol):
+    """What is used of Django's connection with a database."""
+
+    alias: str
+    connection: object
+    """The driver's own connection."""
+    in_atomic_block: bool
+
+    def get_autocommit(self) -> bool:
+        """Return whether Django commits each statement by itself."""
+
+    def on_commit(self, work: Callable[[], None]) -> None:
+        """Call `work` after the outermost commit."""
 
 
 class Caller(NamedTuple):
@@ -28,21 +54,21 @@ class Caller(NamedTuple):
 
     connection: Connection | None = None
     """The connection of SQLAlchemy."""
-    driver: Any = None
+    driver: object = None
     """The driver's own connection."""
-    session: Any = None
+    session: Session | None = None
     """The SQLAlchemy Session that reports the end of the transaction."""
-    django: Any = None
+    django: DjangoConnection | None = None
     """Django's connection, which reports its commit."""
     on_loop: bool = False
     """The connection of SQLAlchemy has an asynchronous driver, and no greenlet runs this call."""
 
     @property
-    def run(self) -> Callable[[Callable[[], Any]], Any]:
+    def run(self) -> Runs:
         """Runs code that executes statements on the connection."""
         return in_greenlet if self.on_loop else at_once
 
-    def raw(self) -> Any:
+    def raw(self) -> object:
         """Return the driver's own connection."""
         if self.connection is None:
             return self.driver
@@ -66,7 +92,7 @@ def caller_of(transaction: object) -> Iterator[Caller]:
             yield Caller(driver=wrapper.connection, django=wrapper)
 
 
-def session_of(transaction: Any) -> Any:
+def session_of(transaction: Any) -> Session | None:
     """Return the Session behind a transaction that reports its commit; None for another transaction."""
     if callable(getattr(transaction, "registry", None)):  # a scoped_session, or its asynchronous form
         transaction = transaction.registry()
@@ -89,12 +115,12 @@ def _found(transaction: object) -> Caller:
     return Caller(driver=transaction)
 
 
-def _is_scoped(transaction: Any, session: Any) -> bool:
+def _is_scoped(transaction: Any, session: Session) -> bool:
     """Return whether this is a scoped_session whose session is synchronous."""
     return callable(getattr(transaction, "registry", None)) and transaction.registry() is session
 
 
-def django_connection(transaction: object) -> Any:
+def django_connection(transaction: object) -> DjangoConnection | None:
     """Return Django's connection with a database, also behind its proxy for the default alias; None for others."""
     if "django.db" not in sys.modules:
         return None
@@ -111,10 +137,8 @@ def django_connection(transaction: object) -> Any:
             "the synchronous call there, in the function that sync_to_async runs"
         )
     transaction.ensure_connection()
-    return transaction
-
-
-T = TypeVar("T")
+    found: DjangoConnection = transaction
+    return found
 
 
 def in_greenlet(work: Callable[[], T]) -> T:
@@ -164,7 +188,7 @@ def announce_after_commit(
     return True
 
 
-def _committed(session: Any) -> None:
+def _committed(session: Session) -> None:
     if session.in_nested_transaction():  # a savepoint, which the outer transaction may still roll back
         return
     waiting = dict(session.info[_KEY])
@@ -173,6 +197,6 @@ def _committed(session: Any) -> None:
         signals.announce(*news)
 
 
-def _rolled_back(session: Any) -> None:
+def _rolled_back(session: Session) -> None:
     if not session.in_nested_transaction():  # what came before a savepoint may still be committed
         session.info[_KEY].clear()

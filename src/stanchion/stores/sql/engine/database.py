@@ -25,7 +25,9 @@ from stanchion.stores.sql.engine.failure_messages import message_of_failure
 from stanchion.stores.sql.engine.runner import (
     Asked,
     Compiler,
+    Cursor,
     CursorRunner,
+    OwnCursor,
     Params,
     Row,
     Runner,
@@ -51,12 +53,12 @@ class Database:
         """The URL for messages, with the schema of the tables."""
         self._options = dialect.engine_options()
         if pool_size is not None:
-            self._options.update(pool_size=pool_size, max_overflow=0)
+            self._options["pool_size"], self._options["max_overflow"] = pool_size, 0
         self.clock_offset = 0.0
         self.identity: str | None = None
         """The text that identifies this database; None until it is read."""
         self.locked_leases = LockedLeases()
-        self.joined: WeakSet[Any] = WeakSet()
+        self.joined: WeakSet[object] = WeakSet()
         """Callers' connections that are known to be in this database."""
         self._engine: Engine | None = None
         reset_after_fork(self)
@@ -96,7 +98,7 @@ class Database:
         theirs = self.dialect.for_driver(driver, self.engine.dialect)
         return self.compiler if theirs is None else compiler_for(theirs, self.dialect.qualified)
 
-    def given(self) -> dict[str, Any]:
+    def given(self) -> dict[str, object]:
         """Return the parameters that every statement may use."""
         return {
             "clock_offset": int(self.clock_offset * SECOND),
@@ -203,7 +205,7 @@ class Database:
             raise refusal from error
 
     @contextmanager
-    def streaming(self, statement: Executable, params: Params) -> Iterator[Any]:
+    def streaming(self, statement: Executable, params: Params) -> Iterator[OwnCursor]:
         """Run a statement without a deadline, and lend the cursor with its rows."""
         with (
             self.connection() as connection,
@@ -372,14 +374,14 @@ def _now(dialect: Dialect) -> Executable:
 class Open(NamedTuple):
     """An open transaction: its cursor, and how to send several statements together, if the driver can."""
 
-    cursor: Any
+    cursor: Cursor
     together: Together | None = None
     commit: Callable[[], None] | None = None
     """Commits together with the last statements."""
 
 
 @contextmanager
-def _transaction(cursor: Any, dialect: Dialect, durable: bool, together: bool) -> Iterator[Open]:
+def _transaction(cursor: OwnCursor, dialect: Dialect, durable: bool, together: bool) -> Iterator[Open]:
     committed = False
 
     def commit() -> None:

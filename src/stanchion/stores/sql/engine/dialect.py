@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import Enum, auto
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Required, TypedDict, TypeVar
 
 from sqlalchemy import BigInteger, ColumnElement, Executable, SelectBase, Table, TextClause, bindparam, func
 from sqlalchemy.engine import Connection, Engine
@@ -21,7 +21,7 @@ from stanchion.stores.records.slots import Slot
 from stanchion.stores.sql.elements import AnySelect, AnyType
 from stanchion.stores.sql.engine.awaited import AsyncDriver
 from stanchion.stores.sql.engine.callers import Caller, announce_after_commit
-from stanchion.stores.sql.engine.runner import Runner, Together
+from stanchion.stores.sql.engine.runner import Cursor, OwnCursor, Row, Runner, Together
 from stanchion.stores.sql.engine.schema import ID_COLUMNS, Qualified
 from stanchion.stores.sql.engine.turns import WriteLock
 
@@ -53,14 +53,14 @@ def cause_of(error: BaseException) -> BaseException:
     return getattr(error, "orig", None) or error
 
 
-def _has_code(error: BaseException, codes: frozenset[Any]) -> bool:
+def _has_code(error: BaseException, codes: frozenset[object]) -> bool:
     """Return whether an error of any driver has one of these codes."""
     return not codes.isdisjoint({getattr(error, "sqlstate", None), *error.args[:1]})
 
 
 T = TypeVar("T")
 
-_made: dict[tuple[type[Dialect], Callable[..., Any]], Any] = {}
+_made: dict[tuple[type[Dialect], object], Any] = {}
 
 CLOCK_OFFSET: ColumnElement[int] = bindparam("clock_offset", type_=BigInteger)
 
@@ -78,6 +78,16 @@ class Signals(Protocol):
 
     def close(self) -> None:
         """End all waits, and the threads and connections of the wake-up."""
+
+
+class EngineOptions(TypedDict, total=False):
+    """Options for `create_engine`."""
+
+    connect_args: Required[dict[str, object]]
+    pool_size: Required[int]
+    max_overflow: Required[int]
+    pool_timeout: Required[float]
+    pool_reset_on_return: None
 
 
 class Dialect(ABC):
@@ -128,9 +138,9 @@ class Dialect(ABC):
     """An SQL expression for a text that no other database has."""
     identity: str
     """An SQL expression that identifies a row of stanchion_meta, and no copy of it elsewhere on the same server."""
-    strange: frozenset[Any]
+    strange: frozenset[object]
     """Error codes that say that a table, a column or the database does not exist."""
-    cancelled: frozenset[Any] = frozenset()
+    cancelled: frozenset[object] = frozenset()
     """Error codes of statements that a time limit or an operator has cancelled."""
 
     qualified = Qualified()
@@ -151,7 +161,7 @@ class Dialect(ABC):
         return made
 
     @abstractmethod
-    def engine_options(self) -> dict[str, Any]:
+    def engine_options(self) -> EngineOptions:
         """Return options for `create_engine`."""
 
     def is_there(self) -> bool:
@@ -180,7 +190,7 @@ class Dialect(ABC):
         """Return the statements that make or replace `stanchion_push`; None: in a database without the schema."""
         return []
 
-    def start(self, cursor: Any, *, durable: bool = True) -> None:
+    def start(self, cursor: Cursor, *, durable: bool = True) -> None:
         """Begin a transaction; `durable`: see `undurable`, for a database that sets it inside the transaction."""
         cursor.execute(self.begin)
 
@@ -188,7 +198,7 @@ class Dialect(ABC):
         """Send the statements of a block several at a time; None if the driver can't."""
         return nullcontext()
 
-    def commit_early(self, cursor: Any, *, durable: bool) -> None:
+    def commit_early(self, cursor: Cursor, *, durable: bool) -> None:
         """Send the commit of a transaction right after its last statements, before their answers arrive.
 
         A database that holds locks until the commit is on disk can release them earlier: only the answer must wait for
@@ -196,10 +206,10 @@ class Dialect(ABC):
         """
         cursor.execute("COMMIT")
 
-    def see_to_disk(self, cursor: Any) -> None:  # noqa: B027 - most need nothing
+    def see_to_disk(self, cursor: Cursor) -> None:  # noqa: B027 - most need nothing
         """Make the end of the transaction wait until everything committed before it is on disk."""
 
-    def undurable(self, cursor: Any) -> AbstractContextManager[None]:
+    def undurable(self, cursor: Cursor) -> AbstractContextManager[None]:
         """Let a transaction in the block commit without waiting for the disk, if the database can do so cheaply."""
         return nullcontext()
 
@@ -211,7 +221,7 @@ class Dialect(ABC):
         """End sessions of ours that hold locks while their clients stand still, if the database doesn't by itself."""
 
     @abstractmethod
-    def cursor(self, driver: Any) -> Any:
+    def cursor(self, driver: Any) -> OwnCursor:
         """Return a cursor whose rows are tuples."""
 
     def for_cursors(self, dialect: AlchemyDialect) -> AlchemyDialect:
@@ -258,7 +268,7 @@ class Dialect(ABC):
         """Return an asynchronous driver for a caller's connection; None for one that is of none."""
         return None
 
-    def caller_cursor(self, connection: object) -> object:
+    def caller_cursor(self, connection: object) -> Cursor | None:
         """Return a cursor on a caller's connection of a synchronous driver for this database; None: it is of none."""
         return self.cursor(connection) if self.owns(connection) else None
 
@@ -314,7 +324,7 @@ class Dialect(ABC):
         values = (":kind", ":queue", ":name", str(_LAST))[: len(columns)]
         return f"({', '.join(columns)}) > ({', '.join(values)})"
 
-    def listed(self, elements: Iterable[str]) -> Any:
+    def listed(self, elements: Iterable[str]) -> object:
         """Return the parameter for `among`, sorted, so that all callers lock in the same order."""
         return json.dumps(sorted(elements), ensure_ascii=False)
 
@@ -376,7 +386,7 @@ class Dialect(ABC):
         """Return the conditions that a live job has the right types, and text in UTF-8; none if all jobs have."""
         return []
 
-    def fitted(self, _names: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[object, ...]]:
+    def fitted(self, _names: Sequence[str], rows: list[Row]) -> list[tuple[object, ...]]:
         """Return rows of these fields of jobs with the right types, which most databases guarantee."""
         return rows
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import CursorResult, Executable, TextClause, bindparam, event, text
@@ -20,7 +20,7 @@ from sqlalchemy.engine import Connection as AlchemyConnection
 from sqlalchemy.engine import Dialect
 
 from stanchion.stores.records.slots import Slot
-from stanchion.stores.sql.engine.callers import at_once
+from stanchion.stores.sql.engine.callers import Runs, at_once
 from stanchion.stores.sql.engine.schema import Qualified
 
 SAVEPOINT, TO_SAVEPOINT = text("SAVEPOINT stanchion"), text("ROLLBACK TO SAVEPOINT stanchion")
@@ -29,10 +29,39 @@ SAVEPOINT, TO_SAVEPOINT = text("SAVEPOINT stanchion"), text("ROLLBACK TO SAVEPOI
 # The caller may translate schemas of its own tables, and ours have the same names for all tenants.
 _OPTIONS: Final = {"preserve_rowcount": True, "schema_translate_map": None}
 
+T = TypeVar("T")
+
 Row = tuple[Any, ...]
-Params = Mapping[str, Any]
+Params = Mapping[str, object]
 Asked = tuple[Executable, Params]
 """A statement and its parameters."""
+
+
+class Cursor(Protocol):
+    """A cursor of any driver; each has types of its own for statements and parameters."""
+
+    def execute(self, sql: Any, params: Any = ..., /) -> object:
+        """Run a statement."""
+
+    def executemany(self, sql: Any, params: Any, /) -> object:
+        """Run a statement for each of these parameters."""
+
+    def fetchall(self) -> Any:
+        """Return the rows of the last statement."""
+
+    @property
+    def rowcount(self) -> int:
+        """The number of rows that the last statement changed."""
+
+
+class OwnCursor(Cursor, Protocol):
+    """A cursor on a connection of our own."""
+
+    def fetchmany(self, size: int = ..., /) -> Any:
+        """Return up to so many rows."""
+
+    def close(self) -> None:
+        """Free what the cursor holds."""
 
 
 class Runner(Protocol):
@@ -77,14 +106,20 @@ class Runner(Protocol):
         """
 
 
+class InOrder(Protocol):
+    """Puts named values in the order of the parameters of a statement."""
+
+    def __call__(self, named: Mapping[str, T], /) -> tuple[T, ...]: ...
+
+
 class Compiled(NamedTuple):
     """A statement in the driver's SQL."""
 
     sql: str
-    fixed: dict[str, Any]
+    fixed: dict[str, object]
     """The values of its constant parameters."""
-    positions: Callable[[Params], tuple[Any, ...]] | None
-    """Puts named parameters in order, for a driver with positional ones."""
+    positions: InOrder | None
+    """For a driver with positional parameters."""
     names: frozenset[str]
 
 
@@ -109,17 +144,18 @@ class Compiler:
         return Compiled(self._qualified(str(done)), fixed, positions, frozenset(done.params))
 
 
-def _in_order(names: tuple[str, ...]) -> Callable[[Params], tuple[Any, ...]]:
-    if len(names) < 2:  # itemgetter of one name returns no tuple
-        return lambda params: tuple(params[name] for name in names)
-    return itemgetter(*names)
+def _in_order(names: tuple[str, ...]) -> InOrder:
+    def few(named: Mapping[str, T], /) -> tuple[T, ...]:
+        return tuple(named[name] for name in names)
+
+    return few if len(names) < 2 else itemgetter(*names)  # itemgetter of one name returns no tuple
 
 
 class Together(NamedTuple):
     """Cursors that collect statements, and send them together when the rows of one are requested."""
 
-    cursor: Any
-    another: Callable[[], Any]
+    cursor: Cursor
+    another: Callable[[], Cursor]
     """Makes a further cursor."""
     sync: Callable[[], None]
     """Waits until all statements are carried out."""
@@ -130,7 +166,7 @@ class CursorRunner:
 
     def __init__(
         self,
-        cursor: Any,
+        cursor: Cursor,
         compiler: Compiler,
         given: Params,
         *,
@@ -178,7 +214,7 @@ class CursorRunner:
         if batch:
             self._send_each(statement, batch)
 
-    def change_columns(self, statement: Executable, columns: Mapping[str, Iterable[Any]]) -> None:
+    def change_columns(self, statement: Executable, columns: Mapping[str, Iterable[object]]) -> None:
         """Run a statement once for each row of these columns, as many times as the shortest one has values."""
         compiled = self._compiler.compiled(statement)
         if compiled.positions is not None:
@@ -187,7 +223,7 @@ class CursorRunner:
         rows = zip(*columns.values(), strict=False)
         self.cursor.executemany(compiled.sql, [dict(zip(columns, row, strict=True)) for row in rows])
 
-    def _send_each(self, statement: Executable, batch: Sequence[Params]) -> Any:
+    def _send_each(self, statement: Executable, batch: Sequence[Params]) -> Cursor:
         """Run a statement for each set of parameters; return the cursor with the number of changed rows."""
         compiled = self._compiler.compiled(statement)
         base = {**self._given, **compiled.fixed}
@@ -197,28 +233,42 @@ class CursorRunner:
         cursor.executemany(compiled.sql, batch if compiled.positions is None else map(compiled.positions, batch))
         return cursor
 
-    def _cursor_for_sending(self) -> Any:
+    def _cursor_for_sending(self) -> Cursor:
         """Return a separate cursor for statements that are sent: their answers may arrive after the next statement."""
         return self.cursor if self._together is None else self._together.another()
 
-    def _changed(self, cursor: Any) -> int:
+    def _changed(self, cursor: Cursor) -> int:
         if self._together is not None:
             self._together.sync()
         return int(cursor.rowcount)
 
-    def execute(self, statement: Executable, params: Params | None, cursor: Any = None) -> None:
+    def execute(self, statement: Executable, params: Params | None, cursor: Cursor | None = None) -> None:
         """Run a statement; its rows remain in the cursor."""
         cursor = self.cursor if cursor is None else cursor
-        cursor.execute(*self.ready(statement, params))
-
-    def ready(self, statement: Executable, params: Params | None) -> tuple[str, Any]:
-        """Return the driver's form of a statement, and that of its parameters."""
-        compiled = self._compiler.compiled(statement)
-        named = {**self._given, **compiled.fixed, **(params or {})}
-        return compiled.sql, named if compiled.positions is None else compiled.positions(named)
+        cursor.execute(*ready(self._compiler, self._given, statement, params))
 
 
-class AlchemyRunner:
+def ready(compiler: Compiler, given: Params, statement: Executable, params: Params | None) -> tuple[str, object]:
+    """Return the driver's form of a statement, and that of its parameters."""
+    compiled = compiler.compiled(statement)
+    named = {**given, **compiled.fixed, **(params or {})}
+    return compiled.sql, named if compiled.positions is None else compiled.positions(named)
+
+
+class JoinedRunner:
+    """What each runner in a caller's transaction records."""
+
+    def __init__(self) -> None:
+        self.joined = True
+        self.woken: set[str] = set()
+        self.clock: int | None = None
+        self.guarded = False
+        self.freed: Counter[Slot] = Counter()
+        self.passed_over: set[Slot] = set()
+        self.ended: set[str] = set()
+
+
+class AlchemyRunner(JoinedRunner):
     """Runs statements on a caller's SQLAlchemy connection with any driver.
 
     `on`: runs code that executes statements, on the event loop of an asynchronous driver.
@@ -229,20 +279,13 @@ class AlchemyRunner:
         connection: AlchemyConnection,
         given: Params,
         qualified: Qualified,
-        on: Callable[[Callable[[], Any]], Any] = at_once,
+        on: Runs = at_once,
     ) -> None:
+        super().__init__()
         self._connection, self._given, self._qualified, self._on = connection, given, qualified, on
-        self.joined = True
-        self.woken: set[str] = set()
-        self.clock: int | None = None
-        self.guarded = False
-        self.freed: Counter[Slot] = Counter()
-        self.passed_over: set[Slot] = set()
-        self.ended: set[str] = set()
 
     def rows(self, statement: Executable, params: Params | None = None) -> list[Row]:
-        found: list[Row] = self._on(lambda: self._rows(statement, params))
-        return found
+        return self._on(lambda: self._rows(statement, params))
 
     def change(self, statement: Executable, params: Params | None = None) -> int:
         return self.change_each(statement, [params or {}])
@@ -250,8 +293,7 @@ class AlchemyRunner:
     def change_each(self, statement: Executable, batch: Sequence[Params]) -> int:
         if not batch:
             return 0
-        changed: int = self._on(lambda: sum(int(self._execute(statement, params).rowcount) for params in batch))
-        return changed
+        return self._on(lambda: sum(int(self._execute(statement, params).rowcount) for params in batch))
 
     def send(self, statement: Executable, params: Params | None = None) -> None:
         self.change(statement, params)
@@ -260,8 +302,7 @@ class AlchemyRunner:
         self.change_each(statement, batch)
 
     def all_rows(self, asked: Sequence[Asked], *, last: bool = False) -> list[list[Row]]:
-        found: list[list[Row]] = self._on(lambda: [self._rows(*one) for one in asked])
-        return found
+        return self._on(lambda: [self._rows(*one) for one in asked])
 
     def _rows(self, statement: Executable, params: Params | None) -> list[Row]:
         return [tuple(row) for row in self._execute(statement, params or {})]
@@ -283,7 +324,7 @@ class AlchemyRunner:
 
         def qualify(
             _on: object, _cursor: object, sql: str, given: object, _context: object, _many: bool
-        ) -> tuple[str, Any]:
+        ) -> tuple[str, object]:
             return self._qualified(sql), given
 
         event.listen(self._connection, "before_cursor_execute", qualify, retval=True)
@@ -292,12 +333,12 @@ class AlchemyRunner:
         finally:
             event.remove(self._connection, "before_cursor_execute", qualify)
 
-    def _fitting(self, statement: Executable, params: Params) -> dict[str, Any]:
+    def _fitting(self, statement: Executable, params: Params) -> dict[str, object]:
         names = _compiler(self._connection.dialect).compiled(statement).names
         return {name: value for name, value in {**self._given, **params}.items() if name in names}
 
 
-_shared: dict[tuple[Any, ...], Compiler] = {}
+_shared: dict[tuple[object, ...], Compiler] = {}
 
 
 def compiler_for(dialect: Dialect, qualified: Qualified) -> Compiler:

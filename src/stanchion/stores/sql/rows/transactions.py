@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
+from functools import partial
 from typing import TypeVar
 
 from stanchion.stores.records import calls
@@ -12,7 +13,7 @@ from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.joining import joined
-from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.engine.runner import CursorRunner, Runner
 from stanchion.stores.sql.rows.grants import PassesOn
 from stanchion.stores.sql.rows.queues import QueueRows
 
@@ -30,7 +31,7 @@ class Transactions:
 
     def write(
         self,
-        work: Callable[[Runner, bool], T],
+        work: Callable[[CursorRunner, bool], T],
         seconds: float | None = None,
         *,
         durable: bool = True,
@@ -66,7 +67,7 @@ class Transactions:
 
     def _write_once(
         self,
-        work: Callable[[Runner, bool], T],
+        work: Callable[[CursorRunner, bool], T],
         seconds: float | None = None,
         *,
         durable: bool = True,
@@ -75,7 +76,7 @@ class Transactions:
         """Do what `write` does, without retries; also return the free slots whose waiters were passed over."""
         runs: list[Runner] = []
 
-        def recorded(run: Runner, again: bool) -> T:
+        def recorded(run: CursorRunner, again: bool) -> T:
             runs[:] = [run]
             done = work(run, again)
             self._grants.pass_on(run)
@@ -90,6 +91,10 @@ class Transactions:
         """Retry to grant these free slots, whose waiters others had locked."""
         for pause in _RETRY_PAUSES:
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreading load
-            slots = self._write_once(lambda run, _again, left=slots: run.freed.update(dict.fromkeys(left, 0)))[1]  # type: ignore[misc]
-            if not slots:
+            if not (slots := self._write_once(partial(_has_freed, slots))[1]):
                 return
+
+
+def _has_freed(slots: Set[Slot], run: Runner, _again: bool) -> None:
+    """Record that slots may have new heads of line."""
+    run.freed.update(dict.fromkeys(slots, 0))

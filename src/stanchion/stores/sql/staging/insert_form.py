@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import repeat
-from typing import cast
 
 from sqlalchemy import insert
 
@@ -51,7 +50,7 @@ class InsertForm:
         """Read jobs in this form within the block: as anything else."""
         return nullcontext()
 
-    def insert(self, run: Runner, prepared: Sequence[Prepared], moment: int) -> None:
+    def insert(self, run: CursorRunner, prepared: Sequence[Prepared], moment: int) -> None:
         """Store jobs, due and enqueued at this moment."""
         import pyarrow as pa
 
@@ -62,4 +61,4 @@ class InsertForm:
                 fixed = {**new, **defaults, **json.loads(stream.schema.metadata[_FIXED]), "queue": one.queue}
                 given = stream.read_next_batch().to_pydict()
             columns = {**{name: repeat(value) for name, value in fixed.items()}, **given}
-            cast("CursorRunner", run).change_columns(self._insert, {**columns, "rank": columns["priority"]})
+            run.change_columns(self._insert, {**columns, "rank": columns["priority"]})

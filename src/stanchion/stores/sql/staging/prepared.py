@@ -30,10 +30,10 @@ class PreparedForm(Protocol):
     def rows(self, columns: PlainColumns) -> bytes:
         """Return jobs in this form."""
 
-    def reading(self, run: Runner) -> AbstractContextManager[None]:
+    def reading(self, run: CursorRunner) -> AbstractContextManager[None]:
         """Read jobs in this form within the block."""
 
-    def insert(self, run: Runner, prepared: Sequence[Prepared], moment: int) -> None:
+    def insert(self, run: CursorRunner, prepared: Sequence[Prepared], moment: int) -> None:
         """Store jobs, due and enqueued at this moment."""
 
 
@@ -76,12 +76,12 @@ class PreparedJobs:
         if prepared:
             self._db.write(work, calls.seconds_for(sum(one.jobs for one in prepared)))
 
-    def publish(self, run: Runner, prepared: Sequence[Prepared], moment: int) -> None:
+    def publish(self, run: CursorRunner, prepared: Sequence[Prepared], moment: int) -> None:
         """Store prepared jobs that were never staged."""
         if prepared:
             self._form.insert(run, prepared, moment)
 
-    def publish_staged(self, run: Runner, write: str, attempt: str, moment: int) -> int:
+    def publish_staged(self, run: CursorRunner, write: str, attempt: str, moment: int) -> int:
         """Store the prepared jobs of an attempt, and delete them from the stage; return their number."""
         found = 0
         for some in self._staged(run, write, attempt):
@@ -94,7 +94,7 @@ class PreparedJobs:
         """Delete the prepared jobs of an attempt from the stage."""
         run.change(self._statements.clear, {"of_write": write, "of_attempt": attempt})
 
-    def _staged(self, run: Runner, write: str, attempt: str) -> Iterator[list[Prepared]]:
+    def _staged(self, run: CursorRunner, write: str, attempt: str) -> Iterator[list[Prepared]]:
         given = {"of_write": write, "of_attempt": attempt, "most": _AT_ONCE}
         after = "00000000-0000-0000-0000-000000000000"
         while True:

@@ -20,7 +20,7 @@ from stanchion.stores.records.values import ValueChange
 from stanchion.stores.rules.lifecycle.jobs import due_at
 from stanchion.stores.rules.staging import KEPT_STAGED, WRITE_KIND, WRITES_KEPT, published_at, value_of_write
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.runner import Params, Runner
+from stanchion.stores.sql.engine.runner import CursorRunner, Params, Runner
 from stanchion.stores.sql.jobs.push import Pushes, push_all
 from stanchion.stores.sql.jobs.settle import Commits
 from stanchion.stores.sql.rows.jobs import Jobs
@@ -148,7 +148,7 @@ class Staging:
         jobs = sum(share.jobs for share in shares) + sum(one.jobs for one in prepared)
         jobs += publication.finish.jobs if publication.finish else 0
 
-        def work(run: Runner, again: bool) -> bool:
+        def work(run: CursorRunner, again: bool) -> bool:
             return self._publish_in(run, publication, value, shares, prepared, again=again)
 
         done = self._transactions.write(work, calls.seconds_for(jobs))
@@ -197,7 +197,7 @@ class Staging:
 
     def _publish_in(
         self,
-        run: Runner,
+        run: CursorRunner,
         publication: Publication,
         value: ValueChange,
         shares: Sequence[_Share],
@@ -227,7 +227,9 @@ class Staging:
             self._clear(run, publication.write, attempt)
         return mine
 
-    def _publish_attempt(self, run: Runner, write: str, attempt: str, shares: Sequence[_Share], moment: int) -> int:
+    def _publish_attempt(
+        self, run: CursorRunner, write: str, attempt: str, shares: Sequence[_Share], moment: int
+    ) -> int:
         """Store the staged jobs of an attempt, and delete them from the stage; return their number."""
         ready = [share for share in shares if share.prepared]
         found = self._prepared.publish_staged(run, write, attempt, moment) if ready else 0
