@@ -22,7 +22,7 @@ from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange
 from stanchion.stores.registry import open_store
 from stanchion.stores.rules import prepared as rules
-from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.engine.runner import CursorRunner, Runner
 from stanchion.stores.sql.staging import prepared as preparing
 from stanchion.stores.sql.store import SqlStore
 from stanchion_conformance.harness import counts_of, sizes_of
@@ -184,7 +184,7 @@ def test_a_connection_killed_within_the_copy(store: SqlStore, monkeypatch: pytes
     form = store._parts.staging._prepared._form
     insert, kills = form.insert, iter([True])
 
-    def killed(run: Runner, some: Sequence[Prepared], moment: int) -> None:
+    def killed(run: CursorRunner, some: Sequence[Prepared], moment: int) -> None:
         insert(run, Killing([*some, *some[:1]], store, run) if next(kills, False) else some, moment)
 
     monkeypatch.setattr(form, "insert", killed)

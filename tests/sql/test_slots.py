@@ -25,6 +25,7 @@ from stanchion.stores.registry import open_store
 from stanchion.stores.rules.capacity.limits import Limits, limits_in, limits_text
 from stanchion.stores.rules.capacity.slots import node_slot, order_slot, semaphore_slot, waits_at
 from stanchion.stores.rules.flows import FlowPosition
+from stanchion.stores.sql.engine.runner import OwnCursor
 from stanchion.stores.sql.store import SqlStore
 from stanchion_conformance.harness import find_jobs, sizes_of, slot_of, transaction
 
@@ -81,9 +82,9 @@ class Work:
 
         cursor = self._store.dialect.cursor
 
-        def counted(driver: sqlite3.Connection) -> sqlite3.Cursor:
+        def counted(driver: sqlite3.Connection) -> OwnCursor:
             driver.set_progress_handler(tick, 100)
-            return cursor(driver)  # type: ignore[no-any-return]
+            return cursor(driver)
 
         with self._monkeypatch.context() as patch:
             patch.setattr(self._store.dialect, "cursor", counted)

@@ -32,12 +32,12 @@ MOMENTS = st.integers(-(2**51), 2**51).map(lambda micros: micros / 1_000_000)
 
 
 @cache
-def codecs() -> dict[type, Codec[Any]]:
+def codecs() -> dict[type, Codec[Any, Any]]:
     """Return the codecs of all records, by these."""
     return {one.record: one for one in _codecs()}
 
 
-def _codecs() -> Iterator[Codec[Any]]:
+def _codecs() -> Iterator[Codec[Any, Any]]:
     for module in MODULES:
         for value in vars(module).values():
             several = value.values() if isinstance(value, dict) else [value]
@@ -65,7 +65,7 @@ def records(kind: type) -> st.SearchStrategy[Any]:
     return st.builds(kind, **given)
 
 
-def _values(hint: Any, codec: Codec[Any], field: str = "") -> st.SearchStrategy[Any]:
+def _values(hint: Any, codec: Codec[Any, Any], field: str = "") -> st.SearchStrategy[Any]:
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return st.one_of(*(_values(one, codec, field) for one in args))
@@ -81,7 +81,7 @@ def _values(hint: Any, codec: Codec[Any], field: str = "") -> st.SearchStrategy[
     return _single(hint, codec, field)
 
 
-def _single(hint: Any, codec: Codec[Any], field: str) -> st.SearchStrategy[Any]:
+def _single(hint: Any, codec: Codec[Any, Any], field: str) -> st.SearchStrategy[Any]:
     if hint is Any:
         return SINGLE | st.lists(SINGLE, max_size=3).map(tuple)
     if hint is int:
@@ -96,7 +96,7 @@ def _single(hint: Any, codec: Codec[Any], field: str) -> st.SearchStrategy[Any]:
     return records(hint)
 
 
-def _whole(codec: Codec[Any], field: str) -> st.SearchStrategy[int]:
+def _whole(codec: Codec[Any, Any], field: str) -> st.SearchStrategy[int]:
     """Return the whole numbers that a field carries; those in lists are small."""
     bits = 31
     if field:

@@ -100,7 +100,7 @@ class Field(NamedTuple):
         return self.public or self.name
 
     @property
-    def default(self) -> Any:
+    def default(self) -> object:
         """The value where a job sets none; None also for a required field."""
         return JobRow._field_defaults.get(self.name)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from types import NoneType
-from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Final, NamedTuple, get_args, get_origin, get_type_hints
 
 from stanchion.stores.fields.jobs import Kind
 from stanchion.stores.records.queues import STORED_SETTINGS, QueueSettings
@@ -31,7 +31,7 @@ class Setting(NamedTuple):
 _KINDS: Final = {Mapping: Kind.JSON, bool: Kind.FLAG, int: Kind.INT, float: Kind.REAL, str: Kind.NAME}
 
 
-def _setting(one: dataclasses.Field[Any], hint: object) -> Setting:
+def _setting(one: dataclasses.Field[object], hint: object) -> Setting:
     optional = NoneType in get_args(hint)
     kinds = [kind for of, kind in _KINDS.items() if of in (hint, get_origin(hint), *get_args(hint))]
     kind = kinds[0] if kinds else Kind.WORD

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import grpc
 
@@ -40,7 +40,7 @@ class Statuses:
         """Return the ids of the sessions of all managers alive. Raises StoreUnavailable if none answers."""
         return [one.session for one in self._managers()[1]]
 
-    def _managers(self) -> tuple[str, Sequence[Any]]:
+    def _managers(self) -> tuple[str, Sequence[pb.Manager]]:
         """Return a manager that answers, and its status of all managers."""
         failure: StoreUnavailable | None = None
         for host in self._channels.hosts():
@@ -51,7 +51,7 @@ class Statuses:
                 self._channels.avoid(host)
         raise failure or StoreUnavailable("the URL names no manager")
 
-    def _topology(self, host: str) -> Any:
+    def _topology(self, host: str) -> pb.TopologyReply:
         call = self._channels.call(host, _TOPOLOGY)(
             written(pb.TopologyRequest()), timeout=calls.CALL_SECONDS, metadata=self._channels.metadata
         )

@@ -12,7 +12,6 @@ import random
 import threading
 import time
 from collections.abc import Iterable
-from typing import Any
 
 import grpc
 
@@ -166,6 +165,6 @@ class Subscription:
         if before is not None:
             before.cancel()
 
-    def _pass_on(self, wake: Any) -> None:
+    def _pass_on(self, wake: pb.Wake) -> None:
         if (signs := signs_in(wake)) != NO_SIGNS:
             self._signals.listeners.wake(*signs)

@@ -76,7 +76,7 @@ class RowTypes:
             values["payload"] = OfWrongTypes(values.get("payload", row.payload) or "null", wrong)
         return row._replace(**values) if values else row
 
-    def fitted_columns(self, names: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[object, ...]]:
+    def fitted_columns(self, names: Sequence[str], rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
         """Return rows of some fields with the right types."""
         columns = list(zip(*rows, strict=True))
         fit = [{*map(type, column)} <= self._types[name] for name, column in zip(names, columns, strict=False)]
@@ -103,9 +103,11 @@ class RowTypes:
         return JobRow._field_defaults.get(name, 0)
 
 
-def _is_possible(name: str, value: Any) -> bool:
+def _is_possible(name: str, value: object) -> bool:
     """Return whether a value of the right type may be in a field."""
-    return value in _STATES if name == "state" else name not in SMALL or are_small((value,))
+    if name == "state":
+        return value in _STATES
+    return name not in SMALL or not isinstance(value, int) or are_small((value,))
 
 
 def are_small(numbers: Collection[float]) -> bool:

@@ -59,14 +59,14 @@ def checked(query: Query) -> Query:
     return query
 
 
-def _check_value(field: str, value: Any) -> None:
+def _check_value(field: str, value: object) -> None:
     """Raise InvalidInput for a value that no job can have in a field."""
     bits = NUMBERS.get(field)
     if bits is None and not (isinstance(value, str) and len(value) <= MAX_NAME):
         raise InvalidInput(
             f"a query compares {field} with texts of up to {MAX_NAME} characters, not with {brief(value)}"
         )
-    if field == "id" and not ID.fullmatch(value):
+    if field == "id" and not (isinstance(value, str) and ID.fullmatch(value)):
         raise InvalidInput(f"a query compares id with UUIDs in small letters, not with {brief(value)}")
     if bits is not None:
         whole(value, f"the {field} in a query", -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
@@ -175,7 +175,7 @@ def place(row: JobRow, order: Order) -> tuple[Any, ...]:
     return (-first if order == "due" else first, *rest)
 
 
-def cursor(values: Sequence[Any]) -> str:
+def cursor(values: Sequence[object]) -> str:
     """Return the cursor of the page after a job with these values of the ORDERED fields."""
     return json.dumps(values)
 
@@ -256,8 +256,8 @@ def merged(query: Query, parts: Sequence[tuple[Callable[[Query], Page], Query]])
 
 def _row(columns: Sequence[str], values: Sequence[object]) -> JobRow:
     """Return the columns of a job as a row without the others."""
-    fields: Mapping[str, Any] = dict(zip(columns, values, strict=True))
-    return _NOTHING._replace(**fields)
+    fields = dict(zip(columns, values, strict=True))
+    return JobRow._make(map(fields.get, JobRow._fields, _NOTHING))
 
 
 _NOTHING = JobRow("", "", -1, "", 0, 0, 0, 0, "")

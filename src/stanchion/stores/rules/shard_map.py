@@ -108,7 +108,7 @@ class ShardMap:
 
     # -- as it is stored
 
-    def stored(self) -> dict[str, Any]:
+    def stored(self) -> dict[str, object]:
         """Return the plain form of the map, without its version."""
         return {
             "default": self.default,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import NoReturn, cast
 
 from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.errors import InvalidInput, StoreUnavailable
@@ -74,7 +74,7 @@ class _Missing:
         """Nothing is open."""
 
     def __getattr__(self, verb: str) -> object:
-        def refused(*_args: object, **_named: object) -> Any:
+        def refused(*_args: object, **_named: object) -> NoReturn:
             raise StoreUnavailable("partitions have moved to it, but the file of this program does not name it: add it")
 
         return refused

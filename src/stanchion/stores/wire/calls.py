@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from stanchion.errors import InvalidInput
-from stanchion.stores.wire.codec import LIST, NAMES, SECONDS, Codec, Part
+from stanchion.stores.wire.codec import LIST, NAMES, SECONDS, Codec, Convert, M, Part, R
 from stanchion.stores.wire.jobs import (
     CHANGES,
     CLAIM,
@@ -36,7 +36,9 @@ from stanchion.stores.wire.store import (
 from stanchion.stores.wire.values import PUBLICATION, QUERY, VERSIONED, page_fields, page_in
 
 Carry = Callable[[Any], Message]
-Take = Callable[[Any], Any]
+Take = Convert
+Arguments = dict[str, Any]
+"""Arguments of a verb by name."""
 
 
 class Call(NamedTuple):
@@ -49,8 +51,8 @@ class Call(NamedTuple):
 
     method: Method
     names: tuple[str, ...]
-    request: Callable[[Mapping[str, Any]], Message]
-    arguments: Callable[[Any], dict[str, Any]]
+    request: Callable[[Arguments], Message]
+    arguments: Callable[[Any], Arguments]
     reply: Carry
     result: Take
 
@@ -63,7 +65,9 @@ class _Argument(NamedTuple):
     absent: Literal["default", "none", "refused"] = "default"
 
 
-def _request(method: Method, given: Mapping[str, Part | _Argument | None]) -> tuple[Any, Any]:
+def _request(
+    method: Method, given: Mapping[str, Part | _Argument | None]
+) -> tuple[Callable[[Arguments], Message], Callable[[Message], Arguments]]:
     """Return the functions between arguments and a request with a field for each."""
     described = method.request.DESCRIPTOR.fields_by_name
     table = {name: one if isinstance(one, _Argument) else _Argument(name, one) for name, one in given.items()}
@@ -76,8 +80,8 @@ def _request(method: Method, given: Mapping[str, Part | _Argument | None]) -> tu
             fields[field] = value if value is None or part is None else part.carry(value)
         return build(method.request, fields)
 
-    def arguments(message: Any) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def arguments(message: Message) -> Arguments:
+        found: Arguments = {}
         for name, (field, part, absent), optional in takes:
             if not optional or message.HasField(field):
                 value = getattr(message, field)
@@ -112,7 +116,7 @@ def _field(name: str, part: Part | None = None) -> Result:
     return functions
 
 
-def _whole(codec: Codec[Any]) -> Result:
+def _whole(codec: Codec[R, M]) -> Result:
     """Return the functions for a reply that is the record."""
     return lambda _: (codec.to_message, codec.taken)
 
@@ -151,7 +155,7 @@ def _page(kind: type[Message]) -> tuple[Carry, Take]:
     return lambda page: build(kind, page_fields(page)), page_in
 
 
-def _needed(field: str, codec: Codec[Any]) -> _Argument:
+def _needed(field: str, codec: Codec[R, M]) -> _Argument:
     return _Argument(field, codec.one, "refused")
 
 

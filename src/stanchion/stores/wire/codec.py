@@ -9,13 +9,32 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from operator import attrgetter
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.wire.messages import Message, build, pb
 
+if TYPE_CHECKING:
+    from google._upb._message import FieldDescriptor as UpbFieldDescriptor
+    from google.protobuf.descriptor import FieldDescriptor as PureFieldDescriptor
+
+    FieldDescriptor = PureFieldDescriptor | UpbFieldDescriptor
+
 R = TypeVar("R")
+M = TypeVar("M", bound=Message)
+
+Fields = dict[str, Any]
+"""The fields of a message, as `build` takes them."""
+Convert = Callable[[Any], Any]
+"""Converts a value; what values there may be is up to the field."""
+
+
+class _Makes(Protocol):
+    def __call__(self, kind: type[R], values: Iterable[object], /) -> R: ...
+
+
+_make: Final[_Makes] = tuple.__new__  # type: ignore[assignment]  # for NamedTuples; theirs is a call of Python
 
 
 class Part(NamedTuple):
@@ -24,8 +43,8 @@ class Part(NamedTuple):
     `suffix`: of the name that the field has in the message.
     """
 
-    carry: Callable[[Any], Any]
-    take: Callable[[Any], Any]
+    carry: Convert
+    take: Convert
     suffix: str = ""
 
 
@@ -79,7 +98,7 @@ def one_of(*known: str) -> Part:
     return Part(checked, checked)
 
 
-class Codec(Generic[R]):
+class Codec(Generic[R, M]):
     """Between records of a type, NamedTuples or dataclasses, and messages.
 
     `parts`: of the fields that differ; for the others, the message has a field with the same name and value. `names`:
@@ -90,7 +109,7 @@ class Codec(Generic[R]):
     def __init__(
         self,
         record: type[R],
-        message: type[Message],
+        message: type[M],
         *,
         parts: Mapping[str, Part] | None = None,
         names: Mapping[str, str] | None = None,
@@ -102,11 +121,11 @@ class Codec(Generic[R]):
         self.by_name: dict[str, tuple[str, Part | None]] = {}
         self._carried: list[str] = []
         self._empty: list[object] = []
-        self._parts: list[tuple[str, Callable[[Any], Any]]] = []
-        self._places: dict[object, tuple[int, Callable[[Any], Any] | None]] = {}
+        self._parts: list[tuple[str, Convert]] = []
+        self._places: dict[object, tuple[int, Convert | None]] = {}
         self._absent: list[object] = []
-        self._fresh: list[tuple[int, Callable[[], Any]]] = []
-        self._all: Callable[[Any], tuple[Any, ...]] | None = None
+        self._fresh: list[tuple[int, Callable[[], object]]] = []
+        self._all: Callable[[M], tuple[object, ...]] | None = None
         """Returns all fields of a message, if the record has the same, each of them always."""
         for index, (name, default) in enumerate(list(defaults.items())[leading:]):
             part = parts.get(name)
@@ -134,14 +153,14 @@ class Codec(Generic[R]):
         """The part of a field that has one such record."""
         return Part(self.fields, self.taken)
 
-    def many(self, kind: Callable[[Iterable[R]], Any] = tuple) -> Part:
+    def many(self, kind: Callable[[Iterable[R]], object] = tuple) -> Part:
         """Return the part of a field that has several such records."""
         return Part(lambda records: list(map(self.fields, records)), lambda messages: kind(map(self.taken, messages)))
 
-    def fields(self, record: R) -> dict[str, Any]:
+    def fields(self, record: R) -> Fields:
         """Return the fields of the message for a record, as `build` takes them."""
-        if self._all is not None:
-            return dict(zip(self._carried, record, strict=True))  # type: ignore[call-overload]
+        if self._all is not None and isinstance(record, tuple):
+            return dict(zip(self._carried, record, strict=True))
         values: Any = record if self._values is None else self._values(record)
         if self._leading:
             values = values[self._leading :]
@@ -153,10 +172,10 @@ class Codec(Generic[R]):
                 found[name] = carry(found[name])
         return found
 
-    def taken(self, message: Any, *leading: object) -> R:
+    def taken(self, message: M, *leading: object) -> R:
         """Return the record in a message, with its leading fields. InvalidInput if a field has an impossible value."""
         if self._all is not None:
-            return tuple.__new__(self.record, self._all(message))  # type: ignore[type-var]
+            return _make(self.record, self._all(message))
         values = self._absent.copy()
         for field, value in message.ListFields():
             place = self._places.get(field)
@@ -167,10 +186,10 @@ class Codec(Generic[R]):
             if values[index] is MISSING:
                 values[index] = fresh()
         if self._values is None:
-            return tuple.__new__(self.record, (*leading, *values))  # type: ignore[type-var]
+            return _make(self.record, (*leading, *values))
         return self.record(*leading, *values)
 
-    def to_message(self, record: R) -> Any:
+    def to_message(self, record: R) -> M:
         """Return the message for a record. InvalidInput if it can't carry a value."""
         return build(self.message, self.fields(record))
 
@@ -184,17 +203,17 @@ def _defaults(record: Any) -> dict[str, object]:
     return {name: record._field_defaults.get(name, MISSING) for name in record._fields}
 
 
-def _plain(field: Any, absent: Any) -> bool:
+def _plain(field: FieldDescriptor, absent: object) -> bool:
     """Return whether a field is a number or text that is always present; `absent`: the record's value without it."""
     several = field.has_presence or field.is_repeated or field.message_type is not None
     return not several and absent == field.default_value
 
 
-def _absent(field: Any, part: Part | None) -> object:
+def _absent(field: FieldDescriptor, part: Part | None) -> object:
     """Return the value of an absent field without a default: zero or empty; a callable for a new one each time."""
 
     def refuse() -> object:
-        raise InvalidInput(f"a message {field.containing_type.name} lacks {field.name}")
+        raise InvalidInput(f"a message {field.full_name.split('.')[-2]} lacks {field.name}")
 
     if field.is_repeated:
         return (lambda: part.take(())) if part else (lambda: ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.claims import Claim, Claimed
@@ -13,6 +13,9 @@ from stanchion.stores.records.jobs import JobRef, JobRow, JobState, Lease, NewJo
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.wire.codec import SECONDS, Codec, Part
 from stanchion.stores.wire.messages import pb
+
+if TYPE_CHECKING:
+    from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
 
 NEW_JOB: Final = Codec(NewJob, pb.NewJob, parts=dict.fromkeys(("delay", "timeout", "expires", "key_ttl"), SECONDS))
 PUSHED: Final = Codec(Pushed, pb.Pushed)
@@ -24,12 +27,11 @@ SLOT: Final = Codec(Slot, pb.Slot)
 E = TypeVar("E", bound=Enum)
 
 
-def results(kind: type[E], of: Any) -> Part:
+def results(kind: type[E], of: EnumTypeWrapper, prefix: str) -> Part:
     """Return the part of a list of results of an enumeration, with None where there is none.
 
-    `of`: the protocol's enumeration, whose values are named like the values of `kind`.
+    `of`: the protocol's enumeration, whose values are named like the values of `kind`, behind a prefix.
     """
-    prefix = {JobState: "JOB_STATE", Redriven: "REDRIVEN"}[kind]  # type: ignore[index]
     known: dict[E | None, int] = {one: of.Value(f"{prefix}_{one.name}") for one in kind} | {None: 0}
     back = {number: one for one, number in known.items()}
 
@@ -47,10 +49,10 @@ def results(kind: type[E], of: Any) -> Part:
     return Part(carry, take)
 
 
-STATES: Final = results(JobState, pb.JobState)
+STATES: Final = results(JobState, pb.JobState, "JOB_STATE")
 """The states of jobs that calls return; None for an unknown job or a lost lease."""
 
-REDRIVEN: Final = results(Redriven, pb.Redriven)
+REDRIVEN: Final = results(Redriven, pb.Redriven, "REDRIVEN")
 """What became of retried jobs."""
 
 
@@ -75,7 +77,7 @@ END: Final = Codec(MemberEnd, pb.MemberEnd)
 
 OPEN: Final = Codec(OpenFlow, pb.OpenFlow, parts={"nodes": NODE.many(), "jobs": NEW_JOB.many()})
 
-_CHANGES: Final[dict[str, Codec[Any]]] = {
+_CHANGES: Final[dict[str, Codec[Any, Any]]] = {
     "open": OPEN,
     "extend": Codec(ExtendFlow, pb.ExtendFlow, parts={"jobs": NEW_JOB.many(), "opens": OPEN.one}),
     "close": Codec(CloseFlow, pb.CloseFlow),
@@ -89,7 +91,7 @@ def _carry(change: FlowChange) -> dict[str, object]:
     return {name: _CHANGES[name].fields(change)}
 
 
-def _take(message: Any) -> FlowChange:
+def _take(message: pb.FlowChange) -> FlowChange:
     name = message.WhichOneof("kind")
     if name is None:
         raise InvalidInput("a message has a change of a flow of no kind that this release knows; upgrade stanchion")

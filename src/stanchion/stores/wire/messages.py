@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from stanchion.errors import InvalidInput, MissingExtra
 
@@ -15,6 +15,8 @@ except ModuleNotFoundError as missing:
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from google.protobuf.descriptor import MethodDescriptor
 
 __all__ = ["Message", "build", "pb", "read", "written"]
 
@@ -71,7 +73,7 @@ class Method(NamedTuple):
         return f"/{PACKAGE}.{self.name.replace('.', '/')}"
 
 
-def _method(service: str, found: Any) -> Method:
+def _method(service: str, found: MethodDescriptor) -> Method:
     return Method(
         f"{service}.{found.name}",
         getattr(pb, found.input_type.name),

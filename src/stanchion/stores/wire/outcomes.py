@@ -43,7 +43,7 @@ _TIES: Final = {ties.value: ties for ties in Ties}
 
 _DELAY: Final = {"delay": SECONDS}
 
-_KINDS: Final[dict[str, Codec[Any]]] = {
+_KINDS: Final[dict[str, Codec[Any, Any]]] = {
     "commit": Codec(
         Commit,
         pb.Commit,

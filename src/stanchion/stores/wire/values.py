@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, get_args
+from collections.abc import Iterable
+from typing import Final, get_args
 
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import JobRow
@@ -10,7 +11,7 @@ from stanchion.stores.records.query import Condition, Horizon, Of, Order, Page, 
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange, VersionedValue
-from stanchion.stores.wire.codec import NAME_SET, TUPLE, Codec, Part, one_of
+from stanchion.stores.wire.codec import NAME_SET, TUPLE, Codec, Fields, Part, one_of
 from stanchion.stores.wire.jobs import JOB, SLOT
 from stanchion.stores.wire.messages import pb
 
@@ -38,12 +39,12 @@ def value_fields(value: object) -> dict[str, object]:
     raise InvalidInput(f"the protocol carries texts, numbers, truth values, slots and lists of these, not {value!r}")
 
 
-def list_fields(values: Any) -> dict[str, object]:
+def list_fields(values: Iterable[object]) -> dict[str, object]:
     """Return the fields of the message for several values."""
     return {"values": list(map(value_fields, values))}
 
 
-def value_in(message: pb.Value) -> Any:
+def value_in(message: pb.Value) -> object:
     """Return the value in a message; several of them as a tuple."""
     kind = message.WhichOneof("kind")
     if kind is None:
@@ -76,7 +77,7 @@ QUERY: Final = Codec(
 HORIZON: Final = Codec(Horizon, pb.Horizon, parts={"writers": NAME_SET})
 
 
-def page_fields(page: Page) -> dict[str, Any]:
+def page_fields(page: Page) -> Fields:
     """Return the fields of the message for a page, as `build` takes them."""
     whole = bool(page.rows) and isinstance(page.rows[0], JobRow)
     return {

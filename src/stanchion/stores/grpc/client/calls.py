@@ -13,7 +13,7 @@ from stanchion.stores.grpc.client.channels import Channels
 from stanchion.stores.grpc.client.forking import LIBRARY
 from stanchion.stores.records import calls
 from stanchion.stores.wire.calls import CALLS, Call
-from stanchion.stores.wire.messages import Message, read, written
+from stanchion.stores.wire.messages import Message, pb, read, written
 from stanchion.stores.wire.statuses import METADATA, error_of
 from stanchion.stores.wire.transport import REPLY_TOO_LARGE, REQUEST_BYTES
 
@@ -66,7 +66,7 @@ class Calls:
                     failure = self.failure(host, error)
                     if error.code() in _AWAY and not again:
                         again = True
-                        _mark(verb, request)
+                        _mark(request)
                 else:
                     if number:
                         self._channels.prefer(host)
@@ -103,9 +103,9 @@ class Calls:
             else:
                 return call.result(read(call.method.reply, reply))
 
-    def failure(self, host: str, error: Any) -> StoreUnavailable:
+    def failure(self, host: str, error: grpc.RpcError) -> StoreUnavailable:
         """Return the error after which another try may help; raise any other."""
-        trailing = tuple(error.trailing_metadata() or ())
+        trailing = tuple((one.key, one.value) for one in error.trailing_metadata() or ())
         if any(key == REPLY_TOO_LARGE for key, _ in trailing):
             raise ReplyTooLarge(error.details())
         said = self._channels.address.without_token(" ".join(str(error.details()).split()))
@@ -119,9 +119,9 @@ class Calls:
         )
 
 
-def _mark(verb: str, request: Any) -> None:
+def _mark(request: Message) -> None:
     """Say in a request that an earlier try may have been carried out."""
-    if verb in ("push", "settle"):
+    if isinstance(request, pb.PushRequest | pb.FinishRequest):
         request.repeat = True
-    elif verb == "claim":
+    elif isinstance(request, pb.ReserveRequest):
         request.claim.repeat = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import grpc
 
@@ -26,7 +26,7 @@ _OPTIONS = [
     ("grpc.max_reconnect_backoff_ms", 2_000),
 ]
 
-_of_parents: list[Any] = []
+_of_parents: list[object] = []
 """Channels and calls of a forked process's parent: they can't be closed there, so they are kept."""
 
 Call = Callable[..., Any]
@@ -103,9 +103,9 @@ class Channels:
         return grpc.secure_channel(host, credentials, _OPTIONS + named, compression)
 
 
-def _callable(channel: Any, method: Method) -> Call:
+def _callable(channel: grpc.Channel, method: Method) -> Call:
     if method.requests:
-        found = channel.stream_stream(method.path)
-    else:
-        found = channel.unary_stream(method.path) if method.replies else channel.unary_unary(method.path)
-    return cast("Call", found)
+        return channel.stream_stream(method.path)
+    if method.replies:
+        return channel.unary_stream(method.path)
+    return channel.unary_unary(method.path)

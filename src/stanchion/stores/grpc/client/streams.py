@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from stanchion.stores.grpc.client.channels import Channels
 from stanchion.stores.grpc.client.forking import LIBRARY
 from stanchion.stores.wire.messages import Method
+
+
+class Opened(Protocol):
+    """A call whose replies are a stream."""
+
+    def __iter__(self) -> Iterator[bytes]: ...
+
+    def cancel(self) -> object:
+        """End it."""
 
 
 class Stream:
@@ -15,7 +24,7 @@ class Stream:
 
     def __init__(self, channels: Channels, method: Method) -> None:
         self._channels, self._method = channels, method
-        self._call: Any = None
+        self._call: Opened | None = None
         self._over = False
 
     @property
@@ -26,7 +35,7 @@ class Stream:
     def read(
         self,
         host: str,
-        request: Any,
+        request: bytes | Iterator[bytes],
         take: Callable[[bytes], None],
         *,
         seconds: float | None = None,
@@ -42,10 +51,11 @@ class Stream:
             with LIBRARY.streaming(self._end):
                 try:
                     opened = self._channels.call(host, self._method)
-                    self._call = opened(request, timeout=seconds, metadata=self._channels.metadata)
+                    call: Opened = opened(request, timeout=seconds, metadata=self._channels.metadata)
+                    self._call = call
                     if self._over:
                         self._end()
-                    for data in self._call:
+                    for data in call:
                         take(data)
                 finally:
                     self._end()

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from stanchion.errors import StanchionError, StoreUnavailable
 from stanchion.stores.records.jobs import SECOND, NewJob, Pushed
@@ -125,7 +125,7 @@ class Buffer:
                     return None
             return None
 
-    def answer(self, reply: Any) -> StoreUnavailable | None:
+    def answer(self, reply: pb.PushReply) -> StoreUnavailable | None:
         """Pass a reply on to its callers; return the error if the store of the manager was unavailable."""
         with self.changed:
             message = self._sent.pop(reply.seq, None)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from typing import Final
+
+from stanchion.stores.wire.messages import pb
 
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -19,14 +21,15 @@ class Epochs:
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], int] = {}
 
-    def learn(self, down: Any) -> None:
+    def learn(self, down: pb.Down) -> None:
         """Take in the epochs of a message."""
-        for one in (*down.slices, *down.jobs):
+        described: tuple[pb.Slice | pb.Job, ...] = (*down.slices, *down.jobs)
+        for one in described:
             key = (one.queue, one.slice)
             if one.epoch > self._known.get(key, 0):
                 self._known[key] = one.epoch
 
-    def late(self, down: Any) -> list[bool]:
+    def late(self, down: pb.Down) -> list[bool]:
         """Return for each job of a message whether it must be refused.
 
         The sender's session is sure to last until `lease_left_us` after the last stamp that it had. From then on
@@ -37,6 +40,6 @@ class Epochs:
             return [True] * len(down.jobs)
         return [self.is_old(job) for job in down.jobs]
 
-    def is_old(self, one: Any) -> bool:
+    def is_old(self, one: pb.Slice | pb.Job) -> bool:
         """Return whether a slice, or the slice of a job, has had another owner since."""
         return bool(one.epoch < self._known[one.queue, one.slice])

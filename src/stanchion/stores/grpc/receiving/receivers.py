@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from stanchion.core.concurrency.forks import reset_after_fork
 from stanchion.stores.grpc.client.calls import Calls
@@ -256,7 +256,7 @@ class Receivers:
         for worker in list(self._workers.values()):
             worker.receiver.settled_elsewhere(leases)
 
-    def _called(self, outcomes: Sequence[Outcome], *, repeat: bool) -> list[Any]:
+    def _called(self, outcomes: Sequence[Outcome], *, repeat: bool) -> list[JobState | None]:
         return self._pieces.all("settle", "outcomes", outcomes, repeat=repeat)
 
 

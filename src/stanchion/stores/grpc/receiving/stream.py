@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import grpc
 
@@ -71,7 +71,7 @@ class _Ups:
         news = self.report or self._link.asks or self._link.outgoing
         return bool(self._ended or news or receiver.leaving or wanted)
 
-    def _next(self) -> Any:
+    def _next(self) -> pb.Up:
         receiver = self._receiver
         self._link.asks = False
         up = pb.Up(stamp_us=stamp())
@@ -88,7 +88,7 @@ class _Ups:
             up.goodbye, self._last = receiver.empty, True
         return up
 
-    def _hello(self, *, answer: bool) -> Any:
+    def _hello(self, *, answer: bool) -> pb.Hello:
         row, feeding = self._receiver.row, self._receiver.feeding
         return pb.Hello(
             receiver=self._receiver.id,
@@ -158,7 +158,7 @@ class ReceiveStream:
             with self.receiver.changed:
                 self.receiver.cut(self.link)
 
-    def _take(self, down: Any, ups: _Ups) -> None:
+    def _take(self, down: pb.Down, ups: _Ups) -> None:
         receiver, link = self.receiver, self.link
         rows = list(map(JOB.taken, down.jobs))
         with receiver.changed:

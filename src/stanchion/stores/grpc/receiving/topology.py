@@ -6,7 +6,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import grpc
 
@@ -56,7 +56,7 @@ class Topology:
                 if not self._ending.is_set() and error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                     self._pause(host, error, backoff.failed())
 
-    def _pause(self, host: str, error: object, seconds: float) -> None:
+    def _pause(self, host: str, error: grpc.RpcError, seconds: float) -> None:
         try:
             raise self._calls.failure(host, error)
         except StanchionError as reason:
@@ -68,7 +68,7 @@ class Topology:
         seconds = _STREAM_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311 - spreading load
 
         def take(data: bytes) -> None:
-            reply: Any = read(pb.TopologyReply, data)
+            reply = read(pb.TopologyReply, data)
             backoff.succeeded()
             self.managers = {
                 one.address: frozenset(owned.queue for owned in one.slices)

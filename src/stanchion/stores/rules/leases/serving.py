@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, TypedDict
 
 from stanchion.core.names.partition_names import logical_name
 from stanchion.stores.records.queues import QueueSettings
@@ -13,12 +13,19 @@ from stanchion.stores.records.workers import CONSUMER, LaneRange, WorkerRow
 from stanchion.stores.rules.leases.liveness import alive, lanes_of
 
 
+class Serving(TypedDict):
+    """The fields of a WorkerRow in a stored text."""
+
+    lanes: tuple[LaneRange, ...]
+    order: str | None
+
+
 def serving_text(worker: WorkerRow) -> str:
     """Return the lanes and the order of a worker as JSON; equal ones have equal texts."""
     return json.dumps({"lanes": sorted(worker.lanes), "order": worker.order}, ensure_ascii=False)
 
 
-def serving_in(text: str | None) -> dict[str, Any]:
+def serving_in(text: str | None) -> Serving:
     """Return the fields of a WorkerRow in a stored text; None, from a release that stores none: all lanes."""
     stored = json.loads(text) if text else {}
     return {"lanes": lanes_in(stored.get("lanes")), "order": stored.get("order")}

@@ -20,6 +20,9 @@ from stanchion.core.text.error_kinds import KEY, group_of
 from stanchion.core.text.error_texts import MAX_TYPE, bounded, bounded_trace
 from stanchion.stores.records.jobs import SECOND, JobRow
 
+Entry = dict[str, Any]
+"""An error of a job; its fields may be of any release, or of none."""
+
 KEPT_ERRORS = 10
 
 EARLIER_KEPT = 50
@@ -33,7 +36,7 @@ class PutOff(NamedTuple):
     since: float | None = None
 
 
-def entries_of(row: JobRow) -> list[dict[str, Any]]:
+def entries_of(row: JobRow) -> list[Entry]:
     """Return the error entries of a job, the latest last; none where they can't be read, so that no claim fails."""
     if not row.errors:
         return []
@@ -108,7 +111,7 @@ def dumps(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def with_entries(row: JobRow, entries: list[dict[str, Any]]) -> JobRow:
+def with_entries(row: JobRow, entries: list[Entry]) -> JobRow:
     """Return the job with the last KEPT_ERRORS of these entries."""
     while len(entries) > KEPT_ERRORS:
         dropped, oldest, *rest = entries
@@ -116,7 +119,7 @@ def with_entries(row: JobRow, entries: list[dict[str, Any]]) -> JobRow:
     return row._replace(errors=dumps(entries[-KEPT_ERRORS:]) if entries else None)
 
 
-def _earlier(dropped: dict[str, Any], oldest: dict[str, Any]) -> dict[str, Any]:
+def _earlier(dropped: Entry, oldest: Entry) -> Entry:
     """Return the field of the entry that is the oldest from now on; none for the first attempt since a re-drive."""
     number, following = dropped.get("attempt"), oldest.get("attempt")
     if not (isinstance(number, int) and isinstance(following, int)) or number > following:

@@ -117,7 +117,7 @@ def _check_errors(text: str) -> None:
     _check_json(text, "the errors", _are_errors, "a JSON list of objects, each with an error")
 
 
-def _check_json(text: str | None, what: str, fits: Callable[[Any], bool], form: str) -> None:
+def _check_json(text: str | None, what: str, fits: Callable[[object], bool], form: str) -> None:
     if text is None:
         return
     if len(text) > MAX_HEADERS and what in ("the headers", "the trail"):
@@ -164,7 +164,7 @@ def _are_errors(value: object) -> bool:
     )
 
 
-_OF_ERRORS: Final[dict[str, Any]] = {
+_OF_ERRORS: Final[dict[str, tuple[type, ...]]] = {
     **dict.fromkeys(("attempt", "times"), (int,)),
     **dict.fromkeys(("at", "since", "started", "until"), (int, float)),
     **dict.fromkeys(("group", "traceback", "worker"), (str,)),
@@ -180,7 +180,7 @@ _BY_NAME: Final[dict[str, _Check]] = {
     "errors": _check_errors,
     "trail": _check_trail,
 }
-_OF_TEXT: Final[dict[Kind, Callable[[Any, str], object]]] = {
+_OF_TEXT: Final[dict[Kind, Callable[[str, str], object]]] = {
     Kind.ID: check_id,
     Kind.MARKED_ID: lambda value, name: check_id(value.removesuffix("*"), name),
     Kind.NAME: checked_name,
