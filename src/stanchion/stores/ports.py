@@ -130,6 +130,11 @@ _ABILITIES: Final[Mapping[type, str]] = {
 """The capability that says whether a store has a port."""
 
 
+def as_port(store: object, port: type[Port]) -> Port:  # noqa: ARG001 - it gives the type
+    """Return a store as an optional port that it has."""
+    return store  # type: ignore[return-value]  # what has a port is known by its capabilities, not by its type
+
+
 class Extensible:
     """A store with the optional ports that its capabilities name. Stores with others override `extension`."""
 
@@ -138,4 +143,4 @@ class Extensible:
     def extension(self, port: type[Port]) -> Port | None:
         """Return the store as an optional port, or None."""
         ability = _ABILITIES.get(port)
-        return self if ability is not None and getattr(self.capabilities, ability) else None  # type: ignore[return-value]
+        return as_port(self, port) if ability is not None and getattr(self.capabilities, ability) else None

@@ -16,7 +16,7 @@ from stanchion.stores.grpc.receiving.receivers import Receivers
 from stanchion.stores.grpc.repeats import Repeats
 from stanchion.stores.grpc.status import Statuses
 from stanchion.stores.grpc.wakeup import StreamedSignals
-from stanchion.stores.ports import BehindManagers, Extensible
+from stanchion.stores.ports import BehindManagers, Extensible, as_port
 from stanchion.stores.protocol import Port, Store
 from stanchion.stores.records.calls import seconds_for
 from stanchion.stores.records.capabilities import Capabilities
@@ -79,7 +79,7 @@ class GrpcStore(Extensible):
             raise InvalidInput("a client can't move the clock of a manager's store; test with a local store")
 
     def extension(self, port: type[Port]) -> Port | None:
-        return self if port is BehindManagers else super().extension(port)  # type: ignore[return-value]
+        return as_port(self, port) if port is BehindManagers else super().extension(port)
 
     # -- life of the store itself
 

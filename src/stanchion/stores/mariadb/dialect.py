@@ -32,11 +32,11 @@ from stanchion.stores.records import calls
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.plain_push import NAME
-from stanchion.stores.sql.elements import AnySelect, AnyType
+from stanchion.stores.sql.elements import AnySelect, AnyType, EngineOptions
 from stanchion.stores.sql.engine import address
 from stanchion.stores.sql.engine.awaited import AsyncDriver
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, IDLE_SECONDS, Dialect, EngineOptions, Fault
+from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, IDLE_SECONDS, Dialect, Fault
 from stanchion.stores.sql.engine.runner import Cursor, Together
 from stanchion.stores.sql.engine.schema import Name, SlotName
 from stanchion.stores.sql.jobs.plain_push import statements
@@ -50,7 +50,7 @@ try:
     from stanchion.stores.mariadb.cursors import Batch, StrictCursor
     from stanchion.stores.mariadb.errors import advice, fault, is_forbidden, is_read_only, worth_retrying
 except ImportError:  # pragma: no cover - said by open_store
-    pymysql = None  # type: ignore[assignment]
+    pymysql = None  # type: ignore[assignment]  # then no store is opened
 
 CAPABILITIES = Capabilities(
     name="mariadb",
@@ -141,12 +141,12 @@ class MariaDBDialect(Dialect):
             options["client_flag"] = options.get("client_flag", 0) | CLIENT.MULTI_STATEMENTS
 
         @event.listens_for(engine, "connect")
-        def settings(connection: pymysql.Connection[Any], _record: object) -> None:
-            refuse_old(connection.server_version)  # type: ignore[attr-defined]
+        def settings(connection: drivers.NewConnection, _record: object) -> None:
+            refuse_old(connection.server_version)
             with connection.cursor() as cursor:
                 # Locks single rows, never the gaps between them; all releases accept this spelling, and no other.
                 cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-                self._limits_idling = _MARIADB.match(connection.server_version) is not None  # type: ignore[attr-defined]
+                self._limits_idling = _MARIADB.match(connection.server_version) is not None
                 if self._limits_idling:
                     cursor.execute(_IDLE.format(IDLE_SECONDS))
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from contextlib import closing
-from typing import Any
+from contextlib import AbstractContextManager, closing
+from typing import Any, Protocol
 
 import pymysql
 from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
@@ -13,7 +13,17 @@ from stanchion.errors import CannotJoin
 from stanchion.stores.mariadb.cursors import refuse_cut
 from stanchion.stores.sql.engine.awaited import AsyncDriver
 from stanchion.stores.sql.engine.dialect import AUTOCOMMIT
-from stanchion.stores.sql.engine.runner import Row
+from stanchion.stores.sql.engine.runner import Cursor, Row
+
+
+class NewConnection(Protocol):
+    """What is used of a new connection of PyMySQL."""
+
+    server_version: str
+
+    def cursor(self) -> AbstractContextManager[Cursor]:
+        """Return a cursor."""
+
 
 NAMES = "PyMySQL, mysqlclient or asyncmy"
 
@@ -69,7 +79,7 @@ class MysqlclientCursor:
         self._connection = connection
         self._cursor = Cursor(connection)
 
-    def execute(self, query: str, args: Any = None) -> int:
+    def execute(self, query: str, args: object = None) -> int:
         """Run a statement."""
         changed = int(self._cursor.execute(query, args))
         if self._connection.warning_count():

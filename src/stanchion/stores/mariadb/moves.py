@@ -73,4 +73,4 @@ class MariaDBMoves:
 
 def _job(queue: str, token: str, read: Sequence[object]) -> JobRow:
     unread = JobRow("", queue, UNLANED, JobState.RUNNING.value, 0, 0, 0, 0, "", token=token)
-    return unread._replace(**dict(zip(_READ, read, strict=False)))  # type: ignore[arg-type]
+    return JobRow._make(map(dict(zip(_READ, read, strict=False)).get, JobRow._fields, unread))

@@ -24,7 +24,7 @@ from stanchion.stores.memory.slots import Slots
 from stanchion.stores.memory.staging import Staging
 from stanchion.stores.memory.values import Values
 from stanchion.stores.memory.workers import Workers
-from stanchion.stores.ports import Extensible, FollowsTransactions
+from stanchion.stores.ports import Extensible, FollowsTransactions, as_port
 from stanchion.stores.protocol import Port
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.claims import Claim
@@ -143,9 +143,9 @@ class MemoryStore(Extensible):
     def _follow(self, rehearsal: Rehearsal) -> Transactions:
         self.capabilities = replace(CAPABILITIES, joins_transactions=True, feed="overlap")
 
-        def shared() -> dict[int, Any]:
+        def shared() -> dict[int, object]:
             """Return what a copy of the store shares with it: the clock and the rows, but no listeners."""
-            kept: list[Any] = [self._clock, self._workers.lost_lease_delay]
+            kept: list[object] = [self._clock, self._workers.lost_lease_delay]
             for queue in self._jobs.queues.values():
                 kept += [*queue.live.values(), *queue.history.values()]
             return {id(self._listeners): Listeners()} | {id(one): one for one in kept}
@@ -202,29 +202,29 @@ class MemoryStore(Extensible):
 
     # -- the verbs with a transaction of the caller, which only settings ignore
 
-    def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
+    def configure(self, queue: str, changes: Mapping[str, Any], tx: object = None) -> QueueSettings:
         return self._with_lock(self._queues.configure, queue, changes)
 
-    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: Any = None) -> bool:
+    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: object = None) -> bool:
         return self._with_lock(self._slots.set_semaphore, name, capacity, declared=declared)
 
     def push(
-        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
+        self, jobs: Sequence[NewJob], tx: object = None, claim: Claim | None = None, *, repeat: bool = False
     ) -> list[Pushed]:
         new = list(jobs)
         return self._write(tx, lambda writes: writes.starts.push(new, claim))
 
-    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
+    def settle(self, outcomes: Sequence[Outcome], tx: object = None, *, repeat: bool = False) -> list[JobState | None]:
         ends = list(outcomes)
         return self._write(tx, lambda writes: writes.outcomes.settle(ends, repeat=repeat))
 
-    def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
+    def change_flows(self, changes: Sequence[FlowChange], tx: object = None) -> list[bool]:
         made = list(changes)
         return self._write(tx, lambda writes: writes.flows.change_flows(made))
 
     def extension(self, port: type[Port]) -> Port | None:
         if port is FollowsTransactions and self._transactions is not None:
-            return self  # type: ignore[return-value]
+            return as_port(self, port)
         return super().extension(port)
 
     @property
@@ -232,7 +232,7 @@ class MemoryStore(Extensible):
         """The number of calls that wait for the commit of the caller's transactions."""
         return 0 if self._transactions is None else self._transactions.uncommitted
 
-    def _write(self, tx: Any, call: Callable[[Writes], T]) -> T:
+    def _write(self, tx: object, call: Callable[[Writes], T]) -> T:
         return self._with_lock(call, self._writes) if tx is None else self._joining().call(tx, call)
 
     def _joining(self) -> Transactions:

@@ -99,6 +99,6 @@ def _execute(connection: Connection, sql: str) -> Cursor:
 def postgres_text(database: Database, wanted: AnySelect, params: Params) -> str:
     """Return a statement as text, with its parameters as constants."""
     # A percent sign in a constant is escaped, unless parameters are named.
-    named = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
+    named = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]  # SQLAlchemy's dialects have no types
     sql = str(wanted.params(params).compile(dialect=named, compile_kwargs={"literal_binds": True}))
     return database.dialect.qualified(sql)

@@ -35,12 +35,12 @@ from stanchion.stores.postgres.pick import IDENTITY, TYPES, slots_at, slots_read
 from stanchion.stores.postgres.store import PostgresStore
 from stanchion.stores.records import calls
 from stanchion.stores.records.capabilities import Capabilities
-from stanchion.stores.sql.elements import AnySelect, AnyType
+from stanchion.stores.sql.elements import AnySelect, AnyType, EngineOptions
 from stanchion.stores.sql.engine import address
 from stanchion.stores.sql.engine.awaited import AsyncDriver
 from stanchion.stores.sql.engine.callers import Caller, announce_after_commit
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, IDLE_SECONDS, Dialect, EngineOptions, Fault
+from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, IDLE_SECONDS, Dialect, Fault
 from stanchion.stores.sql.engine.runner import Cursor, Runner, Together
 from stanchion.stores.sql.engine.schema import Qualified
 from stanchion.stores.wakeup.broadcast import Kind as Signal
@@ -61,7 +61,7 @@ try:
         together,
     )
 except ImportError:  # pragma: no cover - said by open_store
-    psycopg = None  # type: ignore[assignment]
+    psycopg = None  # type: ignore[assignment]  # then no store is opened
 
 CAPABILITIES = Capabilities(
     name="postgresql",
@@ -134,7 +134,8 @@ class PostgresDialect(Dialect):
             return sessions.open(args, options)
 
     def unhurried(self, connection: Connection) -> AbstractContextManager[None]:
-        session: Session = connection.connection.driver_connection  # type: ignore[assignment]
+        session = connection.connection.driver_connection
+        assert isinstance(session, Session)  # noqa: S101 - see `prepare`
         return session.unhurried()
 
     def start(self, cursor: Cursor, *, durable: bool = True) -> None:

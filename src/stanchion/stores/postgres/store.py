@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
-from stanchion.stores.ports import SelectText
+from stanchion.stores.ports import SelectText, as_port
 from stanchion.stores.postgres.arrow import ArrowConnections, postgres_text
 from stanchion.stores.postgres.claims.admit import PostgresDecisions, PostgresDue, TwoTrips
 from stanchion.stores.postgres.claims.claim import PostgresClaims
@@ -174,7 +174,7 @@ class PostgresStore(SqlStore):
         return None if wanted is None else postgres_text(self._db, *wanted)
 
     def extension(self, port: type[Port]) -> Port | None:
-        return self if port is SelectText else super().extension(port)  # type: ignore[return-value]
+        return as_port(self, port) if port is SelectText else super().extension(port)
 
     def close(self) -> None:
         super().close()

@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from stanchion.core.names.partition_names import logical_name
 from stanchion.errors import InvalidInput, StoreUnavailable
-from stanchion.stores.ports import Extensible, OverShards
+from stanchion.stores.ports import Extensible, OverShards, as_port
 from stanchion.stores.protocol import Listener, Port, Store
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.claims import Claim, Claimed
@@ -65,7 +65,7 @@ class ShardedStore(Extensible):
         self.values, self.compare_and_set = in_default("values"), in_default("compare_and_set")
 
     def extension(self, port: type[Port]) -> Port | None:
-        return self if port is OverShards else super().extension(port)  # type: ignore[return-value]
+        return as_port(self, port) if port is OverShards else super().extension(port)
 
     # -- the map of shards
 

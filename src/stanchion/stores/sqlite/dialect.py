@@ -36,9 +36,9 @@ from stanchion.stores.fields.jobs import Kind
 from stanchion.stores.records import calls
 from stanchion.stores.rules.plain_push import NAME, UNPRINTABLE
 from stanchion.stores.rules.unreadable import TEXTS
-from stanchion.stores.sql.elements import AnySelect, AnyType
+from stanchion.stores.sql.elements import AnySelect, AnyType, EngineOptions
 from stanchion.stores.sql.engine.awaited import AsyncDriver
-from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, Dialect, EngineOptions, Fault
+from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, Dialect, Fault
 from stanchion.stores.sql.engine.runner import Cursor, Row, Runner
 from stanchion.stores.sql.engine.schema import jobs
 from stanchion.stores.sql.engine.turns import WriteLock

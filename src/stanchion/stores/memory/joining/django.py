@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from stanchion.stores.memory.joining.journal import Entry, Journal, Target
+
+if TYPE_CHECKING:
+    from stanchion.stores.sql.engine.callers import DjangoConnection
 
 
 class DjangoFollower:
     """Applies each call when Django runs what waits for the commit."""
 
-    def __init__(self, wrapper: Any, target: Target) -> None:
+    def __init__(self, wrapper: DjangoConnection, target: Target) -> None:
         self._wrapper, self._target = wrapper, target
         self._journal = Journal(target)
         self._waiting: dict[object, Entry] = {}

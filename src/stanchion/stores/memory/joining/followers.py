@@ -12,7 +12,9 @@ A connection of a plain driver reports neither commits nor rollbacks, so it is r
 from __future__ import annotations
 
 import sys
-from typing import Any, NoReturn, Protocol
+from collections.abc import Callable
+from functools import partial
+from typing import NoReturn, Protocol
 from weakref import WeakKeyDictionary
 
 from stanchion.errors import CannotJoin
@@ -38,13 +40,13 @@ class Followers:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._by_watched: WeakKeyDictionary[Any, Follower] = WeakKeyDictionary()
+        self._by_watched: WeakKeyDictionary[object, Follower] = WeakKeyDictionary()
 
-    def of(self, tx: Any) -> Follower:
+    def of(self, tx: object) -> Follower:
         """Return the follower of what was passed as `tx`."""
         watched, make = _kind(tx)
         if (follower := self._by_watched.get(watched)) is None:
-            follower = self._by_watched[watched] = make(watched, self._target)
+            follower = self._by_watched[watched] = make(self._target)
         return follower
 
     def close(self) -> None:
@@ -54,14 +56,14 @@ class Followers:
         self._by_watched.clear()
 
 
-def _kind(tx: object) -> tuple[Any, Any]:
-    """Return the object to watch, and the class of its follower."""
+def _kind(tx: object) -> tuple[object, Callable[[Target], Follower]]:
+    """Return the object to watch, and what makes its follower."""
     if "django.db" in sys.modules:
         from stanchion.stores.memory.joining.django import DjangoFollower
         from stanchion.stores.sql.engine.callers import django_connection
 
         if (connection := django_connection(tx)) is not None:
-            return connection, DjangoFollower
+            return connection, partial(DjangoFollower, connection)
     if type(tx).__module__.partition(".")[0] != "sqlalchemy" and not _is_sqlalchemy(tx):
         _refuse(tx)
     from stanchion.stores.memory.joining import sqlalchemy as alchemy

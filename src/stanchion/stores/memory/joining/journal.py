@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from stanchion.stores.memory.claim import Starts
 from stanchion.stores.memory.flows import Flows
@@ -29,7 +29,7 @@ class Writes(NamedTuple):
     flows: Flows
 
 
-Call = Callable[[Writes], Any]
+Call = Callable[[Writes], object]
 
 
 class Entry(NamedTuple):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakSet, ref
 
 from sqlalchemy import event
-from sqlalchemy.engine import Connection, RootTransaction
+from sqlalchemy.engine import Connection, RootTransaction, Transaction
 from sqlalchemy.orm import Session, SessionTransaction
 
 from stanchion.errors import CannotJoin
@@ -16,16 +17,16 @@ from stanchion.stores.sql.engine.callers import NOT_OPEN
 from stanchion.stores.sql.engine.dialect import AUTOCOMMIT
 
 
-def watched(tx: object) -> tuple[Any, Any] | None:
-    """Return the session or connection to watch, and the class of its follower; None for anything else."""
+def watched(tx: object) -> tuple[object, Callable[[Target], SessionFollower | ConnectionFollower]] | None:
+    """Return the session or connection to watch, and what makes its follower; None for anything else."""
     if not isinstance(tx, Session | Connection) and callable(registry := getattr(tx, "registry", None)):
         tx = registry()  # scoped_session and async_scoped_session
     if (opened := getattr(tx, "sync_connection", tx)) is None:
         raise CannotJoin(NOT_OPEN)
     tx = getattr(opened, "sync_session", opened)
     if isinstance(tx, Session):
-        return tx, SessionFollower
-    return (tx, ConnectionFollower) if isinstance(tx, Connection) else None
+        return tx, partial(SessionFollower, tx)
+    return (tx, partial(ConnectionFollower, tx)) if isinstance(tx, Connection) else None
 
 
 class _Nested:
@@ -39,7 +40,7 @@ class _Nested:
         self._within: list[object] = []
         """For each entry of the journal, the innermost transaction of its call."""
 
-    def add(self, entry: Entry, within: Any) -> None:
+    def add(self, entry: Entry, within: object) -> None:
         self.journal.entries.append(entry)
         self._within.append(within)
 
@@ -52,7 +53,7 @@ class _Nested:
         """A nested transaction has committed."""
         self._within = [around if within is transaction else within for within in self._within]
 
-    def forget(self, ended: Callable[[Any], bool]) -> None:
+    def forget(self, ended: Callable[[object], bool]) -> None:
         """Forget the calls of transactions that were rolled back."""
         pairs = zip(self.journal.entries, self._within, strict=True)
         left = [(entry, within) for entry, within in pairs if not ended(within)]
@@ -147,38 +148,44 @@ class ConnectionFollower:
         self._calls.forget(lambda within: root or within is transaction)
 
 
-_FOLLOWERS: WeakKeyDictionary[Any, WeakSet[ConnectionFollower]] = WeakKeyDictionary()
+_FOLLOWERS: WeakKeyDictionary[object, WeakSet[ConnectionFollower]] = WeakKeyDictionary()
 """The followers of a transaction of a connection: one for each store that has got its calls."""
 
 
-class _Watched:
+if TYPE_CHECKING:
+    _Base = Transaction
+else:
+    _Base = object  # a class with slots has one base with slots at most
+
+
+class _Watched(_Base):
     """What a transaction of a connection tells its followers when it has ended."""
 
     __slots__ = ()
 
     def commit(self) -> None:
-        super().commit()  # type: ignore[misc]
+        super().commit()
         for follower in list(_FOLLOWERS.pop(self, ())):
             follower.committed(self)
 
     def rollback(self) -> None:
         self._tell_of_rollback()
-        super().rollback()  # type: ignore[misc]
+        super().rollback()
 
     def close(self) -> None:
         self._tell_of_rollback()
-        super().close()  # type: ignore[misc]
+        super().close()
 
     def _tell_of_rollback(self) -> None:
         for follower in list(_FOLLOWERS.pop(self, ())):
             follower.rolled_back(self)
 
 
-def _watching(kind: type[Any]) -> type[Any]:
+def _watching(kind: type[object]) -> type[object]:
     """Return a class of transactions that tell their followers of their end."""
     if kind not in _CLASSES:
         _CLASSES[kind] = type(f"Watched{kind.__name__}", (_Watched, kind), {"__slots__": ()})
     return _CLASSES[kind]
 
 
-_CLASSES: dict[type[Any], type[Any]] = {}
+_CLASSES: dict[type[object], type[object]] = {}

@@ -6,7 +6,7 @@ import copy
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 from weakref import WeakSet
 
 from stanchion.errors import CannotJoin
@@ -35,7 +35,7 @@ class Transactions:
         writes: Writes,
         lock: threading.Lock,
         clock: ReplayClock,
-        kept: Callable[[], dict[int, Any]],
+        kept: Callable[[], dict[int, object]],
         changed: Callable[[], None],
         refusal: str | None,
     ) -> None:
@@ -49,7 +49,7 @@ class Transactions:
 
     # -- calls
 
-    def call(self, tx: Any, call: Callable[[Writes], T]) -> T:
+    def call(self, tx: object, call: Callable[[Writes], T]) -> T:
         """Make a call that becomes real when the transaction commits. Raises CannotJoin for one it can't follow."""
         if isinstance(tx, OwnTransaction):
             if tx.journal is None:

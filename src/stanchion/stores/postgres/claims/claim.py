@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Final, get_args
 
 from sqlalchemy import text
 
@@ -55,8 +56,9 @@ from stanchion.stores.sql.rows.queues import QueueRows
 try:
     from psycopg import DataError, IntegrityError
 except ImportError:  # pragma: no cover - said by open_store
-    DataError = IntegrityError = InvalidInput  # type: ignore[assignment,misc]
+    DataError = IntegrityError = InvalidInput  # type: ignore[assignment,misc]  # then no store is opened
 
+_MET: Final[Mapping[str, Met]] = {met: met for kind in get_args(Met) for met in get_args(kind)}
 _EMPTY_ROUNDS_MAX = 3
 """Number of times that a claim searches again after others have taken all jobs it found."""
 
@@ -225,7 +227,7 @@ class PostgresClaims(Routes):
         if found == route:
             return Answer(Claimed([]), route)
         if not found.startswith(EXPIRED):
-            return Answer(None, found)  # type: ignore[arg-type]
+            return Answer(None, _MET[found])
         self._db.locked_leases.suspect(int(found.removeprefix(EXPIRED)))
         return self.in_general(claim, locks_queue=False) if claim.rows else Answer(None, route)
 

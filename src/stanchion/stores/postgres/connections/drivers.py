@@ -51,9 +51,9 @@ def asyncpg_dialect(like: Dialect) -> Dialect:
     """Return the dialect that compiles statements for asyncpg, for the server that another one is connected to."""
     from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 
-    dialect: Dialect = PGDialect_asyncpg()  # type: ignore[no-untyped-call]
+    dialect: Dialect = PGDialect_asyncpg()  # type: ignore[no-untyped-call]  # SQLAlchemy's dialects have no types
     dialect.server_version_info = like.server_version_info
-    dialect._backslash_escapes = like._backslash_escapes  # type: ignore[attr-defined]
+    dialect._backslash_escapes = like._backslash_escapes  # type: ignore[attr-defined]  # one of PostgreSQL's own
     return dialect
 
 

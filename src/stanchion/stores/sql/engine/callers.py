@@ -11,7 +11,7 @@ Signals wait for the commit of a caller's transaction, where SQLAlchemy's Sessio
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -41,6 +41,8 @@ class DjangoConnection(Protocol):
     connection: object
     """The driver's own connection."""
     in_atomic_block: bool
+    run_on_commit: Sequence[tuple[object, ...]]
+    """For each function that waits for the commit: the savepoints around it, the function, and more."""
 
     def get_autocommit(self) -> bool:
         """Return whether Django commits each statement by itself."""

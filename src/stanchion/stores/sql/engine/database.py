@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 from sqlalchemy import Executable, create_engine, event, select
@@ -25,13 +25,12 @@ from stanchion.stores.sql.engine.failure_messages import message_of_failure
 from stanchion.stores.sql.engine.runner import (
     Asked,
     Compiler,
-    Cursor,
     CursorRunner,
+    Open,
     OwnCursor,
     Params,
     Row,
     Runner,
-    Together,
     compiler_for,
 )
 from stanchion.stores.sql.engine.turns import AllButOne, Turns
@@ -369,15 +368,6 @@ class Database:
 
 def _now(dialect: Dialect) -> Executable:
     return select(dialect.now)
-
-
-class Open(NamedTuple):
-    """An open transaction: its cursor, and how to send several statements together, if the driver can."""
-
-    cursor: Cursor
-    together: Together | None = None
-    commit: Callable[[], None] | None = None
-    """Commits together with the last statements."""
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import Enum, auto
-from typing import Any, Protocol, Required, TypedDict, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import BigInteger, ColumnElement, Executable, SelectBase, Table, TextClause, bindparam, func
 from sqlalchemy.engine import Connection, Engine
@@ -18,7 +18,7 @@ from stanchion.stores.protocol import Listener
 from stanchion.stores.records import calls
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.slots import Slot
-from stanchion.stores.sql.elements import AnySelect, AnyType
+from stanchion.stores.sql.elements import AnySelect, AnyType, EngineOptions
 from stanchion.stores.sql.engine.awaited import AsyncDriver
 from stanchion.stores.sql.engine.callers import Caller, announce_after_commit
 from stanchion.stores.sql.engine.runner import Cursor, OwnCursor, Row, Runner, Together
@@ -78,16 +78,6 @@ class Signals(Protocol):
 
     def close(self) -> None:
         """End all waits, and the threads and connections of the wake-up."""
-
-
-class EngineOptions(TypedDict, total=False):
-    """Options for `create_engine`."""
-
-    connect_args: Required[dict[str, object]]
-    pool_size: Required[int]
-    max_overflow: Required[int]
-    pool_timeout: Required[float]
-    pool_reset_on_return: None
 
 
 class Dialect(ABC):

@@ -138,7 +138,7 @@ class Compiler:
         return known
 
     def _compile(self, statement: Executable) -> Compiled:
-        done = statement.compile(dialect=self._dialect)  # type: ignore[attr-defined]
+        done = statement.compile(dialect=self._dialect)  # type: ignore[attr-defined]  # all of SQLAlchemy's have it
         fixed = {name: value for name, value in done.params.items() if value is not None}
         positions = None if done.positiontup is None else _in_order(tuple(done.positiontup))
         return Compiled(self._qualified(str(done)), fixed, positions, frozenset(done.params))
@@ -159,6 +159,15 @@ class Together(NamedTuple):
     """Makes a further cursor."""
     sync: Callable[[], None]
     """Waits until all statements are carried out."""
+
+
+class Open(NamedTuple):
+    """An open transaction: its cursor, and how to send several statements together, if the driver can."""
+
+    cursor: Cursor
+    together: Together | None = None
+    commit: Callable[[], None] | None = None
+    """Commits together with the last statements."""
 
 
 class CursorRunner:

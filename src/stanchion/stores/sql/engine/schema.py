@@ -331,7 +331,7 @@ stage_prepared = _table(
 
 def _on_postgresql(table: Table, change: str) -> None:
     """Change a table once it is made."""
-    statement = DDL(f"ALTER TABLE {table.name} {change}")  # type: ignore[no-untyped-call]
+    statement = DDL(f"ALTER TABLE {table.name} {change}")  # type: ignore[no-untyped-call]  # DDL has no types
     event.listen(table, "after_create", statement.execute_if(dialect="postgresql"))
 
 
