@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from stanchion.stores.protocol import Port, Store
     from stanchion.stores.records.capabilities import Capabilities
     from stanchion.stores.records.jobs import Lease, NewJob
@@ -62,7 +64,7 @@ class OverShards(Protocol):
 class ArrowReads(Protocol):
     """Optional port of a store whose capabilities say `arrow`."""
 
-    def select_arrow(self, query: Query) -> Iterator[Any]:
+    def select_arrow(self, query: Query) -> Iterator[pa.RecordBatch]:
         """Yield all pages of a query, from one snapshot, as pyarrow record batches with its columns.
 
         State and priority are as callers see them; times are microseconds, numbers of any width. A column that these

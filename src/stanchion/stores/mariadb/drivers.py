@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, closing
 from typing import Any, Protocol
 
@@ -13,7 +14,7 @@ from stanchion.errors import CannotJoin
 from stanchion.stores.mariadb.cursors import refuse_cut
 from stanchion.stores.sql.engine.awaited import AsyncDriver
 from stanchion.stores.sql.engine.dialect import AUTOCOMMIT
-from stanchion.stores.sql.engine.runner import Cursor, Row
+from stanchion.stores.sql.engine.runner import Cursor, Given, Row
 
 
 class NewConnection(Protocol):
@@ -88,7 +89,7 @@ class MysqlclientCursor:
                 refuse_cut(second.fetchall())
         return changed
 
-    def executemany(self, query: str, args: Any) -> int:
+    def executemany(self, query: str, args: Iterable[object]) -> int:
         """Run a statement for each of these parameters."""
         return int(self._cursor.executemany(query, list(args)))
 
@@ -106,13 +107,13 @@ class _Asyncmy:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    async def rows(self, sql: str, params: object) -> list[Row]:
+    async def rows(self, sql: str, params: Given) -> list[Row]:
         return (await self._run(sql, params))[0]
 
-    async def change(self, sql: str, params: object) -> int:
+    async def change(self, sql: str, params: Given) -> int:
         return (await self._run(sql, params))[1]
 
-    async def _run(self, sql: str, params: Any) -> tuple[list[Row], int]:
+    async def _run(self, sql: str, params: Given) -> tuple[list[Row], int]:
         from asyncmy.cursors import Cursor
 
         async with self._connection.cursor(Cursor) as cursor:
@@ -124,9 +125,9 @@ class _Asyncmy:
             return rows, changed
 
 
-def _as_tuples(params: Any) -> object:
+def _as_tuples(params: Given) -> object:
     """Return parameters whose lists are tuples: the driver takes no others."""
-    if isinstance(params, dict):
+    if isinstance(params, Mapping):
         return {name: _as_tuple(value) for name, value in params.items()}
     return tuple(map(_as_tuple, params))
 

@@ -41,7 +41,7 @@ from stanchion.stores.sql.engine.awaited import AsyncDriver
 from stanchion.stores.sql.engine.callers import Caller, announce_after_commit
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, IDLE_SECONDS, Dialect, Fault
-from stanchion.stores.sql.engine.runner import Cursor, Runner, Together
+from stanchion.stores.sql.engine.runner import Cursor, Row, Runner, Together
 from stanchion.stores.sql.engine.schema import Qualified
 from stanchion.stores.wakeup.broadcast import Kind as Signal
 
@@ -159,14 +159,14 @@ class PostgresDialect(Dialect):
         cursor.execute("SELECT pg_logical_emit_message(true, 'stanchion', '')")
 
     @contextmanager
-    def together(self, cursor: psycopg.Cursor[Any]) -> Iterator[Together | None]:
+    def together(self, cursor: psycopg.Cursor[Row]) -> Iterator[Together | None]:
         with together(cursor.connection) as pipeline:
             yield None if pipeline is None else Together(cursor, lambda: self.cursor(cursor.connection), pipeline.sync)
 
     def end_frozen_sessions(self, run: Runner) -> None:
         run.rows(_END_FROZEN_SESSIONS, {"application": APPLICATION, "seconds": IDLE_SECONDS})
 
-    def cursor(self, driver: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
+    def cursor(self, driver: psycopg.Connection[object]) -> psycopg.Cursor[Row]:
         if getattr(driver, "pooled", False):
             return PooledCursor(driver, row_factory=tuple_row)
         if not self._prepares:
@@ -198,13 +198,13 @@ class PostgresDialect(Dialect):
     def is_read_only(self, error: BaseException) -> bool:
         return getattr(error, "sqlstate", None) == errors.READ_ONLY
 
-    def is_closed(self, driver: psycopg.Connection[Any]) -> bool:
+    def is_closed(self, driver: psycopg.Connection[object]) -> bool:
         return bool(driver.closed)
 
     def owns(self, connection: object) -> bool:
         return isinstance(connection, psycopg.Connection)
 
-    def must_be_open(self, driver: psycopg.Connection[Any]) -> None:
+    def must_be_open(self, driver: psycopg.Connection[object]) -> None:
         drivers.must_be_open(driver)
 
     def async_driver(self, connection: object) -> AsyncDriver | None:
@@ -295,7 +295,7 @@ class PostgresDialect(Dialect):
             run.rows(NOTIFY, {"channel": channel, "payload": payload})
 
 
-def _connect(url: URL) -> psycopg.Connection[Any]:
+def _connect(url: URL) -> psycopg.Connection[Row]:
     """Return a connection for signals, which detects a silent network by itself."""
     return psycopg.connect(
         _conninfo(url),

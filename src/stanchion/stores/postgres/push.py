@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import Executable, text
 
@@ -161,9 +161,9 @@ def asked(forms: Pushing, jobs: Sequence[NewJob], given: Sequence[Mapping[str, o
 _PUSH, _PUSH_JOINED = pushes(), pushes(where=f"WHERE {HERE}")
 
 
-def given_in(job: NewJob) -> dict[str, Any]:
+def given_in(job: NewJob) -> dict[str, object]:
     """Return the fields of a job that differ from the defaults."""
     if job[4:] == DEFAULTS[4:]:
-        plain = {"id": job.id, "queue": job.queue, "payload": job.payload}
+        plain: dict[str, object] = {"id": job.id, "queue": job.queue, "payload": job.payload}
         return plain if job.task is None else {**plain, "task": job.task}
     return {name: value for name, value, default in zip(NewJob._fields, job, DEFAULTS, strict=True) if value != default}

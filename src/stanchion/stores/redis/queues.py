@@ -212,7 +212,7 @@ def _sizes(answer: Sequence[int]) -> Sizes:
     return Sizes(total, ready, scheduled, total - ready - scheduled - running, running)
 
 
-def _counts(answer: Any) -> Counts:
+def _counts(answer: dict[bytes, bytes] | list[bytes]) -> Counts:
     pairs = answer.items() if isinstance(answer, dict) else zip(answer[::2], answer[1::2], strict=True)
     return Counts(**{name.decode(): int(number) for name, number in pairs})
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import select
+import socket as sockets
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -24,6 +25,9 @@ from stanchion.errors import StoreUnavailable
 from stanchion.stores.redis.client.server import Server
 from stanchion.stores.wakeup.broadcast import started
 from stanchion.stores.wakeup.listeners import EventListener, Listeners
+
+Entries = Sequence[tuple[bytes, dict[bytes, bytes] | list[bytes]]]
+"""Entries of a stream: their ids and fields."""
 
 log = logging.getLogger("stanchion.redis")
 
@@ -131,7 +135,7 @@ class StreamSignals:
             changed, self._changed = self._changed, False
             return changed
 
-    def _wake_for(self, stream: tuple[str, str] | None, entries: Sequence[Any]) -> None:
+    def _wake_for(self, stream: tuple[str, str] | None, entries: Entries) -> None:
         if stream is None:
             return
         kind, queue = stream
@@ -173,7 +177,7 @@ class Reading:
             self._pause = _FIRST_PAUSE
         return connected
 
-    def news(self, seconds: float) -> list[tuple[str, Sequence[Any]]]:
+    def news(self, seconds: float) -> list[tuple[str, Entries]]:
         """Return the streams with new entries, waiting up to `seconds` for the first."""
         polled = select.poll()
         polled.register(self._woken, select.POLLIN)
@@ -185,7 +189,7 @@ class Reading:
         ready = {descriptor for descriptor, _ in polled.poll(seconds * 1000)}
         if self._woken in ready:
             os.read(self._woken, 4096)
-        found: list[tuple[str, Sequence[object]]] = []
+        found: list[tuple[str, Entries]] = []
         for read in self._reads:
             if read.socket is not None and read.socket.fileno() in ready:
                 try:
@@ -220,7 +224,7 @@ class BlockingRead:
         self._sent = False
 
     @property
-    def socket(self) -> Any:
+    def socket(self) -> sockets.socket | None:
         """The socket that receives the answer; None without a connection."""
         return None if self._connection is None else self._connection._sock
 
@@ -241,7 +245,7 @@ class BlockingRead:
             self.close()
             raise
 
-    def answer(self) -> list[tuple[str, Sequence[Any]]]:
+    def answer(self) -> list[tuple[str, Entries]]:
         """Return the streams that have new entries, with these entries."""
         found = self._connection.read_response()
         self._sent = False
@@ -268,7 +272,7 @@ class BlockingRead:
         self._connection.send_command("XREAD", "BLOCK", int(_BLOCK_SECONDS * 1000), "STREAMS", *self._streams, *after)
 
 
-def _ids_in(fields: Any) -> list[str]:
+def _ids_in(fields: dict[bytes, bytes] | list[bytes]) -> list[str]:
     """Return the ids of an entry, whose fields and values are a list or a mapping."""
     ids = fields[b"ids"] if isinstance(fields, dict) else fields[1]
     return str(ids.decode()).split(" ")

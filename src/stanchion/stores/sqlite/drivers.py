@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 from stanchion.errors import CannotJoin
 from stanchion.stores.sql.engine.awaited import AsyncDriver
 from stanchion.stores.sql.engine.dialect import AUTOCOMMIT
-from stanchion.stores.sql.engine.runner import Row
+from stanchion.stores.sql.engine.runner import Given, Row
 from stanchion.stores.sqlite.cursor import FittingCursor
+
+T = TypeVar("T")
 
 NAMES = "sqlite3 or aiosqlite"
 
@@ -34,28 +37,33 @@ def async_driver(connection: object) -> AsyncDriver | None:
     return _Aiosqlite(connection)
 
 
+class _Connection(Protocol):
+    """What is used of a connection of aiosqlite."""
+
+    _conn: sqlite3.Connection
+
+    async def _execute(self, work: Callable[[], T]) -> T: ...
+
+
 class _Aiosqlite:
     """Runs each statement in the thread of the connection, with a cursor of the store."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: _Connection) -> None:
         self._connection = connection
 
-    async def rows(self, sql: str, params: object) -> list[Row]:
+    async def rows(self, sql: str, params: Given) -> list[Row]:
         def run() -> list[Row]:
             return self._cursor(sql, params).fetchall()
 
-        found: list[Row] = await self._connection._execute(run)
-        return found
+        return await self._connection._execute(run)
 
-    async def change(self, sql: str, params: object) -> int:
+    async def change(self, sql: str, params: Given) -> int:
         def run() -> int:
             return self._cursor(sql, params).rowcount
 
-        changed: int = await self._connection._execute(run)
-        return changed
+        return await self._connection._execute(run)
 
-    def _cursor(self, sql: str, params: Any) -> FittingCursor:
-        connection: sqlite3.Connection = self._connection._conn
-        cursor = connection.cursor(FittingCursor)
+    def _cursor(self, sql: str, params: Given) -> FittingCursor:
+        cursor = self._connection._conn.cursor(FittingCursor)
         cursor.row_factory = None
         return cursor.execute(sql, params)

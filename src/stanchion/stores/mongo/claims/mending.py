@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure
 
@@ -17,7 +17,7 @@ from stanchion.stores.mongo.client.documents import NUMBER, Document
 from stanchion.stores.mongo.client.place import Place
 
 _TYPE_MISMATCH: Final = frozenset({2, 14})  # BadValue, TypeMismatch
-_COMPUTED: Final[tuple[tuple[str, Document, Any], ...]] = (
+_COMPUTED: Final[tuple[tuple[str, Document, object], ...]] = (
     ("attempts", NUMBER, 0),
     ("version", NUMBER, 0),
     ("events", {"$type": "array"}, []),

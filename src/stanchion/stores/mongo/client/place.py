@@ -45,7 +45,7 @@ class Place:
         # A lost signal costs one poll, so the write waits for no other node.
         self.signals: Collection[Document] = database.get_collection(SIGNALS, write_concern=WriteConcern(w=1))
 
-    def documents(self, collection: Collection[Document], *stages: dict[str, Any]) -> list[Document]:
+    def documents(self, collection: Collection[Document], *stages: Document) -> list[Document]:
         """Return the results of an aggregation."""
         return list(collection.aggregate(list(stages), session=self.session))
 

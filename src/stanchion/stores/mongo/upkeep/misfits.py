@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from stanchion.stores.mongo.claims.mending import named
 from stanchion.stores.mongo.client.documents import Document
@@ -48,7 +48,7 @@ class Misfits:
         )
 
         def find(on: Place, _again: bool) -> list[str]:
-            found: list[Any] = [
+            found: list[object] = [
                 one["_id"] for such in filters for one in on.jobs.find(such, {"_id": 1}).limit(_AT_ONCE)
             ]
             return named(on, found)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from typing import Any
 
 from sqlalchemy import Executable, TextClause, text
 
@@ -275,7 +274,7 @@ def _lasting(row: JobRow) -> dict[str, object]:
 
 def _slot_changes(decision: Decision) -> list[dict[str, object]]:
     """Return the changes of slots, including slots that have waiters already, as the decision depends on them."""
-    changes: defaultdict[Slot, dict[str, Any]] = defaultdict(dict)
+    changes: defaultdict[Slot, dict[str, object]] = defaultdict(dict)
     for slot, n in decision.slots.taken.items():
         changes[slot]["taken"] = n
     for step in decision.not_admitted:

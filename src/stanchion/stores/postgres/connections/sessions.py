@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Self, cast
 
 import psycopg
+from psycopg.abc import Params, Query
 from psycopg.pq import TransactionStatus
 
 from stanchion.errors import StoreUnavailable
@@ -49,7 +50,7 @@ PLANNER = {"plan_cache_mode": "force_generic_plan", "jit": "off", "enable_seqsca
 """What keeps the plans of statements with parameters: by indexes, for any values, without compiling them."""
 
 
-class Session(psycopg.Connection[Any]):
+class Session(psycopg.Connection[Row]):
     """A connection of our own."""
 
     pooled = False
@@ -126,7 +127,7 @@ class Session(psycopg.Connection[Any]):
                     self.execute(f"SET {_IDLE} = '{self.settings[_IDLE]}'")
 
 
-class PooledCursor(psycopg.RawCursor[Any]):
+class PooledCursor(psycopg.RawCursor[Row]):
     """A cursor on a pooled session: outside a transaction, each statement becomes one, with the settings."""
 
     def begin(self) -> None:
@@ -135,13 +136,18 @@ class PooledCursor(psycopg.RawCursor[Any]):
         with nullcontext() if _collects(session) else together(session):
             session.begin()
 
-    def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
-        _run(_session(self), lambda: super(PooledCursor, self).execute(query, params, **{"prepare": True, **options}))
+    def execute(
+        self, query: Any, params: Params | None = None, *, prepare: bool | None = True, binary: bool | None = None
+    ) -> Self:
+        _run(
+            _session(self),
+            lambda: super(PooledCursor, self).execute(query, params, prepare=prepare, binary=binary),
+        )
         return self
 
-    def executemany(self, query: Any, params_seq: Iterable[Any], **options: Any) -> None:
+    def executemany(self, query: Query, params_seq: Iterable[Params], *, returning: bool = False) -> None:
         rows = list(params_seq)
-        _run(_session(self), lambda: super(PooledCursor, self).executemany(query, rows, **options))
+        _run(_session(self), lambda: super(PooledCursor, self).executemany(query, rows, returning=returning))
 
 
 def cursor_of(run: CursorRunner) -> psycopg.Cursor[Row]:
@@ -194,7 +200,7 @@ def _run_alone(session: Session, work: Callable[[], object]) -> None:
 
 
 @contextmanager
-def together(connection: psycopg.Connection[Any]) -> Iterator[psycopg.Pipeline | None]:
+def together(connection: psycopg.Connection[object]) -> Iterator[psycopg.Pipeline | None]:
     """Send the statements of the block together; None if the client library can't, or the session lacks statements."""
     if not psycopg.Pipeline.is_supported() or (isinstance(connection, Session) and connection.shared.missed):
         yield None
@@ -243,7 +249,7 @@ class Sessions:
         return session
 
 
-def refuse_unchecked(connection: psycopg.Connection[Any]) -> None:
+def refuse_unchecked(connection: psycopg.Connection[object]) -> None:
     """Raise StoreUnavailable for a database that stores bytes of any encoding."""
     if connection.info.parameter_status("server_encoding") == "SQL_ASCII":
         raise StoreUnavailable(

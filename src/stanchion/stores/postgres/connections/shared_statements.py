@@ -15,12 +15,13 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg import pq
 from psycopg._preparing import Key, Prepare, PrepareManager
 
+from stanchion.stores.sql.engine.runner import Row
 from stanchion.stores.sql.engine.version import VERSION
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class SharedStatements(PrepareManager):
     def clear(self) -> bool:
         return False
 
-    def complete(self, connection: psycopg.Connection[Any]) -> None:
+    def complete(self, connection: psycopg.Connection[Row]) -> None:
         """Prepare statements that the session of the open transaction lacks."""
         cursor = psycopg.RawCursor(connection)
         known = {str(row[0]).encode() for row in cursor.execute(_KNOWN).fetchall()}

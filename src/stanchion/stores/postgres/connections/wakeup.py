@@ -10,7 +10,7 @@ import secrets
 import select
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sqlalchemy
 from sqlalchemy import String, bindparam, func
@@ -35,7 +35,7 @@ _TUPLES_OK = 2  # ExecStatus.TUPLES_OK, without an import of psycopg, which may 
 class Notifications(Broadcast):
     """Signals as notifications that carry the name of a queue, or ids of jobs."""
 
-    def __init__(self, connect: Callable[[], psycopg.Connection[Any]], schema: str | None = None) -> None:
+    def __init__(self, connect: Callable[[], psycopg.Connection[object]], schema: str | None = None) -> None:
         self._connect = connect
         # Programs name the schema public or leave it out, and reach the same tables.
         behind = "" if schema in (None, "public") else f":{schema}"
@@ -46,7 +46,7 @@ class Notifications(Broadcast):
     def begin(self) -> None:
         """Drop all listeners and the connection, which after a fork is the parent's."""
         super().begin()
-        self._sender: psycopg.Connection[Any] | None = None
+        self._sender: psycopg.Connection[object] | None = None
         self._sender_pid = 0
         self._probes: list[tuple[str, str]] = []
 
@@ -106,13 +106,13 @@ class Notifications(Broadcast):
 # take twice as long.
 
 
-def _notify(connection: psycopg.Connection[Any], channel: str, payload: str) -> None:
+def _notify(connection: psycopg.Connection[object], channel: str, payload: str) -> None:
     result = connection.pgconn.exec_params(b"SELECT pg_notify($1, $2)", [channel.encode(), payload.encode()])
     if result.status != _TUPLES_OK:
         raise ConnectionError(result.error_message.decode(errors="replace"))
 
 
-def _signalled(connection: psycopg.Connection[Any], seconds: float) -> set[tuple[int, str]]:
+def _signalled(connection: psycopg.Connection[object], seconds: float) -> set[tuple[int, str]]:
     """Wait up to `seconds` for a signal; return the senders of signals received by then, and their contents."""
     session = connection.pgconn
     waiting = select.poll()
@@ -122,7 +122,7 @@ def _signalled(connection: psycopg.Connection[Any], seconds: float) -> set[tuple
     return {(signal.be_pid, signal.extra.decode()) for signal in iter(session.notifies, None)}
 
 
-def _close(connection: psycopg.Connection[Any] | None) -> None:
+def _close(connection: psycopg.Connection[object] | None) -> None:
     if connection is not None:
         with suppress(Exception):
             connection.close()

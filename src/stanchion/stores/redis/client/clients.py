@@ -30,7 +30,7 @@ def client_of(address: Address, announced: Callable[[], tuple[str, int] | None])
         return _watched(address, address.watch, announced)
     kind, retries = (RedisCluster, 3) if address.cluster else (Redis, 0)
     given = {"retry": Retry(NoBackoff(), retries), **_OPTIONS}
-    if not address.cluster and "max_connections" in parse_url(address.url):  # type: ignore[no-untyped-call]
+    if not address.cluster and "max_connections" in _options_in(address.url):
         # The default pool raises when all are in use; this one waits for one.
         return Redis.from_pool(BlockingConnectionPool.from_url(address.url, timeout=calls.CALL_SECONDS, **given))
     return kind.from_url(address.url, **given)
@@ -52,8 +52,7 @@ def refuse_options(address: Address) -> None:
 
 def _watched(address: Address, watch: Watch, announced: Callable[[], tuple[str, int] | None]) -> Any:
     """Return a client whose connections ask the sentinels for the present master."""
-    sentinels: Any = _Sentinels(watch.sentinels, sentinel_kwargs=_of_sentinels(address, watch))  # type: ignore[no-untyped-call]
-    sentinels.announced = announced
+    sentinels: Any = _Sentinels(address, watch, announced)  # redis-py types none of its methods
     given = _of_servers(address)
     return sentinels.master_for(watch.service, retry=Retry(NoBackoff(), 0), **given, **_OPTIONS)
 
@@ -67,16 +66,24 @@ def sentinels_of(address: Address, watch: Watch) -> list[Any]:
 class _Sentinels(Sentinel):
     """The sentinels of a service, some of which may not yet know announcements of others."""
 
-    announced: Callable[[], tuple[str, int] | None]
+    def __init__(self, address: Address, watch: Watch, announced: Callable[[], tuple[str, int] | None]) -> None:
+        self.announced = announced
+        asked = _of_sentinels(address, watch)
+        super().__init__(watch.sentinels, sentinel_kwargs=asked)  # type: ignore[no-untyped-call]  # it has no types
 
     def discover_master(self, service_name: str) -> tuple[str, int]:
         """Return the address of the master."""
-        return self.announced() or super().discover_master(service_name)  # type: ignore[no-untyped-call]
+        return self.announced() or super().discover_master(service_name)  # type: ignore[no-untyped-call]  # nor has it
+
+
+def _options_in(url: str) -> dict[str, object]:
+    """Return the options in a URL."""
+    return dict(parse_url(url))  # type: ignore[no-untyped-call]  # redis-py gives it no types
 
 
 def _of_servers(address: Address) -> dict[str, Any]:
     """Return the options for the servers of a service."""
-    given: dict[str, object] = dict(parse_url(address.url))  # type: ignore[no-untyped-call]
+    given = _options_in(address.url)
     for name in ("host", "port"):
         given.pop(name, None)
     given["ssl"] = given.pop("connection_class", None) is not None

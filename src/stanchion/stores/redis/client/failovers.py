@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import select
+import socket as sockets
 import threading
 import time
 import weakref
@@ -166,7 +167,7 @@ class _Ear:
         self._warned = False
 
     @property
-    def socket(self) -> Any:
+    def socket(self) -> sockets.socket | None:
         """The socket that receives the events; None without a connection."""
         connection = None if self._subscription is None else self._subscription.connection
         return None if connection is None else connection._sock

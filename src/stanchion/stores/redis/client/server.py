@@ -59,16 +59,16 @@ _FORBIDDEN_IN_SCRIPTS = ("can't run this command", "can't access at least one of
 class Call(NamedTuple):
     """A command, or a script with its arguments."""
 
-    parts: tuple[Any, ...]
+    parts: tuple[object, ...]
     script: Script | None = None
 
     @property
-    def sent(self) -> tuple[Any, ...]:
+    def sent(self) -> tuple[object, ...]:
         """The command for a server that has cached the script."""
         return self.parts if self.script is None else ("EVALSHA", self.script.sha, *self.parts)
 
     @property
-    def whole(self) -> tuple[Any, ...]:
+    def whole(self) -> tuple[object, ...]:
         """The command with the text of the script."""
         return self.parts if self.script is None else ("EVAL", self.script.text, *self.parts)
 
@@ -113,7 +113,7 @@ class Server:
         keys = (key, f"{key}moving") if key.endswith(":") else (key,)
         return Call((len(keys), *keys, int(self.clock_offset * SECOND), *arguments), script(name))
 
-    def run(self, name: str, key: str, *arguments: Any) -> Any:
+    def run(self, name: str, key: str, *arguments: object) -> Any:
         """Run a script once."""
         call = self.script(name, key, *arguments)
         try:
@@ -128,7 +128,7 @@ class Server:
         """
         return self.call(lambda _again: self._all(calls)) if calls else []
 
-    def _all(self, calls: Sequence[Call]) -> list[Any]:
+    def _all(self, calls: Sequence[Call]) -> list[object]:
         answers = self._piped([call.sent for call in calls])
         if unknown := [number for number, answer in enumerate(answers) if isinstance(answer, NoScriptError)]:
             first = {calls[number].script: number for number in reversed(unknown)}  # the server keeps what these send
@@ -141,7 +141,7 @@ class Server:
                 raise answer
         return answers
 
-    def _piped(self, commands: Iterable[tuple[object, ...]]) -> list[Any]:
+    def _piped(self, commands: Iterable[tuple[object, ...]]) -> list[object]:
         with self.client.pipeline(transaction=False) as pipeline:
             for command in commands:
                 pipeline.execute_command(*command)
@@ -150,7 +150,7 @@ class Server:
     def together(self, calls: Sequence[Call]) -> list[object]:
         """Run calls of one script as one transaction, not on a cluster; they must be safe to repeat."""
 
-        def work(_again: bool) -> list[Any]:
+        def work(_again: bool) -> list[object]:
             answers = self._transaction([call.sent for call in calls])
             if isinstance(answers[0], NoScriptError):  # so no script ran
                 answers = self._transaction([calls[0].whole, *(call.sent for call in calls[1:])])
@@ -161,7 +161,7 @@ class Server:
 
         return self.call(work)
 
-    def _transaction(self, commands: Iterable[tuple[object, ...]]) -> list[Any]:
+    def _transaction(self, commands: Iterable[tuple[object, ...]]) -> list[object]:
         with self.client.pipeline(transaction=True) as pipeline:
             for command in commands:
                 pipeline.execute_command(*command)

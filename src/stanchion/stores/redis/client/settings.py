@@ -11,9 +11,9 @@ from stanchion.stores.fields.queues import MERGED
 from stanchion.stores.records.queues import STORED_SETTINGS, QueueSettings
 
 
-def stored_setting(name: str, value: Any) -> list[str]:
+def stored_setting(name: str, value: object) -> list[str]:
     """Return the fields and values of a setting in stored form; one that is merged has a field for each of its keys."""
-    if name in MERGED:
+    if isinstance(value, Mapping):
         return [text for key, its in value.items() for text in (f"{name} {key}", json.dumps(its))]
     if value is None:
         return [name, ""]
@@ -32,7 +32,7 @@ def settings_in(queue: str, stored: Mapping[bytes, bytes]) -> QueueSettings:
     return QueueSettings(queue, **given)
 
 
-def _reader(hint: object) -> Callable[[str], Any]:
+def _reader(hint: object) -> Callable[[str], object]:
     """Return the function that reads a value of this type; an empty text is None."""
     if hint is bool:
         return lambda text: text == "1"

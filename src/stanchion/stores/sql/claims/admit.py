@@ -14,7 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from sqlalchemy import text
 
@@ -149,7 +149,7 @@ class Decisions:
         """Write parked and deferred jobs, and mark the slots that parked jobs wait for."""
         not_admitted = [step.after for step in steps if step.after is not None]
         run.send_each(self._statements.postpone, [row._asdict() for row in not_admitted if row.waits_for is None])
-        alike: defaultdict[tuple[Any, ...], list[str]] = defaultdict(list)
+        alike: defaultdict[Row, list[str]] = defaultdict(list)
         for row in not_admitted:
             if row.waits_for is not None:
                 alike[tuple(getattr(row, name) for name in _PARKED)].append(row.id)

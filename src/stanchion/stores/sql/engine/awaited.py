@@ -8,16 +8,16 @@ from typing import Protocol
 from sqlalchemy import Executable
 
 from stanchion.core.concurrency.caller import awaited
-from stanchion.stores.sql.engine.runner import Asked, Compiler, JoinedRunner, Params, Row, ready
+from stanchion.stores.sql.engine.runner import Asked, Compiler, Given, JoinedRunner, Params, Row, ready
 
 
 class AsyncDriver(Protocol):
     """Runs statements on a connection of one asynchronous driver."""
 
-    async def rows(self, sql: str, params: object) -> list[Row]:
+    async def rows(self, sql: str, params: Given) -> list[Row]:
         """Run a statement; return its rows."""
 
-    async def change(self, sql: str, params: object) -> int:
+    async def change(self, sql: str, params: Given) -> int:
         """Run a statement; return the number of rows it changed."""
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
@@ -35,7 +33,7 @@ BY_WORKER: ColumnElement[bool] = and_(jobs.c.state == RUNNING, jobs.c.lease_unti
 """The job is held by the heartbeats of its `worker`. A lease decides alone, whatever name stands there."""
 
 
-def param(name: str, kind: Any = None) -> AnyElement:
+def param(name: str, kind: AnyType | type[AnyType] | None = None) -> AnyElement:
     """Return a parameter."""
     return bindparam(name, type_=kind)
 

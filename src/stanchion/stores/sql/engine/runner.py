@@ -33,6 +33,8 @@ T = TypeVar("T")
 
 Row = tuple[Any, ...]
 Params = Mapping[str, object]
+Given = Mapping[str, object] | tuple[object, ...]
+"""Parameters as the driver takes them: named, or in order."""
 Asked = tuple[Executable, Params]
 """A statement and its parameters."""
 
@@ -257,7 +259,7 @@ class CursorRunner:
         cursor.execute(*ready(self._compiler, self._given, statement, params))
 
 
-def ready(compiler: Compiler, given: Params, statement: Executable, params: Params | None) -> tuple[str, object]:
+def ready(compiler: Compiler, given: Params, statement: Executable, params: Params | None) -> tuple[str, Given]:
     """Return the driver's form of a statement, and that of its parameters."""
     compiled = compiler.compiled(statement)
     named = {**given, **compiled.fixed, **(params or {})}

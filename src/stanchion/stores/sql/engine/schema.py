@@ -60,7 +60,7 @@ from stanchion.stores.fields.jobs import FINISHED, HELD, HOLDS, KINDS, LIVE, UNC
 from stanchion.stores.fields.queues import SETTINGS, Setting
 from stanchion.stores.fields.sql import BUCKET, LIVE_COLUMNS
 from stanchion.stores.records.jobs import UNLANED, NewJob
-from stanchion.stores.sql.elements import AnyColumn
+from stanchion.stores.sql.elements import AnyColumn, AnyType
 
 metadata = MetaData()
 
@@ -97,7 +97,7 @@ meta = _table(
 )
 
 
-TYPES: Final[dict[Kind, Any]] = {
+TYPES: Final[dict[Kind, AnyType | type[AnyType]]] = {
     Kind.ID: JobId,
     Kind.MARKED_ID: String(40),
     Kind.NAME: Name,
@@ -126,7 +126,8 @@ def _new_column(name: str) -> AnyColumn:
 
 def _column(field: Field) -> AnyColumn:
     """Return the column of a field; one that starts at zero or false may be left out of an INSERT."""
-    zero: Any = {Kind.INT: "0", Kind.FLAG: false()}[field.kind] if field.default in (0, False) else None
+    zeros: dict[Kind, str | ColumnElement[bool]] = {Kind.INT: "0", Kind.FLAG: false()}
+    zero = zeros[field.kind] if field.default in (0, False) else None
     return Column(
         field.name,
         TYPES[field.kind],

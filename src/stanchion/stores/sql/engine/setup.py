@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
 
 from sqlalchemy import (
     Connection,
@@ -155,7 +154,7 @@ def _schema_changes(connection: Connection, instead: str | None = None) -> Itera
 
     def record(
         _on: object, _cursor: object, statement: str, given: object, _context: object, _many: bool
-    ) -> tuple[str, Any]:
+    ) -> tuple[str, object]:
         if not statement.lstrip().upper().startswith(_CHANGES):
             return statement, given
         steps.append(statement)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from sqlalchemy import text
 
@@ -33,7 +32,7 @@ from stanchion.stores.rules.lifecycle.outcomes import cancel
 from stanchion.stores.sql.engine import schema
 from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.dialect import Dialect
-from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.engine.runner import Row, Runner
 from stanchion.stores.sql.jobs.flow_ends import FlowEnds
 from stanchion.stores.sql.jobs.push import Pushes, push_all
 from stanchion.stores.sql.rows.jobs import Step, is_id
@@ -311,6 +310,6 @@ class Flows:
         self._db.write(lambda run, _again: run.change(self._statements.forget, {"root": root}))
 
 
-def _node(row: Sequence[Any]) -> FlowNode:
+def _node(row: Row) -> FlowNode:
     found = FlowNode(*row)
     return found._replace(closed=bool(found.closed))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from enum import Enum, auto
 from itertools import chain, groupby
 from operator import attrgetter
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from sqlalchemy import (
     BigInteger,
@@ -35,6 +35,7 @@ from stanchion.stores.rules.lifecycle import outcomes as outcome_rules
 from stanchion.stores.rules.lifecycle.claims import holds, left_in
 from stanchion.stores.rules.lifecycle.jobs import Transition
 from stanchion.stores.rules.lifecycle.outcomes import counted_as, settled
+from stanchion.stores.sql.elements import AnyElement
 from stanchion.stores.sql.engine.columns import RUNS, held_row, in_time, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
@@ -73,7 +74,7 @@ class HeldStatements:
         # All callers lock jobs in this order.
         self.lock: Executable = locked.where(*of_these).order_by(jobs.c.id)
         self.lock_one: Executable = locked.where(one)
-        as_done: dict[str, Any] = {
+        as_done: dict[str, AnyElement] = {
             "result": param("result", Text),
             "finished_at": now,
             "state": literal(JobState.DONE.value),

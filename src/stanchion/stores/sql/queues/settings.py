@@ -11,6 +11,7 @@ from sqlalchemy import select, text
 from stanchion.stores.fields.queues import MERGED
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.upkeep import Use
+from stanchion.stores.sql.elements import AnySelect
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.joining import joined
@@ -22,7 +23,7 @@ from stanchion.stores.sql.rows.queues import QueueRows
 _ALL = select(*queues.columns)
 
 
-def _named(dialect: Dialect) -> Any:
+def _named(dialect: Dialect) -> AnySelect:
     return _ALL.where(text(dialect.among("name", "names")))
 
 
@@ -33,7 +34,7 @@ class Queues:
         self._db, self._rows = db, rows
         self._named = db.dialect.once(_named)
 
-    def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
+    def configure(self, queue: str, changes: Mapping[str, Any], tx: object = None) -> QueueSettings:
         """Make the queue if it is new, apply the changes, return its settings; see the port for `tx`."""
 
         def work(run: Runner, _again: bool) -> QueueSettings:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Integer,
     String,
+    Subquery,
     Table,
     Text,
     and_,
@@ -36,7 +37,7 @@ from sqlalchemy import (
 from stanchion.stores.fields.jobs import DEATH, KINDS, WAITS, Kind
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.query import OF_SLOTS, Of, Order, Query
-from stanchion.stores.records.slots import SEMAPHORE
+from stanchion.stores.records.slots import SEMAPHORE, Slot
 from stanchion.stores.rules.lifecycle.trail import entry_in_trail
 from stanchion.stores.rules.query import ORDERED, are_letters, behind, states_in
 from stanchion.stores.sql.elements import AnyElement, AnySelect
@@ -116,8 +117,8 @@ def shape_of(query: Query) -> Shape:
     return Shape(*whole, columns, letters=are_letters(query))
 
 
-def _kind(field: str, value: Any) -> str:
-    return "holds_key" if field == "holds" and value.kind != SEMAPHORE else field
+def _kind(field: str, value: object) -> str:
+    return "holds_key" if field == "holds" and isinstance(value, Slot) and value.kind != SEMAPHORE else field
 
 
 def params_of(dialect: Dialect, query: Query) -> dict[str, object]:
@@ -138,7 +139,7 @@ def params_of(dialect: Dialect, query: Query) -> dict[str, object]:
     return given | {f"behind_{name}": value for name, value in zip(ORDERED[query.order], behind(query), strict=False)}
 
 
-def _given(dialect: Dialect, field: str, values: tuple[Any, ...]) -> object:
+def _given(dialect: Dialect, field: str, values: tuple[str, ...]) -> object:
     """Return the parameter for a condition with several values; no queue has an empty name."""
     return dialect.listed(values or ("",)) if field == "queue" else json.dumps(values, ensure_ascii=False)
 
@@ -264,14 +265,13 @@ def _condition(dialect: Dialect, table: Table, field: str, op: str, n: int) -> C
         return column.in_(dialect.values(f"is{n}", table.c[field].type))
     if KINDS.get(field) is Kind.NAME and op != "=":
         column = dialect.by_bytes(column)
-    compared: ColumnElement[bool] = _COMPARE[op](column, param(f"is{n}", table.c[field].type))
-    return compared
+    return _COMPARE[op](column, param(f"is{n}", table.c[field].type))
 
 
 _OF_SLOTS = frozenset({*OF_SLOTS, "holds_key"})
 """Conditions that only live jobs meet."""
 _NEVER_MET: ColumnElement[bool] = literal_column("1 = 0")
-_COMPARE: dict[str, Any] = {
+_COMPARE: dict[str, Callable[[AnyElement, AnyElement], ColumnElement[bool]]] = {
     "=": operator.eq,
     "<": operator.lt,
     "<=": operator.le,
@@ -345,7 +345,7 @@ def _letters(dialect: Dialect, state: str) -> ColumnElement[bool]:
 # -- parts
 
 
-def ids(dialect: Dialect, shape: Shape) -> Any:
+def ids(dialect: Dialect, shape: Shape) -> Subquery:
     """Return the table of all ids that match a query, as its column `id`."""
     found = [select(table.c.id).where(met(dialect, shape, table)) for table in shape.tables]
     return (union_all(*found) if len(found) > 1 else found[0]).subquery("found")

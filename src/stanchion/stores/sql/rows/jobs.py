@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -221,7 +221,7 @@ def leased(dialect: Dialect, leases: Collection[Lease]) -> Params:
 
 
 @lru_cache(maxsize=1024)
-def _listed(dialect: Dialect, queues: frozenset[str]) -> Any:
+def _listed(dialect: Dialect, queues: frozenset[str]) -> object:
     """Return the parameter that lists queues; the batches of a worker are of the same few."""
     return dialect.listed(queues)
 
@@ -240,9 +240,9 @@ def live_values(row: JobRow) -> dict[str, object]:
     return dict(zip(LIVE_COLUMNS, row, strict=False))  # the last fields belong to finished jobs
 
 
-def outline(*held: Any) -> JobRow:
+def outline(*held: object) -> JobRow:
     """Return the fields of a job that the consequences of its end depend on; `held`: the values of HELD_COLUMNS."""
-    return _ANY._replace(**dict(zip(HELD_COLUMNS, held, strict=True)))
+    return JobRow._make(map(dict(zip(HELD_COLUMNS, held, strict=True)).get, JobRow._fields, _ANY))
 
 
 _ANY = JobRow("", "", UNLANED, JobState.RUNNING.value, 0, 0, 0, 0, "")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Any
 
-from sqlalchemy import BigInteger, String, false, select, true, update
+from sqlalchemy import BigInteger, Executable, String, false, select, true, update
 
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.queues import QueueSettings
@@ -40,7 +39,7 @@ _MARK_LETTERS = (
 )
 
 
-def _insert(dialect: Dialect) -> Any:
+def _insert(dialect: Dialect) -> Executable:
     return dialect.insert_ignoring(queues, {column.name: param(column.name, column.type) for column in queues.columns})
 
 
