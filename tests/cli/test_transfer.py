@@ -174,7 +174,7 @@ class TestOneAtATime:
             destination.configure("q", {})
             with Guard(source, destination, ["other", "q"], heartbeat=60).hold(watcher.standing_by):
                 with pytest.raises(CopyRefused, match="is copying other, q; wait"):
-                    transfer(here, elsewhere, watcher=watcher).run()
+                    transfer(here, elsewhere).run(watcher)
                 assert len(rows(here)) == 5
                 assert rows(elsewhere) == {}
         assert watcher.rivals
@@ -201,7 +201,7 @@ class TestOneAtATime:
         watcher = Standing()
         for store in (here, elsewhere):
             store.beat([WorkerRow("copy-dead", "host", 1, ("q",), 0, heartbeat=0.1)])
-        assert transfer(here, elsewhere, watcher=watcher).run()[0].live == 5
+        assert transfer(here, elsewhere).run(watcher)[0].live == 5
         assert {rival.id for rival in watcher.rivals} <= {"copy-dead"}
 
     @pytest.mark.parametrize("side", ["source", "destination"])

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.scale.costs import Costs
 from benchmarks.scale.values import Written
 
-from stanchion.manager.leadership.leadership import Leadership
+from stanchion.manager.leadership.leadership import Leadership, Timing
 from stanchion.manager.leadership.owner import Owned
 from stanchion.manager.leadership.rows import SLICE, slice_row
 from stanchion.stores.memory.jobs import FrozenClock
@@ -75,8 +75,7 @@ class Process:
             self._off_loop,
             Engine(group.costs),
             str(len(group.processes)),
-            lease=group.costs.lease,
-            clock=group.loop.time,
+            timing=Timing(group.costs.lease, group.loop.time),
             queues=self._queues,
             signal=group.signal,
         )

@@ -13,7 +13,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Abandon
 from stanchion.worker.running.attempt import Finished
 from stanchion.worker.running.default_timeouts import DefaultTimeouts
-from stanchion.worker.running.runner import Runners
+from stanchion.worker.running.runner import Hearers, Runners
 from tests.worker.conftest import ended, until, working
 
 pytestmark = pytest.mark.parametrize("app", ["memory"], indirect=True)
@@ -96,7 +96,8 @@ def test_a_job_that_is_cancelled_in_the_buffer_does_not_run(app):
         ran.append(n)
 
     runners = Runners(
-        context_of(app), 1, finished.append, lambda: None, lambda: None, DefaultTimeouts(context_of(app), None, 10)
+        *(context_of(app), 1, DefaultTimeouts(context_of(app), None, 10)),
+        Hearers(finished.append, room=lambda: None, stuck=lambda: None),
     )
     handle = task.enqueue(1)
     (row,) = app.store.claim(Claim("default", 1, "token", worker="me")).rows

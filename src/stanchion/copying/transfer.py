@@ -122,22 +122,22 @@ class Transfer:
         wait: float = 60.0,
         settle: float = SETTLE,
         heartbeat: float = HEARTBEAT,
-        watcher: Watcher | None = None,
     ) -> None:
         self._source = with_partitions(source)
         self._destination = with_partitions(destination, always=self._source.extension(Partitions) is not None)
         self._history, self._resume, self._wait, self._settle = history, resume, wait, settle
-        self._watcher = watcher or Watcher()
+        self._watcher = Watcher()
         self._guard = Guard(source, destination, queues, heartbeat)
         self._copied = [Copied(queue) for queue in queues]
 
-    def run(self) -> list[Copied]:
-        """Copy; return the result for each queue.
+    def run(self, watcher: Watcher | None = None) -> list[Copied]:
+        """Copy; return the result for each queue. `watcher` gets the progress.
 
         Raises InvalidInput for a queue that the source does not have, or if both stores are the same; CopyRefused
         while another copy of one of the queues is running. Run it again after any error, and if jobs still run in
         the source.
         """
+        self._watcher = watcher or self._watcher
         with self._guard.hold(self._watcher.standing_by):
             self._pause()
             self._copy_semaphores()

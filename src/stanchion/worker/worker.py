@@ -31,7 +31,8 @@ from stanchion.telemetry.lines import SUM_SECONDS, JobLines
 from stanchion.telemetry.prometheus import exposed, new_registry
 from stanchion.telemetry.server import LOOPBACK, Route, probes
 from stanchion.telemetry.times import JobTimes
-from stanchion.worker.claiming.claimer import Claimer
+from stanchion.worker.claiming.claimer import Claimer, Crew, UntilEmpty
+from stanchion.worker.claiming.due_queues import DueQueues
 from stanchion.worker.claiming.order import Order, checked_order
 from stanchion.worker.claiming.served_queues import checked_lanes, served_by
 from stanchion.worker.finisher import Finisher
@@ -46,7 +47,7 @@ from stanchion.worker.running.alone import Alone
 from stanchion.worker.running.attempt import not_started
 from stanchion.worker.running.default_timeouts import DefaultTimeouts
 from stanchion.worker.running.hooks import WorkerHooks
-from stanchion.worker.running.runner import Runners
+from stanchion.worker.running.runner import Hearers, Runners
 from stanchion.worker.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -159,13 +160,14 @@ class Worker:
             )
             self._started = True
             self._open_runners()
+            alone = Alone(self._runners, lambda: self._claimer.outstanding, lambda: self._heartbeat.beat())
             self._claimer = Claimer(
-                *(self._context, self.id, self._served, self._order, self._threads, self._poll),
-                *(self._runners, self._finisher, self._health, self._times),
-                self.finish if self._until_empty else None,
-                all_jobs=self._until_finished,
-                alone=Alone(self._runners, lambda: self._claimer.outstanding, lambda: self._heartbeat.beat()),
-                revive=lambda: self._heartbeat.revive(),
+                *(self._context, self.id, self._served),
+                DueQueues(self._context, self._served, self._poll, self._order),
+                self._threads,
+                Crew(self._runners, self._finisher, self._health, self._times, alone),
+                lambda: self._heartbeat.revive(),
+                UntilEmpty(self.finish, self._until_finished) if self._until_empty else None,
             )
             self._heartbeat = Heartbeat(
                 *(self._context, self._every, self._health, self._row, self._runners.longest),
@@ -199,10 +201,13 @@ class Worker:
         )
         pulse = self._oversight.pulse
         self._runners: Runners = Runners(
-            *(self._context, self._threads, self._finisher.put, lambda: self._claimer.room(), self._oversight.stuck),
-            *(self._defaults, ends, self._times.ended),
-            lambda row, claimed_at: self._heartbeat.holding.may_begin(row, claimed_at),
-            *(None if pulse is None else pulse.begins, self._hooks),
+            *(self._context, self._threads, self._defaults),
+            Hearers(
+                *(self._finisher.put, lambda: self._claimer.room(), self._oversight.stuck, ends, self._times.ended),
+                lambda row, claimed_at: self._heartbeat.holding.may_begin(row, claimed_at),
+                None if pulse is None else pulse.begins,
+            ),
+            self._hooks,
         )
 
     def run(self) -> None:

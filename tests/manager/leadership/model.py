@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeVar
 
 from stanchion.errors import StoreUnavailable
-from stanchion.manager.leadership.leadership import Leadership
+from stanchion.manager.leadership.leadership import Leadership, Timing
 from stanchion.manager.leadership.owner import Owned
 from stanchion.manager.leadership.plan import assigned_in
 from stanchion.manager.leadership.rows import SLICE, slice_row
@@ -90,8 +90,7 @@ class Process:
             self._off_loop,
             self.engine,
             name,
-            lease=LEASE,
-            clock=lambda: world.now + self.clock_ahead,
+            timing=Timing(LEASE, lambda: world.now + self.clock_ahead),
             queues=self._queues,
             signal=lambda addresses: world.signal(addresses),
         )

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from stanchion.manager.leadership.leadership import Leadership
+from stanchion.manager.leadership.leadership import Leadership, Timing
 from stanchion.manager.leadership.owner import Owned
 from stanchion.manager.leadership.signals import Signals
 from stanchion.manager.server.pool import StoreCalls
@@ -32,7 +32,7 @@ class Running:
         self.go_on = asyncio.Event()
         self.signals = Signals(store, self._off_loop, lambda: self.leadership.wake())
         signal = self._signal if signals else self.signals.send if signals is None else (lambda _addresses: None)
-        self.leadership = Leadership(store, self._off_loop, self.engine, name, lease=lease, signal=signal)
+        self.leadership = Leadership(store, self._off_loop, self.engine, name, timing=Timing(lease), signal=signal)
         if signals is None:
             self.signals.start()
         self.task = asyncio.create_task(self.leadership.run())

@@ -50,6 +50,14 @@ _AT_ONCE = 16
 """Slices written in one call of a thread."""
 
 
+class Timing(NamedTuple):
+    """The lease of a session, and the clock that measures it."""
+
+    lease: float = LEASE_SECONDS
+    """In seconds."""
+    clock: Callable[[], float] = boot_clock
+
+
 class Manager(NamedTuple):
     """A manager that is alive."""
 
@@ -71,22 +79,22 @@ class Leadership:
         off_loop: OffLoop,
         owner: Owner,
         address: str,
+        timing: Timing,
         *,
-        lease: float = LEASE_SECONDS,
-        clock: Callable[[], float] = boot_clock,
         queues: Callable[[], Mapping[str, int]] | None = None,
         signal: Callable[[Sequence[str]], None] = _no_signal,
         renewed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`off_loop` runs calls of the store in threads. `lease`: in seconds, the same for all managers.
+        """`off_loop` runs calls of the store in threads. `timing`: the same lease for all managers.
 
         `queues` returns the number of lanes of each queue, in a thread; by default of all in the store. `signal` asks
         managers at these addresses to call `wake`, soon and without an answer; others notice by
         themselves after a third of a lease. `renewed` is called after each renewal of the session.
         """
         self._store, self._off_loop, self._address = store, off_loop, address
-        self._lease, self._clock, self._signal, self._renewed = lease, clock, signal, renewed
-        self._looker = Looker(store, queues or self._all_queues, lease, clock)
+        self._lease, self._clock = timing
+        self._signal, self._renewed = signal, renewed
+        self._looker = Looker(store, queues or self._all_queues, *timing)
         self._holdings = Holdings(owner, self.wake)
         self._woken, self._stepping, self._left = asyncio.Event(), asyncio.Lock(), False
         self._managers: tuple[Manager, ...] = ()

@@ -17,7 +17,7 @@ from stanchion.core.boot_clock import boot_clock
 from stanchion.core.functions import Listeners
 from stanchion.manager.dispatch.delays import Delays
 from stanchion.manager.dispatch.engine import Engine
-from stanchion.manager.leadership.leadership import LEASE_SECONDS, Leadership
+from stanchion.manager.leadership.leadership import LEASE_SECONDS, Leadership, Timing
 from stanchion.manager.leadership.signals import Signals
 from stanchion.manager.server.pool import StoreCalls
 from stanchion.manager.server.server import ManagerServer
@@ -95,7 +95,7 @@ class Manager:
         self._signals = Signals(self._store, self._calls.run, lambda: self.leadership.wake())
         self.leadership = Leadership(
             *(self._store, self._calls.run, self.engine, address),
-            lease=self._lease,
+            timing=Timing(self._lease),
             signal=self._signals.send,
             renewed=self._steadiness.answered,
         )

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
 
 from stanchion.context.context import Context
 from stanchion.core.backoff import Backoff
@@ -21,7 +22,7 @@ from stanchion.stores.rules.leases.lost_replies import LostReplies
 from stanchion.telemetry.times import JobTimes
 from stanchion.worker.claiming.due_queues import DueQueues
 from stanchion.worker.claiming.failing_queues import FailingQueues
-from stanchion.worker.claiming.order import Order, Turn
+from stanchion.worker.claiming.order import Turn
 from stanchion.worker.claiming.pace import PickupDelays, Prefetch
 from stanchion.worker.claiming.served_queues import ServedQueues
 from stanchion.worker.finisher import Finisher
@@ -45,11 +46,29 @@ MOST_REFUSALS = 2
 paused."""
 
 
+class Crew(NamedTuple):
+    """The parts of a worker that a claimer works with."""
+
+    runners: Runners
+    finisher: Finisher
+    health: Health
+    times: JobTimes
+    alone: Alone
+
+
+class UntilEmpty(NamedTuple):
+    """The end of a worker that stops without work."""
+
+    emptied: Callable[[], None]
+    """Called once no job is reserved and the queues hold no due job."""
+    all_jobs: bool
+    """Call it only once the queues hold no live job."""
+
+
 class Claimer:
     """One thread that claims jobs, hands them to the runners, and waits for room or for work.
 
-    `revive` beats if others may take the jobs of this worker. `emptied` is called once no job is
-    reserved and the queues hold no due job; with `all_jobs`, no live job.
+    `revive` beats if others may take the jobs of this worker. `until`: None for a worker that waits for more work.
     """
 
     def __init__(
@@ -57,36 +76,29 @@ class Claimer:
         context: Context,
         worker: str,
         served: ServedQueues,
-        order: Order,
+        due: DueQueues,
         threads: int,
-        poll: float,
-        runners: Runners,
-        finisher: Finisher,
-        health: Health,
-        times: JobTimes,
-        emptied: Callable[[], None] | None,
-        *,
-        alone: Alone,
+        crew: Crew,
         revive: Callable[[], None],
-        all_jobs: bool = False,
+        until: UntilEmpty | None = None,
     ) -> None:
         self._context, self._worker, self._served = context, worker, served
-        self.alone, self._revive = alone, revive
+        self._runners, self._finisher, self._health, self._times, self.alone = crew
+        self.due, self._revive = due, revive
         self._alone_rows: deque[tuple[JobRow, float]] = deque()
         self._threads = threads
-        self._runners, self._finisher, self._health = runners, finisher, health
-        self._emptied, self._all_jobs = emptied, all_jobs
-        self._lost_replies, self._failing = LostReplies(), FailingQueues(health)
+        self._emptied = None if until is None else until.emptied
+        self._all_jobs = until is not None and until.all_jobs
+        self._lost_replies, self._failing = LostReplies(), FailingQueues(crew.health)
         self._prefetch = Prefetch()
         self._ahead = 0
         self._claimed = self._returned = 0
-        self.due = DueQueues(context, served, poll, order)
         self._room = threading.Event()
         self._registered = threading.Event()
         self._stopping = threading.Event()
         self._listener: Listener | None = None
         self._thread = threading.Thread(target=self._run, name="stanchion-claimer", daemon=True)
-        self.delays, self._times = PickupDelays(), times
+        self.delays = PickupDelays()
         self.live = 1
         """Live workers of the store, including this one."""
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextvars import Context as Variables
 from itertools import count
 from queue import Empty, SimpleQueue
+from typing import NamedTuple
 
 from stanchion.context.context import Context
 from stanchion.context.unknown_work import Unknown
@@ -45,34 +46,39 @@ Ended = Callable[[JobRow, float, Outcome | None], None]
 """Gets the job of an attempt, the seconds that it ran, and its outcome; None: the task settled its job itself."""
 
 
-class Runners:
-    """The runner threads of one worker, started as needed.
+class Hearers(NamedTuple):
+    """The functions that runners call."""
 
-    `finish` gets the end of every added job, exactly once; before that, `ends` the end of every attempt, and `ran` its
-    queue, its priority and its run time in seconds. `room` is called when a job has ended and at most `low_water` jobs
-    are left in the buffer. `holds` returns whether a job that was claimed at that time is still held; one that is not
-    returns to its queue instead of beginning. `begins` gets the time-out of each attempt, before it begins.
-    `stuck` is called after an attempt was abandoned whose thread can't be stopped.
-    """
+    finish: Callable[[Finished], None]
+    """Gets the end of every added job, exactly once."""
+    room: Callable[[], None]
+    """Called when a job has ended and at most `low_water` jobs are left in the buffer."""
+    stuck: Callable[[], None]
+    """Called after an attempt was abandoned whose thread can't be stopped."""
+    ends: Sequence[Ended] = ()
+    """Get the end of every attempt, before `finish` does."""
+    ran: Callable[[tuple[str, int, float]], None] = lambda _: None
+    """Gets the queue, the priority and the run time in seconds of every attempt, before `ends` do."""
+    holds: Callable[[JobRow, float], bool] = lambda _row, _claimed_at: True
+    """Returns whether a job claimed at that time is still held; one that is not returns to its queue."""
+    begins: Callable[[float | None], None] | None = None
+    """Gets the time-out of each attempt, before it begins."""
+
+
+class Runners:
+    """The runner threads of one worker, started as needed."""
 
     def __init__(
         self,
         context: Context,
         threads: int,
-        finish: Callable[[Finished], None],
-        room: Callable[[], None],
-        stuck: Callable[[], None],
         defaults: DefaultTimeouts,
-        ends: Sequence[Ended] = (),
-        ran: Callable[[tuple[str, int, float]], None] = lambda _: None,
-        holds: Callable[[JobRow, float], bool] = lambda _row, _claimed_at: True,
-        begins: Callable[[float | None], None] | None = None,
+        hearers: Hearers,
         hooks: WorkerHooks | None = None,
     ) -> None:
-        self._context, self._most, self._ran, self._ends = context, threads, ran, ends
-        self._finish, self._room, self._stuck = finish, room, stuck
+        self._context, self._most, self.defaults = context, threads, defaults
+        self._finish, self._room, self._stuck, self._ends, self._ran, self._holds, self._begins = hearers
         self._hooks = hooks or WorkerHooks(context.hooks, lambda: None)
-        self.defaults, self._holds, self._begins = defaults, holds, begins
         self._buffer: SimpleQueue[tuple[JobRow, float] | None] = SimpleQueue()
         self._slots: SimpleQueue[int] = SimpleQueue()
         self._numbers = count()

@@ -91,9 +91,9 @@ def _move(out: Output, source: Store, destination: Store, queues: list[str], **o
     sizes = {} if options["history"] else source.stats(queues, ["states"])
     totals = {queue: _queued(sizes[queue].states) if sizes else None for queue in queues}
     with out.progress() as progress:
-        transfer = Transfer(source, destination, queues, **options, watcher=Bars(out, progress, totals))
+        transfer = Transfer(source, destination, queues, **options)
         try:
-            return transfer.run()
+            return transfer.run(Bars(out, progress, totals))
         except KeyboardInterrupt:
             out.say("stopped: queues may be paused in both stores; run the same command again to continue")
             raise

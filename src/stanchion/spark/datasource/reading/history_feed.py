@@ -26,6 +26,7 @@ from stanchion.feed.reader import NOW
 from stanchion.spark.datasource.errors import without_traceback
 from stanchion.spark.datasource.on_driver import OnDriver
 from stanchion.spark.datasource.options import Place, checked_options, given_options, place_of
+from stanchion.spark.datasource.reading.batching import Batching
 from stanchion.spark.datasource.reading.read import JobsReader, Part, columns_of
 from stanchion.spark.datasource.reading.typed import TypedPayloads
 from stanchion.stores.protocol import pages
@@ -67,9 +68,7 @@ def history_feed(given: Mapping[str, str], schema: StructType) -> HistoryFeed:
         options["queue"],
         names,
         typed,
-        most=options["maxRecordsPerBatch"],
-        parts=options["partitions"],
-        poll=options["poll"] or IDLE,
+        Batching(options["maxRecordsPerBatch"], options["partitions"], options["poll"] or IDLE),
         since=0 if since is None else micros(aware(since, "since")) - 1,
         overlap=options["overlap"],
         skips=options["purged"] == "skip",
@@ -87,16 +86,14 @@ class HistoryFeed(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow)
         queue: str | None,
         names: Sequence[str],
         typed: TypedPayloads | None,
+        batching: Batching,
         *,
-        most: int,
-        parts: int,
-        poll: float,
         since: int,
         overlap: float,
         skips: bool,
     ) -> None:
         self.place, self.queue, self.names, self.typed = place, queue, names, typed
-        self.most, self.parts, self.poll = most, parts, poll
+        self.most, self.parts, self.poll = batching
         self.since, self.overlap, self.skips = since, overlap, skips
 
     # -- on the driver

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
@@ -27,6 +27,7 @@ from stanchion.spark.datasource.on_driver import OnDriver
 from stanchion.spark.datasource.options import Place, checked_options, given_options, place_of
 from stanchion.spark.datasource.reading.admission import Admission, admission_of
 from stanchion.spark.datasource.reading.backlog import Backlog
+from stanchion.spark.datasource.reading.batching import Batching
 from stanchion.spark.datasource.reading.read import columns_of
 from stanchion.spark.datasource.reading.schema import batch_of_arrow, batch_of_rows, stored_fields
 from stanchion.spark.datasource.reading.typed import NEEDED, Misfits, TypedPayloads, with_needed
@@ -73,15 +74,15 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
     names, typed = columns_of(options, "jobs", schema)
     return StreamReader(
         place_of(options),
-        options["stream"] or options["queue"],
-        options["queue"],
+        LiveStream(
+            options["stream"] or options["queue"],
+            options["queue"],
+            options["heartbeat"],
+            options["lanes"],
+            options["ui"],
+        ),
         names,
-        most=options["maxRecordsPerBatch"],
-        parts=options["partitions"],
-        heartbeat=options["heartbeat"],
-        poll=options["poll"] or IDLE,
-        lanes=options["lanes"],
-        ui=options["ui"],
+        Batching(options["maxRecordsPerBatch"], options["partitions"], options["poll"] or IDLE),
         typed=typed,
         most_misfits=options["maxMisfits"],
         admission=admission_of(options),
@@ -98,6 +99,19 @@ class StreamPart(InputPartition):
         super().__init__(self.part)
 
 
+class LiveStream(NamedTuple):
+    """The stream that a query reads, and how its driver takes part."""
+
+    stream: str
+    queue: str
+    heartbeat: float
+    """Seconds between the driver's heartbeats."""
+    lanes: tuple[int, int] | None
+    """First and last lane to read; None: the whole queue."""
+    ui: str
+    """Address of the query's page in Spark's UI."""
+
+
 class StreamReader(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a queue in micro-batches. The driver's object lives as long as the query; tasks get copies."""
 
@@ -107,24 +121,18 @@ class StreamReader(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow
     def __init__(
         self,
         place: Place,
-        stream: str,
-        queue: str,
+        live: LiveStream,
         names: Sequence[str],
+        batching: Batching,
         *,
-        most: int,
-        parts: int,
-        heartbeat: float,
-        poll: float,
-        lanes: tuple[int, int] | None,
-        ui: str,
         typed: TypedPayloads | None = None,
         most_misfits: float = 100.0,
         admission: Admission | None = None,
     ) -> None:
-        self.place, self.stream, self.queue, self.names = place, stream, queue, names
-        self.most, self.parts, self.heartbeat, self.poll = most, parts, heartbeat, poll
-        self.lanes, self.ui, self.typed, self.most_misfits = lanes, ui, typed, most_misfits
-        self.admission = admission
+        self.place, self.names = place, names
+        self.stream, self.queue, self.heartbeat, self.lanes, self.ui = live
+        self.most, self.parts, self.poll = batching
+        self.typed, self.most_misfits, self.admission = typed, most_misfits, admission
 
     # -- on the driver
 
