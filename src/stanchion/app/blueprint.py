@@ -7,7 +7,7 @@ app.register(tasks) ──► the same task, with a name of this app; later decl
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from weakref import ref
 
 from stanchion.app.decorators import Decorators, Ticks
@@ -20,14 +20,13 @@ from stanchion.errors import InvalidInput
 from stanchion.jobs import lookup
 from stanchion.jobs.options import keyed_rate
 from stanchion.tasks.middleware import Attempt
-from stanchion.tasks.task import Task, TaskOptions, registered
+from stanchion.tasks.task import Task, registered, works
 
 if TYPE_CHECKING:
     from stanchion.core.functions import Event, Per, When
     from stanchion.core.retry import Retry
     from stanchion.jobs.options import EnqueueOptions
     from stanchion.stores.protocol import Store
-    from stanchion.tasks.work import TaskWork
 
 
 class Mount(NamedTuple):
@@ -70,12 +69,12 @@ class Tasks(Decorators):
     def _add_task(
         self, function: Callable[..., Any], *, name: str | None = None, retry: Retry | None = None, **options: object
     ) -> Task[..., Any]:
-        task = registered(self._context, function, name, retry, cast("TaskOptions", options))
+        task = registered(self._context, function, name, retry, options)
         own_name = self._own_names[task] = task.name
 
         def declare(mount: Mount) -> None:
             given = options if mount.queue is None else {"queue": mount.queue, **options}
-            of_app = registered(mount.context, function, mount.name(own_name), retry, cast("TaskOptions", given))
+            of_app = registered(mount.context, function, mount.name(own_name), retry, given)
             mount.names.add(of_app.name)
             task.__dict__.update(of_app.__dict__)
 
@@ -98,13 +97,13 @@ class Tasks(Decorators):
                 raise InvalidInput(f"{task.name} is a task of something else; declare its schedule there")
             own = options
         else:
-            task, own = self._add_task(function, name=name, retry=retry, **options), cast("EnqueueOptions", {})
+            task, own = self._add_task(function, name=name, retry=retry, **options), {}
         own_name = self._own_names[task]
 
         def declare(mount: Mount) -> None:
             from stanchion.cron import schedule as crons
 
-            of_app = cast("TaskWork", mount.context.registry.tasks[mount.name(own_name)]).task
+            of_app = works(mount.context)[mount.name(own_name)].task
             schedule = None if ticks.schedule is None else mount.name(ticks.schedule)
             crons.declare(
                 *(mount.context, of_app, ticks.expression, ticks.tz, ticks.missed, schedule),

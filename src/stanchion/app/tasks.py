@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack
 
 from stanchion.app.area import Area
 from stanchion.app.decorators import Decorators, Ticks
@@ -11,7 +11,7 @@ from stanchion.core.checks import checked_name
 from stanchion.core.concurrency.aio import off_loop
 from stanchion.tasks.calls import CallMaker
 from stanchion.tasks.enqueuer import Enqueuer
-from stanchion.tasks.task import Task, TaskOptions, registered
+from stanchion.tasks.task import Task, registered, works
 
 if TYPE_CHECKING:  # imported at first use, so that a program loads only what it uses
     from stanchion.core.functions import Event, Per, When
@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # imported at first use, so that a program loads only what it
     from stanchion.jobs.handle import JobHandle
     from stanchion.jobs.options import EnqueueOptions
     from stanchion.pipelines import Pipeline
-    from stanchion.tasks.work import TaskWork
 
 
 class TaskCalls(Area, Decorators):
@@ -30,7 +29,7 @@ class TaskCalls(Area, Decorators):
     def tasks(self) -> dict[str, Task[..., Any]]:
         """The registered tasks, by name."""
         self._context.registry.includes.load()
-        return {name: cast("TaskWork", one).task for name, one in self._context.registry.tasks.items()}
+        return {name: one.task for name, one in works(self._context).items()}
 
     def enqueue(self, task: str, *args: object, **options: Unpack[EnqueueOptions]) -> JobHandle:
         """Enqueue a call of a task by its name; for keyword arguments of it, use `app.using("name", **options)`."""
@@ -41,10 +40,10 @@ class TaskCalls(Area, Decorators):
     def using(self, task: str, **options: Unpack[EnqueueOptions]) -> Enqueuer[...]:
         """Return an enqueuer for a task known only by name."""
         self._context.registry.includes.load()
-        known = self._context.registry.tasks.get(checked_name(task, "task name"))
+        known = works(self._context).get(checked_name(task, "task name"))
         if known is None:
             return Enqueuer(CallMaker(self._context, task, options, by_name=True))
-        return Enqueuer(cast("TaskWork", known).calls(**options))
+        return Enqueuer(known.calls(**options))
 
     def pipeline(self, name: str, *, keep_entry: bool = True) -> Pipeline:
         """Return a pipeline of stations, created at the first call; its queues are named `name.station`.
@@ -56,7 +55,8 @@ class TaskCalls(Area, Decorators):
         from stanchion.worker.worker import run_worker
 
         made = Pipeline(self._context, name, run_worker, keep_entry=keep_entry)
-        return cast("Pipeline", self._context.registry.pipelines.setdefault(name, plan_of(made)).pipeline)
+        found: Pipeline = self._context.registry.pipelines.setdefault(name, plan_of(made)).pipeline
+        return found
 
     @property
     def pipelines(self) -> dict[str, Pipeline]:
@@ -85,7 +85,7 @@ class TaskCalls(Area, Decorators):
     def _add_task(
         self, function: Callable[..., Any], *, name: str | None = None, retry: Retry | None = None, **options: object
     ) -> Task[..., Any]:
-        return registered(self._context, function, name, retry, cast("TaskOptions", options))
+        return registered(self._context, function, name, retry, options)
 
     def _add_cron(
         self,

@@ -6,11 +6,13 @@ import math
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from stanchion.core.ids import ID
 from stanchion.core.service_levels import BANDS
 from stanchion.errors import InvalidInput
+
+C = TypeVar("C")
 
 
 def refuse_unknown(given: Iterable[object], known: Collection[str], what: str = "option") -> None:
@@ -22,6 +24,11 @@ def refuse_unknown(given: Iterable[object], known: Collection[str], what: str = 
             near = get_close_matches(str(name), known, 1)
             meant = f" (did you mean {near[0]!r}?)" if near else ""
             raise InvalidInput(f"unknown {what} {brief(name)}{meant}; choose from {', '.join(sorted(known))}")
+
+
+def chosen(given: object, choices: Iterable[C]) -> C | None:
+    """Return the choice that is equal to a value; None: it is none of them."""
+    return next((one for one in choices if one == given), None)
 
 
 def checked_id(value: object, what: str = "the id of a job") -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, get_args
 from zoneinfo import ZoneInfo
 
 from stanchion.context.context import Context
@@ -28,7 +28,7 @@ from stanchion.jobs.insert import insert
 from stanchion.jobs.options import ENQUEUE_OPTIONS, EnqueueOptions, checked
 from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.records.values import VersionedValue
-from stanchion.tasks.task import Task, TaskOptions, registered, work_of
+from stanchion.tasks.task import Task, registered, work_of
 
 Missed = Literal["skip", "once", "all"]
 """What missed ticks get: nothing, one job for all, or a job for each."""
@@ -212,7 +212,7 @@ def on_task(
 ) -> tuple[Task[..., Any], EnqueueOptions]:
     """Return the task of a decorated function or task, and the options of the schedule itself."""
     if not isinstance(function, Task):
-        return registered(context, function, name, retry, cast(TaskOptions, options)), cast(EnqueueOptions, {})
+        return registered(context, function, name, retry, options), EnqueueOptions()
     if name is not None or retry is not None:
         raise InvalidInput(f"{function.name} is a task already; pass name= and retry= to its @app.task")
     return function, options

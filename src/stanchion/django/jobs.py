@@ -10,11 +10,11 @@ from stanchion.context import context_of
 from stanchion.core.ids import new_ids
 from stanchion.core.text.redaction import JobRedaction
 from stanchion.jobs.job import Job, JobState
-from stanchion.jobs.search import Search, query_of
+from stanchion.jobs.search import query_of
 from stanchion.ops.audit import AuditLog, Entry
 from stanchion.ops.job_json import job_json, last_error
 from stanchion.ops.naming import job_names
-from stanchion.ops.reads.filters import ACTS
+from stanchion.ops.reads.filters import ACTS, Act
 from stanchion.ops.reads.lists import page_of
 from stanchion.ops.redriving import Verdict, cancelled, copied, retried
 from stanchion.ops.web.show.present import Step, sentence
@@ -53,14 +53,14 @@ class Story(NamedTuple):
     sentence: str
     fields: dict[str, Any]
     steps: list[Step]
-    acts: list[str]
+    acts: list[Act]
 
 
 def listed(app: Stanchion, given: Mapping[str, str]) -> Listed:
     """Return the jobs that match the filters, newest first. Raises InvalidInput for a wrong filter."""
     context = context_of(app)
     store, now = context.fresh_store, context.store.now()
-    search: Search = {name: given[name] for name in FILTERS if given.get(name)}  # type: ignore[assignment]
+    search = {name: given[name] for name in FILTERS if given.get(name)}
     found = page_of(context, store, query_of(search), now, given.get("after") or None)
     names = job_names(context, store, found.jobs, now)
     return Listed([Line(job, names[job.id], last_error(job)) for job in found.jobs], found.next)

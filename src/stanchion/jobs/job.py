@@ -338,5 +338,5 @@ class FreshJob(Job):
         return self._pushed.id
 
     @property
-    def _row(self) -> JobRow:  # type: ignore[override]
+    def _row(self) -> JobRow:  # type: ignore[override] # in place of a slot
         return created(self._new, self._pushed.enqueued_at)._replace(id=self._pushed.id, run_at=self._pushed.run_at)

@@ -43,8 +43,8 @@ class Search(PageOptions, total=False):
     passed: str | None
 
 
-def query_of(search: Search) -> Query:
-    """Return the checked search, newest jobs first."""
+def query_of(search: Mapping[str, object]) -> Query:
+    """Return the checked search, a `Search` once it is, newest jobs first."""
     refuse_unknown(search, Search.__optional_keys__, "option of a search")
     given = {name: _CHECKS[name](value) for name, value in search.items() if value is not None}
     states = given.pop("state", ())

@@ -70,12 +70,12 @@ class PartitionedStore:
 
     def extension(self, port: type[Port]) -> Port | None:
         """Return this store for ports that name queues, as it translates the names; else the inner store's port."""
-        if port is Partitions:
-            return self  # type: ignore[return-value]
         if port is SelectText:  # a statement's text is not translated
             return None
-        found = self.within.extension(port)
-        return self if found is not None and port in (ArrowReads, PreparedJobs) else found  # type: ignore[return-value]
+        found = None if port is Partitions else self.within.extension(port)
+        if port is Partitions or (found is not None and port in (ArrowReads, PreparedJobs)):
+            return self  # type: ignore[return-value] # it has the methods of these ports
+        return found
 
     # -- queues
 

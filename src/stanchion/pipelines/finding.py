@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from heapq import merge
 from itertools import islice
-from typing import cast
 
 from stanchion.context.context import Context
 from stanchion.core.checks import refuse_unknown
 from stanchion.jobs.job import Job
-from stanchion.jobs.search import PageOptions, Search, query_of
+from stanchion.jobs.search import PageOptions, query_of
 from stanchion.pipelines.topology import Topology
 from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.jobs import JobRow
@@ -25,7 +24,7 @@ _IDS = 2000
 def checked_query(search: PageOptions) -> Query:
     """Return the checked search for items of a pipeline."""
     refuse_unknown(search, PageOptions.__optional_keys__, "option of a search")
-    return query_of(cast("Search", search))
+    return query_of(search)
 
 
 def found(context: Context, topology: Topology, passed: str | None, query: Query) -> list[Job]:
@@ -65,4 +64,4 @@ def _of_queue(store: Store, query: Query) -> Iterator[JobRow]:
 
 def _ids_of_queue(store: Store, query: Query) -> Iterator[str]:
     for row in _of_queue(store, query):
-        yield cast("tuple[str]", row)[0]
+        yield row[0]  # the only column

@@ -168,7 +168,10 @@ class Pipeline:
         self, items: Iterable[object], station: str | None = None, *, tx: Transaction | None = None
     ) -> list[Job] | int:
         """Store many items, or `Push(item, **options)`, at a station; see `Queue.push_many`."""
-        return self._into(station).push_many(items, tx=tx)  # type: ignore[call-overload,no-any-return]
+        queue = self._into(station)
+        if isinstance(items, Collection):
+            return queue.push_many(items, tx=tx)
+        return queue.push_many(items, tx=tx)  # type: ignore[call-overload,no-any-return] # any iterable, or a TypeError
 
     def _into(self, station: str | None) -> Queue:
         if station is None:

@@ -286,12 +286,16 @@ def _band(number: int, band: _Band) -> Figures:
 
 def _percentiles(values: Iterable[float]) -> list[float] | None:
     ordered = sorted(values)
-    return [_rank(ordered, share) for share in SHARES] if ordered else None  # type: ignore[misc]
+    return [_of_rank(ordered, share) for share in SHARES] if ordered else None
 
 
 def _rank(ordered: Sequence[float], share: float) -> float | None:
-    """Return the value that so large a share of the values does not exceed."""
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
+    """Return the value that so large a share of the values does not exceed; None without values."""
+    return _of_rank(ordered, share) if ordered else None
+
+
+def _of_rank(ordered: Sequence[float], share: float) -> float:
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def _fairness(values: Sequence[float | None]) -> float | None:

@@ -61,7 +61,7 @@ def struct_of_model(model: Any, depth: int = 0) -> Struct:
 
 def _fields_of(model: object) -> Iterator[_Given]:
     if isinstance(model, type) and is_pydantic(model):
-        for name, field in model.model_fields.items():  # type: ignore[attr-defined]
+        for name, field in model.model_fields.items():
             alias = field.serialization_alias or field.alias or name
             yield _Given(alias, field.annotation, not field.is_required())
     elif isinstance(model, type) and is_dataclass(model):

@@ -11,6 +11,8 @@ import logging
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from stanchion.spark.jvm import java_error, jvm_of
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -23,8 +25,6 @@ _log = logging.getLogger(__name__)
 
 def compare_times(spark: SparkSession) -> None:
     """Add the rule to the optimizer of a session, once. Where that fails, Spark itself checks filters on times."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-
     session: Any = spark._jsparkSession  # the only way to the optimizer
     optimizer = session.experimental()
     rules = optimizer.extraOptimizations()
@@ -32,7 +32,7 @@ def compare_times(spark: SparkSession) -> None:
         return
     try:
         given = rules.appended(_compiled(spark))
-    except Py4JError as error:
+    except java_error() as error:
         _log.warning("Spark reads jobs of all times and filters them itself: it can't compile %s: %s", _SOURCE, error)
     else:
         getattr(optimizer, "extraOptimizations_$eq")(given)
@@ -40,7 +40,7 @@ def compare_times(spark: SparkSession) -> None:
 
 def _compiled(spark: SparkSession) -> object:
     """Return the rule, compiled in the process of the driver."""
-    loader = spark._jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()  # type: ignore[union-attr]
+    loader = jvm_of(spark).org.apache.spark.util.Utils.getContextOrSparkClassLoader()
     compiler = loader.loadClass(_COMPILER).newInstance()
     compiler.setParentClassLoader(loader)
     compiler.cook((files("stanchion.spark") / _SOURCE).read_text(encoding="utf-8"))

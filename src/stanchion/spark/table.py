@@ -17,6 +17,7 @@ from sqlalchemy import URL, make_url
 from stanchion.errors import MissingExtra
 from stanchion.spark.compared_times import compare_times
 from stanchion.spark.datasource.options import KEYS, Place, checked_options, place_of
+from stanchion.spark.jvm import java_error, jvm_of
 from stanchion.stores.ports import SelectText
 from stanchion.stores.records.jobs import UNLANED
 from stanchion.stores.records.query import Condition
@@ -139,23 +140,14 @@ def _address(url: URL) -> str:
 
 
 def _has_driver(spark: SparkSession) -> bool:
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-
-    java = _java(spark)
+    java = jvm_of(spark)
     if java is None:
         return False
     try:
         java.org.apache.spark.util.Utils.getContextOrSparkClassLoader().loadClass(DRIVER)
-    except Py4JError:
+    except java_error():
         return False
     return True
-
-
-def _java(spark: SparkSession) -> Any:
-    """Return the JVM of a session's driver; None over Spark Connect."""
-    from pyspark.sql.utils import is_remote
-
-    return None if is_remote() else spark._jvm  # the only way to ask for a class
 
 
 def _columns(columns: Mapping[str, str], fields: Sequence[str]) -> str:

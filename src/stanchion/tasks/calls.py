@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from stanchion.context.context import Context
 from stanchion.core.checks import refuse_unknown
@@ -16,7 +16,6 @@ from stanchion.stores.rules.capacity.limits import Rate, limits_in
 from stanchion.tasks.parameters import CallShape
 
 if TYPE_CHECKING:
-    from stanchion.core.types import Transaction
     from stanchion.tasks.arguments import TaskModels
 
 
@@ -39,9 +38,9 @@ class CallMaker:
     ) -> None:
         self.context, self.task_name, self._models, self._shape = context, task, models, shape
         refuse_unknown(options, ENQUEUE_OPTIONS)
-        self._options = dict(options)
+        self._options, self.tx = dict(options), options.get("tx")
         self._queue = checked_queue(self._options.pop("queue", "default"))
-        self.tx = cast("Transaction | None", self._options.pop("tx", None))
+        self._options.pop("tx", None)
         self._by_name = by_name
         known = context.rates.declared
         key = None if self._options.get("rate") is not None else self._options.get("rate_key")

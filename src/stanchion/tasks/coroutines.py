@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Coroutine
 from contextvars import copy_context
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from stanchion.core.concurrency.blocking import on_running_loop
 from stanchion.core.concurrency.caller import CALLER, from_caller
@@ -26,7 +26,8 @@ def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
     if on_running_loop():
         bridge = sys.modules.get("sqlalchemy.util.concurrency")
         if bridge is not None and bridge.in_greenlet():
-            return cast("T", bridge.await_only(coroutine))
+            value: T = bridge.await_only(coroutine)
+            return value
         return _in_thread(coroutine)
     if CALLER.get() is None:
         return _with_django(coroutine) if "django.db" in sys.modules else asyncio.run(coroutine)

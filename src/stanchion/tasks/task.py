@@ -136,7 +136,13 @@ class TaskFunction(Task[P, R_co], Generic[C, V, P, R_co]):
         def function(self) -> Callable[C, V]: ...
 
     def __call__(self, /, *args: C.args, **kwargs: C.kwargs) -> V:
-        return cast("V", self._work.function(*args, **kwargs))
+        value: V = self._work.function(*args, **kwargs)
+        return value
+
+
+def works(context: Context) -> Mapping[str, TaskWork]:
+    """Return what makes and runs the jobs of the tasks that are registered in this process, by name."""
+    return cast("Mapping[str, TaskWork]", context.registry.tasks)
 
 
 def work_of(task: Task[..., Any]) -> TaskWork:
@@ -145,7 +151,7 @@ def work_of(task: Task[..., Any]) -> TaskWork:
 
 
 def registered(
-    context: Context, function: Callable[..., Any], name: str | None, retry: Retry | None, options: TaskOptions
+    context: Context, function: Callable[..., Any], name: str | None, retry: object, options: Mapping[str, object]
 ) -> Task[..., Any]:
     """Register a function as a task of this process. Raises InvalidInput if another function has its name."""
     if isinstance(function, Task):

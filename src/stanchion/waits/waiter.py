@@ -38,7 +38,7 @@ class Waiter(Generic[T]):
         self._loop, self._left, self._returned = loop, left, returned
         self._lock = threading.Lock()
         self._gone = self._answered = False
-        self._value: T | None = None
+        self._values: tuple[T, ...] = ()
         self._error: BaseException | None = None
         self._event = threading.Event() if loop is None else None
         self._arrived: asyncio.Future[None] | None = None if loop is None else loop.create_future()
@@ -50,11 +50,11 @@ class Waiter(Generic[T]):
 
     def deliver(self, value: T) -> bool:
         """Answer with a value. Returns False if it waits no more: the caller keeps the value."""
-        return self._answer(value, None)
+        return self._answer((value,), None)
 
     def fail(self, error: BaseException) -> bool:
         """Answer with an error. Returns False if it waits no more."""
-        return self._answer(None, error)
+        return self._answer((), error)
 
     def result(self) -> T:
         """Block until answered; return the value or raise the error."""
@@ -77,11 +77,11 @@ class Waiter(Generic[T]):
             raise
         return self._taken()
 
-    def _answer(self, value: T | None, error: BaseException | None) -> bool:
+    def _answer(self, values: tuple[T, ...], error: BaseException | None) -> bool:
         with self._lock:
             if not self.waits:
                 return False
-            self._answered, self._value, self._error = True, value, error
+            self._answered, self._values, self._error = True, values, error
             if self._event is not None:
                 self._event.set()
                 return True
@@ -99,7 +99,7 @@ class Waiter(Generic[T]):
     def _taken(self) -> T:
         if self._error is not None:
             raise self._error
-        return self._value  # type: ignore[return-value]  # an answer without an error is a value
+        return self._values[0]
 
     def _leave(self) -> None:
         with self._lock:
@@ -108,4 +108,4 @@ class Waiter(Generic[T]):
             with suppress(RuntimeError):
                 self._left()
         elif self._error is None:
-            self._returned(self._value)  # type: ignore[arg-type]
+            self._returned(self._values[0])

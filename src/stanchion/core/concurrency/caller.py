@@ -30,13 +30,14 @@ class Request(Generic[T]):
     def __init__(self, make: Callable[[], Awaitable[T]]) -> None:
         self._make = make
         self._done = threading.Event()
-        self._value: T | None = None
+        self._values: list[T] = []
+        """Its value, once there is one."""
         self._error: BaseException | None = None
 
     async def run(self) -> None:
         """Run it in the present task. Its error is the thread's, but a cancellation is this task's as well."""
         try:
-            self._value = await self._make()
+            self._values.append(await self._make())
         except Exception as error:
             self.fail(error)
         except BaseException as error:
@@ -58,7 +59,7 @@ class Request(Generic[T]):
                 raise error
             finally:
                 del error  # its traceback refers to this frame
-        return self._value  # type: ignore[return-value]
+        return self._values[0]
 
 
 class Caller:

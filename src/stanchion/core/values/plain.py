@@ -9,9 +9,12 @@ from dataclasses import fields, is_dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from stanchion.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 
 def is_attrs(kind: object) -> bool:
@@ -49,7 +52,7 @@ def is_model(kind: object) -> bool:
     return isinstance(kind, type) and (is_dataclass(kind) or is_pydantic(kind))
 
 
-def is_pydantic(kind: type) -> bool:
+def is_pydantic(kind: type) -> TypeGuard[type[BaseModel]]:
     """Return whether this is a class of Pydantic's models; it need not be installed."""
     return hasattr(kind, "__pydantic_fields__") and hasattr(kind, "model_validate")
 

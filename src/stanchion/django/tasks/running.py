@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from inspect import Signature, signature
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from stanchion.context import context_of
 from stanchion.core.functions import is_async
@@ -29,7 +29,7 @@ from stanchion.jobs.options import FlowElement
 from stanchion.jobs.outcome import Bury, Outcome
 from stanchion.middleware import DjangoConnections
 from stanchion.tasks.current import current_job
-from stanchion.tasks.task import registered, work_of
+from stanchion.tasks.task import registered, work_of, works
 
 if TYPE_CHECKING:
     from stanchion import Stanchion
@@ -50,8 +50,8 @@ def work_for(app: Stanchion, alias: str, path: str) -> TaskWork | None:
     task = known.found(path)
     if task is None:
         return None
-    if (own := context_of(app).registry.tasks.get(path)) is not None:
-        return cast("TaskWork", own)
+    if (own := works(context_of(app)).get(path)) is not None:
+        return own
     options: Any = {"queue": task.queue_name, **options_of(task)}
     return work_of(registered(context_of(app), _function(task, alias), path, options.pop("retry", None), options))
 

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
 from typing import TypeVar
 
 from stanchion.core.backoff import Backoff
@@ -64,7 +65,7 @@ class Calls:
         backoff, repeat = Backoff(), False
         while True:
             try:
-                return await self.once(queues, lambda repeat=repeat: call(repeat))  # type: ignore[misc]
+                return await self.once(queues, partial(call, repeat))
             except (StoreUnavailable, SchemaMismatch) as error:
                 repeat, pause = True, backoff.failed()
                 self.waits(error, f"waiting for the store, next try in {pause:.1f} s")

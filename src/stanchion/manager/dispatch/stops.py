@@ -19,7 +19,7 @@ from stanchion.manager.dispatch.receivers.peers import Peers
 from stanchion.manager.dispatch.receivers.receiver import tell
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
-from stanchion.stores.records.query import Condition, Query
+from stanchion.stores.records.query import Condition, Page, Query
 
 log = logging.getLogger("stanchion.manager")
 
@@ -59,12 +59,15 @@ class Stops:
             ids = tuple(flight.lease.id for flight in part)
             query = Query("live", (Condition("id", "in", ids),), limit=MOST, columns=_COLUMNS)
             queues = {flight.lease.queue for flight in part}
-            page = await self._calls.answered(queues, lambda _, query=query: self._store.select(query))  # type: ignore[misc]
+            page = await self._calls.answered(queues, partial(self._selected, query))
             rows = {(job_id, token): cancelled for job_id, token, state, cancelled in page.rows if state == _RUNNING}
             self.stop([one for one in part if rows.get((one.lease.id, one.lease.token), True)])
             for one in part:
                 if (one.lease.id, one.lease.token) not in rows and self._flights.pop(one.lease):
                     self.room_freed()
+
+    def _selected(self, query: Query, _repeat: bool) -> Page:
+        return self._store.select(query)
 
     def cancelled(self, ids: Collection[str]) -> None:
         """Notify receivers immediately of jobs that were cancelled through this manager."""

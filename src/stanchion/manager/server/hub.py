@@ -7,13 +7,16 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from stanchion.core.backoff import Backoff
 from stanchion.stores.protocol import Listener, Store
 from stanchion.stores.wakeup.signs import ANY, NO_SIGNS, Signs
 
 log = logging.getLogger("stanchion.manager")
+
+T = TypeVar("T")
 
 MOST_ENDS = 1_000
 """Ids of ended jobs that one caller may have unread; more stand for any."""
@@ -223,6 +226,6 @@ class Hub:
             listener.close()
         return NO_SIGNS
 
-    def _call(self, what: object, given: object) -> None:
+    def _call(self, what: Callable[[T], object], given: T) -> None:
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(what, given)  # type: ignore[arg-type]
+            self._loop.call_soon_threadsafe(what, given)

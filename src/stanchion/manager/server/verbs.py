@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from stanchion.errors import InvalidInput
 from stanchion.manager.server.guard import Refused
@@ -19,7 +19,7 @@ from stanchion.stores.records.query import Page, Query
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
 from stanchion.stores.wire.calls import CALLS
 from stanchion.stores.wire.jobs import JOB, LEASE
-from stanchion.stores.wire.messages import METHODS, Message, Method
+from stanchion.stores.wire.messages import METHODS, Message, Method, pb
 from stanchion.stores.wire.statuses import Status
 from stanchion.stores.wire.transport import REPLY_BYTES, REPLY_TOO_LARGE
 
@@ -149,15 +149,17 @@ _SPECIAL: Final[Mapping[str, Callable[[Store, Args], Any]]] = {
 
 
 def _settled(found: Settled) -> Message:
-    reply: Any = CALLS["settle"].reply(found.states)
+    reply = CALLS["settle"].reply(found.states)
+    assert isinstance(reply, pb.FinishReply)  # noqa: S101 - the reply of this call
     reply.newly = len(found.newly)
-    return cast("Message", reply)
+    return reply
 
 
 def _checked(found: Capabilities) -> Message:
-    reply: Any = CALLS["check"].reply(found)
+    reply = CALLS["check"].reply(found)
+    assert isinstance(reply, pb.CheckReply)  # noqa: S101 - the reply of this call
     reply.release = version("stanchion")
-    return cast("Message", reply)
+    return reply
 
 
 def _extensions(message: Any) -> dict[str, object]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Final, NamedTuple, Self
+from typing import Final, Literal, NamedTuple, Self
 from urllib.parse import parse_qsl, urlencode
 
 from stanchion.core.checks import aware, checked_id, checked_name, refuse_unknown
@@ -18,6 +18,9 @@ from stanchion.ops.audit import Wanted
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.query import Condition, Query
 
+Act = Literal["retry", "cancel", "replay"]
+"""What bulk work may do."""
+
 SPANS: Final = {"1h": 3600, "24h": 86_400, "7d": 7 * 86_400, "30d": 30 * 86_400}
 """Spans of time that a filter may name, in seconds."""
 
@@ -27,7 +30,7 @@ TEXT_SPAN: Final = "24h"
 RETRIED: Final = (JobState.DEAD, JobState.CANCELLED, JobState.SCHEDULED)
 CANCELLED: Final = tuple(state for state in JobState if not state.final)
 REPLAYED: Final = tuple(state for state in JobState if state.final)
-ACTS: Final[dict[str, tuple[JobState, ...]]] = {"retry": RETRIED, "cancel": CANCELLED, "replay": REPLAYED}
+ACTS: Final[dict[Act, tuple[JobState, ...]]] = {"retry": RETRIED, "cancel": CANCELLED, "replay": REPLAYED}
 """The states that each act of bulk work changes."""
 
 _KEY: Final = re.compile(r"[0-9a-f]{8}")
@@ -98,7 +101,7 @@ class JobFilter:
         """Return the filter for other states."""
         return replace(self, states=states)
 
-    def for_act(self, act: str) -> Self:
+    def for_act(self, act: Act) -> Self:
         """Return the filter of the jobs that an act may change. Raises InvalidInput if it can change none."""
         fitting = ACTS[act]
         if not self.states:

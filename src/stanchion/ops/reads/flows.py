@@ -109,4 +109,4 @@ def parts_of(part: FlowPart) -> Iterator[FlowPart]:
 
 
 def _row(columns: tuple[str, ...], values: tuple[object, ...]) -> JobRow:
-    return JobRow(**{**dict(zip(columns, values, strict=True)), "payload": ""})  # type: ignore[arg-type]
+    return JobRow(**{**dict(zip(columns, values, strict=True)), "payload": ""})  # type: ignore[arg-type] # as the columns are

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import merge
 from pathlib import Path
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol
 
 from stanchion import wings
 from stanchion.errors import MissingExtra
@@ -76,4 +76,5 @@ def archived(folder: str | Path, queue: str, since: int | None) -> Source:
         if error.name is None or error.name.startswith("stanchion"):
             raise
         raise MissingExtra("spark", "the archive") from None
-    return cast("Source", module.ArchivedItems(Path(folder).absolute(), queue, since))
+    found: Source = module.ArchivedItems(Path(folder).absolute(), queue, since)
+    return found

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 Engine = Literal["local", "spark"]
+
+ENGINES: Final[tuple[Engine, ...]] = ("local", "spark")
 
 
 @dataclass(slots=True)

@@ -27,6 +27,7 @@ from stanchion.spark.datasource.delta.table import ALL_BOUNDED
 from stanchion.spark.datasource.reading.schema import ddl
 
 if TYPE_CHECKING:
+    from deltalake.transaction import RemoveAction
     from pyspark.sql import DataFrame, SparkSession
 
 NAME = "stanchion archive"
@@ -71,10 +72,11 @@ class ArchiveTable:
         last = self._delta.transaction_version(_APPLICATION)
         transaction = Transaction(_APPLICATION, 0 if last is None else last + 1)
         now = int(time.time() * 1000)
+        adds: list[AddAction | RemoveAction]
         adds = [AddAction(one.path, one.size, {DAY: one.day}, now, True, one.stats) for one in written]
         try:
             self._delta.create_write_transaction(
-                adds,  # type: ignore[arg-type]  # a list of either kind
+                adds,
                 "append",
                 self._delta.schema(),
                 partition_by=[DAY],

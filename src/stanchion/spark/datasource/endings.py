@@ -79,7 +79,7 @@ def watch(spark: SparkSession) -> None:
 
     gateway: Any = spark.sparkContext._gateway
     try:
-        ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+        ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call] # it has no annotations
         manager.addListener(gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_Listener()))
     except (AttributeError, TypeError) as error:  # these are no part of Spark's public API
         log.warning(

@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -44,7 +44,8 @@ _STAGED = "attempt string, staged bigint"
 
 def work_on_frame(reserved: ReservedItems, like: DataFrame, batch: SinkBatch) -> None:
     """Run the items of a batch through a station that works on DataFrames."""
-    station, frame = reserved.station, cast("Frame", reserved.station.frame)
+    station, frame = reserved.station, reserved.station.frame
+    assert frame is not None  # noqa: S101 - a station on DataFrames has one
 
     def read(rows: list[JobRow]) -> Iterator[pa.RecordBatch]:
         codec, expected = station.context.codec, station.expectations

@@ -13,7 +13,7 @@ from contextlib import suppress
 from enum import IntEnum
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import unquote
 
 import typer
@@ -232,13 +232,14 @@ def command(
                 ctx.obj = given
                 return
             session = Session(**given, makes_store=makes_store)
-            raise typer.Exit(_run(session, partial(cast(Callable[..., Exit | None], function), session, **values)))
+            work: Callable[..., Exit | None] = function
+            raise typer.Exit(_run(session, partial(work, session, **values)))
 
         context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
         parameters = [
             parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (context, *own, *common.values())
         ]
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # any function may have one
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         run.__doc__ = function.__doc__
         if group:

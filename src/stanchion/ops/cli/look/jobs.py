@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -17,7 +17,7 @@ from stanchion.core.times import moment
 from stanchion.errors import InvalidInput, JobNotFound
 from stanchion.jobs.facts import has_older_waits
 from stanchion.jobs.job import Job, JobState, PastWait
-from stanchion.jobs.search import Search, query_of
+from stanchion.jobs.search import query_of
 from stanchion.ops.cli.console.drawing import GraphFormat, checked_format
 from stanchion.ops.cli.console.given import job_ids
 from stanchion.ops.cli.console.human import age, duration, one_line, until
@@ -108,7 +108,7 @@ def jobs(
     elif out.as_json or any(wanted[name] for name in ("text", "payload", "headers")):
         found = app.find(**wanted, limit=limit)
     else:  # as the page reads: a table needs no payloads
-        query = query_of(cast(Search, {**wanted, "limit": limit}))
+        query = query_of({**wanted, "limit": limit})
         found = page_of(context_of(app), context_of(app).fresh_store, query, app.store.now(), None, limit).jobs
     if out.as_json:
         hidden = context_of(app).hidden.of(app.store, [job.task for job in found])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stanchion.core.checks import chosen
 from stanchion.core.text.durations import duration
 from stanchion.errors import InvalidInput
 from stanchion.ops.cli.console.human import age
@@ -50,6 +51,7 @@ def archive(
     seconds, subject = duration(older_than, "--older-than"), ", ".join(queue or ()) or "all queues"
     from stanchion.spark import archive as run
     from stanchion.spark.archiving.archive import wanted
+    from stanchion.spark.archiving.done import ENGINES
 
     wanted(session.app, folder.absolute(), queue or (), seconds)  # refuse before the audit log records it
     out = session.out
@@ -65,7 +67,7 @@ def archive(
             whole=whole,
             typed=typed,
             compact=compact,
-            engine=cast('Literal["local", "spark"] | None', engine),
+            engine=chosen(engine, ENGINES),
             watch=lambda count: progress.update(bar, completed=count),
         )
     if done.archived or done.purged:

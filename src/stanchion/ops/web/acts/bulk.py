@@ -10,9 +10,9 @@ from stanchion.context import context_of
 from stanchion.core.checks import checked_id
 from stanchion.errors import InvalidInput
 from stanchion.ops.reads.errors import READ
-from stanchion.ops.reads.filters import JobFilter
+from stanchion.ops.reads.filters import Act, JobFilter
 from stanchion.ops.reads.lists import count, page_of
-from stanchion.ops.web.bulk_work.bulk import MOST, Act, BulkWork
+from stanchion.ops.web.bulk_work.bulk import MOST, BulkWork
 from stanchion.ops.web.visit import Visit
 from stanchion.ops.words import plural
 

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from stanchion.ops.reads.filters import JobFilter
+from stanchion.ops.reads.filters import Act, JobFilter
 from stanchion.ops.redriving import Verdict, refusals
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
@@ -39,7 +39,6 @@ CHANGED: Final = 500
 MOST: Final = 20
 """Works under way at a time."""
 
-Act = Literal["retry", "cancel", "replay"]
 State = Literal["running", "finished", "stopped"]
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
+from functools import partial
 from math import inf
 from typing import Any, Final, Generic, TypeVar
 
@@ -99,16 +100,14 @@ class Deadlines:
 
     def _run(self, kind: str, one: _Read[T], read: Callable[[], T]) -> None:
         _current.set(one)
-        result: T | None = None
-        error: BaseException | None = None
         try:
-            result = read()
-        except BaseException as raised:
-            error = raised
+            end = partial(one.succeed, read())
+        except BaseException as error:
+            end = partial(one.fail, error)
         with self._changed:
             self._running[kind] -= 1
             self._late[kind] -= one.late
-            one.end(result, error)
+            end()
             self._changed.notify_all()
 
 
@@ -142,12 +141,14 @@ class _Read(Generic[T]):
         self._until = self._clock() + left
         self._news.set()
 
-    def end(self, result: T | None, error: BaseException | None) -> None:
-        """End it."""
-        if error is None:
-            self.result.set_result(result)  # type: ignore[arg-type]
-        else:
-            self.result.set_exception(error)
+    def succeed(self, result: T) -> None:
+        """End it with a result."""
+        self.result.set_result(result)
+        self._news.set()
+
+    def fail(self, error: BaseException) -> None:
+        """End it with an error."""
+        self.result.set_exception(error)
         self._news.set()
 
 

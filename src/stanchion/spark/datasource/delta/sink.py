@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
@@ -87,7 +87,7 @@ class DeltaSink(DataSourceStreamArrowWriter):
     @without_traceback
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """End the batch: the table has its rows once, and then its jobs are done."""
-        done = [cast("WrittenFiles", message) for message in messages if message is not None]
+        done = [message for message in messages if isinstance(message, WrittenFiles)]
         if not done:
             return  # no job was read, so the reader acknowledges
         with self.place.app() as app:

@@ -19,6 +19,7 @@ from stanchion.spark.datasource.delta.files import NewFile, sync
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable, Schema
+    from deltalake.transaction import AddAction, RemoveAction
 
 ALL_BOUNDED = {"delta.dataSkippingNumIndexedCols": "-1"}
 """Settings of a table: files that are merged have bounds of all columns too, see stats.py."""
@@ -131,9 +132,10 @@ class OpenTable:
         from deltalake.transaction import AddAction
 
         now = int(time.time() * 1000)
+        adds: list[AddAction | RemoveAction]
         adds = [AddAction(one.path, one.size, dict(one.partition), now, True, one.stats) for one in files]
         self._delta.create_write_transaction(
-            adds,  # type: ignore[arg-type]  # a list of either kind
+            adds,
             "append",
             self._delta.schema(),
             partition_by=self._delta.metadata().partition_columns,

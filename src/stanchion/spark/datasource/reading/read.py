@@ -157,7 +157,7 @@ class JobsReader(DataSourceReader):
         """Yield the jobs of a part."""
         try:
             with self.place.app() as app:
-                query = cast("Part", partition).query
+                query: Query = partition.value
                 if self.typed is None:
                     yield from batches_of(app, query, self.names)
                 else:
@@ -206,7 +206,7 @@ def condition_of(pushed: Filter) -> Condition | None:
     op = _OPERATORS.get(type(pushed))
     if op is None:
         return None
-    path, value = cast("tuple[tuple[str, ...], Any]", (pushed.attribute, pushed.value))  # type: ignore[attr-defined]
+    path, value = cast("tuple[tuple[str, ...], Any]", (pushed.attribute, pushed.value))  # type: ignore[attr-defined] # all of them have both
     values = tuple(value) if op == "in" else (value,)
     if len(path) != 1 or path[0] not in _PUSHED or any(not _comparable(path[0], one) for one in values):
         return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import lru_cache
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -181,7 +181,8 @@ class JobMaker:
             own = {name: value for name, value in zip(names, row, strict=True) if value is not None}
             options = sharing({**tenant, **fixed, **own}, shared.get(task or "", {}))
             given = checked(options, _PLAIN, queue=queue, task=task, declared=context.declared_rate)
-            found.append(cast("str | None", given.get("limits")))
+            limits: str | None = given.get("limits")
+            found.append(limits)
         return found
 
 

@@ -17,7 +17,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
@@ -168,13 +168,17 @@ class StreamWriter(DataSourceStreamArrowWriter):
         elif batch is not None:
             done.settled += batch.settle(self._outcomes(made, batch.state, seen))
         elif rows.num_rows:
-            raise StreamTaken(cast("str", self.stream))
+            raise self._taken()
         if not failed.num_rows and not made.misfits:
             return
         if batch is None:  # the rows are from another stream, or from none
             raise InvalidInput(f"a row with an error belongs to no job that the stream {self.stream!r} has read")
         done.settled += batch.settle(self._failures(failed, batch.state, seen))
         done.settled += batch.settle([Bury(batch.state.lease(job), error) for job, error in made.misfits.items()])
+
+    def _taken(self) -> StreamTaken:
+        assert self.stream is not None  # noqa: S101 - other modes than append have one
+        return StreamTaken(self.stream)
 
     def _took_plain(self, app: Stanchion, rows: pa.RecordBatch, stage: TaskStage, headers: str) -> bool:
         """Take rows as a whole, without processing them singly, if their jobs allow it."""
@@ -261,7 +265,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     @without_traceback
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
         """End the batch, exactly once even if parts of it were repeated."""
-        done = [cast("Written", message) for message in messages if message is not None]
+        done = [message for message in messages if isinstance(message, Written)]
         if not done:
             return  # no job was read, so the reader acknowledges
         attempts = [(one.attempt, one.staged) for one in done if one.staged]
@@ -275,7 +279,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 raise InvalidInput(f"{refused[0]}; this batch is not finished: correct the query and start it again")
             if batch is None:  # rows from other streams, or from the state of the query
                 if self.mode != "append" and any(one.rows for one in done):
-                    raise StreamTaken(cast("str", self.stream))
+                    raise self._taken()
                 if attempts or carried or self.stream is None:
                     publish(app.store, Publication(done[0].write, tuple(attempts)), carried)
             elif self.mode == "append":

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
@@ -39,18 +39,18 @@ def writer_of(given: Mapping[str, str], schema: StructType, overwrite: bool) -> 
         raise InvalidInput("jobs are added to a queue, never replaced: write with .mode('append')")
     return JobsWriter(
         place_of(options),
-        maker_of(options, schema),
+        maker_of(options["queue"], options["task"], job_defaults(options), schema),
         options["writeId"] or f"spark:{secrets.token_hex(16)}",
         None if options["writeId"] is None else made_from.of_write(options["writeId"]),
     )
 
 
-def maker_of(options: Mapping[str, object], schema: StructType) -> JobMaker:
+def maker_of(queue: str | None, task: str | None, defaults: Mapping[str, object], schema: StructType) -> JobMaker:
     """Return the maker of jobs from rows with this schema. InvalidInput names the wrong column or option."""
     names = check_columns(schema)
-    if options["queue"] is None and "queue" not in names:
+    if queue is None and "queue" not in names:
         raise InvalidInput("the target queue is missing: give it by the option queue, or by a column queue")
-    return JobMaker(cast("str | None", options["queue"]), cast("str | None", options["task"]), job_defaults(options))
+    return JobMaker(queue, task, defaults)
 
 
 @dataclass
@@ -95,7 +95,7 @@ class JobsWriter(DataSourceArrowWriter):
     @without_traceback
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish the staged jobs, unless this write was published before."""
-        staged = [cast("Staged", message) for message in messages if message is not None]
+        staged = [message for message in messages if isinstance(message, Staged)]
         refused = [one.refused for one in staged if one.refused is not None]
         with self.place.app() as app:
             if refused:

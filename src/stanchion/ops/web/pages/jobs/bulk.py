@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from starlette.responses import Response
 
-from stanchion.core.checks import checked_id, refuse_unknown
+from stanchion.core.checks import checked_id, chosen, refuse_unknown
 from stanchion.errors import InvalidInput
-from stanchion.ops.reads.filters import ACTS, JobFilter
+from stanchion.ops.reads.filters import ACTS, Act, JobFilter
 from stanchion.ops.reads.lists import COUNTED
 from stanchion.ops.web.acts import bulk as acts
-from stanchion.ops.web.bulk_work.bulk import Act
 from stanchion.ops.web.pages.jobs.job_list import counted, progress_of, see
 from stanchion.ops.web.visit import Missing, Visit
 from stanchion.ops.words import number
@@ -87,7 +84,9 @@ def stop(visit: Visit) -> Response:
 
 def _act(text: str) -> Act:
     refuse_unknown([text], ACTS, "act")
-    return cast("Act", text)
+    known = chosen(text, ACTS)
+    assert known is not None  # noqa: S101 - others are refused
+    return known
 
 
 def _number(text: str, most: int) -> int:

@@ -15,7 +15,7 @@ from stanchion.core.service_levels import BANDS
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.job_json import last_error
 from stanchion.ops.naming import NAMELESS, job_name, job_names
-from stanchion.ops.reads.filters import ACTS, SPANS, JobFilter
+from stanchion.ops.reads.filters import ACTS, SPANS, Act, JobFilter
 from stanchion.ops.reads.lists import COUNTED, SEARCH_SECONDS, SHOWN, count, jobs_of, page_of, page_of_error
 from stanchion.ops.redriving import left_out
 from stanchion.ops.web.bulk_work.bulk import BulkWork
@@ -141,7 +141,7 @@ def _of_work(visit: Visit, work_id: str) -> Response:
     )
 
 
-def _fits(wanted: JobFilter, act: str) -> bool:
+def _fits(wanted: JobFilter, act: Act) -> bool:
     return bool(set(wanted.states) & set(ACTS[act])) if wanted.states else act == "cancel"
 
 
