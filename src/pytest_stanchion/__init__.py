@@ -25,9 +25,9 @@ class AssertEnqueued(Protocol):
 
     def __call__(
         self,
-        task: Task[..., Any] | str,
+        task: Task[..., object] | str,
         /,
-        args: Sequence[Any] | None = None,
+        args: Sequence[object] | None = None,
         kwargs: Mapping[str, Any] | None = None,
         *,
         times: int | None = None,

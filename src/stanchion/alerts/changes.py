@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from stanchion.alerts.records import Alert
 
@@ -22,7 +22,7 @@ class Change(NamedTuple):
     alert: Alert
     at: datetime | None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return it as JSON values."""
         return {
             "status": self.status,

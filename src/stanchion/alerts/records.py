@@ -125,7 +125,7 @@ class BandFigures:
         """The number of live jobs."""
         return self.scheduled + self.ready + self.waiting + self.running
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return it as JSON values."""
         return {**{name: getattr(self, name) for name in self.__slots__}, "count": self.count}
 
@@ -149,7 +149,7 @@ class QueueFigures:
         """The largest of its bands."""
         return max((one.alert_percent for one in self.bands), default=0.0)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return it as JSON values."""
         return {
             "queue": self.queue,
@@ -177,7 +177,7 @@ class Monitor:
     queues: tuple[QueueFigures, ...]
     alerts: tuple[Alert, ...]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return it as JSON values."""
         return {
             "at": None if self.at is None else self.at.isoformat(),

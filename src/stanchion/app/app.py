@@ -63,8 +63,8 @@ class Stanchion(StoreCalls, QueueCalls, TaskCalls, ProjectCalls, JobCalls, RunCa
         discover: Sequence[str] = (),
         retry: Retry | None = None,
         warn_blocking: bool = True,
-        encode: Callable[[Any], Any] | None = None,
-        decode: Callable[[type, Any], Any] | None = None,
+        encode: Callable[[Any], object] | None = None,
+        decode: Callable[[type, Any], object] | None = None,
     ) -> None:
         codec, unknown_work = Codec(keys, max_payload, encode), UnknownWork(bury_unknown_after)
         self._context = Context(url, store, codec, poll, unknown_work, _job_of, database, traces)

@@ -51,7 +51,7 @@ class Tasks(Decorators):
     def __init__(self) -> None:
         self._context = _Unregistered()
         self._declared: list[Callable[[Mount], None]] = []
-        self._own_names: dict[Task[..., Any], str] = {}
+        self._own_names: dict[Task[..., object], str] = {}
         self._mounts: list[Callable[[], Mount | None]] = []
 
     def rate(self, key: str, rate: str | float) -> None:
@@ -67,8 +67,8 @@ class Tasks(Decorators):
         self._declared.append(declare)
 
     def _add_task(
-        self, function: Callable[..., Any], *, name: str | None = None, retry: Retry | None = None, **options: object
-    ) -> Task[..., Any]:
+        self, function: Callable[..., object], *, name: str | None = None, retry: Retry | None = None, **options: object
+    ) -> Task[..., object]:
         task = registered(self._context, function, name, retry, options)
         own_name = self._own_names[task] = task.name
 
@@ -83,14 +83,14 @@ class Tasks(Decorators):
 
     def _add_cron(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., object],
         ticks: Ticks,
         name: str | None,
         retry: Retry | None,
         options: EnqueueOptions,
-    ) -> Task[..., Any]:
+    ) -> Task[..., object]:
         if isinstance(function, Task):
-            task: Task[..., Any] = function
+            task: Task[..., object] = function
             if name is not None or retry is not None:
                 raise InvalidInput(f"{task.name} is a task already; pass name= and retry= to its decorator")
             if task not in self._own_names:
@@ -117,11 +117,11 @@ class Tasks(Decorators):
         Middleware().add(middleware)  # raises what an app would raise
         self._declare(lambda mount: mount.context.middleware.add(_around(middleware, mount.names)))
 
-    def _add_listener(self, event: Event, listener: Callable[..., Any]) -> None:
+    def _add_listener(self, event: Event, listener: Callable[..., object]) -> None:
         Listeners().on(event)(listener)
         self._declare(lambda mount: _listen(mount, event, listener))
 
-    def _add_hook(self, when: When, per: Per, function: Callable[[], Any]) -> None:
+    def _add_hook(self, when: When, per: Per, function: Callable[[], object]) -> None:
         Hooks().add(when, per, function)
         self._declare(lambda mount: mount.context.hooks.add(when, per, function))
 
@@ -165,7 +165,7 @@ class _OfTasks:
 class _OfAsyncTasks(_OfTasks):
     """Async middleware, for attempts at these tasks only."""
 
-    async def __call__(self, attempt: Attempt, call_next: Callable[[], Awaitable[Any]]) -> object:
+    async def __call__(self, attempt: Attempt, call_next: Callable[[], Awaitable[object]]) -> object:
         return await (self._middleware(attempt, call_next) if attempt.task in self._names else call_next())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, Unpack, overload
 
 from stanchion.tasks.decorator import TaskDecorator
 from stanchion.tasks.task import Task
@@ -18,8 +18,8 @@ if TYPE_CHECKING:  # imported at first use, so that a program loads only what it
     from stanchion.jobs.options import EnqueueOptions
     from stanchion.tasks.middleware import AnyMiddleware
 
-H = TypeVar("H", bound=Callable[[], Any])
-L = TypeVar("L", bound=Callable[..., Any])
+H = TypeVar("H", bound=Callable[[], object])
+L = TypeVar("L", bound=Callable[..., object])
 M = TypeVar("M", bound="AnyMiddleware")
 
 
@@ -30,8 +30,8 @@ class Ticks(NamedTuple):
     tz: str | ZoneInfo
     missed: Missed
     schedule: str | None
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
+    args: Sequence[object]
+    kwargs: Mapping[str, object]
 
 
 class Decorators(ABC):
@@ -118,24 +118,24 @@ class Decorators(ABC):
 
     @abstractmethod
     def _add_task(
-        self, function: Callable[..., Any], *, name: str | None = None, retry: Retry | None = None, **options: object
-    ) -> Task[..., Any]: ...
+        self, function: Callable[..., object], *, name: str | None = None, retry: Retry | None = None, **options: object
+    ) -> Task[..., object]: ...
 
     @abstractmethod
     def _add_cron(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., object],
         ticks: Ticks,
         name: str | None,
         retry: Retry | None,
         options: EnqueueOptions,
-    ) -> Task[..., Any]: ...
+    ) -> Task[..., object]: ...
 
     @abstractmethod
     def _add_middleware(self, middleware: object) -> None: ...
 
     @abstractmethod
-    def _add_listener(self, event: Event, listener: Callable[..., Any]) -> None: ...
+    def _add_listener(self, event: Event, listener: Callable[..., object]) -> None: ...
 
     @abstractmethod
-    def _add_hook(self, when: When, per: Per, function: Callable[[], Any]) -> None: ...
+    def _add_hook(self, when: When, per: Per, function: Callable[[], object]) -> None: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stanchion.app.area import Area
 from stanchion.app.testing import AT, Clock, Run, checked_run, fresh_store
@@ -24,7 +24,7 @@ class RunCalls(Area):
 
     _own_ticker: Ticker | None = None
 
-    def run(self, queues: Sequence[str] | None = None, threads: int = 8, **options: Any) -> None:
+    def run(self, queues: Sequence[str] | None = None, threads: int = 8, **options: object) -> None:
         """Run a worker in this process until SIGTERM, SIGINT or an exception; see `stanchion.Worker`."""
         from stanchion.worker.worker import run_worker
 
@@ -77,7 +77,7 @@ class RunCalls(Area):
 
     def assert_enqueued(
         self,
-        task: Task[..., Any] | str,
+        task: Task[..., object] | str,
         /,
         args: Sequence[object] | None = None,
         kwargs: Mapping[str, object] | None = None,

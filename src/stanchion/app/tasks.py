@@ -83,18 +83,18 @@ class TaskCalls(Area, Decorators):
     # -- declarations
 
     def _add_task(
-        self, function: Callable[..., Any], *, name: str | None = None, retry: Retry | None = None, **options: object
-    ) -> Task[..., Any]:
+        self, function: Callable[..., object], *, name: str | None = None, retry: Retry | None = None, **options: object
+    ) -> Task[..., object]:
         return registered(self._context, function, name, retry, options)
 
     def _add_cron(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., object],
         ticks: Ticks,
         name: str | None,
         retry: Retry | None,
         options: EnqueueOptions,
-    ) -> Task[..., Any]:
+    ) -> Task[..., object]:
         from stanchion.cron.schedule import declare, on_task
 
         task, own = on_task(self._context, function, name, retry, options)
@@ -104,8 +104,8 @@ class TaskCalls(Area, Decorators):
     def _add_middleware(self, middleware: object) -> None:
         self._context.middleware.add(middleware)
 
-    def _add_listener(self, event: Event, listener: Callable[..., Any]) -> None:
+    def _add_listener(self, event: Event, listener: Callable[..., object]) -> None:
         self._context.events.on(event)(listener)
 
-    def _add_hook(self, when: When, per: Per, function: Callable[[], Any]) -> None:
+    def _add_hook(self, when: When, per: Per, function: Callable[[], object]) -> None:
         self._context.hooks.add(when, per, function)

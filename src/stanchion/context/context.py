@@ -46,7 +46,7 @@ _KEPT = (
 )
 """The attributes that a pickled context keeps, in addition to its constructor's arguments."""
 
-JobOf = Callable[["Context", JobRow], Any]
+JobOf = Callable[["Context", JobRow], object]
 
 
 class Context:
@@ -84,7 +84,7 @@ class Context:
         """The code of this process declares partitions, or has set some."""
         self._noticed_at = 0.0
         self.codec = codec
-        self.decode: Callable[[type, Any], Any] | None = None
+        self.decode: Callable[[type, Any], object] | None = None
         """Makes instances of the program's own types from their plain values."""
         self.poll = poll
         self.retry = Retry()
@@ -233,7 +233,7 @@ class Context:
             if self._partitions:
                 self.use_partitions()  # declared within the block
 
-    def transaction(self) -> AbstractContextManager[Any]:
+    def transaction(self) -> AbstractContextManager[object]:
         """Open a transaction of the store. Raises CannotJoin if the store has none."""
         store = self.store
         if (transactions := store.extension(Transactions)) is None:

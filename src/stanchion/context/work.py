@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Models(Protocol):
     """The parameters and the result of a function that are models."""
 
-    def given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def given(self, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[list[object], dict[str, object]]:
         """Return stored arguments as the function gets them. Raises ArgumentMisfit."""
 
     def stored_result(self, value: object) -> object:
@@ -67,7 +67,7 @@ class Work(Protocol):
     @property
     def queue(self) -> str: ...
 
-    def arguments(self, payload: object) -> tuple[list[Any], dict[str, Any]]:
+    def arguments(self, payload: object) -> tuple[list[object], dict[str, object]]:
         """Return the arguments in a payload. Raises ValueError if it is not for this work."""
 
     def refused(self, row: JobRow) -> str | None:

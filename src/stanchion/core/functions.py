@@ -14,10 +14,10 @@ from typing import Any, Literal, TypeVar, get_args
 from stanchion.core.checks import brief
 from stanchion.errors import InvalidInput
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 
-def module_of(function: Callable[..., Any]) -> str:
+def module_of(function: Callable[..., object]) -> str:
     """Return the name of a function's module, as other programs import it.
 
     Python calls the module of the script that it runs `__main__`, also in the processes that `multiprocessing` starts.
@@ -32,12 +32,12 @@ def module_of(function: Callable[..., Any]) -> str:
     return "__main__" if file is None else os.path.splitext(os.path.basename(file))[0]
 
 
-def is_async(function: Callable[..., Any] | None) -> bool:
+def is_async(function: Callable[..., object] | None) -> bool:
     """Return whether a call returns a coroutine: of an async function, or of an object with an async `__call__`."""
     return function is not None and inspect.iscoroutinefunction(_called(function))
 
 
-def refuse_generator(function: Callable[..., Any], what: str) -> None:
+def refuse_generator(function: Callable[..., object], what: str) -> None:
     """Raise InvalidInput for a function whose call runs nothing, as it makes a generator. `what`: such as "a task"."""
     called = _called(function)
     if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
@@ -47,13 +47,13 @@ def refuse_generator(function: Callable[..., Any], what: str) -> None:
         )
 
 
-def refuse_async(function: Callable[..., Any], what: str) -> None:
+def refuse_async(function: Callable[..., object], what: str) -> None:
     """Raise InvalidInput for an async function where nothing awaits it. `what`: such as "a listener"."""
     if is_async(function):
         raise InvalidInput(f"{what} is a plain function, and nothing awaits {brief(function)}: make it one")
 
 
-def _called(function: Callable[..., Any]) -> Callable[..., Any]:
+def _called(function: Callable[..., object]) -> Callable[..., object]:
     """Return the function that runs when `function` is called."""
     while isinstance(function, partial):
         function = function.func
@@ -78,7 +78,7 @@ def _home(function: object) -> tuple[str, str]:
     return getattr(function, "__module__", None) or "", getattr(function, "__qualname__", None) or "<>"
 
 
-def codes_of(function: Callable[..., Any]) -> set[CodeType]:
+def codes_of(function: Callable[..., object]) -> set[CodeType]:
     """Return the code of a function behind its decorators, and of the functions and comprehensions within it."""
     found: set[CodeType] = set()
     code = getattr(inspect.unwrap(_called(function)), "__code__", None)
@@ -105,7 +105,7 @@ class Listeners:
     """
 
     def __init__(self) -> None:
-        self._by_event: dict[str, list[Callable[..., Any]]] = {event: [] for event in EVENTS}
+        self._by_event: dict[str, list[Callable[..., object]]] = {event: [] for event in EVENTS}
 
     def on(self, event: Event) -> Callable[[F], F]:
         """Register the decorated function for an event."""
@@ -147,9 +147,9 @@ class Hooks:
     """Registered functions by event, scope, and kind: sync or async."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[When, Per, bool], list[Callable[[], Any]]] = {}
+        self._found: dict[tuple[When, Per, bool], list[Callable[[], object]]] = {}
 
-    def add(self, when: When, per: Per, function: Callable[[], Any]) -> None:
+    def add(self, when: When, per: Per, function: Callable[[], object]) -> None:
         """Register a function. Raises InvalidInput."""
         if per not in get_args(Per):
             raise InvalidInput(f"per must be one of {', '.join(get_args(Per))}, not {per!r}")
@@ -172,10 +172,10 @@ class Middleware:
     """Registered functions: `sync` for sync tasks, `asynchronous` for async tasks."""
 
     def __init__(self) -> None:
-        self.sync: tuple[Callable[..., Any], ...] = ()
-        self.asynchronous: tuple[Callable[..., Any], ...] = ()
+        self.sync: tuple[Callable[..., object], ...] = ()
+        self.asynchronous: tuple[Callable[..., object], ...] = ()
 
-    def add(self, given: Any) -> None:
+    def add(self, given: object) -> None:
         """Register a function, or an object with `run` and `arun`, inside earlier middleware."""
         run, arun = getattr(given, "run", None), getattr(given, "arun", None)
         if callable(run) and callable(arun):

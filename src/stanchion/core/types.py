@@ -12,7 +12,7 @@ class Commits(Protocol):
     PyMySQL, mysqlclient, asyncmy, sqlite3 and aiosqlite, and Django's.
     """
 
-    def commit(self) -> Any:
+    def commit(self) -> object:
         """Commit, or return an awaitable that does."""
 
     def rollback(self) -> object:
@@ -22,7 +22,7 @@ class Commits(Protocol):
 class BeginsTransactions(Protocol):
     """A connection of asyncpg, whose transactions are objects of their own."""
 
-    def transaction(self) -> Any:
+    def transaction(self) -> object:
         """Return a transaction to be begun."""
 
     def is_in_transaction(self) -> bool:

@@ -71,7 +71,7 @@ class Declared(NamedTuple):
 
 def declare(
     context: Context,
-    task: Task[..., Any],
+    task: Task[..., object],
     expression: str,
     tz: str | ZoneInfo,
     missed: Missed,
@@ -96,7 +96,9 @@ def declare(
     context.registry.crons[found.name] = found
 
 
-def _job(context: Context, task: Task[..., Any], call: tuple[object, object], options: Mapping[str, object]) -> NewJob:
+def _job(
+    context: Context, task: Task[..., object], call: tuple[object, object], options: Mapping[str, object]
+) -> NewJob:
     refuse_unknown(options, ENQUEUE_OPTIONS)
     rest = dict(options)
     for option in ("run_at", "tx"):
@@ -208,8 +210,8 @@ def value_of(context: Context, name: str) -> VersionedValue | None:
 
 
 def on_task(
-    context: Context, function: Callable[..., Any], name: str | None, retry: Any, options: EnqueueOptions
-) -> tuple[Task[..., Any], EnqueueOptions]:
+    context: Context, function: Callable[..., object], name: str | None, retry: Any, options: EnqueueOptions
+) -> tuple[Task[..., object], EnqueueOptions]:
     """Return the task of a decorated function or task, and the options of the schedule itself."""
     if not isinstance(function, Task):
         return registered(context, function, name, retry, options), EnqueueOptions()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stanchion import Stanchion
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Stanchion:
     """Return the app of a backend, with the tasks of all installed apps; sets up Django first."""
     if name.startswith("__"):
         raise AttributeError(name)

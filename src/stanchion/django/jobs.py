@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from stanchion import Stanchion
 from stanchion.context import context_of
@@ -27,7 +27,7 @@ FILTERS: Final = ("queue", "state", "task", "text")
 
 _IN_THE_STORY: Final = frozenset({"errors", "trail", "entry_payload"})
 
-_EMPTY: Final[Sequence[Any]] = (None, "", [], {}, False)
+_EMPTY: Final[Sequence[object]] = (None, "", [], {}, False)
 
 
 class Line(NamedTuple):
@@ -51,7 +51,7 @@ class Story(NamedTuple):
     job: Job
     name: str
     sentence: str
-    fields: dict[str, Any]
+    fields: dict[str, object]
     steps: list[Step]
     acts: list[Act]
 

@@ -82,7 +82,7 @@ class Loop:
         self._lock = threading.Lock()
         self._made: tuple[int, asyncio.AbstractEventLoop] | None = None
 
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+    async def run(self, work: Coroutine[object, object, T]) -> T:
         """Run a coroutine there; return its result."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop()))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import threading
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
@@ -35,7 +35,7 @@ _EVENTS: Final = "events"
 
 _loop = Loop()
 _lock = threading.Lock()
-_pages: dict[str, tuple[Site, Any]] = {}
+_pages: dict[str, tuple[Site, object]] = {}
 
 
 @outside_transactions

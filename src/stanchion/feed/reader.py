@@ -246,7 +246,7 @@ class Reader:
             if after is None:
                 return
 
-    def _read(self, query: Query) -> tuple[list[tuple[Any, ...]], str | None]:
+    def _read(self, query: Query) -> tuple[list[tuple[object, ...]], str | None]:
         self.reads += 1 + query.horizon
         began = time.monotonic()
         page = self._store.select(query)

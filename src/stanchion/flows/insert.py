@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 from uuid import UUID, uuid5
 
 from stanchion.context.context import Context
@@ -31,7 +30,7 @@ def store_flow(context: Context, plan: Plan, tx: object = None) -> None:
         _store_plan(context, plan, tx)
 
 
-def _pushing(context: Context, plan: Plan) -> AbstractContextManager[Any]:
+def _pushing(context: Context, plan: Plan) -> AbstractContextManager[object]:
     """Return the span of storing a plan, if there are traces."""
     return nullcontext() if context.traces is None else context.traces.pushing(plan.jobs, plan.root)
 

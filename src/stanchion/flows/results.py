@@ -38,7 +38,7 @@ class Values:
         """The nodes of the flow, read only if more than the single member of one node is needed."""
         return {node.id: node for node in self._context.store.flow_nodes(self._root)}
 
-    def behind(self, after: After) -> Any:
+    def behind(self, after: After) -> object:
         """Return what a job that follows a node gets. Raises NoValue if the node has not succeeded."""
         return self._of_one(after.node) if after.kind == "one" else self._of_all(after.node)
 

@@ -14,7 +14,7 @@ COLLECT = "stanchion.collect"
 CHECKPOINT = "checkpoint"
 """The field for the checkpoint in the payload of a call, beside its arguments."""
 
-Call = tuple[tuple[Any, ...], Mapping[str, Any]]
+Call = tuple[tuple[object, ...], Mapping[str, object]]
 """The positional and the keyword arguments of a call."""
 
 
@@ -23,7 +23,7 @@ def collected(value: object) -> object:
     return value
 
 
-def arguments(args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, Any]:
+def arguments(args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
     """Return the payload of a call."""
     return {"args": args, "kwargs": kwargs} if kwargs else {"args": args}
 
@@ -60,7 +60,7 @@ def called_with(payload: object) -> tuple[list[object], dict[str, object]]:
 _PARTS = frozenset({"args", "kwargs", CHECKPOINT})
 
 
-def with_checkpoint(payload: Any, checkpoint: Any) -> dict[str, object]:
+def with_checkpoint(payload: Any, checkpoint: object) -> dict[str, object]:
     """Return the payload of a call with what its next attempt sees as its checkpoint. Raises ValueError for others."""
     called_with(payload)
     return {**payload, CHECKPOINT: checkpoint}

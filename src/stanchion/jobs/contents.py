@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from stanchion.core.checks import brief
 from stanchion.errors import InvalidInput, SearchTooWide
@@ -34,7 +34,7 @@ class Inside(NamedTuple):
     """The value at a path must be equal to this one: a text, number, boolean or None."""
 
     path: Path
-    value: Any
+    value: object
 
     def is_met_by(self, content: object) -> bool:
         """Return True if the decoded content has the value there."""
@@ -102,7 +102,7 @@ def checked_headers(value: object) -> tuple[Inside, ...]:
     )
 
 
-def _pairs(value: object, what: str, example: str) -> list[tuple[Any, Any]]:
+def _pairs(value: object, what: str, example: str) -> list[tuple[object, object]]:
     if not isinstance(value, Mapping) or not value:
         raise InvalidInput(f"{what} must be a mapping of what the jobs must contain, such as {example}, not {value!r}")
     return list(value.items())

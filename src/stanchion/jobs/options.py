@@ -64,7 +64,7 @@ class PushOptions(TypedDict, total=False):
     """Jobs that share the rate: of the "task", of its "tenant", or of the "queue"."""
     rate_key: str | None
     """Name of a rate that jobs of any queue share; `app.rate` declares it."""
-    headers: Mapping[str, Any] | None
+    headers: Mapping[str, object] | None
     """JSON metadata stored with the payload."""
     max_attempts: int
     """Number of attempts before the job is dead."""
@@ -269,7 +269,7 @@ def _check(option: Option, value: object) -> object:
     return _OF_KIND[option.kind](value, option.name)
 
 
-_OF_KIND: dict[Kind, Callable[[Any, str], Any]] = {Kind.NAME: checked_name, Kind.REAL: seconds_of}
+_OF_KIND: dict[Kind, Callable[[Any, str], object]] = {Kind.NAME: checked_name, Kind.REAL: seconds_of}
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     **{one.name: partial(_check, one) for one in OPTIONS if one.kind in _OF_KIND},
     "run_at": _run_at,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 from stanchion.core.checks import seconds_of
 
-UNCHANGED: Any = object()
+UNCHANGED: object = object()
 """Stands for "the payload as it is"."""
 
 

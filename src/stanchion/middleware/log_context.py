@@ -9,7 +9,7 @@ from typing import Any
 
 from stanchion.tasks.middleware import AsyncCallNext, Attempt, CallNext
 
-_current: ContextVar[dict[str, Any] | None] = ContextVar("stanchion_log_context", default=None)
+_current: ContextVar[dict[str, object] | None] = ContextVar("stanchion_log_context", default=None)
 
 
 class LogContext:

@@ -15,7 +15,7 @@ from stanchion.jobs.job import Job, JobState, PastWait
 from stanchion.stores.fields.jobs import PUBLIC, Kind
 
 
-def job_json(job: Job, hidden: Hidden | None = None, *, reveal: bool = False) -> dict[str, Any]:
+def job_json(job: Job, hidden: Hidden | None = None, *, reveal: bool = False) -> dict[str, object]:
     """Return all fields of a job, ready for JSON, with what people are not to see masked, unless `reveal`.
 
     `hidden`: what its task hides. Values encrypted with an unknown key are null, and `unreadable` says why.
@@ -66,14 +66,14 @@ _PLAIN: Final = (
 """Attributes of jobs that need no key."""
 
 
-def plain(value: object) -> Any:
+def plain(value: object) -> object:
     """Return a value of an attribute of a job as JSON has it."""
     if isinstance(value, datetime):
         return iso(value)
     return str(value) if isinstance(value, JobState) else value
 
 
-def _error(error: dict[str, Any]) -> dict[str, object]:
+def _error(error: dict[str, object]) -> dict[str, object]:
     return {
         "attempt": error.get("attempt"),
         "at": iso(moment_of(error)),

@@ -55,7 +55,7 @@ class Reading:
         """Split a query, which then names physical queues."""
         return self._store.partition(self.expanded(query), parts)
 
-    def select_arrow(self, query: Query) -> Iterator[Any]:
+    def select_arrow(self, query: Query) -> Iterator[object]:
         """Yield the record batches of a query, with the names of the queues themselves."""
         arrow = self._store.extension(ArrowReads)
         assert arrow is not None  # noqa: S101 - see PartitionedStore.extension

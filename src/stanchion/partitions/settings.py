@@ -46,7 +46,7 @@ class PartitionSettings:
     def __init__(self, store: Store, layouts: Layouts) -> None:
         self._store, self._layouts = store, layouts
 
-    def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
+    def configure(self, queue: str, changes: Mapping[str, Any], tx: object = None) -> QueueSettings:
         """Apply changes, `partitions` among them, and return the settings."""
         given = {name: value for name, value in changes.items() if name not in ("partitions", "key_partitions")}
         partitions = changes.get("partitions")
@@ -125,7 +125,7 @@ class PartitionSettings:
         if letters in self._layouts.known and letters != queue:
             raise InvalidInput(f"dead_letter={letters!r} has partitions: name a queue without them")
 
-    def _own(self, queue: str, changes: dict[str, Any]) -> dict[str, Any]:
+    def _own(self, queue: str, changes: dict[str, object]) -> dict[str, object]:
         """Return changes where a queue that is its own dead-letter queue keeps its dead jobs in its history."""
         return {**changes, "dead_letter": None} if changes.get("dead_letter") == queue else changes
 

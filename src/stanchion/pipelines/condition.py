@@ -60,7 +60,7 @@ class Condition:
     def __hash__(self) -> int:
         return hash(self.sql)
 
-    def of(self, item: Any) -> bool | None:
+    def of(self, item: object) -> bool | None:
         """Return whether it is true of an item; None if that is unknown, as it depends on a null."""
         value = self._value(item)
         return value if isinstance(value, bool) else None
@@ -92,7 +92,7 @@ class _Reader:
         self.value = self._read(found[0])
 
     @cached_property
-    def _operators(self) -> Mapping[type, Callable[..., Any]]:
+    def _operators(self) -> Mapping[type, Callable[..., object]]:
         """Functions of values, by the kind of node; its operands are `this` and `expression`, if it has that."""
         kinds = self._kinds
         return {
@@ -198,7 +198,7 @@ class _Reader:
 
 
 def _field(path: tuple[str, ...]) -> Value:
-    def value(item: object) -> Any:
+    def value(item: object) -> object:
         found = item
         for step, name in enumerate(path):
             inner = found.get(name, _NOTHING) if isinstance(found, dict) else _NOTHING
@@ -212,7 +212,7 @@ def _field(path: tuple[str, ...]) -> Value:
     return value
 
 
-def _called(function: Callable[..., Any], *operands: Value) -> Value:
+def _called(function: Callable[..., object], *operands: Value) -> Value:
     if len(operands) == 1:
         (one,) = operands
         return lambda item: function(one(item))
@@ -237,7 +237,7 @@ def _comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], boo
     return compared
 
 
-def _arithmetic(compute: Callable[..., Any]) -> Callable[..., Any]:
+def _arithmetic(compute: Callable[..., object]) -> Callable[..., object]:
     def computed(*numbers: object) -> object:
         if not all(_kind(one) is float for one in numbers):
             return None
@@ -257,7 +257,7 @@ def _remainder(one: float, other: float) -> float:
     return -remainder if one < 0 else remainder
 
 
-def _of_text(compute: Callable[[str], Any]) -> Callable[[Any], Any]:
+def _of_text(compute: Callable[[str], object]) -> Callable[[Any], object]:
     return lambda value: compute(value) if isinstance(value, str) else None
 
 
@@ -295,7 +295,7 @@ def _negation(value: object) -> bool | None:
 def _in(value: Value, choices: list[Value]) -> Value:
     equal = _comparison(operator.eq)
 
-    def found(item: Any) -> bool | None:
+    def found(item: object) -> bool | None:
         wanted = value(item)
         answer: bool | None = False
         for choice in choices:
@@ -309,8 +309,8 @@ def _in(value: Value, choices: list[Value]) -> Value:
 
 
 def _coalesce(values: list[Value]) -> Value:
-    def first(item: object) -> Any:
-        found: Iterator[Any] = (value(item) for value in values)
+    def first(item: object) -> object:
+        found: Iterator[object] = (value(item) for value in values)
         return next((one for one in found if one is not None), None)
 
     return first

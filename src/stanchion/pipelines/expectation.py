@@ -11,7 +11,7 @@ true is met: one that is unknown, as it depends on a null, is not.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
 from stanchion.context.queues import pauses
 from stanchion.context.queues.settings import settings_of
@@ -114,13 +114,13 @@ class DeclaredExpectations:
     """What `@pipeline.expect` has declared of functions, until their stations are."""
 
     def __init__(self) -> None:
-        self._declared: list[tuple[Callable[..., Any], Expectation]] = []
+        self._declared: list[tuple[Callable[..., object], Expectation]] = []
 
-    def add(self, function: Callable[..., Any], expected: Expectation) -> None:
+    def add(self, function: Callable[..., object], expected: Expectation) -> None:
         """Add one; decorators are applied from below, so it precedes the known ones."""
         self._declared.insert(0, (function, expected))
 
-    def of(self, *functions: Callable[..., Any] | None, tells: bool) -> Expectations | None:
+    def of(self, *functions: Callable[..., object] | None, tells: bool) -> Expectations | None:
         """Return the expectations of a station's function, None without any. `tells`: see Expectations."""
         found = [one for function in functions for declared, one in self._declared if declared is function]
         return Expectations(found, tells=tells) if found else None

@@ -37,7 +37,9 @@ class Windows(NamedTuple):
     checkpoint: str
 
     @classmethod
-    def of(cls, schema: str, to: Collection[str], watermark: Any, late: str | None, checkpoint: Any) -> Self | None:
+    def of(
+        cls, schema: str, to: Collection[str], watermark: object, late: str | None, checkpoint: object
+    ) -> Self | None:
         """Return the checked options, None: the station has no watermark. Raises InvalidInput."""
         if watermark is None:
             if late is not None or checkpoint is not None:
@@ -113,9 +115,9 @@ class StationOptions(NamedTuple):
         max_attempts: int | None,
         limits: Collection[str],
         timeout: float | timedelta | None,
-        max_rounds: Any,
-        settings: Mapping[str, Any],
-        key: Any = None,
+        max_rounds: object,
+        settings: Mapping[str, object],
+        key: object = None,
     ) -> Self:
         """Return checked options. Raises InvalidInput for options that are wrong."""
         if payload not in get_args(PayloadMode):

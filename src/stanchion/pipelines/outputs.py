@@ -54,7 +54,7 @@ def with_version(headers: str | None, version: Version) -> str:
 
 KIND: Final = "output"
 
-KeyOf = str | Callable[[Any], Any]
+KeyOf = str | Callable[[Any], object]
 """The key of an item: the name of a field, or a function of the item. None: the item has no key."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, Unpack, overload
+from typing import Protocol, TypeVar, Unpack, overload
 
 from stanchion.context.context import Context
 from stanchion.context.queues.options import StationQueueOptions
@@ -34,13 +34,13 @@ from stanchion.stores.rules.capacity.limits import limits_in
 from stanchion.tasks.coroutines import refuse_running_loop
 from stanchion.tasks.testing.inline import drained
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 class Run(Protocol):
     """Runs a worker in this process until it is stopped."""
 
-    def __call__(self, context: Context, queues: Collection[str], threads: int, /, **options: Any) -> None: ...
+    def __call__(self, context: Context, queues: Collection[str], threads: int, /, **options: object) -> None: ...
 
 
 class Pipeline:
@@ -106,7 +106,7 @@ class Pipeline:
         to: str | Collection[str] | None = None,
         entry: bool = False,
         max_per_batch: int = 10_000,
-        worker: Callable[..., Any] | None = None,
+        worker: Callable[..., object] | None = None,
         watermark: tuple[str, str | float | timedelta] | None = None,
         late: str | None = None,
         checkpoint: str | Path | None = None,
@@ -238,7 +238,7 @@ class Pipeline:
         dry_run: bool = False,
         max_live: int | None = None,
         priority: int | None = None,
-        watch: Callable[[Backfill], Any] = lambda _done: None,
+        watch: Callable[[Backfill], object] = lambda _done: None,
     ) -> Backfill:
         """Run a station and its successors again, with today's code, over items that arrived in a window of time.
 
@@ -298,7 +298,9 @@ class Pipeline:
         """The names of the stations' queues."""
         return self._plan.topology.queues
 
-    def run(self, threads: int = 8, *, until_empty: bool = False, available_now: bool = False, **options: Any) -> None:
+    def run(
+        self, threads: int = 8, *, until_empty: bool = False, available_now: bool = False, **options: object
+    ) -> None:
         """Run a worker in this process until SIGTERM, SIGINT, or until no work is left; see `stanchion.Worker`.
 
         `until_empty`: until no station has an item, not even one that waits for a retry. `available_now`: until no

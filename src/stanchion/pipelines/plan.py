@@ -29,7 +29,7 @@ class PipelinePlan:
     `pipeline`: the `pipelines.pipeline.Pipeline` that programs have.
     """
 
-    pipeline: Any
+    pipeline: object
 
     def __init__(self, context: Context, name: str, *, keep_entry: bool = True) -> None:
         self.context, self.name = context, checked_name(name, "the name of a pipeline")
@@ -41,11 +41,11 @@ class PipelinePlan:
     def declare(
         self,
         name: str,
-        function: Callable[..., Any],
+        function: Callable[..., object],
         options: StationOptions,
         settings: StationQueueOptions,
         frame: Frame | None = None,
-        worker: Callable[..., Any] | None = None,
+        worker: Callable[..., object] | None = None,
     ) -> None:
         """Add a station. `frame`: its batches on Spark; `worker` then processes single items, if anything does."""
         tells = not self.context.codec.has_keys
@@ -53,7 +53,7 @@ class PipelinePlan:
         expected = self._expected.of(*((function,) if frame is None else (function, worker)), tells=tells)
         self._add(Station(self.context, self.topology, name, of_items, options, frame, expected), settings)
 
-    def expect(self, function: Callable[..., Any], expected: Expectation) -> None:
+    def expect(self, function: Callable[..., object], expected: Expectation) -> None:
         """Require a condition of each item of the station that this function will process."""
         if any(function in one.functions for one in self.stations.values()):
             raise InvalidInput(

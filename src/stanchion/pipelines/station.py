@@ -53,7 +53,7 @@ class Station:
         context: Context,
         topology: Topology,
         name: str,
-        function: Callable[..., Any] | None,
+        function: Callable[..., object] | None,
         options: StationOptions,
         frame: Frame | None = None,
         expectations: Expectations | None = None,
@@ -67,7 +67,7 @@ class Station:
         self.key = options.key
         self.attempts_max: int | None = options.retry.max_attempts
         self.on_workers = function is not None
-        self.function: Callable[..., Any] = function or _on_spark_only
+        self.function: Callable[..., object] = function or _on_spark_only
         self.is_async = is_async(function)
         self.signature = signature_of(self.function)
         self.job_parameter = None if function is None else parameter_of(hints_of(function), Job)
@@ -76,7 +76,7 @@ class Station:
         self._check_function()
 
     @property
-    def functions(self) -> list[Callable[..., Any]]:
+    def functions(self) -> list[Callable[..., object]]:
         """The function of batches, if there is one, and the function of items."""
         return [self.function] if self.frame is None else [self.frame.function, self.function]
 
@@ -128,7 +128,7 @@ class Station:
                 raise Superseded(_superseded(key, found))
         return None
 
-    def arguments(self, payload: object) -> tuple[list[Any], dict[str, Any]]:
+    def arguments(self, payload: object) -> tuple[list[object], dict[str, object]]:
         """Return the item as the only argument."""
         return [payload], {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Unpack
+from typing import Unpack
 
 from stanchion.context.context import Context
 from stanchion.context.queues import pauses
@@ -126,7 +126,7 @@ def delete_queue(context: Context, name: str) -> int:
     return deleted
 
 
-def without_schema(settings: Mapping[str, object]) -> dict[str, Any]:
+def without_schema(settings: Mapping[str, object]) -> dict[str, object]:
     """Return the settings without the schema, which is stored elsewhere."""
     return {name: value for name, value in settings.items() if name != "schema"}
 

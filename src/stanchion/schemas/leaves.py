@@ -16,7 +16,7 @@ from stanchion.core.values.plain import is_path, plain
 CONVERTED = (date, time, timedelta, Decimal, UUID, Enum, bytes, bytearray, tuple, set, frozenset)
 """Classes whose instances JSON does not have: an annotation with one makes instances of what arrives."""
 
-Make = Callable[[Any], Any]
+Make = Callable[[Any], object]
 """Returns the value for a plain one. Raises TypeError or ValueError."""
 
 
@@ -29,7 +29,7 @@ def leaf_maker(hint: type) -> Make | None:
 
 
 def _of(kinds: type | tuple[type, ...], make: Make) -> Make:
-    def checked(value: object) -> Any:
+    def checked(value: object) -> object:
         if not isinstance(value, kinds) or isinstance(value, bool):
             raise TypeError(f"it is of type {type(value).__name__}")
         return make(value)
@@ -58,7 +58,7 @@ def _member_maker(hint: type[Enum]) -> Make:
     """Return what finds members by their plain values, for values of several types."""
     members = {json.dumps(plain(one.value)): one for one in hint}
 
-    def find(value: object) -> Any:
+    def find(value: object) -> object:
         text = json.dumps(value)
         if text not in members:
             raise ValueError(f"it is none of {', '.join(members)}")

@@ -20,7 +20,7 @@ from stanchion.errors import InvalidInput, MissingExtra
 from stanchion.schemas.ddl import MOST_NESTED, check_names, struct_of
 from stanchion.schemas.kinds import MOST_DIGITS, Array, Decimals, Field, Kind, Map, Plain, Schema, Struct
 
-_PLAIN: dict[Any, Kind] = {
+_PLAIN: dict[object, Kind] = {
     **{bool: Plain("boolean"), int: Plain("bigint"), float: Plain("double")},
     **{str: Plain("string"), UUID: Plain("string")},
     **{datetime: Plain("timestamp"), date: Plain("date"), Decimal: Decimals(MOST_DIGITS, 18)},
@@ -42,7 +42,7 @@ class _Given(NamedTuple):
     """A field of a class."""
 
     name: str
-    hint: Any
+    hint: object
     has_default: bool
 
 

@@ -11,7 +11,7 @@ from stanchion.errors import InvalidInput, MissingExtra
 from stanchion.schemas.kinds import quoted
 from stanchion.schemas.misfits import Misfit
 
-Taken = tuple[Any, Misfit | None]
+Taken = tuple[object, Misfit | None]
 """An instance, or why there is none."""
 
 

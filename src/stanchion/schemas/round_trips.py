@@ -123,7 +123,7 @@ def difference(went: Any, came: Any, *, inside: bool = False) -> Misfit | None:
 
 _OTHER = Misfit("", "would arrive with another value, as its serializer, its type or an exclusion loses its own")
 _LISTS = (list, tuple)
-_IDENTITY: Any = object.__eq__
+_IDENTITY: object = object.__eq__
 _JSON = (str, int, float, bool, type(None), dict, list)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from stanchion.app import Stanchion, app_of
 from stanchion.context import context_of
@@ -14,7 +13,7 @@ from stanchion.pipelines import Pipeline
 
 _CALL = re.compile(r"([\w.]+)\(\)")
 
-_made: dict[str, Any] = {}
+_made: dict[str, object] = {}
 """What factories have made, by the path: a process has one app, whoever asks for it."""
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from inspect import Parameter, Signature
 from types import UnionType
-from typing import Any, NamedTuple, NoReturn, Union, get_args, get_origin
+from typing import NamedTuple, NoReturn, Union, get_args, get_origin
 
 from stanchion.core.checks import brief
 from stanchion.core.values.plain import PLAIN, ToPlain, is_model
@@ -37,7 +37,7 @@ class _Typed(NamedTuple):
     reason: str = ""
     to_plain: ToPlain = kept_model
 
-    def stored(self, value: Any) -> Any:
+    def stored(self, value: object) -> object:
         """Return a value as it is stored. Raises MisfitError."""
         if self.build is None:
             if next(_models_in(value), None) is not None:
@@ -53,7 +53,7 @@ class _Typed(NamedTuple):
         except (TypeError, ValueError, RecursionError):
             return value  # the codec says what JSON can't hold
 
-    def given(self, value: Any) -> Any:
+    def given(self, value: object) -> object:
         """Return a stored value as an instance. Raises MisfitError."""
         if self.build is None:
             return value
@@ -86,8 +86,8 @@ class TaskModels:
         }
 
     def stored(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], *, skip: int = 0
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        self, args: Sequence[object], kwargs: Mapping[str, object], *, skip: int = 0
+    ) -> tuple[tuple[object, ...], dict[str, object]]:
         """Return the arguments of a call as they are stored. Raises ArgumentMisfit.
 
         `skip`: how many arguments come before them, when the job runs.
@@ -95,7 +95,7 @@ class TaskModels:
         places, names = self._each(args, kwargs, _Typed.stored, skip)
         return tuple(places), names
 
-    def given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def given(self, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[list[object], dict[str, object]]:
         """Return stored arguments as the function gets them. Raises ArgumentMisfit."""
         return self._each(args, kwargs, _Typed.given)
 
@@ -107,7 +107,7 @@ class TaskModels:
         """Return a stored result as the function has returned it. Raises ResultMisfit."""
         return self._as_result(value, _Typed.given)
 
-    def _as_result(self, value: object, change: Callable[[_Typed, Any], Any]) -> object:
+    def _as_result(self, value: object, change: Callable[[_Typed, object], object]) -> object:
         if self._result is None or value is None:  # a task that settles its job itself may have stored no result
             return value
         try:
@@ -116,7 +116,11 @@ class TaskModels:
             raise ResultMisfit(self._task, _model(error, self._result), *error.misfit) from None
 
     def _each(
-        self, args: Sequence[object], kwargs: Mapping[str, object], change: Callable[[_Typed, Any], Any], skip: int = 0
+        self,
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
+        change: Callable[[_Typed, object], object],
+        skip: int = 0,
     ) -> tuple[list[object], dict[str, object]]:
         places = self._by_position[skip:]
         names = [*places[: len(args)], *[self._others] * (len(args) - len(places))]
@@ -128,7 +132,7 @@ class TaskModels:
             },
         )
 
-    def _changed(self, name: str, value: object, change: Callable[[_Typed, Any], Any]) -> object:
+    def _changed(self, name: str, value: object, change: Callable[[_Typed, object], object]) -> object:
         typed = self._typed.get(name)
         if typed is None:
             return value

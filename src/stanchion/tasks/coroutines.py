@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Coroutine
 from contextvars import copy_context
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from stanchion.core.concurrency.blocking import on_running_loop
 from stanchion.core.concurrency.caller import CALLER, from_caller
@@ -15,7 +15,7 @@ from stanchion.errors import InvalidInput
 T = TypeVar("T")
 
 
-def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
+def run_to_end(coroutine: Coroutine[object, object, T]) -> T:
     """Run a coroutine: on the event loop of the task that awaits this thread's call, if one does, else on a new loop.
 
     A call on the thread of a running loop, such as the commit of an `AsyncSession`, can wait for the coroutine if it
@@ -36,7 +36,7 @@ def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
     return from_caller(lambda: asyncio.get_running_loop().create_task(coroutine, context=context))
 
 
-def _with_django(coroutine: Coroutine[Any, Any, T]) -> T:
+def _with_django(coroutine: Coroutine[object, object, T]) -> T:
     """Run a coroutine whose calls of Django's ORM use the connections of this thread, which waits.
 
     They would need another thread on a loop of `asyncio.run`, and Django refuses it below `sync_to_async`.
@@ -55,7 +55,7 @@ def refuse_running_loop(twin: str) -> None:
         raise InvalidInput(f"jobs can't be drained on the thread of a running event loop: use `await {twin}()`")
 
 
-def _in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
+def _in_thread(coroutine: Coroutine[object, object, T]) -> T:
     import asyncio
 
     ended: list[T] = []

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 J = TypeVar("J", "Job", "Reservation", "Job | None", "Reservation | None")
-AnyTask = TypeVar("AnyTask", bound=Task[..., Any])
+AnyTask = TypeVar("AnyTask", bound=Task[..., object])
 Awaited = Coroutine[Any, Any, R]
 
 
@@ -36,7 +36,7 @@ class _Anything:
 class TaskDecorator:
     """Registers functions as tasks. `register`: called with a function and the options of the decorator."""
 
-    def __init__(self, register: Callable[..., Task[..., Any]], /, **options: object) -> None:
+    def __init__(self, register: Callable[..., Task[..., object]], /, **options: object) -> None:
         self._register, self._options = register, options
 
     @overload
@@ -67,7 +67,7 @@ class TaskDecorator:
     def __call__(
         self, /, *, name: str | None = None, retry: Retry | None = None, **options: Unpack[TaskOptions]
     ) -> TaskDecorator: ...
-    def __call__(self, function: Any = None, /, **options: Any) -> object:
+    def __call__(self, function: object = None, /, **options: object) -> object:
         """Register a function as a task, or return a decorator with these options."""
         given = {**self._options, **options}
         return TaskDecorator(self._register, **given) if function is None else self._register(function, **given)

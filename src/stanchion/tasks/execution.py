@@ -134,7 +134,7 @@ class Execution:
         self.traced = TracedAttempt(traces, self.row, self.work.name, lambda: self.mask)
         return self.traced.run_async(call) if self.work.is_async else self.traced.run(call)
 
-    def awaited(self, value: Awaitable[Any]) -> Any:
+    def awaited(self, value: Awaitable[object]) -> object:
         """Wait for the awaitable that a call in this thread returned, in a new event loop."""
         return run_to_end(_waited_for(value))
 
@@ -165,7 +165,7 @@ def _is_awaited(value: object) -> bool:
     return hasattr(type(value), "__await__") and not isinstance(value, JobHandle | FlowHandle)
 
 
-async def _waited_for(value: Awaitable[Any]) -> Any:
+async def _waited_for(value: Awaitable[object]) -> object:
     return await value
 
 

@@ -21,8 +21,8 @@ AsyncCallNext = Callable[[], Awaitable[Any]]
 
 
 class _Call(Protocol):
-    args: list[Any]
-    kwargs: dict[str, Any]
+    args: list[object]
+    kwargs: dict[str, object]
 
     @property
     def work(self) -> Work: ...
@@ -62,7 +62,7 @@ class Attempt:
         return self._call.args
 
     @args.setter
-    def args(self, args: Sequence[Any]) -> None:
+    def args(self, args: Sequence[object]) -> None:
         self._call.args = list(args)
 
     @property
@@ -81,14 +81,16 @@ class Attempt:
 class BothKinds(Protocol):
     """Middleware for sync and async tasks."""
 
-    def run(self, attempt: Attempt, call_next: CallNext, /) -> Any: ...
+    def run(self, attempt: Attempt, call_next: CallNext, /) -> object: ...
     async def arun(self, attempt: Attempt, call_next: AsyncCallNext, /) -> object: ...
 
 
-AnyMiddleware = Callable[[Attempt, CallNext], Any] | Callable[[Attempt, AsyncCallNext], Awaitable[Any]] | BothKinds
+AnyMiddleware = (
+    Callable[[Attempt, CallNext], object] | Callable[[Attempt, AsyncCallNext], Awaitable[object]] | BothKinds
+)
 
 
-def run_within(middleware: Sequence[Callable[..., Any]], attempt: Attempt, call: CallNext) -> object:
+def run_within(middleware: Sequence[Callable[..., object]], attempt: Attempt, call: CallNext) -> object:
     """Call a sync task within its middleware."""
 
     def step(place: int) -> object:
@@ -99,7 +101,7 @@ def run_within(middleware: Sequence[Callable[..., Any]], attempt: Attempt, call:
     return step(0)
 
 
-async def arun_within(middleware: Sequence[Callable[..., Any]], attempt: Attempt, call: AsyncCallNext) -> Any:
+async def arun_within(middleware: Sequence[Callable[..., Any]], attempt: Attempt, call: AsyncCallNext) -> object:
     """Call an async task within its middleware."""
 
     async def step(place: int) -> object:

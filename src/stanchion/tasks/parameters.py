@@ -19,7 +19,7 @@ _PLAIN = (*PLAIN, bool, object, Any)
 """Annotations of values that JSON holds as they are."""
 
 
-def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+def signature_of(function: Callable[..., object]) -> inspect.Signature:
     """Return the signature of a function. Raises InvalidInput if it is not callable or has no signature."""
     try:
         return inspect.signature(function)
@@ -47,7 +47,7 @@ def parameter_of(hints: Mapping[str, object], kind: type) -> str | None:
     return None
 
 
-def hints_of(function: Callable[..., Any]) -> dict[str, object]:
+def hints_of(function: Callable[..., object]) -> dict[str, object]:
     """Return the annotations of a function; as text, an annotation that can't be resolved here."""
     try:
         return get_type_hints(function, include_extras=True)
@@ -69,14 +69,14 @@ def _injected() -> dict[str, object]:
     return {one.__name__: one for one in (Job, Reservation, FlowFailure)}
 
 
-def _annotations(function: Callable[..., Any]) -> dict[str, object]:
+def _annotations(function: Callable[..., object]) -> dict[str, object]:
     try:
         return inspect.get_annotations(inspect.unwrap(function))
     except (TypeError, ValueError, NameError):
         return {}
 
 
-def _hint(function: Callable[..., Any], name: str, annotation: object) -> object:
+def _hint(function: Callable[..., object], name: str, annotation: object) -> object:
     names = {**_injected(), **getattr(inspect.unwrap(function), "__globals__", {})}
     alone = SimpleNamespace(__annotations__={name: annotation}, __globals__=names)
     try:

@@ -145,14 +145,14 @@ def works(context: Context) -> Mapping[str, TaskWork]:
     return cast("Mapping[str, TaskWork]", context.registry.tasks)
 
 
-def work_of(task: Task[..., Any]) -> TaskWork:
+def work_of(task: Task[..., object]) -> TaskWork:
     """Return what makes and runs the jobs of a task."""
     return task._work
 
 
 def registered(
-    context: Context, function: Callable[..., Any], name: str | None, retry: object, options: Mapping[str, object]
-) -> Task[..., Any]:
+    context: Context, function: Callable[..., object], name: str | None, retry: object, options: Mapping[str, object]
+) -> Task[..., object]:
     """Register a function as a task of this process. Raises InvalidInput if another function has its name."""
     if isinstance(function, Task):
         raise InvalidInput(f"{function.name} is a task already; put @app.cron above @app.task")
@@ -167,7 +167,7 @@ def registered(
         raise undeclared(key)  # a module is imported without a look at the store
     name = name or f"{module_of(function)}.{function.__qualname__}"
     work = TaskWork(context, function, name, policy, rest)
-    task: Task[..., Any] = TaskFunction(work)
+    task: Task[..., object] = TaskFunction(work)
     other = context.registry.tasks.setdefault(work.name, work)
     if other is not work and _code(other.function) is not _code(function):
         if not redefines(function, other.function):
@@ -185,7 +185,7 @@ def registered(
     return task
 
 
-def _code(function: Callable[..., Any]) -> object:
+def _code(function: Callable[..., object]) -> object:
     return getattr(function, "__code__", function)
 
 

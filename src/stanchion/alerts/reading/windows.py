@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from stanchion.alerts.snapshot import QueueSample, Window
 from stanchion.errors import StanchionError
@@ -78,7 +78,7 @@ def _keep(store: Store, name: str, known: VersionedValue | None, samples: Sequen
         store.compare_and_set(KIND, name, text, 0 if known is None else known.version)
 
 
-def _stored(one: Window) -> dict[str, Any]:
+def _stored(one: Window) -> dict[str, object]:
     return {"at": one.at, "of": {name: [getattr(of, kept) for kept in _KEPT] for name, of in one.totals.items()}}
 
 

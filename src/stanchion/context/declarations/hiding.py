@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
 from stanchion.context.declarations.declared_texts import DeclaredTexts
 from stanchion.core.text.hiding import Hidden
@@ -32,7 +32,7 @@ class DeclaredHidden:
         """Store declarations that are new or were lost; a token that only pushes leaves it to workers."""
         self._texts.keep(store, lambda: {task: _text(hidden) for task, hidden in self.declared.items()})
 
-    def masking(self, task: str | None, payload: Callable[[], Any]) -> Callable[[str], str] | None:
+    def masking(self, task: str | None, payload: Callable[[], object]) -> Callable[[str], str] | None:
         """Return what masks the hidden values of a job in texts; None for a task that hides nothing."""
         hidden = self.declared.get(task or "")
         return None if hidden is None or not hidden.places else hidden.masking(payload())

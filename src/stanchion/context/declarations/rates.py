@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stanchion.context.declarations.declared_texts import DeclaredTexts
 from stanchion.errors import InvalidInput
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _TASKS_CACHED = 10_000
 
-TaskRate = Mapping[str, Any]
+TaskRate = Mapping[str, object]
 """The options about the rate of a task: `rate`, and `rate_by` or `rate_key`; none for a task without a rate."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 if TYPE_CHECKING:
     from stanchion.schemas.kinds import Schema
@@ -42,4 +42,4 @@ class QueueOptions(StationQueueOptions, total=False):
     """
 
     timeout: float | timedelta | None
-    schema: str | type[Any] | Schema | None
+    schema: str | type[object] | Schema | None

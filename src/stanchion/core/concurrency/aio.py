@@ -238,7 +238,7 @@ def _new_thread(work: Callable[[], None]) -> None:
     threading.Thread(target=work, name="stanchion-call", daemon=True).start()
 
 
-def _named(twin: Callable[P, R], call: Callable[..., Any], doc: str) -> Callable[P, R]:
+def _named(twin: Callable[P, R], call: Callable[..., object], doc: str) -> Callable[P, R]:
     name = call.__name__
     twin.__name__ = f"a{name}"
     twin.__qualname__ = call.__qualname__.removesuffix(name) + twin.__name__
@@ -246,7 +246,7 @@ def _named(twin: Callable[P, R], call: Callable[..., Any], doc: str) -> Callable
     return twin
 
 
-def _transaction_of(call: Callable[..., Any]) -> Callable[[tuple[Any, ...], Mapping[str, Any]], Any]:
+def _transaction_of(call: Callable[..., object]) -> Callable[[tuple[Any, ...], Mapping[str, Any]], object]:
     """Return a function that finds the `tx` of a call of this method: an argument, or an option of its object."""
     code = call.__code__
     names = code.co_varnames[: code.co_argcount]
@@ -264,7 +264,7 @@ def _transaction_of(call: Callable[..., Any]) -> Callable[[tuple[Any, ...], Mapp
     return transaction_of
 
 
-def _pool_of(call: Callable[..., Any], args: tuple[object, ...]) -> DaemonPool:
+def _pool_of(call: Callable[..., object], args: tuple[object, ...]) -> DaemonPool:
     """Return the thread pool of the app of a method's object, or a shared one if it has none."""
     owner = getattr(call, "__self__", None) or args[0]
     context = getattr(owner, "_context", None) or getattr(owner, "context", None)

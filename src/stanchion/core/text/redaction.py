@@ -39,7 +39,7 @@ class Redaction:
     def __init__(self, mark: object = MASK) -> None:
         self._mark = mark
 
-    def value(self, value: object, depth: int = 0) -> Any:
+    def value(self, value: object, depth: int = 0) -> object:
         """Return a decoded value with the mark in place of hidden and too deeply nested parts."""
         if isinstance(value, str):
             return self.text(value)
@@ -63,7 +63,7 @@ class JobRedaction:
         self._redaction, self._hidden, self._mark = Redaction(mark), hidden, mark
         self._masked = None if hidden is None else hidden.masking(payload)
 
-    def call(self, payload: Any) -> Any:
+    def call(self, payload: object) -> object:
         """Return the payload of the job with the mark in place of hidden values."""
         return self._redaction.value(payload if self._hidden is None else self._hidden.in_call(payload, self._mark))
 

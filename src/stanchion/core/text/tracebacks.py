@@ -11,7 +11,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from stanchion.core.text.error_texts import MAX_ERROR
 
@@ -34,7 +34,7 @@ _OURS: Final = ("stanchion", "asyncio", "concurrent", "asgiref")
 
 _begins: set[CodeType] = set()
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 def begins_task(function: F) -> F:

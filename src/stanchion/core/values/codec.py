@@ -25,16 +25,16 @@ def _encoder(models: ToPlain) -> Callable[[Any], str]:
 
 
 def decoder(
-    parse_constant: Callable[[str], Any] | None = None, parse_float: Callable[[str], Any] | None = None
-) -> Callable[[str], Any]:
+    parse_constant: Callable[[str], object] | None = None, parse_float: Callable[[str], object] | None = None
+) -> Callable[[str], object]:
     """Return a function that decodes JSON, and raises ValueError for other text.
 
     It is fast for encoder output, one value without surrounding spaces; the ordinary decoder handles the rest.
     """
     ordinary = json.JSONDecoder(parse_constant=parse_constant, parse_float=parse_float)
-    scan: Callable[[str, int], tuple[Any, int]] = getattr(ordinary, "scan_once")  # noqa: B009 - no type stub has it
+    scan: Callable[[str, int], tuple[object, int]] = getattr(ordinary, "scan_once")  # noqa: B009 - no type stub has it
 
-    def decode(text: str) -> Any:
+    def decode(text: str) -> object:
         try:
             value, end = scan(text, 0)
         except StopIteration:
@@ -58,7 +58,7 @@ class _WithOwn:
     models: ToPlain
     own: ToPlain
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: object) -> object:
         try:
             return self.models(value)
         except TypeError:

@@ -57,7 +57,7 @@ def is_pydantic(kind: type) -> TypeGuard[type[BaseModel]]:
     return hasattr(kind, "__pydantic_fields__") and hasattr(kind, "model_validate")
 
 
-def plain_model(value: Any) -> Any:
+def plain_model(value: Any) -> object:
     """Return an instance of a model as its own serializers say, its times as ISO text, its decimals as their digits.
 
     Raises InvalidInput for a secret of Pydantic, whose serializer writes asterisks; TypeError for anything else.
@@ -96,7 +96,7 @@ def unknown_kind(value: object) -> str:
 _CONVERTIBLE = (date, time, timedelta, Decimal, Enum, bytes, bytearray, set, frozenset)
 
 
-def plain(value: object, model: ToPlain = plain_model) -> Any:
+def plain(value: object, model: ToPlain = plain_model) -> object:
     """Return a value of a field as JSON can hold it; unknown types are left to the encoder."""
     if isinstance(value, (date, time)):  # a datetime is a date
         return value.isoformat()

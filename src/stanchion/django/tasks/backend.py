@@ -139,7 +139,7 @@ class StanchionBackend(BaseTaskBackend):
 
     def _job(self, app: Stanchion, task: Any, result: Any) -> NewJob:
         """Return the job of a call."""
-        options: dict[str, Any] = {"queue": task.queue_name, "priority": task.priority}
+        options: dict[str, object] = {"queue": task.queue_name, "priority": task.priority}
         if task.run_after is not None:
             options |= {"run_at": _aware(task.run_after), "headers": {RUN_AFTER: task.run_after.isoformat()}}
         context_of(app).registry.subscribed.add(task.queue_name)

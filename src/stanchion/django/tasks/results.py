@@ -37,7 +37,7 @@ class Started(NamedTuple):
     at: datetime | None
 
 
-def result_of(task: object, job: Job, alias: str) -> Any:
+def result_of(task: object, job: Job, alias: str) -> object:
     """Return a job as the result of a task, read by the backend with this alias."""
     args, kwargs = called_with(job.payload)
     run_after = job.headers.get(RUN_AFTER)
@@ -92,7 +92,7 @@ def _tells_attempt(entry: Mapping[str, object]) -> bool:
     return "times" not in entry and entry["error"] != NEVER_BEGAN
 
 
-def _error(entry: dict[str, Any]) -> Any:
+def _error(entry: dict[str, Any]) -> object:
     kind = entry.get("type") or ("stanchion.errors.LeaseLost" if entry["error"] == LEASE_LOST else _NO_EXCEPTION)
     return TaskError(
         exception_class_path=kind if "." in kind else f"builtins.{kind}",

@@ -56,12 +56,12 @@ def work_for(app: Stanchion, alias: str, path: str) -> TaskWork | None:
     return work_of(registered(context_of(app), _function(task, alias), path, options.pop("retry", None), options))
 
 
-def _function(task: Any, alias: str) -> Callable[..., Any]:
+def _function(task: Any, alias: str) -> Callable[..., object]:
     """Return the function that an attempt calls. It has the parameters of a call, and no annotations: values stay as
     JSON has them."""
     path, expected = path_of(task), _signature(task)
 
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: object, **kwargs: object) -> object:
         call = _Call(path, alias, expected, args, kwargs)
         task_started.send_robust(sender=call.sender, task_result=call.result)
         return _stored(call.function(*call.args, **kwargs))
@@ -102,7 +102,7 @@ class _Call:
         self.args = (TaskContext(task_result=self.result), *args) if task.takes_context else args
 
 
-def _stored(value: Any) -> Any:
+def _stored(value: object) -> object:
     """Return the value of a task as JSON has it. Raises Bury for one that it can't hold: a retry would not help."""
     if isinstance(value, (Outcome, FlowElement)):
         return value
@@ -130,7 +130,7 @@ def _finished(app: Stanchion, alias: str, job: Job, error: BaseException | None 
             _within(error, send)
 
 
-def _within(error: BaseException, send: Callable[[], Any]) -> None:
+def _within(error: BaseException, send: Callable[[], object]) -> None:
     """Call within the handling of an error: receivers read it from sys.exc_info()."""
     trace = error.__traceback__
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from stanchion.context import context_of
 from stanchion.django.databases.testing import before_drop
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 class _Made(NamedTuple):
     alias: str
-    options: Mapping[str, Any]
+    options: Mapping[str, object]
     app: Stanchion
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import Any
 
 from django.utils.module_loading import import_string
 
@@ -35,7 +34,7 @@ class StanchionTask(Task):
         )
 
 
-def _again(path: str, values: Mapping[str, object]) -> Any:
+def _again(path: str, values: Mapping[str, object]) -> object:
     task = import_string(path)
     if not isinstance(task, Task):
         raise ValueError(f"{path} is no task of Django: decorate the function under its own name")
@@ -48,7 +47,7 @@ def check_options(task: object) -> None:
     checked_span(rest.get("timeout"))
 
 
-def options_of(task: object) -> dict[str, Any]:
+def options_of(task: object) -> dict[str, object]:
     """Return the options of a task for `@app.task`; a class of another backend has none."""
     given = {name: getattr(task, name, None) for name in ("retry", "max_attempts", "timeout")}
     return {name: value for name, value in given.items() if value is not None}

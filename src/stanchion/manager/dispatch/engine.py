@@ -130,7 +130,7 @@ class Engine:
             await rounds.stop()
         await self._off_loop(self._watcher.close)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from typing import Any
 
 from stanchion.manager.leadership.owner import Owned, Owner
 
@@ -69,7 +68,7 @@ class Holdings:
         self._owner.lose()
 
 
-def _start(work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]]) -> None:
+def _start(work: Coroutine[object, object, None], among: set[asyncio.Task[None]]) -> None:
     task = asyncio.get_running_loop().create_task(work)
     among.add(task)
     task.add_done_callback(among.discard)

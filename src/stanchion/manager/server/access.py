@@ -74,7 +74,7 @@ def check(store: Store, caller: Caller, verb: str, args: Args) -> None:
         raise _refused(caller, f"may not call {verb}, as it is limited to queues, and that call is not about some")
 
 
-def answer(caller: Caller, verb: str, args: Args, found: object) -> Any:
+def answer(caller: Caller, verb: str, args: Args, found: object) -> object:
     """Return the answer to a call without the parts that the caller may not see."""
     if caller.queues is None or verb not in _FILTERS:
         return found
@@ -214,7 +214,7 @@ def _seen_of(caller: Caller, row: WorkerRow) -> WorkerRow | None:
     return replace(row, queues=queues, lanes=lanes, times=times, began=None) if queues else None
 
 
-_FILTERS: Final[Mapping[str, Callable[[Caller, Args, Any], Any]]] = {
+_FILTERS: Final[Mapping[str, Callable[[Caller, Args, Any], object]]] = {
     "queues": _settings,
     "values": _values,
     "workers": _workers,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from stanchion.context.declarations.semaphores import SEEN_FOR, unknown
 from stanchion.core.names.partition_names import logical_name, refuse_partition
@@ -16,7 +15,7 @@ from stanchion.manager.server.named import jobs_in, made_queues
 from stanchion.stores.protocol import Store
 from stanchion.stores.rules.capacity.limits import limits_in
 
-Args = Mapping[str, Any]
+Args = Mapping[str, object]
 
 
 class Seen:

@@ -99,7 +99,7 @@ class ManagerServer:
     async def stop(self, grace: float, at_once: asyncio.Event | None = None) -> None:
         """End streams, let calls under way finish for up to `grace` seconds or until `at_once`; stop."""
         self._services.end_streams()
-        ending: list[asyncio.Task[Any]] = [asyncio.create_task(self._services.idle())]
+        ending: list[asyncio.Task[object]] = [asyncio.create_task(self._services.idle())]
         if at_once is not None:
             ending.append(asyncio.create_task(at_once.wait()))
         await asyncio.wait(ending, timeout=grace, return_when=asyncio.FIRST_COMPLETED)

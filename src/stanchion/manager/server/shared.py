@@ -113,7 +113,7 @@ def _nodes(verb: str, args: Args) -> Iterator[str]:
     yield from (change.node for change in _changes(verb, args) if isinstance(change, (ExtendFlow, CloseFlow)))
 
 
-def _changes(verb: str, args: Args) -> Sequence[Any]:
+def _changes(verb: str, args: Args) -> Sequence[object]:
     changes: Sequence[object] = args["changes"] if verb == "change_flows" else ()
     return changes
 

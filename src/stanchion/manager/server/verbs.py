@@ -47,7 +47,7 @@ class Served(NamedTuple):
 
     verb: str
     method: Method
-    arguments: Callable[[Any], dict[str, Any]]
+    arguments: Callable[[Any], dict[str, object]]
     reply: Callable[[Any], Message]
 
 
@@ -137,7 +137,7 @@ def _check(store: Store, _args: Args) -> Capabilities:
     return replace(store.capabilities, joins_transactions=False, arrow=False, processes=True)
 
 
-_SPECIAL: Final[Mapping[str, Callable[[Store, Args], Any]]] = {
+_SPECIAL: Final[Mapping[str, Callable[[Store, Args], object]]] = {
     "claim": _claim,
     "recover": _recover,
     "settle": _settle,

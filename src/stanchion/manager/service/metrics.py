@@ -67,13 +67,13 @@ class ManagerCollector:
             yield _by_queue(family, status, field)
 
 
-def _single(core: Any, name: str, said: str, value: float) -> Any:
+def _single(core: Any, name: str, said: str, value: float) -> object:
     family = core.GaugeMetricFamily(name, said)
     family.add_metric([], value)
     return family
 
 
-def _by_queue(family: Any, status: EngineStatus, field: str) -> Any:
+def _by_queue(family: Any, status: EngineStatus, field: str) -> object:
     values: dict[str, list[float]] = {}
     for one in status.queues:
         values.setdefault(logical_name(one.queue), []).append(getattr(one, field))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stanchion.core.times import iso, moment
 from stanchion.ops.reads.pipelines import Known
@@ -26,7 +26,7 @@ class Expected(NamedTuple):
     last: int | None
     ids: Sequence[str]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return it as JSON values."""
         last = None if self.last is None else iso(moment(self.last))
         return {**self._asdict(), "last": last, "ids": list(self.ids)}

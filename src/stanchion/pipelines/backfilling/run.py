@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 from time import sleep
-from typing import Any
 
 from stanchion.context.context import Context
 from stanchion.core.times import moment
@@ -34,7 +33,7 @@ PAGE = 500
 _SHOWN = 20
 _POLL_SECONDS = 0.2
 
-Watch = Callable[[Backfill], Any]
+Watch = Callable[[Backfill], object]
 
 
 class BackfillRun:

@@ -44,7 +44,7 @@ def write_all(
     texts_of = [(json.dumps(one.where),) for one in queries]
     clock_offset = app.store.clock_offset
 
-    def work(batches: Iterator[Any]) -> Iterator[Any]:
+    def work(batches: Iterator[Any]) -> Iterator[object]:
         for batch in batches:
             for text in batch.column(0).to_pylist():
                 with place.app() as there:

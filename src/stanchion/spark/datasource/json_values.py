@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _PLAIN = frozenset({"boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "void"})
 _MOMENTS = frozenset({"date", "timestamp", "timestamp_ntz"})
 
-Convert = Callable[[Any], Any]
+Convert = Callable[[Any], object]
 
 
 def jsonable(kind: DataType, path: str) -> None:

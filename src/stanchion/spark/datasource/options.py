@@ -42,8 +42,8 @@ class Option(NamedTuple):
     """An option: its uses, the parser of its text, and its default."""
 
     uses: frozenset[Use]
-    value: Callable[[str], Any]
-    default: Any = None
+    value: Callable[[str], object]
+    default: object = None
 
 
 # -- values
@@ -154,7 +154,7 @@ def _keys(text: str) -> tuple[str, ...]:
     return keys
 
 
-_FOR_JOBS: dict[str, Callable[[str], Any]] = {
+_FOR_JOBS: dict[str, Callable[[str], object]] = {
     "task": _name,
     "priority": _priority,
     "delay": _number(float),
@@ -289,7 +289,7 @@ def reachable_url(url: str | None) -> str:
     return absolute_url(url)
 
 
-def job_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
+def job_defaults(values: Mapping[str, Any]) -> dict[str, object]:
     """Return the options of a write for all its jobs, by their names in an enqueue."""
     given = {_snake(name): values[name] for name in _FOR_JOBS if name != "task" and values[name] is not None}
     checked(given, Codec(), queue=values["queue"] or "default", task=values["task"])

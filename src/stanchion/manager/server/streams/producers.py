@@ -60,7 +60,7 @@ class Producers:
         """Answer a unary push."""
         return written(await self.reply(caller, read(pb.PushRequest, data), data))
 
-    async def stream(self, context: Any) -> None:
+    async def stream(self, context: object) -> None:
         """Answer the pushes of a stream until its client ends it, or this manager stops."""
         caller = self.guard.caller_of(context)
         access.check_role(caller, "push")

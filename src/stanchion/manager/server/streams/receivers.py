@@ -59,7 +59,7 @@ class Receivers:
         self._store, self._calls, self._guard, self.engine, self._known = store, calls, guard, engine, known
         self._workers, self._lease, self._read_seconds = workers, lease, read_seconds
         self._open: set[ReceiverStream] = set()
-        self._beginning: set[asyncio.Task[Any]] = set()
+        self._beginning: set[asyncio.Task[object]] = set()
 
     def drain(self) -> None:
         """Notify all receivers that this manager ends soon."""
@@ -73,7 +73,7 @@ class Receivers:
         for stream in list(self._open):
             stream.end(STOPPING)
 
-    async def stream(self, context: Any) -> None:
+    async def stream(self, context: object) -> None:
         """Serve a receiver until it ends its stream, or this manager stops."""
         caller = self._guard.caller_of(context)
         access.check_role(caller, "claim")
@@ -153,7 +153,7 @@ class Receivers:
             self.engine.changed(stream)
         stream.said_goodbye |= up.goodbye
 
-    def _checked_hello(self, caller: Caller, hello: Any) -> Any:
+    def _checked_hello(self, caller: Caller, hello: Any) -> object:
         check_id(hello.receiver, "a receiver")
         for queue in hello.queues:
             value_checks.check("listen", {"queue": queue})

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -114,7 +114,7 @@ class Output:
         """Print one line, without wrapping."""
         print(one_line(text))
 
-    def done(self, text: str, value: Any) -> None:
+    def done(self, text: str, value: object) -> None:
         """Report an action: a line for people, or the value as JSON."""
         if self.as_json:
             self.json(value)

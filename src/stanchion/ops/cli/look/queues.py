@@ -293,7 +293,7 @@ def _shown(one: Setting, value: Any) -> str:
     return f"{one.name}={value}"
 
 
-def settings_json(settings: QueueSettings) -> dict[str, Any]:
+def settings_json(settings: QueueSettings) -> dict[str, object]:
     """Return the settings that can be set, ready for JSON."""
     return {name: value for name, value in asdict(settings).items() if name in _JSON}
 

@@ -131,11 +131,11 @@ def _row(one: Subscription, lag: Lag) -> list[Cell]:
     ]
 
 
-def _as_json(one: Subscription, lag: Lag) -> dict[str, Any]:
+def _as_json(one: Subscription, lag: Lag) -> dict[str, object]:
     return {**_subscription(one), "lag": lag._asdict()}
 
 
-def _subscription(one: Subscription) -> dict[str, Any]:
+def _subscription(one: Subscription) -> dict[str, object]:
     return {
         "topic": one.topic,
         "name": one.name,

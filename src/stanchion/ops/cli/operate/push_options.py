@@ -30,7 +30,7 @@ def _headers(given: list[str], _flag: str) -> object:
     return {name: loose_value(value) for name, value in pairs(given, "a header").items()}
 
 
-_Form = tuple[Any, Callable[[Any, str], Any]]
+_Form = tuple[Any, Callable[[Any, str], object]]
 _OF_KIND: dict[Kind, _Form] = {
     **dict.fromkeys((Kind.NAME, Kind.WORD), (str, _as_given)),
     Kind.INT: (int, _as_given),

@@ -22,7 +22,7 @@ class Target(Protocol):
     place: str
     task: str
 
-    def item(self, value: object) -> Any:
+    def item(self, value: object) -> object:
         """Return the item to push for a JSON value. Raises InvalidInput for a wrong value."""
 
     def push(self, items: Sequence[object]) -> Sequence[Job | JobHandle]:
@@ -68,7 +68,7 @@ class Calls:
             raise InvalidInput("which queue? name it, or give --app module:app, whose task has one")
         return cls(app.using(name, **cast(EnqueueOptions, {**options, "queue": place})), name, work, place)
 
-    def item(self, value: object) -> tuple[Any, ...] | dict[str, Any]:
+    def item(self, value: object) -> tuple[object, ...] | dict[str, object]:
         """Return an array as positional arguments, an object as keyword arguments."""
         if isinstance(value, list):
             self.check(value, {})
@@ -86,7 +86,7 @@ class Calls:
         """Store one call."""
         return self._enqueuer.enqueue(*args, **kwargs)
 
-    def check(self, args: list[Any], kwargs: Mapping[str, object]) -> None:
+    def check(self, args: list[object], kwargs: Mapping[str, object]) -> None:
         """Raise InvalidInput for arguments that the function does not take."""
         if self._work is not None:
             self._work.shape.check(args, kwargs)

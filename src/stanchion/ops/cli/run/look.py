@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -68,7 +66,7 @@ class Look:
         self.found = stations(self._known, seen, self._tracks, dead, alerts)
         self.expectations = read_expectations(store, self._known)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return it as JSON values."""
         return {
             "pipeline": self._known.record.name,

@@ -154,7 +154,7 @@ def _run(session: Session, plans: Plans, options: Mapping[str, Any]) -> Exit:
     return Exit.UNFINISHED if any(one.note for one in moved) else Exit.OK
 
 
-def _options(wait: str, settle: str, at_once: int) -> dict[str, Any]:
+def _options(wait: str, settle: str, at_once: int) -> dict[str, object]:
     return {"wait": duration(wait, "--wait"), "settle": duration(settle, "--settle"), "at_once": at_once}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from rich.text import Text
 
@@ -61,7 +61,7 @@ def status(session: Session, limit: Rows = ROWS) -> Exit:
     return Exit.FAILED if not found or any(one.state == "silent" for one in found) else Exit.OK
 
 
-def described(one: ManagerFigures) -> dict[str, Any]:
+def described(one: ManagerFigures) -> dict[str, object]:
     """Return the figures of a manager for JSON; times in seconds. Without the queues' figures if it was not asked."""
     said = {} if one.status is None else {**one.status._asdict(), "answered": one.status.answered}
     return {
@@ -75,7 +75,7 @@ def described(one: ManagerFigures) -> dict[str, Any]:
     }
 
 
-def _queue(owned: Owned) -> dict[str, Any]:
+def _queue(owned: Owned) -> dict[str, object]:
     figures = {} if owned.figures is None else owned.figures._asdict()
     calls = None if owned.per_job is None else round(owned.per_job, 4)
     return {**figures, "queue": owned.queue, "slices": owned.slices, "statements_per_job": calls}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -76,7 +76,7 @@ def release_(
     session.out.done(f"{name}: released, with {released:,} reserved jobs", {"stream": name, "released": released})
 
 
-def _json(info: StreamInfo, one: StreamFigures) -> dict[str, Any]:
+def _json(info: StreamInfo, one: StreamFigures) -> dict[str, object]:
     last_beat = None if info.last_beat is None else iso(moment(info.last_beat))
     told = {"last_beat": last_beat, "state": one.state, "behind": one.behind, "lag": one.lag}
     return {**redacted(info._asdict()), **told}

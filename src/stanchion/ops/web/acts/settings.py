@@ -58,7 +58,7 @@ def change_all(visit: Visit, queue: QueueSettings, values: Mapping[str, Any], no
     return after
 
 
-def value_of(name: str, text: str) -> Any:
+def value_of(name: str, text: str) -> object:
     """Return the value of a setting as a person writes it. Raises InvalidInput."""
     if name not in HELP:
         raise InvalidInput(f"the setting {name[:40]!r} can't be changed here")

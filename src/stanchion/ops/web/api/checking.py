@@ -29,8 +29,8 @@ class Checks:
 
     def __init__(self, operations: Iterable[Operation], components: Mapping[str, Schema]) -> None:
         whole = {"components": {"schemas": components}}
-        resource: Resource[Any] = DRAFT202012.create_resource(whole)
-        registry: Registry[Any] = Registry().with_resource(_HERE, resource)
+        resource: Resource[object] = DRAFT202012.create_resource(whole)
+        registry: Registry[object] = Registry().with_resource(_HERE, resource)
         self._bodies, self._queries = {}, {}
         for one in operations:
             if one.body is not None:
@@ -49,7 +49,7 @@ class Checks:
                 break
         _refuse(wrong)
 
-    def query(self, operation: Operation, given: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    def query(self, operation: Operation, given: Sequence[tuple[str, str]]) -> dict[str, object]:
         """Return the values of the parameters in a URL. Raises Problem for unknown and wrong ones."""
         values: dict[str, Any] = {}
         wrong = []

@@ -13,7 +13,7 @@ from stanchion.errors import NotPermitted
 from stanchion.ops.web.api.cursors import Cursors
 from stanchion.ops.web.visit import Visit
 
-Schema = Mapping[str, Any]
+Schema = Mapping[str, object]
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from stanchion.ops.web.api.operation import Answer, Call
 
@@ -30,7 +30,9 @@ def page(call: Call, items: Sequence[object], after: str | None, count: int, kin
     return Answer({"items": list(items), "next": after, "count": {"value": count, "kind": kind}, "as_of": call.as_of})
 
 
-def named_page(call: Call, name: str, items: Sequence[T], key: Callable[[T], str], shown: Callable[[T], Any]) -> Answer:
+def named_page(
+    call: Call, name: str, items: Sequence[T], key: Callable[[T], str], shown: Callable[[T], object]
+) -> Answer:
     """Return a page of a list that was read whole, in the order of `key`, which differs for each item."""
     scope, limit = scope_of(call, name), limit_of(call)
     ordered = sorted(items, key=key)

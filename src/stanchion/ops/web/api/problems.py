@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from starlette.responses import Response
 
@@ -113,7 +113,7 @@ def problem_of(error: StanchionError) -> Problem:
             return Problem("conflict", text)
 
 
-def described(kind: Kind, base: str) -> dict[str, Any]:
+def described(kind: Kind, base: str) -> dict[str, object]:
     """Return the details of a kind of problem, as its address shows them."""
     return {"type": type_of(kind, base), "code": kind.code, "status": kind.status, "title": kind.title,
             "detail": kind.advice}  # fmt: skip

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from datetime import date, datetime
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,7 +48,7 @@ class Stats:
     @property
     def text(self) -> str:
         """The statistics as JSON."""
-        told: dict[str, Any] = {"numRecords": self.rows, "nullCount": self._nulls}
+        told: dict[str, object] = {"numRecords": self.rows, "nullCount": self._nulls}
         if self._bounded:
             told["minValues"] = {name: _shown(value) for name, value in self._least.items()}
             told["maxValues"] = {name: _shown(value, _LAST) for name, value in self._most.items()}

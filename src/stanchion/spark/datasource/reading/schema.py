@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -83,7 +83,7 @@ def stored_fields(names: Sequence[str]) -> tuple[str, ...]:
 
 def batch_of_rows(rows: Sequence[JobRow], of: Of, names: Sequence[str], now: int, codec: Codec) -> pa.RecordBatch:
     """Return jobs as a batch. `now`: the store's clock, which separates scheduled jobs from ready ones."""
-    shown: dict[str, Callable[[JobRow], Any]] = {
+    shown: dict[str, Callable[[JobRow], object]] = {
         "state": lambda row: state_of(row, now).value,
         "queue": lambda row: logical_name(row.queue),
     }

@@ -196,7 +196,7 @@ class TypedPayloads:
     def _found(self, batch: pa.RecordBatch, jobs: Mapping[str, Misfit]) -> Misfits:
         return Misfits(self.queue, self._current.version, batch.num_rows, jobs)
 
-    def _checked(self, batch: pa.RecordBatch) -> tuple[list[Any], dict[str, Misfit]]:
+    def _checked(self, batch: pa.RecordBatch) -> tuple[list[object], dict[str, Misfit]]:
         """Return decoded payloads, and None for calls and misfits."""
         values: list[object] = []
         misfits: dict[str, Misfit] = {}

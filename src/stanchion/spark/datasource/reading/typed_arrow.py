@@ -146,7 +146,7 @@ def _finite(values: pa.Array) -> None:
 
 # -- row by row
 
-Convert = Callable[[Any], Any]
+Convert = Callable[[Any], object]
 
 
 def structs(struct: Struct, values: Sequence[object]) -> pa.StructArray:

@@ -98,7 +98,7 @@ class JobMaker:
 
     queue: str | None = None
     task: str | None = None
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, object] = field(default_factory=dict)
 
     def jobs(self, context: Context, batch: pa.RecordBatch, *, checks_payloads: bool = True) -> list[NewJob]:
         """Return the jobs of a batch, with their lanes. InvalidInput names the wrong column, or the field and the row.
@@ -109,7 +109,7 @@ class JobMaker:
         rows = batch.num_rows
         queues = list(map(self.queue_of, columns["queue"])) if "queue" in columns else [self.queue_of(None)] * rows
         tasks = list(map(self._task, columns["task"])) if "task" in columns else [self._task(None)] * rows
-        fields: dict[str, Iterable[Any]] = {
+        fields: dict[str, Iterable[object]] = {
             "id": new_ids(rows),
             "queue": queues,
             "task": tasks,
@@ -140,11 +140,11 @@ class JobMaker:
         task = given or self.task
         return None if task is None else _name(task, "the column task")
 
-    def fixed(self, name: str) -> Any:
+    def fixed(self, name: str) -> object:
         """Return the field for jobs whose rows have no value."""
         return checked_option(name, self.defaults[name]) if name in self.defaults else NewJob._field_defaults[name]
 
-    def _times(self, columns: Mapping[str, Sequence[object]]) -> dict[str, Iterable[Any]]:
+    def _times(self, columns: Mapping[str, Sequence[object]]) -> dict[str, Iterable[object]]:
         """Return when the jobs are due; values of a row override the defaults."""
         fixed = {name: checked_option(name, self.defaults[name]) for name in _TIMES if name in self.defaults}
         present = [name for name in _TIMES if name in columns]
@@ -186,7 +186,7 @@ class JobMaker:
         return found
 
 
-def _rates_of(context: Context, tasks: Sequence[str | None]) -> Mapping[str, Mapping[str, Any]]:
+def _rates_of(context: Context, tasks: Sequence[str | None]) -> Mapping[str, Mapping[str, object]]:
     """Return the options about the rates of tasks, as their code declares them in this process or in another one."""
     named = {task for task in tasks if task is not None}
     own = {task: options for task, options in context.rates.of_tasks.items() if task in named}
@@ -205,12 +205,12 @@ def _name(value: str, what: str) -> str:
 
 
 @lru_cache(maxsize=_MANY)
-def checked_option(name: str, value: object) -> Any:
+def checked_option(name: str, value: object) -> object:
     """Return the field of a job for the value of an option."""
     return checked({name: value}, _PLAIN)[name]
 
 
-def _checked_values(name: str, values: Sequence[object], default: object, codec: Codec) -> list[Any]:
+def _checked_values(name: str, values: Sequence[object], default: object, codec: Codec) -> list[object]:
     if name == "headers":
         return [default if one is None else checked({name: one}, codec).get(name) for one in values]
     try:
@@ -227,7 +227,7 @@ def _values(name: str, column: pa.Array) -> list[Any]:
     return plain_values(column)
 
 
-def _parsed(name: str, text: str) -> Any:
+def _parsed(name: str, text: str) -> object:
     try:
         return _decode(text)
     except ValueError as error:
@@ -236,7 +236,7 @@ def _parsed(name: str, text: str) -> Any:
         ) from None
 
 
-def _not_json(constant: str) -> Any:
+def _not_json(constant: str) -> object:
     raise ValueError(f"{constant} is not a JSON number")
 
 
@@ -267,7 +267,7 @@ def _texts(batch: pa.RecordBatch) -> list[str | None] | None:
 
 
 def _payloads(
-    columns: Mapping[str, list[Any]], tasks: Sequence[str | None], codec: Codec, texts: Sequence[str | None] | None
+    columns: Mapping[str, list[object]], tasks: Sequence[str | None], codec: Codec, texts: Sequence[str | None] | None
 ) -> list[str]:
     if "payload" in columns:
         values = columns["payload"]
@@ -296,7 +296,7 @@ def _check_call(value: object) -> None:
         ) from None
 
 
-def _call(args: Any, kwargs: Any) -> dict[str, Any]:
+def _call(args: Any, kwargs: Any) -> dict[str, object]:
     if not isinstance(args or [], list):
         raise InvalidInput("the column args must be an array, or the JSON of one")
     if not isinstance(kwargs or {}, dict):
@@ -304,5 +304,5 @@ def _call(args: Any, kwargs: Any) -> dict[str, Any]:
     return arguments(tuple(args or ()), kwargs or {})
 
 
-def _or_nones(columns: Mapping[str, list[Any]], name: str, rows: int) -> list[Any]:
+def _or_nones(columns: Mapping[str, list[object]], name: str, rows: int) -> list[object]:
     return columns.get(name) or [None] * rows

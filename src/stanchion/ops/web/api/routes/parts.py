@@ -144,7 +144,7 @@ def _list(path: str, act: str, summary: str, result: str, run: Callable[[Call], 
     return Operation("GET", path, act, "parts", summary, result, run, query=PAGING, problems=("foreign-cursor",))
 
 
-def _of_schedule(act: str, summary: str, run: Callable[[Schedule], Any]) -> Operation:
+def _of_schedule(act: str, summary: str, run: Callable[[Schedule], object]) -> Operation:
     return Operation("POST", f"/schedules/{{name:path}}/{act}", f"{act}Schedule", "parts", summary, "ScheduleEffect",
                      _acts_on_schedule(act, run), query=DRY_RUN, body="NoteBody", optional_body=True)  # fmt: skip
 

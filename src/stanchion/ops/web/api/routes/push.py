@@ -33,7 +33,7 @@ def push(call: Call) -> Answer:
     context, queue = context_of(call.visit.site.app), queue_name(call)
     key = call.visit.request.headers.get(IDEMPOTENCY)
     program = call.visit.session.caller.program
-    rates: Mapping[str, Mapping[str, Any]] = {}
+    rates: Mapping[str, Mapping[str, object]] = {}
     if program is None or program.queues is None:  # a program limited to queues names the rates that it may use
         tasks = {one["task"] for one in call.body["jobs"] if "task" in one} - context.registry.tasks.keys()
         rates = context.rates.of_other_tasks(tasks, context.store)
@@ -68,7 +68,7 @@ def _pushed(context: Context, jobs: list[NewJob], ids: list[str]) -> list[dict[s
 
 
 def _new(
-    context: Context, queue: str, given: Mapping[str, Any], at: str, rates: Mapping[str, Mapping[str, Any]]
+    context: Context, queue: str, given: Mapping[str, Any], at: str, rates: Mapping[str, Mapping[str, object]]
 ) -> NewJob:
     """Return a job of the body. Raises Problem, which names the place. `rates`: of tasks of other processes."""
     options = {name: value for name, value in given.items() if name not in _OWN}
@@ -91,7 +91,7 @@ def _new(
         raise refuse(str(error), at) from None
 
 
-def _call(context: Context, queue: str, task: str, given: Mapping[str, Any], options: Mapping[str, Any]) -> NewJob:
+def _call(context: Context, queue: str, task: str, given: Mapping[str, Any], options: Mapping[str, object]) -> NewJob:
     args, kwargs = given.get("args", []), given.get("kwargs", {})
     known = context.registry.tasks.get(task)
     if isinstance(known, TaskWork):

@@ -19,7 +19,7 @@ def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def of(kind: str, about: str = "", **more: Any) -> Schema:
+def of(kind: str, about: str = "", **more: object) -> Schema:
     """Return a schema of a type."""
     return {"type": kind, **({"description": about} if about else {}), **more}
 

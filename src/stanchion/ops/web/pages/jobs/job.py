@@ -148,7 +148,7 @@ def _page(visit: Visit, job: Job, *, hidden: bool) -> Response:
     )
 
 
-def _shown(job: Job, name: str, hide: Callable[[Any], Any] | None) -> Markup:
+def _shown(job: Job, name: str, hide: Callable[[Any], object] | None) -> Markup:
     """Return a value as text; without its key, an encrypted one stays sealed."""
     try:
         value = getattr(job, name)

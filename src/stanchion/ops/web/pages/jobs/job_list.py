@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from starlette.responses import Response
@@ -32,7 +32,7 @@ class Item(NamedTuple):
     job: Job
     name: str
     error: str
-    time: Any
+    time: object
 
 
 def every(visit: Visit) -> Response:
