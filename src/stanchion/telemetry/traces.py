@@ -53,7 +53,7 @@ class Traces:
         # It follows a provider that is set later.
         self._tracer = trace.get_tracer("stanchion", version("stanchion"), schema_url=SCHEMA_URL)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Traces, ()
 
     @contextmanager
@@ -124,7 +124,7 @@ class Traces:
     def _of_jobs(
         self,
         kind: SpanKind,
-        attributes: dict[str, Any],
+        attributes: dict[str, object],
         rows: Sequence[JobRow],
         began: int | None = None,
         size: int | None = None,
@@ -258,7 +258,7 @@ _MESSAGE_ID: Final = "messaging.message.id"
 _COUNT: Final = "messaging.batch.message_count"
 
 
-def _timing(rows: Sequence[JobRow]) -> dict[str, Any]:
+def _timing(rows: Sequence[JobRow]) -> dict[str, object]:
     """Return when delivered jobs were due, and how long the first due one has waited since."""
     begun = [(row.run_at, row.started_at) for row in rows if row.started_at is not None]
     if not begun:

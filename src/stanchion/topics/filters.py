@@ -116,7 +116,7 @@ def _equal(value: object, operand: object) -> bool:
     return _kind(value) == _kind(operand) and bool(value == operand)
 
 
-def _ordered(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], bool]:
+def _ordered(compare: Callable[[Any, Any], object]) -> Callable[[Any, Any], bool]:
     return lambda value, operand: _kind(value) == _kind(operand) and bool(compare(value, operand))
 
 

@@ -33,7 +33,7 @@ _COLUMNS = (
     *("origin", "attempts", "enqueued_at", *_OF_EVENT),
 )
 
-_Found = tuple[str, dict[str, Any], dict[str, Any], Terms]
+_Found = tuple[str, dict[str, object], dict[str, Any], Terms]
 """The id of an event, the headers and the columns of a job of it, and the terms of that job's subscription."""
 
 

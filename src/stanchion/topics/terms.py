@@ -22,7 +22,7 @@ class Terms:
 
     queue: str
     task: str | None = None
-    filter: Mapping[str, Any] | None = None
+    filter: Mapping[str, object] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -31,7 +31,7 @@ from stanchion.topics.terms import KIND, Terms, TopicTerms, terms_in
 
 Since = datetime | timedelta | Literal["all"]
 
-AnyTask = TypeVar("AnyTask", bound=Task[..., Any])
+AnyTask = TypeVar("AnyTask", bound=Task[..., object])
 
 _OF_EACH = frozenset(one.name for one in OPTIONS if one.of_event)
 """Options that belong to an event, and not to a subscription."""
@@ -176,7 +176,7 @@ class Topic:
         name: str,
         *,
         queue: str | None = None,
-        task: Task[..., Any] | None = None,
+        task: Task[..., object] | None = None,
         filter: Filter | None = None,
         since: Since | None = None,
         **options: Unpack[PushOptions],
@@ -276,7 +276,7 @@ class Topic:
     asubscriptions = off_loop(subscriptions)
     alag = off_loop(lag)
 
-    def _terms(self, name: str, queue: str | None, task: Any, wanted: Filter | None, options: Any) -> Terms:
+    def _terms(self, name: str, queue: str | None, task: object, wanted: Filter | None, options: Any) -> Terms:
         checked_name(name, "subscription")
         own = checked_name(queue if queue is not None else f"{self.name}.{name}", "queue")
         if task is not None and not isinstance(task, Task):

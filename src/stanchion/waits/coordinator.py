@@ -133,7 +133,7 @@ class Waits:
             with self.lock:
                 poll.forget(key)
 
-        waiter: Waiter[Any] = self._waiter(deadline, loop, left=left)
+        waiter: Waiter[object] = self._waiter(deadline, loop, left=left)
         with self.lock:
             poll = self._poll(kind, lambda: make(self))
             poll.add(key, waiter)

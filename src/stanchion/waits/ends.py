@@ -34,7 +34,7 @@ class Entry:
     __slots__ = ("asked_for", "at", "pause", "queue", "waiters")
 
     def __init__(self) -> None:
-        self.waiters: list[Waiter[Any]] = []
+        self.waiters: list[Waiter[object]] = []
         self.at = 0.0
         """When to read it next, on the monotonic clock."""
         self.asked_for = 0.0
@@ -57,7 +57,7 @@ class EndPoll(Poll):
         """Estimated seconds to read all keys, from the last poll that read most of them."""
 
     @abstractmethod
-    def fetch(self, keys: Sequence[str]) -> Mapping[str, Any]:
+    def fetch(self, keys: Sequence[str]) -> Mapping[str, object]:
         """Read these; unknown keys are left out."""
 
     @abstractmethod
@@ -65,7 +65,7 @@ class EndPoll(Poll):
         """Return whether it has finished."""
 
     @abstractmethod
-    def answers(self, found: Any, clock: Callable[[], int]) -> Any:
+    def answers(self, found: Any, clock: Callable[[], int]) -> object:
         """Return the answer for its waiters, once it has finished or they have timed out."""
 
     @abstractmethod
@@ -81,13 +81,13 @@ class EndPoll(Poll):
         return entry.queue is not None and entry.queue in (self.coordinator.heard.finished or ())
 
     @property
-    def waiters(self) -> Iterable[Waiter[Any]]:
+    def waiters(self) -> Iterable[Waiter[object]]:
         return [waiter for entry in self._entries.values() for waiter in entry.waiters]
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, key: str, waiter: Waiter[Any]) -> None:
+    def add(self, key: str, waiter: Waiter[object]) -> None:
         """Add a waiter. The caller holds the lock."""
         entry = self._entries.setdefault(key, Entry())
         entry.waiters.append(waiter)

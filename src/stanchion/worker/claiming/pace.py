@@ -6,7 +6,6 @@ import random
 from collections import deque
 from collections.abc import Iterable
 from statistics import quantiles
-from typing import Any
 
 from stanchion.stores.records.jobs import SECOND, UNLANED, JobRow
 
@@ -71,7 +70,7 @@ class PickupDelays:
         latest = self._delays.setdefault(queue, deque(maxlen=DELAYS_MAX))
         latest.extend((row.started_at or row.run_at) - row.run_at for row in rows)
 
-    def figures(self) -> dict[str, dict[str, Any]]:
+    def figures(self) -> dict[str, dict[str, object]]:
         """Return for each queue the number of jobs, and their delays in seconds: median, 99th percentile, maximum."""
         return {queue: _summary(sorted(latest.copy())) for queue, latest in self._delays.copy().items() if latest}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
 
 from stanchion.context.context import Context
 from stanchion.context.queue_patterns import QueuePatterns, queues_in_code
@@ -92,7 +91,7 @@ def checked_lanes(value: object) -> dict[str, LaneRange]:
     if value is None:
         return {}
     if isinstance(value, Mapping):
-        given: Iterable[tuple[Any, Any]] = value.items()
+        given: Iterable[tuple[object, object]] = value.items()
     else:
         texts = [value] if isinstance(value, str) else several(value, "lanes", "['orders=0-15']")
         given = [_pair(text) for text in texts]

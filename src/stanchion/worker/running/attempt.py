@@ -49,7 +49,7 @@ class Attempt(Execution):
     wait_for: Callable[[Awaitable[Any]], Any]
     """Waits in this thread for something that runs on the worker's event loop."""
 
-    def awaited(self, value: Awaitable[Any]) -> object:
+    def awaited(self, value: Awaitable[object]) -> object:
         """Wait for a call's awaitable, made in this thread, on the event loop of the async tasks."""
         return self.wait_for(value)
 

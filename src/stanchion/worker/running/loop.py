@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from typing import Any
 
 from stanchion.worker.running.attempt import Attempt, Finished, Limit, Running, raised, returned
 from stanchion.worker.running.hooks import WorkerHooks, astop
@@ -37,7 +36,7 @@ SOUND = 1.0
 WARN_EVERY = 60.0
 
 
-async def _awaited(value: Awaitable[Any]) -> object:
+async def _awaited(value: Awaitable[object]) -> object:
     return await value
 
 
@@ -70,7 +69,7 @@ class AsyncLoop:
         self._error: BaseException | None = None
         self._asked_at: float | None = None
         self._quiet_until = 0.0
-        self.waiting: set[Future[Any]] = set()
+        self.waiting: set[Future[object]] = set()
         """What threads wait for."""
         self.given_up = False
         """True once the worker has replaced this loop."""
@@ -228,7 +227,7 @@ class AsyncLoop:
         del self._tasks[slot]
         self._attempts.pop(slot, None)
 
-    def wait_for(self, value: Awaitable[Any]) -> object:
+    def wait_for(self, value: Awaitable[object]) -> object:
         """Run something on this loop, and wait for it in the caller's thread, which can be interrupted meanwhile."""
         ended = threading.Event()
         running = asyncio.run_coroutine_threadsafe(_awaited(value), self._loop)
@@ -301,7 +300,7 @@ class Loops:
             self.current().ready.wait()
             self._hooks.check()
 
-    def wait_for(self, value: Awaitable[Any]) -> object:
+    def wait_for(self, value: Awaitable[object]) -> object:
         """Wait in this thread for something that runs on the loop of new attempts."""
         return self.current().wait_for(value)
 
