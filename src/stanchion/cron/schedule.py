@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 from zoneinfo import ZoneInfo
 
 from stanchion.context.context import Context
@@ -210,7 +210,7 @@ def value_of(context: Context, name: str) -> VersionedValue | None:
 
 
 def on_task(
-    context: Context, function: Callable[..., object], name: str | None, retry: Any, options: EnqueueOptions
+    context: Context, function: Callable[..., object], name: str | None, retry: object, options: EnqueueOptions
 ) -> tuple[Task[..., object], EnqueueOptions]:
     """Return the task of a decorated function or task, and the options of the schedule itself."""
     if not isinstance(function, Task):

@@ -97,7 +97,7 @@ class FlowHandle(Generic[R_co]):
 
     _aiter = off_loop_each(__iter__)
 
-    def __await__(self) -> Generator[Any, Any, R_co]:
+    def __await__(self) -> Generator[object, object, R_co]:
         return self.aresult().__await__()
 
     def value_for(self, job: Job) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from stanchion.errors import MissingExtra
 from stanchion.tasks.middleware import AsyncCallNext, Attempt, CallNext
@@ -28,7 +27,7 @@ class DjangoConnections:
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), ()
 
-    def run(self, _attempt: Attempt, call_next: CallNext) -> Any:
+    def run(self, _attempt: Attempt, call_next: CallNext) -> object:
         """Run the rest of a sync attempt."""
         with self.around():
             return call_next()

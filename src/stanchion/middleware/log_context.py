@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 from contextvars import ContextVar
-from typing import Any
 
 from stanchion.tasks.middleware import AsyncCallNext, Attempt, CallNext
 
@@ -23,7 +22,7 @@ class LogContext:
         self._filter = _Fields()
         self._loggers = -1
 
-    def run(self, attempt: Attempt, call_next: CallNext) -> Any:
+    def run(self, attempt: Attempt, call_next: CallNext) -> object:
         """Run the rest of a sync attempt."""
         self._attach()
         before = _current.set(_fields_of(attempt))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from stanchion.errors import MissingExtra, TaskInterrupted, seen_outside
 from stanchion.jobs.outcome import Outcome
@@ -28,7 +27,7 @@ class Sentry:
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), ()
 
-    def run(self, attempt: Attempt, call_next: CallNext) -> Any:
+    def run(self, attempt: Attempt, call_next: CallNext) -> object:
         """Run the rest of a sync attempt."""
         with self._reporting(attempt):
             return call_next()

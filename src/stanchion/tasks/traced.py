@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from stanchion.errors import TaskInterrupted, seen_outside
 from stanchion.jobs.outcome import Cancel, Outcome, Snooze
@@ -14,6 +14,9 @@ from stanchion.telemetry.traces import Traces, trace_headers, with_trace
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
+
+
+T = TypeVar("T")
 
 
 class TracedAttempt:
@@ -28,14 +31,14 @@ class TracedAttempt:
         self._traces, self._row, self._mask = traces, row, mask
         self._span: Span = traces.processing(row, name)
 
-    def run(self, call: Callable[[], Any]) -> Any:
+    def run(self, call: Callable[[], T]) -> T:
         """Call a function inside the span.
 
         In a copy of the thread's context: a time-out can interrupt any step, and the span must not stay current.
         """
         return copy_context().run(self._run, call)
 
-    def _run(self, call: Callable[[], Any]) -> Any:
+    def _run(self, call: Callable[[], T]) -> T:
         try:
             self._traces.enter(self._span)
             return self._returned(call())
@@ -45,7 +48,7 @@ class TracedAttempt:
         finally:
             self._span.end()
 
-    async def run_async(self, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def run_async(self, call: Callable[[], Awaitable[T]]) -> T:
         """Await a call inside the span; for a task of an event loop, which has a separate context."""
         try:
             self._traces.enter(self._span)
@@ -56,7 +59,7 @@ class TracedAttempt:
         finally:
             self._span.end()
 
-    def _returned(self, value: object) -> object:
+    def _returned(self, value: T) -> T:
         if isinstance(value, Outcome):
             self._raised(value)
         return value

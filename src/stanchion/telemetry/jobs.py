@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from stanchion.telemetry.counts import DELAY_BUCKETS, RUN_BUCKETS, Sums, buckets_of
 from stanchion.telemetry.prometheus import metric_families
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
+    from prometheus_client.metrics_core import Metric
 
 _COUNTERS: Final = {
     "attempts": (
@@ -48,11 +49,11 @@ class WorkerCollector:
         """Export from this registry."""
         registry.register(self)
 
-    def describe(self) -> Iterable[Any]:
+    def describe(self) -> Iterable[Metric]:
         """Return nothing, so that registering reads nothing."""
         return ()
 
-    def collect(self) -> Iterator[Any]:
+    def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
         core, sums = metric_families(), self._sums()
         for field, (name, said, labels) in _COUNTERS.items():

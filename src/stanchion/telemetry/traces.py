@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from traceback import format_exception
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from stanchion.core.checks import MAX_HEADERS
 from stanchion.core.names.partition_names import logical_name
@@ -24,6 +24,7 @@ from stanchion.stores.records.jobs import SECOND, JobRow, NewJob
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Link, Span, SpanContext, SpanKind
+    from opentelemetry.util.types import AttributeValue
 
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"
@@ -124,7 +125,7 @@ class Traces:
     def _of_jobs(
         self,
         kind: SpanKind,
-        attributes: dict[str, object],
+        attributes: dict[str, AttributeValue],
         rows: Sequence[JobRow],
         began: int | None = None,
         size: int | None = None,
@@ -139,9 +140,13 @@ class Traces:
         return self._started(kind, attributes, self._links(rows), began)
 
     def _started(
-        self, kind: SpanKind, attributes: dict[str, Any], links: Sequence[Link] = (), began: int | None = None
+        self,
+        kind: SpanKind,
+        attributes: dict[str, AttributeValue],
+        links: Sequence[Link] = (),
+        began: int | None = None,
     ) -> Span:
-        named = (attributes[name] for name in ("messaging.operation.name", _QUEUE) if name in attributes)
+        named = (str(attributes[name]) for name in ("messaging.operation.name", _QUEUE) if name in attributes)
         return self._tracer.start_span(" ".join(named), kind=kind, attributes=attributes, links=links, start_time=began)
 
     def _links(self, rows: Sequence[JobRow]) -> list[Link]:
@@ -188,7 +193,7 @@ class Traces:
         """Return the headers of jobs that a span causes."""
         return self._headers(self._trace.set_span_in_context(span))
 
-    def _headers(self, context: Any = None) -> Headers:
+    def _headers(self, context: Context | None = None) -> Headers:
         headers: dict[str, str] = {}
         self._propagator.inject(headers, context)
         return headers
@@ -258,7 +263,7 @@ _MESSAGE_ID: Final = "messaging.message.id"
 _COUNT: Final = "messaging.batch.message_count"
 
 
-def _timing(rows: Sequence[JobRow]) -> dict[str, object]:
+def _timing(rows: Sequence[JobRow]) -> dict[str, AttributeValue]:
     """Return when delivered jobs were due, and how long the first due one has waited since."""
     begun = [(row.run_at, row.started_at) for row in rows if row.started_at is not None]
     if not begun:
@@ -267,7 +272,7 @@ def _timing(rows: Sequence[JobRow]) -> dict[str, object]:
     return {"stanchion.job.due_at": iso(moment(due)), "stanchion.job.pickup_delay": max(0, started - due) / SECOND}
 
 
-def _operation(name: str, kind: str, queue: str | None, flow: str | None = None) -> dict[str, Any]:
+def _operation(name: str, kind: str, queue: str | None, flow: str | None = None) -> dict[str, AttributeValue]:
     """Return the attributes of an operation; `kind` is its type in the conventions."""
     attributes = {
         "messaging.system": "stanchion",

@@ -20,7 +20,7 @@ from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.wakeup.signs import NO_SIGNS, Signs
 from stanchion.waits.claims import ClaimPoll, Request, put_back
 from stanchion.waits.due import DuePoll
-from stanchion.waits.ends import FlowPoll, JobPoll, SeenJob
+from stanchion.waits.ends import EndPoll, FlowPoll, JobPoll, SeenJob
 from stanchion.waits.lost_replies import LostClaims
 from stanchion.waits.poll import Host, Poll
 from stanchion.waits.signals import Subscription
@@ -127,7 +127,12 @@ class Waits:
         return waiter
 
     def _of_key(
-        self, kind: str, make: Callable[[Waits], Any], key: str, deadline: float, loop: asyncio.AbstractEventLoop | None
+        self,
+        kind: str,
+        make: Callable[[Waits], EndPoll[Any]],
+        key: str,
+        deadline: float,
+        loop: asyncio.AbstractEventLoop | None,
     ) -> Waiter[Any]:
         def left() -> None:
             with self.lock:

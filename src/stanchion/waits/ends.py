@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from stanchion.errors import FlowNotFound, JobNotFound
 from stanchion.stores.records.flows import FlowNode, NodeState
@@ -28,6 +28,9 @@ _JOBS_PER_FETCH_MAX = 500
 """Jobs per call of the store."""
 
 
+F = TypeVar("F")
+
+
 class Entry:
     """One job or flow, and its waiters."""
 
@@ -43,7 +46,7 @@ class Entry:
         self.queue: str | None = None
 
 
-class EndPoll(Poll):
+class EndPoll(Poll, Generic[F]):
     """Read the keys with waiters: new or signalled keys immediately, the others together from time to time."""
 
     def __init__(self, coordinator: Coordinator) -> None:
@@ -57,15 +60,15 @@ class EndPoll(Poll):
         """Estimated seconds to read all keys, from the last poll that read most of them."""
 
     @abstractmethod
-    def fetch(self, keys: Sequence[str]) -> Mapping[str, object]:
+    def fetch(self, keys: Sequence[str]) -> Mapping[str, F]:
         """Read these; unknown keys are left out."""
 
     @abstractmethod
-    def is_over(self, found: Any) -> bool:
+    def is_over(self, found: F) -> bool:
         """Return whether it has finished."""
 
     @abstractmethod
-    def answers(self, found: Any, clock: Callable[[], int]) -> object:
+    def answers(self, found: F, clock: Callable[[], int]) -> object:
         """Return the answer for its waiters, once it has finished or they have timed out."""
 
     @abstractmethod
@@ -177,7 +180,7 @@ class EndPoll(Poll):
                 if key in self._entries:
                     self._schedule_next(key, entry, now, began)
 
-    def observe(self, entry: Entry, found: Any) -> None:
+    def observe(self, entry: Entry, found: F | None) -> None:
         """Remember which signals matter for this entry."""
 
     def _ask_soon(self, key: str, entry: Entry) -> None:
@@ -213,7 +216,7 @@ class SeenJob(NamedTuple):
     state: JobState
 
 
-class JobPoll(EndPoll):
+class JobPoll(EndPoll[JobRow]):
     """Waits for jobs to finish."""
 
     def __init__(self, coordinator: Coordinator) -> None:
@@ -247,7 +250,7 @@ class JobPoll(EndPoll):
         return Signs(finished=self._queues)
 
 
-class FlowPoll(EndPoll):
+class FlowPoll(EndPoll[list[FlowNode]]):
     """Waits for flows to finish."""
 
     def fetch(self, keys: Sequence[str]) -> Mapping[str, list[FlowNode]]:

@@ -103,7 +103,7 @@ def test_one_with_too_many_unsent_bytes_takes_no_more(monkeypatch: pytest.Monkey
 
     async def case() -> None:
         context, engine = Context(), Changes()
-        stream = ReceiverStream(pb.Hello(receiver=new_id(), queues=["orders"]), context)
+        stream = ReceiverStream(pb.Hello(receiver=new_id(), queues=["orders"]), context)  # type: ignore[arg-type]
         stream.asked = 7
         writing = asyncio.create_task(stream.write(engine))  # type: ignore[arg-type]
         await asyncio.sleep(0)

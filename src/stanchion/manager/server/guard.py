@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from stanchion.errors import StoreUnavailable
 from stanchion.manager.server.settings import ServerSettings
@@ -12,6 +12,21 @@ from stanchion.manager.server.tokens import Caller
 from stanchion.stores.wire.statuses import Status
 
 STOPPING = "this manager is stopping; call another one"
+
+
+class CallContext(Protocol):
+    """A call of gRPC under way: its messages are bytes."""
+
+    async def read(self) -> Any:
+        """Return the next message, or `grpc.aio.EOF`."""
+
+    async def write(self, message: bytes, /) -> None: ...
+
+    async def abort(self, code: Any, details: str, trailing_metadata: Any, /) -> object: ...
+
+    def invocation_metadata(self) -> Iterable[tuple[str, str | bytes]] | None: ...
+
+    def auth_context(self) -> Mapping[str, Sequence[bytes]]: ...
 
 
 class Refused(StoreUnavailable):
@@ -57,7 +72,7 @@ class Guard:
         self.streams = Room(settings.limits.streams, "callers listening")
         self.draining = False
 
-    def caller_of(self, context: Any) -> Caller:
+    def caller_of(self, context: CallContext) -> Caller:
         """Return who calls; Refused for an unknown caller, and while the manager drains."""
         if self.draining:
             raise Refused(Status.UNAVAILABLE, STOPPING)
@@ -68,7 +83,7 @@ class Guard:
             return Caller(names[0].decode(errors="replace"))
         return Caller("anyone")
 
-    def _by_token(self, context: Any) -> Caller:
+    def _by_token(self, context: CallContext) -> Caller:
         given = next((value for key, value in context.invocation_metadata() or () if key == "authorization"), None)
         scheme, _, secret = str(given or "").partition(" ")
         if scheme.lower() != "bearer" or not secret:

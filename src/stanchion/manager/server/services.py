@@ -18,7 +18,7 @@ import grpc
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.manager.dispatch.engine import Engine
 from stanchion.manager.server import access, value_checks
-from stanchion.manager.server.guard import STOPPING, Guard, Refused
+from stanchion.manager.server.guard import STOPPING, CallContext, Guard, Refused
 from stanchion.manager.server.hub import Hub
 from stanchion.manager.server.known import Known
 from stanchion.manager.server.own_workers import OwnWorkers
@@ -63,7 +63,7 @@ class Services(grpc.GenericRpcHandler):
             for name, served in SERVED.items()
         }
         self._handlers[METHODS["Queues.Status"].path] = grpc.stream_unary_rpc_method_handler(self._status)
-        streams = {
+        streams: dict[str, Callable[[CallContext], Awaitable[None]]] = {
             "Queues.Listen": self._listened,
             "Queues.Topology": self._told,
             "Queues.PushStream": self.producers.stream,
@@ -89,10 +89,10 @@ class Services(grpc.GenericRpcHandler):
 
     # -- unary methods
 
-    async def _unary(self, served: Served, _requests: object, context: object) -> bytes:
+    async def _unary(self, served: Served, _requests: object, context: CallContext) -> bytes:
         return await self._guarded(context, partial(self._answered, served, context))
 
-    async def _answered(self, served: Served, context: object) -> bytes:
+    async def _answered(self, served: Served, context: CallContext) -> bytes:
         caller = self._guard.caller_of(context)
         with self._guard.calls.taking():
             data = await self._received(context)
@@ -123,10 +123,10 @@ class Services(grpc.GenericRpcHandler):
             raise too_large(len(reply))
         return reply, found
 
-    async def _status(self, _requests: object, context: object) -> bytes:
+    async def _status(self, _requests: object, context: CallContext) -> bytes:
         return await self._guarded(context, partial(self._told_status, context))
 
-    async def _told_status(self, context: object) -> bytes:
+    async def _told_status(self, context: CallContext) -> bytes:
         caller = self._guard.caller_of(context)
         with self._guard.calls.taking():
             request = read(pb.StatusRequest, await self._received(context))
@@ -144,7 +144,7 @@ class Services(grpc.GenericRpcHandler):
         )
         return written(STATUS.to_message(status))
 
-    async def _received(self, context: Any) -> bytes:
+    async def _received(self, context: CallContext) -> bytes:
         """Return the only request of a call."""
         async with self._reads:
             try:
@@ -158,7 +158,7 @@ class Services(grpc.GenericRpcHandler):
             raise InvalidInput("the call has no request; send one message")
         return bytes(data)
 
-    async def _guarded(self, context: Any, work: Callable[[], Awaitable[T]]) -> T:
+    async def _guarded(self, context: CallContext, work: Callable[[], Awaitable[T]]) -> T:
         """Do the work of a call; end the call with the status of an error."""
         try:
             return await work()
@@ -174,10 +174,12 @@ class Services(grpc.GenericRpcHandler):
 
     # -- streams
 
-    async def _stream(self, work: Callable[[Any], Awaitable[None]], _requests: object, context: object) -> None:
+    async def _stream(
+        self, work: Callable[[CallContext], Awaitable[None]], _requests: object, context: CallContext
+    ) -> None:
         await self._guarded(context, partial(work, context))
 
-    async def _listened(self, context: Any) -> None:
+    async def _listened(self, context: CallContext) -> None:
         caller = self._guard.caller_of(context)
         with self._guard.streams.taking():
             request = read(pb.ListenRequest, await self._received(context))
@@ -193,7 +195,7 @@ class Services(grpc.GenericRpcHandler):
             finally:
                 self._hub.unsubscribe(subscriber)
 
-    async def _told(self, context: Any) -> None:
+    async def _told(self, context: CallContext) -> None:
         caller = self._guard.caller_of(context)
         with self._guard.streams.taking():
             request = read(pb.TopologyRequest, await self._received(context))

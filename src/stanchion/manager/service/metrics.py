@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from stanchion.core.names.partition_names import logical_name
 from stanchion.manager.dispatch.figures import EngineStatus
 from stanchion.telemetry.prometheus import metric_families
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from prometheus_client import CollectorRegistry
+    from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 _GAUGES: Final = {
     "slices": "Slices of lanes that this manager owns.",
@@ -43,11 +46,11 @@ class ManagerCollector:
         """Export from this registry."""
         registry.register(self)
 
-    def describe(self) -> Iterable[Any]:
+    def describe(self) -> Iterable[Metric]:
         """Return nothing, so that registering reads nothing."""
         return ()
 
-    def collect(self) -> Iterator[Any]:
+    def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
         core, status = metric_families(), self._figures()
         yield _single(
@@ -67,13 +70,13 @@ class ManagerCollector:
             yield _by_queue(family, status, field)
 
 
-def _single(core: Any, name: str, said: str, value: float) -> object:
-    family = core.GaugeMetricFamily(name, said)
+def _single(core: ModuleType, name: str, said: str, value: float) -> Metric:
+    family: GaugeMetricFamily = core.GaugeMetricFamily(name, said)
     family.add_metric([], value)
     return family
 
 
-def _by_queue(family: Any, status: EngineStatus, field: str) -> object:
+def _by_queue(family: GaugeMetricFamily | CounterMetricFamily, status: EngineStatus, field: str) -> Metric:
     values: dict[str, list[float]] = {}
     for one in status.queues:
         values.setdefault(logical_name(one.queue), []).append(getattr(one, field))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -32,6 +32,7 @@ from stanchion.telemetry.server import Route as Expose
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
+    from prometheus_client.metrics_core import Metric
 
 RETRY: Final = {"Retry-After": "5"}
 
@@ -133,11 +134,11 @@ class WebCollector:
         """Export from this registry."""
         registry.register(self)
 
-    def collect(self) -> Iterable[Any]:
+    def collect(self) -> Iterable[Metric]:
         """Yield the metrics."""
         return self._families()
 
-    def _families(self) -> Iterator[Any]:
+    def _families(self) -> Iterator[Metric]:
         core = metric_families()
         for name, said, value in (
             ("stanchion_web_streams", "Tabs with an event stream.", self._streams()),

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Final, Literal, NamedTuple
 
-from stanchion.core.checks import brief
+from stanchion.core.checks import brief, chosen
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.claims import LOWEST_RANK
 
 Order = Literal["priority", "strict", "fair"]
 """`priority`: the job with the highest priority in any of the queues first, queues with equal ones in turn. `strict`:
 the queues in the order given, each until it has no due job. `fair`: all queues in turn."""
+
+ORDERS: Final[tuple[Order, ...]] = ("priority", "strict", "fair")
 
 
 class Turn(NamedTuple):
@@ -22,12 +24,11 @@ class Turn(NamedTuple):
     most: int | None = None
 
 
-def checked_order(value: Any) -> Order:
+def checked_order(value: object) -> Order:
     """Return an order as given. Raises InvalidInput for another word."""
-    if value not in get_args(Order):
-        raise InvalidInput(f"order must be {' or '.join(get_args(Order))}, not {brief(value)}")
-    found: Order = value
-    return found
+    if (known := chosen(value, ORDERS)) is None:
+        raise InvalidInput(f"order must be {' or '.join(ORDERS)}, not {brief(value)}")
+    return known
 
 
 def turns_by_priority(ranks: Mapping[str, Collection[int]], served: Sequence[str]) -> list[Turn]:

@@ -11,14 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import grpc
 
 from stanchion.errors import StanchionError
 from stanchion.manager.dispatch.engine import Engine
 from stanchion.manager.server import access, value_checks
-from stanchion.manager.server.guard import STOPPING, Guard, Refused
+from stanchion.manager.server.guard import STOPPING, CallContext, Guard, Refused
 from stanchion.manager.server.known import Known
 from stanchion.manager.server.pool import StoreCalls
 from stanchion.manager.server.shared import asks_store, check_flows
@@ -60,7 +60,7 @@ class Producers:
         """Answer a unary push."""
         return written(await self.reply(caller, read(pb.PushRequest, data), data))
 
-    async def stream(self, context: object) -> None:
+    async def stream(self, context: CallContext) -> None:
         """Answer the pushes of a stream until its client ends it, or this manager stops."""
         caller = self.guard.caller_of(context)
         access.check_role(caller, "push")
@@ -79,7 +79,7 @@ class Producers:
                 reading.cancel()
                 stream.cancel()
 
-    async def reply(self, caller: Caller, request: pb.PushRequest, data: bytes) -> Any:
+    async def reply(self, caller: Caller, request: pb.PushRequest, data: bytes) -> pb.PushReply:
         """Check the jobs of a request, which came as `data`, and store them; return the reply."""
         checked = partial(self._checked, caller, request, data)
         jobs, claim = checked() if len(data) <= _SMALL else await self._calls.run(checked)
@@ -90,8 +90,12 @@ class Producers:
             await self._calls.run(partial(check_flows, self._store, caller, "push", args))
         if len(jobs) > _MOST_JOBS or claim is not None:
             push = partial(self._store.push, jobs, None, claim, repeat=request.repeat)
-            return _CALL.reply(await self._calls.run(push))
-        return _CALL.reply(await self._in_time(request, jobs))
+            stored = await self._calls.run(push)
+        else:
+            stored = await self._in_time(request, jobs)
+        reply = _CALL.reply(stored)
+        assert isinstance(reply, pb.PushReply)  # noqa: S101 - the reply of this call
+        return reply
 
     async def _in_time(self, request: pb.PushRequest, jobs: list[NewJob]) -> list[Pushed]:
         seconds = request.wait_us / SECOND if request.HasField("wait_us") else None
@@ -116,7 +120,7 @@ class Producers:
 class _Stream:
     """A stream of pushes, and its requests under way."""
 
-    def __init__(self, producers: Producers, caller: Caller, context: Any) -> None:
+    def __init__(self, producers: Producers, caller: Caller, context: CallContext) -> None:
         self._producers, self._caller, self._context = producers, caller, context
         self._room = asyncio.Semaphore(UNDER_WAY)
         self._writing = asyncio.Lock()

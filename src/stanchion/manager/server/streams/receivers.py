@@ -23,7 +23,7 @@ from stanchion.manager.dispatch.receivers.receiver import Guard as Bound
 from stanchion.manager.dispatch.receivers.receiver import Sent
 from stanchion.manager.leadership.owner import Owned
 from stanchion.manager.server import access, value_checks
-from stanchion.manager.server.guard import STOPPING, Guard, Refused
+from stanchion.manager.server.guard import STOPPING, CallContext, Guard, Refused
 from stanchion.manager.server.known import Known
 from stanchion.manager.server.own_workers import OwnWorkers
 from stanchion.manager.server.pool import StoreCalls
@@ -73,7 +73,7 @@ class Receivers:
         for stream in list(self._open):
             stream.end(STOPPING)
 
-    async def stream(self, context: object) -> None:
+    async def stream(self, context: CallContext) -> None:
         """Serve a receiver until it ends its stream, or this manager stops."""
         caller = self._guard.caller_of(context)
         access.check_role(caller, "claim")
@@ -90,7 +90,7 @@ class Receivers:
                 self._open.discard(stream)
                 self.engine.gone(stream, goodbye=stream.said_goodbye)
 
-    async def _first(self, context: Any) -> Any:
+    async def _first(self, context: CallContext) -> pb.Up:
         reading = asyncio.create_task(context.read())
         self._beginning.add(reading)
         try:
@@ -139,7 +139,7 @@ class Receivers:
                 raise InvalidInput("an answer must come from the receiver of the stream")
             await self._take(caller, stream, up, texts=b"\0" in data)
 
-    async def _take(self, caller: Caller, stream: ReceiverStream, up: Any, *, texts: bool = True) -> None:
+    async def _take(self, caller: Caller, stream: ReceiverStream, up: pb.Up, *, texts: bool = True) -> None:
         """Take in a message; `texts`: some of its texts may have a null character."""
         if up.outcomes:
             acceptable = self._acceptable(caller, up.outcomes, texts=texts)
@@ -153,7 +153,7 @@ class Receivers:
             self.engine.changed(stream)
         stream.said_goodbye |= up.goodbye
 
-    def _checked_hello(self, caller: Caller, hello: Any) -> object:
+    def _checked_hello(self, caller: Caller, hello: pb.Hello) -> pb.Hello:
         check_id(hello.receiver, "a receiver")
         for queue in hello.queues:
             value_checks.check("listen", {"queue": queue})
@@ -164,7 +164,7 @@ class Receivers:
             access.check(self._store, caller, "beat", args)
         return hello
 
-    async def _check_worker(self, caller: Caller, hello: Any) -> None:
+    async def _check_worker(self, caller: Caller, hello: pb.Hello) -> None:
         """Raise NotPermitted if the worker of a receiver is one of others: its jobs would go to this receiver."""
         if caller.queues is not None and hello.HasField("worker"):
             args = {"workers": [WORKER_ROW.take(hello.worker)]}
@@ -214,7 +214,7 @@ def _log_left(caller: Caller, job: str, error: StanchionError) -> None:
 class ReceiverStream:
     """One stream of a receiver, as the engine sees it."""
 
-    def __init__(self, hello: Any, context: Any) -> None:
+    def __init__(self, hello: pb.Hello, context: CallContext) -> None:
         self.context = context
         self.id: str = hello.receiver
         self.worker: str = hello.worker.id if hello.HasField("worker") else ""

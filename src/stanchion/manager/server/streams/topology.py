@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol, TypedDict
 
 from stanchion.manager.leadership.leadership import Manager
 from stanchion.manager.server.tokens import Caller
@@ -23,6 +23,14 @@ class Known(Protocol):
     def session(self) -> str: ...
 
     def managers(self) -> Sequence[Manager]: ...
+
+
+class Own(TypedDict):
+    """What a manager says of itself."""
+
+    address: str
+    session: str
+    draining: bool
 
 
 class Topology:
@@ -67,14 +75,14 @@ class Topology:
             await self._changed.wait()
         return self._version
 
-    def own(self) -> dict[str, Any]:
+    def own(self) -> Own:
         """Return this manager's address, session, and whether it ends soon."""
         session = "" if self._known is None else self._known.session
         managers = () if self._known is None else self._known.managers()
         address = next((one.address for one in managers if one.session == session), "")
         return {"address": address, "session": session, "draining": self._draining}
 
-    def reply(self, caller: Caller, queues: Sequence[str]) -> Any:
+    def reply(self, caller: Caller, queues: Sequence[str]) -> pb.TopologyReply:
         """Return the managers, with the slices of these queues, or of all without any, that the caller may use."""
         known = self._known
         reply = pb.TopologyReply(version=self._version)

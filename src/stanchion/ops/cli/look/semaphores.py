@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -135,7 +136,7 @@ def _row(row: SemaphoreRow) -> list[Cell]:
     ]
 
 
-def _job_row(position: str, job: Job, name: str, now: Any) -> list[Cell]:
+def _job_row(position: str, job: Job, name: str, now: datetime) -> list[Cell]:
     enqueued = age((now - job.enqueued_at).total_seconds())
     return [position, job.id, job.queue, name, state_cell(job.state), enqueued]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from stanchion import streams
 from stanchion.context import context_of
@@ -12,7 +12,7 @@ from stanchion.errors import FlowNotFound
 from stanchion.flows.tree import FlowPart
 from stanchion.ops.job_json import last_error
 from stanchion.ops.reads.expectations import read_expectations
-from stanchion.ops.reads.flows import flows_seen, read_flow
+from stanchion.ops.reads.flows import FlowSeen, flows_seen, read_flow
 from stanchion.ops.reads.pipelines import Known, known_pipelines, read_dead, stations
 from stanchion.ops.reads.wings.streams import StreamFigures, stream_figures
 from stanchion.ops.web.acts.pauses import set_paused
@@ -31,7 +31,7 @@ def flows(call: Call) -> Answer:
     found, _ = flows_seen(call.visit.store, call.visit.now)
     places = {one.root: f"{place:06d}" for place, one in enumerate(found)}
 
-    def shape(one: Any) -> dict[str, object]:
+    def shape(one: FlowSeen) -> dict[str, object]:
         return {"id": one.root, "task": one.task, "states": dict(one.states), "first": time_text(one.first)}
 
     return named_page(call, "flows", found, lambda one: places[one.root], shape)

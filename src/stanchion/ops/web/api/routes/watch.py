@@ -6,6 +6,7 @@ import json
 from datetime import datetime
 from typing import Any
 
+from stanchion.alerts.records import Alert
 from stanchion.context import context_of
 from stanchion.core.checks import aware
 from stanchion.core.times import iso, micros
@@ -32,7 +33,7 @@ def alerts(call: Call) -> Answer:
     firing, known = sample.firing, sample.seen.owners
     places = {alert.key: f"{place:06d}" for place, alert in enumerate(firing)}
 
-    def shape(alert: Any) -> dict[str, object]:
+    def shape(alert: Alert) -> dict[str, object]:
         who = known.get(alert.key)
         return {
             **alert.as_json(),
