@@ -269,8 +269,8 @@ def _check(option: Option, value: object) -> object:
     return _OF_KIND[option.kind](value, option.name)
 
 
-_OF_KIND: dict[Kind, Callable[[Any, str], object]] = {Kind.NAME: checked_name, Kind.REAL: seconds_of}
-_CHECKS: dict[str, Callable[[Any], Any]] = {
+_OF_KIND: dict[Kind, Callable[[object, str], object]] = {Kind.NAME: checked_name, Kind.REAL: seconds_of}
+_CHECKS: dict[str, Callable[[object], Any]] = {
     **{one.name: partial(_check, one) for one in OPTIONS if one.kind in _OF_KIND},
     "run_at": _run_at,
     "priority": checked_priority,

@@ -120,7 +120,7 @@ def _has_surrogates(text: str) -> bool:
     return False
 
 
-_CHECKS: dict[str, Callable[[Any], Any]] = {
+_CHECKS: dict[str, Callable[[object], Any]] = {
     "queue": lambda value: checked_name(value, "queue"),
     "passed": lambda value: checked_name(value, "queue"),
     "state": _states,

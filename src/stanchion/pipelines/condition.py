@@ -35,7 +35,7 @@ _SHOWN: Final = 100
 
 _NOTHING: Final = object()
 
-Value = Callable[[Any], Any]
+Value = Callable[[object], object]
 """Computes a value, or null, from an item."""
 
 
@@ -147,7 +147,7 @@ class _Reader:
                 value, pattern = self._operands(node, "this", "expression")
                 if not isinstance(node.expression, kinds.Literal) or not node.expression.is_string:
                     raise self._refused(node)
-                return self._perhaps_not(node, _called(_of_text(_like(pattern(None))), value))
+                return self._perhaps_not(node, _called(_of_text(_like(str(pattern(None)))), value))
             case kinds.Coalesce():
                 (first,) = self._operands(node, "this", "expressions", "is_nvl", "is_null")
                 return _coalesce([first, *map(self._read, node.expressions)])
@@ -229,7 +229,7 @@ def _kind(value: object) -> type | None:
     return str if isinstance(value, str) else None
 
 
-def _comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool | None]:
+def _comparison(compare: Callable[[Any, Any], bool]) -> Callable[[object, object], bool | None]:
     def compared(one: object, other: object) -> bool | None:
         kind = _kind(one)
         return None if kind is None or kind is not _kind(other) else compare(one, other)
@@ -257,7 +257,7 @@ def _remainder(one: float, other: float) -> float:
     return -remainder if one < 0 else remainder
 
 
-def _of_text(compute: Callable[[str], object]) -> Callable[[Any], object]:
+def _of_text(compute: Callable[[str], object]) -> Callable[[object], object]:
     return lambda value: compute(value) if isinstance(value, str) else None
 
 

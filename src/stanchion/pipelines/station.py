@@ -9,10 +9,10 @@ item ──function──► value    the item moves on as this value, to the on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from stanchion.context.context import Context
 from stanchion.core.functions import is_async, refuse_generator
@@ -288,5 +288,5 @@ def _superseded(key: str, by: Output) -> str:
     return f"superseded: item {by.item} is the output of key {key!r}, and is of a later input, or run again later"
 
 
-def _listed(names: Any) -> str:
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(names)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Self, overload
 
 from stanchion.context.context import Context
 from stanchion.core.checks import seconds_of
@@ -18,6 +18,7 @@ from stanchion.jobs.job import JobState
 from stanchion.jobs.reservation import Reservation, Settlement
 from stanchion.jobs.settling import settle
 from stanchion.queues.receive import Receive
+from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Extend
 from stanchion.telemetry.traces import Block
 
@@ -112,7 +113,7 @@ class Batch(Sequence[Reservation]):
             raise InvalidInput("a batch is one block: call queue.batch() for the next one")
         self._begun = True
 
-    def _begin(self, rows: list[Any]) -> Self:
+    def _begin(self, rows: list[JobRow]) -> Self:
         self._jobs = [Reservation(self._context, row, record=self._record) for row in rows]
         if rows and (traces := self._context.traces) is not None:
             self._block = traces.block(rows[0].queue, rows)

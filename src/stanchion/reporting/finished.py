@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
@@ -70,7 +70,7 @@ def _within(job: Finished, since: datetime | None, until: datetime | None, queue
     return not early and not late and (not queues or job.queue in queues)
 
 
-def _job(row: dict[str, Any]) -> Finished:
+def _job(row: Mapping[str, Any]) -> Finished:
     headers = json.loads(row["headers"]) if row["headers"] and _ROUTE in row["headers"] else {}
     finished, started = row["finished_at"] / SECOND, row["started_at"]
     ended = started is not None and row["state"] in ("done", "dead")
@@ -91,7 +91,7 @@ def _job(row: dict[str, Any]) -> Finished:
     )
 
 
-def _letter(row: dict[str, Any]) -> Finished:
+def _letter(row: Mapping[str, Any]) -> Finished:
     """Return a dead letter as the dead job that it was."""
     home, at, attempts = (row[name] for name in DEATH)
     died = {

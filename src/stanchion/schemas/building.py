@@ -18,11 +18,11 @@ from stanchion.core.values.plain import PLAIN, attributes, is_attrs, is_model, i
 from stanchion.errors import InvalidInput
 from stanchion.schemas.kinds import quoted
 from stanchion.schemas.leaves import CONVERTED, leaf_maker
-from stanchion.schemas.misfits import Misfit, check_of, within
+from stanchion.schemas.misfits import Check, Misfit, check_of, within
 from stanchion.schemas.models import plain_kind
 from stanchion.schemas.pydantic_models import pydantic_builder
 
-Build = Callable[[Any, bool], Any]
+Build = Callable[[object, bool], object]
 """Makes an instance of a plain value; `strict`: refuse fields that a dataclass does not have. Raises MisfitError."""
 
 
@@ -34,16 +34,16 @@ class MisfitError(ValueError):
         self.misfit = misfit
 
 
-def mentions(hint: object, kind: Callable[[Any], bool]) -> bool:
+def mentions(hint: object, kind: Callable[[object], bool]) -> bool:
     """Return whether an annotation is, or has among its parameters, a type for which `kind` returns True."""
     return kind(hint) or any(mentions(one, kind) for one in get_args(hint))
 
 
-Decode = Callable[[type, Any], Any]
+Decode = Callable[[type, Any], object]
 """Makes an instance of a class that only the program knows from its plain value."""
 
 
-class _Known(dict[type, Any]):
+class _Known(dict[type, Build]):
     """The builders of models that are being made. `decode`: makes instances of other classes; None refuses them."""
 
     def __init__(self, decode: Decode | None) -> None:
@@ -125,7 +125,7 @@ def _literal(values: Sequence[object]) -> Build:
     return build
 
 
-def _within(path: str, build: Build, value: object, strict: bool) -> Any:
+def _within(path: str, build: Build, value: object, strict: bool) -> object:
     try:
         return None if value is None else build(value, strict)
     except MisfitError as error:
@@ -153,7 +153,7 @@ def _list(build: Build, kind: type[list[Any] | tuple[Any, ...] | set[Any] | froz
     return built
 
 
-def _tuple(builds: Sequence[Build], make: Callable[[Iterable[Any]], Any] = tuple) -> Build:
+def _tuple(builds: Sequence[Build], make: Callable[[Iterable[object]], object] = tuple) -> Build:
     def built(value: object, strict: bool) -> object:
         if not isinstance(value, list) or len(value) != len(builds):
             raise MisfitError(Misfit("", f"is not an array of {len(builds)} elements"))
@@ -219,7 +219,7 @@ def _own(hint: type, decode: Decode) -> Build:
     return build
 
 
-def _own_leaf(hint: type, make: Callable[[Any], Any], check: Callable[[Any], Misfit | None] | None) -> Build:
+def _own_leaf(hint: type, make: Callable[[Any], object], check: Check | None) -> Build:
     """Return what makes values that a schema has no type for, or narrower ones. `check`: says why there is none."""
 
     def build(value: object, strict: bool) -> object:  # noqa: ARG001 - builders take both
@@ -234,7 +234,7 @@ def _own_leaf(hint: type, make: Callable[[Any], Any], check: Callable[[Any], Mis
     return build
 
 
-def _maker(hint: type) -> Callable[[Any], Any]:
+def _maker(hint: type) -> Callable[[Any], object]:
     if issubclass(hint, (datetime, date)):
         return hint.fromisoformat
     if issubclass(hint, Decimal):
@@ -268,7 +268,7 @@ class _Fields:
         """Return how many fields of an object it does not have."""
         return len(value.keys() - self._names) if isinstance(value, dict) else 0
 
-    def __call__(self, value: Any, strict: bool) -> object:
+    def __call__(self, value: object, strict: bool) -> object:
         if not isinstance(value, dict):
             raise MisfitError(Misfit("", f"is not an object with the fields of {self._model.__name__}"))
         given = {}
@@ -314,7 +314,7 @@ class _Keys:
             if get_origin(hint) is Required or (name in model.__required_keys__ and get_origin(hint) is not NotRequired)
         ]
 
-    def __call__(self, value: Any, strict: bool) -> object:
+    def __call__(self, value: object, strict: bool) -> object:
         if not isinstance(value, dict):
             raise MisfitError(Misfit("", f"is not an object with the keys of {self._name}"))
         if missing := [name for name in self._needed if name not in value]:

@@ -27,7 +27,7 @@ class Misfit(NamedTuple):
         return f"field {self.path} {self.reason}" if self.path else f"it {self.reason}"
 
 
-Check = Callable[[Any], Misfit | None]
+Check = Callable[[object], Misfit | None]
 """Returns why a value does not fit, or None."""
 
 

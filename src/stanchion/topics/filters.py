@@ -26,7 +26,7 @@ MAX_FILTER = 16 * 1024
 """Characters of a filter as JSON."""
 
 
-def checked_filter(value: object) -> dict[str, Any] | None:
+def checked_filter(value: object) -> dict[str, dict[str, object]] | None:
     """Return a filter as it is stored: for each field its comparisons. Raises InvalidInput."""
     if value is None:
         return None
@@ -116,18 +116,18 @@ def _equal(value: object, operand: object) -> bool:
     return _kind(value) == _kind(operand) and bool(value == operand)
 
 
-def _ordered(compare: Callable[[Any, Any], object]) -> Callable[[Any, Any], bool]:
+def _ordered(compare: Callable[[Any, Any], object]) -> Callable[[object, object], bool]:
     return lambda value, operand: _kind(value) == _kind(operand) and bool(compare(value, operand))
 
 
-_ORDERING: dict[str, Callable[[Any, Any], bool]] = {
+_ORDERING: dict[str, Callable[[object, object], bool]] = {
     "<": _ordered(operator.lt),
     "<=": _ordered(operator.le),
     ">": _ordered(operator.gt),
     ">=": _ordered(operator.ge),
 }
 
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+_COMPARE: dict[str, Callable[[object, Any], bool]] = {
     "=": _equal,
     "!=": lambda value, operand: not _equal(value, operand),
     "in": lambda value, operands: any(_equal(value, one) for one in operands),

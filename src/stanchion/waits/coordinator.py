@@ -145,7 +145,9 @@ class Waits:
             self._start(poll)
         return waiter
 
-    def _waiter(self, deadline: float, loop: asyncio.AbstractEventLoop | None, **calls: Any) -> Waiter[Any]:
+    def _waiter(
+        self, deadline: float, loop: asyncio.AbstractEventLoop | None, **calls: Callable[..., None]
+    ) -> Waiter[Any]:
         if loop is None:
             self.host.blocking.check()
         return Waiter(deadline, loop, **calls)

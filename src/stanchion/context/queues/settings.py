@@ -232,13 +232,13 @@ def _name_or_none(name: str, value: object) -> str | None:
     return None if value is None else checked_name(value, name)
 
 
-_OF_KIND: dict[Kind, Callable[[str, Any], object]] = {
+_OF_KIND: dict[Kind, Callable[[str, object], object]] = {
     Kind.FLAG: _flag,
     Kind.INT: _count_or_none,
     Kind.REAL: _span_or_none,
     Kind.NAME: _name_or_none,
 }
-_CHECKS: dict[str, Callable[[str, Any], object]] = {
+_CHECKS: dict[str, Callable[[str, object], object]] = {
     **{one.name: _OF_KIND[one.kind] for one in SETTABLE if one.kind in _OF_KIND},
     "max_rate": _rate,
     "lanes": _lanes,

@@ -43,7 +43,7 @@ def is_uuid(kind: object) -> bool:
 PLAIN = (str, int, float, dict, list, type(None))
 """Classes whose instances JSON has."""
 
-ToPlain = Callable[[Any], Any]
+ToPlain = Callable[[Any], object]
 """Returns an instance of a model as a plain value. Raises TypeError for anything else, as JSON encoders ask."""
 
 
@@ -113,7 +113,7 @@ def plain(value: object, model: ToPlain = plain_model) -> object:
     return _rarely(value, model)
 
 
-def _rarely(value: object, model: ToPlain) -> Any:
+def _rarely(value: object, model: ToPlain) -> object:
     """Return a value of a type that is rare in calls."""
     if isinstance(value, timedelta):
         return value.total_seconds() if value.microseconds else value // timedelta(seconds=1)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -87,11 +87,21 @@ def copy(
     return _report(out, copied)
 
 
-def _move(out: Output, source: Store, destination: Store, queues: list[str], **options: Any) -> list[Copied]:
-    sizes = {} if options["history"] else source.stats(queues, ["states"])
+def _move(
+    out: Output,
+    source: Store,
+    destination: Store,
+    queues: list[str],
+    *,
+    history: bool,
+    resume: bool,
+    wait: float,
+    settle: float,
+) -> list[Copied]:
+    sizes = {} if history else source.stats(queues, ["states"])
     totals = {queue: _queued(sizes[queue].states) if sizes else None for queue in queues}
     with out.progress() as progress:
-        transfer = Transfer(source, destination, queues, **options)
+        transfer = Transfer(source, destination, queues, history=history, resume=resume, wait=wait, settle=settle)
         try:
             return transfer.run(Bars(out, progress, totals))
         except KeyboardInterrupt:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from markupsafe import Markup, escape
 
@@ -123,7 +123,7 @@ class Shell:
         """Return a time of day, with the exact one as its title; a dash for None."""
         return self._time(stored, words.clock)
 
-    def _time(self, stored: int | datetime | None, form: Any) -> Markup:
+    def _time(self, stored: int | datetime | None, form: Callable[[datetime, datetime], str]) -> Markup:
         if stored is None:
             return Markup("–")
         at = words.moment_of(stored)

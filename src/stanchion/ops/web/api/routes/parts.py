@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
 from stanchion.context import context_of
 from stanchion.context.declarations.rates import stored_rates
@@ -12,6 +11,7 @@ from stanchion.core.checks import checked_name
 from stanchion.core.names.partition_names import logical_name
 from stanchion.core.times import iso
 from stanchion.cron.schedule import Schedule
+from stanchion.jobs.handle import JobHandle
 from stanchion.ops.reads.schedules import item_of
 from stanchion.ops.reads.semaphores import read_line
 from stanchion.ops.reads.wings.managers import ManagerFigures, manager_figures
@@ -110,7 +110,7 @@ def schedules(call: Call) -> Answer:
     return named_page(call, "schedules", call.visit.site.app.schedules(), lambda one: one.name, _schedule_shape)
 
 
-def _acts_on_schedule(act: str, run: Callable[[Schedule], Any]) -> Callable[[Call], Answer]:
+def _acts_on_schedule(act: str, run: Callable[[Schedule], JobHandle | None]) -> Callable[[Call], Answer]:
     def operation(call: Call) -> Answer:
         name = checked_name(call.path("name"), "the name of a schedule")
         known = {one.name: one for one in call.visit.site.app.schedules()}
@@ -144,7 +144,7 @@ def _list(path: str, act: str, summary: str, result: str, run: Callable[[Call], 
     return Operation("GET", path, act, "parts", summary, result, run, query=PAGING, problems=("foreign-cursor",))
 
 
-def _of_schedule(act: str, summary: str, run: Callable[[Schedule], object]) -> Operation:
+def _of_schedule(act: str, summary: str, run: Callable[[Schedule], JobHandle | None]) -> Operation:
     return Operation("POST", f"/schedules/{{name:path}}/{act}", f"{act}Schedule", "parts", summary, "ScheduleEffect",
                      _acts_on_schedule(act, run), query=DRY_RUN, body="NoteBody", optional_body=True)  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -88,7 +89,7 @@ def _payload(text: str) -> object:
         raise InvalidInput(f"the payload is not JSON: {error}") from None
 
 
-def _options(form: Any) -> dict[str, Any]:
+def _options(form: Mapping[str, str]) -> dict[str, Any]:
     given = {name: form.get(name, "").strip() for name in ("priority", "delay", "tenant", "key")}
     found: dict[str, object] = {name: given[name] for name in ("tenant", "key") if given[name]}
     if given["delay"]:
