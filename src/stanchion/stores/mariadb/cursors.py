@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import pymysql
@@ -17,7 +16,7 @@ _CUT = frozenset({1264, 1265, 1366, 1406})  # out of range, truncated, not in th
 _SURELY_FITS = 4_000
 """Maximum characters of a statement sent without reading the server's limit."""
 
-_limits: WeakKeyDictionary[pymysql.Connection[Any], int] = WeakKeyDictionary()
+_limits: WeakKeyDictionary[pymysql.Connection[Cursor], int] = WeakKeyDictionary()
 """The server's `max_allowed_packet` by connection, once it has sent something large; it lasts with the connection."""
 
 

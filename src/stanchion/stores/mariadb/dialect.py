@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from inspect import signature
-from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -190,10 +189,10 @@ class MariaDBDialect(Dialect):
         yield Together(batch.cursor(), batch.cursor, batch.sync)
         batch.sync()
 
-    def cursor(self, driver: pymysql.Connection[Any]) -> StrictCursor:
+    def cursor(self, driver: pymysql.Connection[StrictCursor]) -> StrictCursor:
         return driver.cursor(StrictCursor)
 
-    def fileno(self, driver: pymysql.Connection[Any]) -> int:
+    def fileno(self, driver: pymysql.Connection[StrictCursor]) -> int:
         connected = driver._sock  # type: ignore[attr-defined]  # it has no public name
         if connected is None:
             raise pymysql.InterfaceError(0, "the connection is closed")
@@ -217,7 +216,7 @@ class MariaDBDialect(Dialect):
     def owns(self, connection: object) -> bool:
         return drivers.is_pymysql(connection)
 
-    def must_be_open(self, driver: pymysql.Connection[Any]) -> None:
+    def must_be_open(self, driver: pymysql.Connection[StrictCursor]) -> None:
         drivers.must_be_open(driver)
 
     def async_driver(self, connection: object) -> AsyncDriver | None:

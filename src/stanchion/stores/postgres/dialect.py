@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from importlib.util import find_spec
-from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -130,7 +129,7 @@ class PostgresDialect(Dialect):
         sessions = Sessions()
 
         @event.listens_for(engine, "do_connect")
-        def connect(_dialect: object, _record: object, args: list[Any], options: Mapping[str, object]) -> Session:
+        def connect(_dialect: object, _record: object, args: list[str], options: Mapping[str, object]) -> Session:
             return sessions.open(args, options)
 
     def unhurried(self, connection: Connection) -> AbstractContextManager[None]:

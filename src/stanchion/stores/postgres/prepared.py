@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stanchion.stores.records.jobs import QUEUED, UNLANED, NewJob
 from stanchion.stores.records.prepared import PlainColumns, Prepared
@@ -107,7 +107,7 @@ def _escaped(texts: pa.Array) -> pa.Array:
     return texts
 
 
-def _joined(parts: list[Any]) -> list[object]:
+def _joined(parts: list[object]) -> list[object]:
     """Return the parts, with neighbouring constants made one."""
     made: list[object] = []
     for part in parts:

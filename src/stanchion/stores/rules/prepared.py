@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stanchion.stores.records.prepared import PlainColumns, Prepared
 
@@ -36,7 +36,7 @@ def _portions(columns: PlainColumns, jobs_max: int | None) -> Iterator[PlainColu
     yield from _portions(columns.slice(half, jobs - half), jobs_max)
 
 
-def joined(parts: Sequence[Any]) -> pa.Array:
+def joined(parts: Sequence[pa.Array | bytes]) -> pa.Array:
     """Return the parts of each row, one after the other, as bytes: columns of bytes or texts, and constants.
 
     A row with a null in it is null.

@@ -7,7 +7,6 @@ one, and no step is atomic in both.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from stanchion.core.names.partition_names import logical_name
 from stanchion.errors import CannotJoin, InvalidInput
@@ -71,9 +70,9 @@ class Refusals:
                         self._refuse([queue, job.queue, *(one.queue for one in jobs)], "continuations as flows")
                     self.jobs([job])
 
-    def settings(self, queue: str, changes: Mapping[str, Any]) -> None:
+    def settings(self, queue: str, changes: Mapping[str, object]) -> None:
         """Refuse dead-letter queues that may be in another shard than the job."""
-        if (letters := changes.get("dead_letter")) is not None:
+        if isinstance(letters := changes.get("dead_letter"), str):
             self._refuse([queue, letters], "dead letters")
 
     def batch(self, queue: str) -> None:

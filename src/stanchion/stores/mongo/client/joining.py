@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import pymongo
+from bson.datetime_ms import DatetimeMS
 from pymongo.client_session import ClientSession
 from pymongo.errors import DocumentTooLarge, PyMongoError
 
@@ -39,7 +40,7 @@ class Joined:
         """Return the server's clock."""
         return self.outside.now()
 
-    def at(self, date: object) -> int:
+    def at(self, date: DatetimeMS) -> int:
         """Return a date of the server's clock as a stored time."""
         return self.outside.at(date)
 

@@ -12,6 +12,7 @@ from weakref import WeakSet
 
 import pymongo
 from bson.codec_options import CodecOptions, DatetimeConversion
+from bson.datetime_ms import DatetimeMS
 from pymongo import MongoClient, ReadPreference
 from pymongo.errors import ConfigurationError, DocumentTooLarge, InvalidOperation, InvalidURI, PyMongoError
 from pymongo.uri_parser import parse_uri
@@ -69,7 +70,7 @@ class Access(Protocol):
     def now(self) -> int:
         """Return the server's clock."""
 
-    def at(self, date: object) -> int:
+    def at(self, date: DatetimeMS) -> int:
         """Return a date of the server's clock as a stored time."""
 
     def call(self, work: Callable[[Place, bool], T], seconds: float | None = ...) -> T:
@@ -141,7 +142,7 @@ class Server:
         answer = self.call(lambda on, _again: on.database.client.admin.command("hello", codec_options=CODECS))
         return self.at(answer["localTime"])
 
-    def at(self, date: Any) -> int:
+    def at(self, date: DatetimeMS) -> int:
         """Return a date of the server's clock as a stored time."""
         return micros(date) + int(self.clock_offset * SECOND)
 

@@ -232,7 +232,7 @@ class Sessions:
     def __init__(self) -> None:
         self._refusals = Refusals()
 
-    def open(self, args: Sequence[Any], options: Mapping[str, Any]) -> Session:
+    def open(self, args: Sequence[str], options: Mapping[str, Any]) -> Session:
         """Return a session in autocommit mode, with its settings."""
         try:
             session = Session.connect(*args, **options, autocommit=True)

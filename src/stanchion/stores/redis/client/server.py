@@ -196,7 +196,7 @@ class Server:
         seconds, micros = self.call(lambda _again: self.client.time(**where))
         return int(seconds) * SECOND + int(micros) + int(self.clock_offset * SECOND)
 
-    def infos(self, section: str) -> list[dict[str, Any]]:
+    def infos(self, section: str) -> list[dict[str, object]]:
         """Return this section of INFO from each master; empty if this user may not read it."""
         where = {"target_nodes": RedisCluster.PRIMARIES} if self.address.cluster else {}
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 from weakref import WeakSet
 
 from sqlalchemy import Executable, create_engine, event, select
@@ -296,7 +296,7 @@ class Database:
         return DEADLINES.within(self.dialect.fileno(driver), seconds, overdue)
 
     @contextmanager
-    def _driver(self, seconds: float) -> Iterator[Any]:
+    def _driver(self, seconds: float) -> Iterator[object]:
         """Lend the driver's own connection from the pool; a broken one is not returned to it."""
         with self._lent(lambda: (self._engine or self.engine).raw_connection(), seconds) as pooled:
             driver = pooled.driver_connection
