@@ -37,6 +37,7 @@ def test_json_shape(run: Run, app: Stanchion) -> None:
             "ordered",
             "ordered_by",
             "jobs_expire",
+            *("history_ttl_done", "history_ttl_dead", "history_ttl_cancelled", "history_max"),
             "shape",
             "size",
             "dead_letters",

@@ -60,6 +60,7 @@ EACH_SCRIPT = frozenset(
         *("TestLaneDepths", "TestGroup", "TestAFailedMember", "TestAnOpenNode", "TestFanOut", "TestPublishing"),
         *("TestOneWins", "TestPushSignal", "TestWaitingForASlot", "TestRepeatedClaimsById"),
         *("TestPastWaits", "TestSeveralPastWaits", "TestWaitsGoWithTheJob", "TestExpiryOfJobs"),
+        *("TestHistoryByOutcome", "TestHistoryMax"),
     )
 )
 """Each script of the Redis store, and what crosses its slots; each statement of other stores, with `OF_DATABASES`."""
@@ -109,7 +110,7 @@ THROUGH_A_MANAGER = frozenset(
             "TestStrangeNames",
         ),
         *("TestSettings", "TestTheClock", "TestOneWins", "TestRepeatedPushAsRunning", "TestMonitor"),
-        *("TestWaitsGoWithTheJob", "TestExpiryOfJobs"),
+        *("TestWaitsGoWithTheJob", "TestExpiryOfJobs", "TestHistoryByOutcome", "TestHistoryMax"),
     )
 )
 """Each verb and record on its way through a manager, and what its clients do themselves: waiting, splitting,

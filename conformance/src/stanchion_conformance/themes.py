@@ -43,6 +43,7 @@ THEMES = (
     "jobs.pushing",
     "jobs.ranks",
     "jobs.renewals",
+    "jobs.retention",
     "jobs.scheduling",
     "jobs.strange_names",
     "jobs.task_models",

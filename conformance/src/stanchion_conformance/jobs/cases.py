@@ -43,6 +43,7 @@ from stanchion_conformance.jobs.peeking import TestClear, TestPeek
 from stanchion_conformance.jobs.pushing import TestLargeBatches, TestPop, TestPush, TestRepeats, TestUniqueKeys
 from stanchion_conformance.jobs.ranks import TestHeads, TestMinRank
 from stanchion_conformance.jobs.renewals import TestProgress, TestRenewals
+from stanchion_conformance.jobs.retention import TestHistoryByOutcome, TestHistoryMax
 from stanchion_conformance.jobs.retrying import TestRetryByError
 from stanchion_conformance.jobs.scheduling import TestAWrongClockOfTheClient, TestDue, TestNextDue, wrong_clock
 from stanchion_conformance.jobs.stories import TestStories
@@ -100,6 +101,8 @@ __all__ = [
     "TestHeldKeys",
     "TestHiding",
     "TestHistory",
+    "TestHistoryByOutcome",
+    "TestHistoryMax",
     "TestHolders",
     "TestJoining",
     "TestKeptDataclasses",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, TypedDict
 
@@ -13,10 +14,12 @@ class StationQueueOptions(TypedDict, total=False):
     """The settings of the queue of a station.
 
     `max_rate`: starts per second; `max_running`: jobs that run at once; `lanes`, `lanes_per_tenant`; `history_ttl`:
-    seconds for which finished jobs are kept; `dead_letter`: the queue that dead jobs move to; `lease`: seconds of a
-    reservation; `paused`; `expires`: seconds without use after which the queue is deleted, with `expires_with_jobs`
-    even if it has jobs; `ordered`, `ordered_by`; `partitions`; `jobs_expire`: seconds after their push until jobs
-    expire that do not say when.
+    seconds for which finished jobs are kept, or a mapping from done, dead, cancelled and default to these, or to texts
+    such as 7d, which gives those kept for less `history_ttl_done`, `history_ttl_dead` or `history_ttl_cancelled`;
+    `history_max`: the number of finished jobs that are kept; `dead_letter`: the queue that dead jobs move to;
+    `lease`: seconds of a reservation; `paused`; `expires`: seconds without use after which the queue is deleted, with
+    `expires_with_jobs` even if it has jobs; `ordered`, `ordered_by`; `partitions`; `jobs_expire`: seconds after their
+    push until jobs expire that do not say when.
     """
 
     paused: bool
@@ -24,7 +27,11 @@ class StationQueueOptions(TypedDict, total=False):
     max_running: int | None
     lanes: int
     lanes_per_tenant: int
-    history_ttl: float | timedelta
+    history_ttl: float | timedelta | Mapping[str, float | timedelta | str | None]
+    history_ttl_done: float | timedelta | None
+    history_ttl_dead: float | timedelta | None
+    history_ttl_cancelled: float | timedelta | None
+    history_max: int | None
     dead_letter: str | None
     lease: float | timedelta
     expires: float | timedelta | None

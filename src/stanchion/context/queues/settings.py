@@ -13,7 +13,7 @@ from stanchion.stores.fields.jobs import Kind
 from stanchion.stores.fields.queues import SETTABLE
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import NewJob
-from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.records.queues import OUTCOMES, QueueSettings
 
 LANES_PER_TENANT = 6
 """Lanes per tenant, if only the number of lanes is given."""
@@ -22,7 +22,25 @@ LANES_PER_TENANT = 6
 def checked_settings(settings: Mapping[str, object]) -> dict[str, Any]:
     """Return checked changes. Raises InvalidInput for settings that are wrong."""
     refuse_unknown(settings, _CHECKS, "queue setting")
+    if "history_ttl" in settings:
+        settings = _retention(settings["history_ttl"]) | {n: one for n, one in settings.items() if n != "history_ttl"}
     return {name: _CHECKS[name](name, value) for name, value in settings.items()}
+
+
+def _retention(given: object) -> dict[str, object]:
+    """Return the settings for which `history_ttl` stands: a duration for all finished jobs, or one for each outcome."""
+    if not isinstance(given, Mapping):
+        return {"history_ttl": given, **{f"history_ttl_{outcome}": None for outcome in OUTCOMES}}
+    refuse_unknown(given, (*OUTCOMES, _OTHERS), "outcome in history_ttl")
+    named = {one: _span_or_text(f"history_ttl[{one!r}]", ttl) for one, ttl in given.items() if ttl is not None}
+    kept = {one: named.get(one, named.get(_OTHERS, QueueSettings("").history_ttl)) for one in OUTCOMES}
+    longest = max(kept.values())
+    shorter = {f"history_ttl_{one}": ttl if ttl < longest else None for one, ttl in kept.items()}
+    return {"history_ttl": longest, **shorter}
+
+
+_OTHERS = "default"
+"""The key for the outcomes that a mapping does not name."""
 
 
 def check_changes(changes: Mapping[str, object]) -> None:
@@ -222,6 +240,14 @@ def _span(name: str, value: object) -> float:
     if seconds == 0:
         raise InvalidInput(f"{name} must be more than 0 seconds")
     return seconds
+
+
+def _span_or_text(name: str, value: object) -> float:
+    if not isinstance(value, str):
+        return _span(name, value)
+    from stanchion.core.text.durations import duration  # few programs use it
+
+    return _span(name, duration(value, name))
 
 
 def _span_or_none(name: str, value: object) -> float | None:

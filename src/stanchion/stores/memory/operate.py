@@ -86,6 +86,12 @@ class Operations:
             queue.reshape()
             for row in [row for row in queue.history.values() if _is_old(row, queue.settings, now)]:
                 self._jobs.remove(row)
+            if queue.settings.history_max is not None:
+                newest_first = sorted(
+                    queue.history.values(), key=lambda row: (row.finished_at or 0, row.id), reverse=True
+                )
+                for row in newest_first[queue.settings.history_max :]:
+                    self._jobs.remove(row)
 
 
 def _is_old(row: JobRow, settings: QueueSettings, now: int) -> bool:

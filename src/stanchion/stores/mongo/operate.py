@@ -15,6 +15,7 @@ might be stored again, takes more steps.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
@@ -51,6 +52,10 @@ _PURGED_AT_ONCE = 500
 _OVERDUE_AT_ONCE, _OVERDUE_MOST = 500, 10_000
 _PURGE_JOBS_MAX = 1000
 _FOLD_SECONDS = 5.0
+_WALK_AGAIN_SECONDS = 3600.0
+"""Seconds after which a purge of outcomes starts over: late commits and copied jobs may precede the end of the last."""
+_COUNTED_PER_SECOND, _UNCOUNTED_MAX = 20_000, 10_000
+"""Finished jobs that upkeep counts per second and queue; a `history_max` up to which it counts them in every round."""
 
 
 class Adoption:
@@ -88,6 +93,11 @@ class Purges:
         self._server, self._queues = server, queues
         self._counters, self._deletion = counters, deletion
         self._rests = Rests()
+        self._walked: dict[tuple[str, str], int] = {}
+        """Queues and outcomes, and the time up to which their history was purged; cleared at `_walk_again_at`."""
+        self._walk_again_at = 0.0
+        self._counted: dict[tuple[str, int], float] = {}
+        """Queues with a large `history_max`, and when their jobs are counted again."""
 
     def with_old(self, queues: Sequence[QueueSettings], now: int) -> list[str]:
         """Return the queues whose history has jobs beyond its retention, by few commands for all.
@@ -116,7 +126,54 @@ class Purges:
         """Delete up to `limit` finished jobs that ended over `older_than` seconds ago (None: the queue's TTL)."""
         age = self._queues.settings_of([queue])[queue].history_ttl if older_than is None else older_than
         now = self._server.now()
-        ended = _ended_by(now, age)
+        return self._purge(queue, _ended_by(now, age), limit, now)
+
+    def trim(self, settings: QueueSettings) -> int:
+        """Delete a portion of what a queue keeps for less than `history_ttl`; return its size if there may be more."""
+        if time.monotonic() >= self._walk_again_at:
+            self._walked, self._walk_again_at = {}, time.monotonic() + _WALK_AGAIN_SECONDS
+        left = [self._walk(settings.name, outcome, ttl) for outcome, ttl in settings.shorter_ttls.items()]
+        if settings.history_max is not None:
+            left.append(self._shorten(settings.name, settings.history_max))
+        return _PURGE_JOBS_MAX if any(left) else 0
+
+    def _walk(self, queue: str, outcome: str, ttl: float) -> bool:
+        """Delete the old jobs of an outcome in the next portion of a queue's history; return whether more follows."""
+        now = self._server.now()
+        after, before = self._walked.get((queue, outcome), 0), now - int(ttl * SECOND)
+        following = self._ends({"queue": queue, **_ended_between(after, before)}, 1, _PURGE_JOBS_MAX, 1)
+        end = following[0] if following else before
+        such = {**_ended_between(after, end), "state": outcome}
+        if self._purge(queue, such, _PURGE_JOBS_MAX, now) < _PURGE_JOBS_MAX:
+            self._walked[queue, outcome] = end + 1
+            return bool(following)
+        return True
+
+    def _shorten(self, queue: str, most: int) -> bool:
+        """Delete a portion of the oldest jobs beyond the newest `most`; return whether there are more."""
+        if most > _UNCOUNTED_MAX:
+            if time.monotonic() < self._counted.get((queue, most), 0.0):
+                return False
+            self._counted[queue, most] = time.monotonic() + most / _COUNTED_PER_SECOND
+        beyond = self._ends({"queue": queue, **FINISHED}, -1, most, _PURGE_JOBS_MAX)
+        if beyond:  # no later ones, as another process may delete the same number
+            self._purge(queue, _ended_between(0, beyond[0]), len(beyond), self._server.now(), oldest=True)
+        if len(beyond) == _PURGE_JOBS_MAX:
+            self._counted.pop((queue, most), None)
+            return True
+        return False
+
+    def _ends(self, such: Document, order: int, skipped: int, most: int) -> list[int]:
+        """Return when the jobs that meet a filter have ended, from a number on in this order."""
+
+        def work(on: Place, _again: bool) -> list[int]:
+            found = on.jobs.find(such, {"finished_at": 1}).sort([("queue", order), ("finished_at", order)])
+            return [int(one["finished_at"]) for one in found.skip(skipped).limit(most)]
+
+        return self._server.call(work)
+
+    def _purge(self, queue: str, ended: Document, limit: int, now: int, *, oldest: bool = False) -> int:
+        """Delete up to `limit` finished jobs that meet a filter, the oldest ones if that matters."""
         such = {"queue": queue, **ended, **FREE}
         tried: set[str] = set()
         others: list[str] = []
@@ -131,11 +188,10 @@ class Purges:
             found = to_fold(on, queue, alone)
             if isinstance(found, Folded):
                 return found
-            jobs = list(
-                on.jobs.find(
-                    {**such, **({"_id": {"$nin": others}} if others else {})}, _SEEN, batch_size=most + 1
-                ).limit(most)
+            found_jobs = on.jobs.find(
+                {**such, **({"_id": {"$nin": others}} if others else {})}, _SEEN, batch_size=most + 1
             )
+            jobs = list((found_jobs.sort([("queue", 1), ("finished_at", 1)]) if oldest else found_jobs).limit(most))
             plain = [job for job in jobs if _is_plain(job, queue, now)]
             with_events = [job for job in plain if job.get("events")]
             folding = begin_fold(on, found, with_events) if with_events else None
@@ -213,10 +269,12 @@ class Upkeep:
         behind = purge_each(
             lambda queue: self._purges.purge(queue, limit=_PURGE_JOBS_MAX), old, _PURGE_JOBS_MAX, budget
         )
+        trimmed = {one.name: one for one in queues if one.trims}
+        behind += purge_each(lambda queue: self._purges.trim(trimmed[queue]), sorted(trimmed), _PURGE_JOBS_MAX, budget)
         self._shapes.keep_up(queues, active, now)
         self._misfits.bury(queues, now)
         remove_expired(self._removal, self._purges.purge)
-        return behind
+        return list(dict.fromkeys(behind))
 
 
 _SEEN = {"version": 1, "once": 1, "events.id": 1, "events.queue": 1, "events.what": 1}
@@ -225,6 +283,11 @@ _SEEN = {"version": 1, "once": 1, "events.id": 1, "events.queue": 1, "events.wha
 def _ended_by(now: int, age: float) -> Document:
     """Return the filter for jobs that finished longer ago than this many seconds."""
     return {**FINISHED, "finished_at": up_to(now - int(age * SECOND))}
+
+
+def _ended_between(after: int, before: int) -> Document:
+    """Return the filter for jobs that finished within these times."""
+    return {**FINISHED, "finished_at": {**up_to(before), "$gte": after}}
 
 
 def _is_plain(job: Document, queue: str, now: int) -> bool:

@@ -58,7 +58,7 @@ class QueueSettings:
         default=7 * 86_400.0,
         metadata=_shown("How long finished jobs are kept. A shorter time soon deletes older jobs for good."),
     )
-    """Retention of finished jobs in seconds; 0 keeps none."""
+    """Longest retention of finished jobs in seconds; 0 keeps none."""
     dead_letter: str | None = field(
         default=None,
         metadata=_shown(
@@ -95,6 +95,26 @@ class QueueSettings:
         metadata=_shown("Time after its push until a job is cancelled, unless an attempt has begun by then.", "never"),
     )
     """Seconds after their push until jobs expire that do not say when."""
+    history_ttl_done: float | None = field(
+        default=None,
+        metadata=_shown("How long jobs that are done are kept, if that is less than history_ttl.", "as history_ttl"),
+    )
+    """Retention of done jobs in seconds, if it is less than `history_ttl`."""
+    history_ttl_dead: float | None = field(
+        default=None,
+        metadata=_shown("How long dead jobs are kept, if that is less than history_ttl.", "as history_ttl"),
+    )
+    """Retention of dead jobs in seconds, if it is less than `history_ttl`."""
+    history_ttl_cancelled: float | None = field(
+        default=None,
+        metadata=_shown("How long cancelled jobs are kept, if that is less than history_ttl.", "as history_ttl"),
+    )
+    """Retention of cancelled jobs in seconds, if it is less than `history_ttl`."""
+    history_max: int | None = field(
+        default=None,
+        metadata=_shown("Finished jobs that are kept; upkeep deletes the oldest beyond it for good.", "any number"),
+    )
+    """Maximum number of finished jobs that upkeep leaves in history; of each partition."""
     declared: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """The settings that the code declared last, which may not be in force; see `context.queues.declared_settings`."""
     lanes_seen: Mapping[str, int] = field(default_factory=dict, compare=False)
@@ -111,7 +131,18 @@ class QueueSettings:
 
     def kept_for(self, outcome: str) -> float:
         """Return the retention of finished jobs of this state, in seconds."""
-        return self.history_ttl
+        own: float | None = getattr(self, f"history_ttl_{outcome}")
+        return self.history_ttl if own is None else min(own, self.history_ttl)
+
+    @property
+    def shorter_ttls(self) -> dict[str, float]:
+        """Retention in seconds of the states whose jobs are kept for less than `history_ttl`."""
+        return {one: ttl for one in OUTCOMES if (ttl := self.kept_for(one)) < self.history_ttl}
+
+    @property
+    def trims(self) -> bool:
+        """True if upkeep deletes finished jobs before `history_ttl`."""
+        return self.history_max is not None or bool(self.shorter_ttls)
 
     @property
     def shortest_ttl(self) -> float:
@@ -120,8 +151,8 @@ class QueueSettings:
 
     @property
     def kept_at_least(self) -> float:
-        """Minimum retention of a finished job, in seconds."""
-        return self.shortest_ttl
+        """Minimum retention of a finished job, in seconds; 0 if their number is limited."""
+        return self.shortest_ttl if self.history_max is None else 0.0
 
     @property
     def limited(self) -> bool:

@@ -825,7 +825,7 @@ class PartitionReply(_message.Message):
     def __init__(self, queries: _Optional[_Iterable[_Union[JobQuery, _Mapping]]] = ...) -> None: ...
 
 class QueueSettings(_message.Message):
-    __slots__ = ("name", "paused", "max_rate", "max_running", "lanes", "lanes_per_tenant", "history_ttl_us", "dead_letter", "lease_us", "uses_lanes", "uses_slots", "expires_us", "expires_with_jobs", "timeout_us", "ordered", "ordered_by", "declared", "partitions", "key_partitions", "lanes_seen", "partitioned", "schema_after", "jobs_expire_us")
+    __slots__ = ("name", "paused", "max_rate", "max_running", "lanes", "lanes_per_tenant", "history_ttl_us", "dead_letter", "lease_us", "uses_lanes", "uses_slots", "expires_us", "expires_with_jobs", "timeout_us", "ordered", "ordered_by", "declared", "partitions", "key_partitions", "lanes_seen", "partitioned", "schema_after", "jobs_expire_us", "history_ttl_done_us", "history_ttl_dead_us", "history_ttl_cancelled_us", "history_max")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PAUSED_FIELD_NUMBER: _ClassVar[int]
     MAX_RATE_FIELD_NUMBER: _ClassVar[int]
@@ -849,6 +849,10 @@ class QueueSettings(_message.Message):
     PARTITIONED_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_AFTER_FIELD_NUMBER: _ClassVar[int]
     JOBS_EXPIRE_US_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_TTL_DONE_US_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_TTL_DEAD_US_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_TTL_CANCELLED_US_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_MAX_FIELD_NUMBER: _ClassVar[int]
     name: str
     paused: bool
     max_rate: float
@@ -872,7 +876,11 @@ class QueueSettings(_message.Message):
     partitioned: bool
     schema_after: int
     jobs_expire_us: int
-    def __init__(self, name: _Optional[str] = ..., paused: bool = ..., max_rate: _Optional[float] = ..., max_running: _Optional[int] = ..., lanes: _Optional[int] = ..., lanes_per_tenant: _Optional[int] = ..., history_ttl_us: _Optional[int] = ..., dead_letter: _Optional[str] = ..., lease_us: _Optional[int] = ..., uses_lanes: bool = ..., uses_slots: bool = ..., expires_us: _Optional[int] = ..., expires_with_jobs: bool = ..., timeout_us: _Optional[int] = ..., ordered: bool = ..., ordered_by: _Optional[str] = ..., declared: _Optional[str] = ..., partitions: _Optional[int] = ..., key_partitions: _Optional[int] = ..., lanes_seen: _Optional[str] = ..., partitioned: bool = ..., schema_after: _Optional[int] = ..., jobs_expire_us: _Optional[int] = ...) -> None: ...
+    history_ttl_done_us: int
+    history_ttl_dead_us: int
+    history_ttl_cancelled_us: int
+    history_max: int
+    def __init__(self, name: _Optional[str] = ..., paused: bool = ..., max_rate: _Optional[float] = ..., max_running: _Optional[int] = ..., lanes: _Optional[int] = ..., lanes_per_tenant: _Optional[int] = ..., history_ttl_us: _Optional[int] = ..., dead_letter: _Optional[str] = ..., lease_us: _Optional[int] = ..., uses_lanes: bool = ..., uses_slots: bool = ..., expires_us: _Optional[int] = ..., expires_with_jobs: bool = ..., timeout_us: _Optional[int] = ..., ordered: bool = ..., ordered_by: _Optional[str] = ..., declared: _Optional[str] = ..., partitions: _Optional[int] = ..., key_partitions: _Optional[int] = ..., lanes_seen: _Optional[str] = ..., partitioned: bool = ..., schema_after: _Optional[int] = ..., jobs_expire_us: _Optional[int] = ..., history_ttl_done_us: _Optional[int] = ..., history_ttl_dead_us: _Optional[int] = ..., history_ttl_cancelled_us: _Optional[int] = ..., history_max: _Optional[int] = ...) -> None: ...
 
 class Semaphore(_message.Message):
     __slots__ = ("name", "capacity", "held", "waiting")
