@@ -166,6 +166,7 @@ _FOR_JOBS: dict[str, Callable[[str], object]] = {
     "rateBy": str,
     "maxAttempts": _number(int),
     "timeout": _number(float),
+    "expires": _number(float),
 }
 """Defaults for jobs of a write without their own column values."""
 
