@@ -55,6 +55,18 @@ def failed_job(app: Stanchion, error: str = "ValueError: no money") -> str:
     return job.id
 
 
+def test_shows_when_a_job_expires_and_that_it_has(run: Run, app: Stanchion) -> None:
+    job = app.queue("codes").push(1, expires=3600, delay=60)
+    assert any(line.startswith("expires ") and "UTC  (in " in line for line in run("show", job.id).out.splitlines())
+    app.store.clock_offset += 3601
+    app.maintain()
+    out = run("show", job.id).out
+    assert "cancelled  expired\n" in out
+    assert not any(line.startswith("expires ") for line in out.splitlines())
+    (queue,) = run("queues", "--json").json
+    assert (queue["counts"]["lapsed"], queue["counts"]["cancelled"]) == (1, 0)
+
+
 def test_lists_newest_first(run: Run, app: Stanchion) -> None:
     ids = [app.queue("mail").push(n).id for n in range(3)]
     answer = run("jobs", "--limit", "2")

@@ -190,13 +190,15 @@ class TestSame:
         assert [job.timeout for job in jobs] == [0.1, 3.5, 1e-7, 5.0]
         assert {job.queue for job in jobs} == {"p"}
 
-    def test_jobs_that_expire(self, app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
-        rows = batch(["{}"] * 3, expires=pa.array([0.5, None, 60.0], pa.float64()))
-        assert [job.expires for job in both_ways(app, monkeypatch, rows, expires="3.5")] == [0.5, 3.5, 60.0]
-        [job] = both_ways(app, monkeypatch, batch(["{}"]), expires="7")
-        assert job.expires == 7.0
+    def test_jobs_that_expire(self, app: Stanchion) -> None:
+        rows = batch(["{}"] * 3, expires=pa.array([5.0, None, 60.0], pa.float64()))
+        [written] = write(app, rows, expires="3.5")
+        assert not written.carried  # as columns
+        assert [job.expires for job in stored(app)] == [5.0, 3.5, 60.0]
+        write(app, batch(["{}"]), expires="7")
+        assert [job.expires for job in stored(app)] == [7.0]
         with pytest.raises(InvalidInput, match="expires"):
-            both_ways(app, monkeypatch, batch(["{}"]), expires="0")
+            write(app, batch(["{}"]), expires="0")
 
     def test_options(self, app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
         [job] = both_ways(app, monkeypatch, batch(["{}"]), priority="interactive", tenant="t\\", maxAttempts="2")

@@ -104,6 +104,27 @@ def test_a_dead_job_with_attempts_left_was_not_to_be_tried_again(app: Stanchion)
     assert told(app, pushed.id)[0].title == "Dead: it was not to be tried again"
 
 
+def test_a_job_that_has_expired_says_so(app: Stanchion, clock: Clock) -> None:
+    pushed = app.queue(QUEUE).push({}, expires=120)
+    clock.advance(121)
+    app.maintain()
+    expired, enqueued = told(app, pushed.id)
+    assert (expired.title, expired.text) == ("Expired", "No attempt began within 2 min of its push.")
+    assert enqueued.title == "Enqueued in work"
+    job = app.get(pushed.id)
+    assert job is not None
+    assert sentence(job, None) == "has expired"
+    assert [piece.kind for piece in life(job, app.store.now())[1]] == ["ready"]
+
+
+def test_a_job_that_failed_before_it_expired_tells_both(app: Stanchion, clock: Clock) -> None:
+    pushed = app.queue(QUEUE).push({}, expires=120)
+    app.queue(QUEUE).reserve()[0].rollback(delay=300, error="no stock")
+    clock.advance(301)
+    app.maintain()
+    assert [step.title for step in told(app, pushed.id)] == ["Expired", "Attempt 1 failed", "Enqueued in work"]
+
+
 def test_waits_that_are_over_stand_where_they_began(app: Stanchion, clock: Clock) -> None:
     app.semaphore("mail", capacity=1)
     queue = app.queue(QUEUE)

@@ -124,6 +124,15 @@ class TestExpiryOfJobs:
         assert states == [JobState.CANCELLED, JobState.READY, JobState.READY, JobState.CANCELLED]
         assert counts_of(store, QUEUE).lapsed == 2
 
+    def test_a_feed_tells_its_end(self, app: Stanchion, q: Queue, store: Store, clock: StoreClock) -> None:
+        with app.watch([QUEUE], ["finished"]) as feed:
+            pushed = q.push({}, expires=10)
+            clock.advance(10)
+            store.maintain()
+            event = feed.next(60)
+        assert event is not None
+        assert (event.kind, event.id, event.state, event.attempt) == ("finished", pushed.id, JobState.CANCELLED, 0)
+
     def test_upkeep_ends_jobs_of_a_paused_queue(self, store: Store, clock: StoreClock) -> None:
         job = expiring()
         store.push([job])

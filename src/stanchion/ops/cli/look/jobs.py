@@ -43,6 +43,7 @@ from stanchion.ops.cli.console.selection import (
 )
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.cli.look.flows import show_flow
+from stanchion.ops.expiry import EXPIRES, expires_at, has_expired
 from stanchion.ops.job_json import SHOWN, job_json, last_error, moment_of, past_waits_json, readable, run_time
 from stanchion.ops.naming import job_name, job_names
 from stanchion.ops.reads.lists import page_of
@@ -57,7 +58,7 @@ _NAMED = (*_FIRST, *(one.shown_as for one in SHOWN if one.kind is Kind.NAME and 
 _TIMES_NAMED = {"enqueued_at": "enqueued", "run_at": "due", "started_at": "started"}
 _MICROS = [one.shown_as for one in SHOWN if one.kind is Kind.MICROS]
 _TIMES = (*_TIMES_NAMED, *(name for name in _MICROS if name not in _TIMES_NAMED))
-_SPANS = tuple(one.shown_as for one in SHOWN if one.name in SPANS)
+_SPANS = tuple(one.shown_as for one in SHOWN if one.name in SPANS and one.name != EXPIRES)
 
 _COLUMNS = [
     Column("ID", short=13),
@@ -181,6 +182,7 @@ def story(
     line("died in", safe(job.dead_from or ""))
     failed = "" if job.died_in not in (None, job.queue) else f", {job.failures} failed"  # dead letters restart at 0
     line("attempts", f"{job.attempts} of {job.max_attempts}{failed}")
+    line(EXPIRES, when(expires_at(job)))
     for name in _SPANS:
         line(name.replace("_", " "), duration(getattr(job, name)))
     line("worker", safe(job.worker or ""))
@@ -200,7 +202,8 @@ def story(
             line(name, Text(trouble, "yellow"))
         elif value not in (None, {}):
             text.append(f"{name}\n", "bright_black").append(_indented(_pretty(value)))
-    for error, said in zip(job.errors, values["errors"], strict=True):
+    errors = job.errors[:-1] if has_expired(job) else job.errors
+    for error, said in zip(errors, values["errors"], strict=False):
         at = moment_of(error)
         what = f"attempt {error.get('attempt')} failed "
         if "times" in error:
@@ -268,6 +271,8 @@ def _state(job: Job) -> Text:
         state.append(f"  {job.progress:.0%}", "default")
     if job.state is JobState.RUNNING and job.cancelled:
         state.append("  asked to stop", "red")
+    if has_expired(job):
+        state.append("  expired", "default")
     return state
 
 

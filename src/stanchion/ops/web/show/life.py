@@ -9,6 +9,7 @@ from typing import NamedTuple
 from stanchion.core.text.durations import spelled
 from stanchion.core.times import moment
 from stanchion.jobs.job import Job, JobState, PastWait
+from stanchion.ops.expiry import has_expired
 from stanchion.ops.web.show.story import time_in
 from stanchion.ops.words import waited
 
@@ -40,7 +41,7 @@ def life(job: Job, now: int, waits: Sequence[PastWait] = ()) -> tuple[str, list[
         right = 100.0 if job.state in (JobState.RUNNING, JobState.DONE, JobState.DEAD) else left
         label = f"attempt {job.attempts}"
         pieces.append(Piece("running", min(left, 99.3), max(0.7, right - left), job.attempts, label))
-    for entry in job.errors:
+    for entry in job.errors[:-1] if has_expired(job) else job.errors:
         ended = place(datetime.fromtimestamp(float(entry["at"]), UTC))
         left = place(time_in(entry, "started") or datetime.fromtimestamp(float(entry["at"]), UTC))
         width = max(0.7, ended - left)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from stanchion.core.text.durations import spelled
 from stanchion.jobs.job import Job, JobState, is_deferred
+from stanchion.ops.expiry import has_expired, why_expired
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -36,7 +37,7 @@ def sentence(job: Job, waits_for: str | None) -> str:
         case JobState.DONE:
             return "is done" if job.attempts < 2 else f"is done after {attempts(job.attempts)}"
         case JobState.CANCELLED:
-            return "is cancelled"
+            return "has expired" if has_expired(job) else "is cancelled"
         case JobState.RUNNING:
             return "is asked to stop" if job.cancelled else "is running"
         case JobState.WAITING:
@@ -60,6 +61,8 @@ def present_step(job: Job, waits_for: str | None) -> Step | None:
         case JobState.DONE if ended is not None:
             return Step(ended, job.state, "Done", on, took=took)
         case JobState.CANCELLED if ended is not None:
+            if has_expired(job):
+                return Step(ended, job.state, "Expired", why_expired(job))
             return Step(ended, job.state, "Cancelled")
         case JobState.RUNNING if started is not None:
             return Step(started, "running", f"Attempt {job.attempts} runs", on)

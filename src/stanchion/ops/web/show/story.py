@@ -11,6 +11,7 @@ from stanchion.core.text.durations import spelled
 from stanchion.core.text.redaction import Texts
 from stanchion.jobs.facts import has_older_waits
 from stanchion.jobs.job import Job, PastWait
+from stanchion.ops.expiry import has_expired
 from stanchion.ops.web.show.foreign import cut
 from stanchion.ops.web.show.present import Step, attempts, present_step
 from stanchion.ops.words import waited
@@ -29,7 +30,7 @@ def steps(job: Job, redaction: Texts, waits_for: str | None, waits: Sequence[Pas
 
 
 def _failures(job: Job, redaction: Texts) -> Iterator[Step]:
-    for entry in job.errors:
+    for entry in job.errors[:-1] if has_expired(job) else job.errors:
         at, began, until = (time_in(entry, name) for name in ("at", "started", "until"))
         assert at is not None  # noqa: S101 - each entry has it
         error, trace = (redaction.text(cut(str(entry.get(name) or ""))) for name in ("error", "traceback"))

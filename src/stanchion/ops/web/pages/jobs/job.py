@@ -16,6 +16,7 @@ from stanchion.core.text.redaction import JobRedaction
 from stanchion.errors import InvalidInput, JobNotFound, StanchionError
 from stanchion.jobs import lookup
 from stanchion.jobs.job import Job, JobState
+from stanchion.ops.expiry import EXPIRES, expiry_of
 from stanchion.ops.job_json import SHOWN, last_error, readable
 from stanchion.ops.naming import job_name
 from stanchion.ops.reads.filters import CANCELLED, RETRIED
@@ -191,6 +192,7 @@ _TEXTS: Final[dict[str, Callable[[Job], str]]] = {
     "tenant": _tenant,
     "attempts": lambda job: f"{job.attempts} of {job.max_attempts}",
     "limits": lambda job: ", ".join(job.limits),
+    EXPIRES: expiry_of,
 }
 _LABELS: Final = {"timeout": "Time-out", "limits": "Semaphores", "origin": "Copy of"}
 _LINKS: Final = {"queue": "queue", "task": "task", "flow": "flow", "origin": "job"}
