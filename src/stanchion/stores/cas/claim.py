@@ -21,7 +21,7 @@ from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.capacity.slots import NO_SLOTS, slot_needs
 from stanchion.stores.rules.leases.lost_leases import split_alone
-from stanchion.stores.rules.unreadable import readable
+from stanchion.stores.rules.undeliverable import deliverable
 
 CLAIM_SECONDS = 2.0
 """Maximum seconds that one claim parks jobs; at most half a lease, so that its jobs' leases do not expire."""
@@ -84,30 +84,30 @@ class Claims:
         """Reserve due jobs, in portions that do not delay other claims for long; return how many are reserved."""
         if claim.repeat:
             if claim.token in self._unchecked:
-                self._readable(self._hand_out(claim))
+                self._deliverable(self._hand_out(claim))
             if held := self._due.batch_size(claim.queue, claim.token):
                 self._unchecked.discard(claim.token)
                 return held
         self._unchecked.add(claim.token)
-        self._reserve_readable(claim)
+        self._reserve_deliverable(claim)
         self._unchecked.discard(claim.token)
         return self._due.batch_size(claim.queue, claim.token)
 
-    def _reserve_readable(self, claim: Claim) -> None:
+    def _reserve_deliverable(self, claim: Claim) -> None:
         if claim.ids:
-            self._readable(self._hand_out_named(claim))
+            self._deliverable(self._hand_out_named(claim))
             return
         missing = claim.limit
         while missing > 0:
             wish = claim._replace(limit=min(missing, _RESERVE_JOBS_MAX), repeat=False)
-            claimed = self._readable(self._hand_out(wish))
+            claimed = self._deliverable(self._hand_out(wish))
             missing -= len(claimed.rows)
             if len(claimed.rows) < wish.limit and claimed.retry_in != 0:
                 break
 
-    def _readable(self, claimed: Claimed) -> Claimed:
+    def _deliverable(self, claimed: Claimed) -> Claimed:
         """Bury what can't be read; return the rest."""
-        claimed, dead = readable(claimed)
+        claimed, dead = deliverable(claimed)
         if dead:
             self._outcomes.settle(dead)
         return claimed

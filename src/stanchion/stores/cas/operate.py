@@ -10,7 +10,7 @@ from stanchion.stores.records.outcomes import Bury
 from stanchion.stores.rules.expiry import is_overdue
 from stanchion.stores.rules.lifecycle import outcomes as outcome_rules
 from stanchion.stores.rules.lifecycle.jobs import stored_state_of
-from stanchion.stores.rules.unreadable import misfit
+from stanchion.stores.rules.undeliverable import misfit
 
 
 class Operator:

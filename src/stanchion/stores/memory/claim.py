@@ -17,7 +17,7 @@ from stanchion.stores.rules.capacity.slots import uses_slots
 from stanchion.stores.rules.capacity.starts import claim_of, with_tokens
 from stanchion.stores.rules.leases.lost_leases import split_alone
 from stanchion.stores.rules.lifecycle import claims as claim_rules
-from stanchion.stores.rules.unreadable import readable
+from stanchion.stores.rules.undeliverable import deliverable
 
 CLAIM_SECONDS_MAX = 2.0
 """Maximum seconds that one claim searches past jobs that have to wait; at most half of its lease."""
@@ -41,7 +41,7 @@ class Claims:
 
     def _checked(self, claim: Claim, reserved: Claimed) -> int:
         """Bury jobs of a batch that can't be read; return how many the token holds."""
-        while dead := readable(reserved)[1]:
+        while dead := deliverable(reserved)[1]:
             self._outcomes.settle(dead)
             reserved = self._reserve(claim) if len(dead) == len(reserved.rows) else Claimed([])
         return len(self._jobs.reserved(claim.queue, claim.token))

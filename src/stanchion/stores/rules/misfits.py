@@ -15,7 +15,7 @@ from typing import Any, Final, get_args, get_type_hints
 
 from stanchion.stores.fields.jobs import FIELDS, Kind
 from stanchion.stores.records.jobs import QUEUED, UNLANED, JobRow, JobState
-from stanchion.stores.rules.unreadable import OfWrongTypes
+from stanchion.stores.rules.undeliverable import OfWrongTypes
 
 _HINTS: Final = {name: get_args(hint) or (hint,) for name, hint in get_type_hints(JobRow).items()}
 _STATES: Final = frozenset({QUEUED, *JobState})

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from stanchion.core.concurrency.forks import reset_after_fork
-from stanchion.stores.rules.unreadable import NotUtf8
+from stanchion.stores.rules.undeliverable import NotUtf8
 from stanchion.stores.sqlite.processes.file import Place, StoreFile
 
 BUSY_SECONDS: Final = 5.0

@@ -11,7 +11,7 @@ from itertools import chain
 
 from stanchion.stores.records.jobs import JobRow, row_from
 from stanchion.stores.rules.misfits import RowTypes
-from stanchion.stores.rules.unreadable import NotUtf8
+from stanchion.stores.rules.undeliverable import NotUtf8
 from stanchion.stores.sql.engine.runner import Row
 from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS, stage_prepared
 

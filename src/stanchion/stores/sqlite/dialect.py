@@ -35,7 +35,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from stanchion.stores.fields.jobs import Kind
 from stanchion.stores.records import calls
 from stanchion.stores.rules.plain_push import NAME, UNPRINTABLE
-from stanchion.stores.rules.unreadable import TEXTS
+from stanchion.stores.rules.undeliverable import TEXTS
 from stanchion.stores.sql.elements import AnySelect, AnyType, EngineOptions
 from stanchion.stores.sql.engine.awaited import AsyncDriver
 from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, Dialect, Fault

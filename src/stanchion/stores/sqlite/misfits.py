@@ -20,7 +20,7 @@ from stanchion.stores.records.jobs import row_from
 from stanchion.stores.records.outcomes import Bury
 from stanchion.stores.rules.lifecycle.outcomes import settled
 from stanchion.stores.rules.misfits import SMALL, SMALL_MAX
-from stanchion.stores.rules.unreadable import OfWrongTypes, misfit
+from stanchion.stores.rules.undeliverable import OfWrongTypes, misfit
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
 from stanchion.stores.sql.claims.claim import ClaimsJobs
 from stanchion.stores.sql.engine.columns import live_row, param

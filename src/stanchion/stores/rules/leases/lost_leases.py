@@ -24,7 +24,7 @@ from stanchion.stores.records.claims import BEGUN, POPPED, Claimed
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Outcome, Rollback
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules.unreadable import readable
+from stanchion.stores.rules.undeliverable import deliverable
 
 ALONE_FROM = 2
 """Number of lost leases from which a job is delivered alone."""
@@ -84,7 +84,7 @@ def split_alone(claimed: Claimed) -> tuple[Claimed, Sequence[Outcome]]:
 
     Jobs that can't be read are left out too: they are buried.
     """
-    claimed, dead = readable(claimed)
+    claimed, dead = deliverable(claimed)
     rows = claimed.rows
     if len(rows) < 2 or not any(map(is_alone, rows)):
         return claimed, dead

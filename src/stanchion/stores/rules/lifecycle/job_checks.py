@@ -31,7 +31,7 @@ from stanchion.stores.records.slots import NODE, ORDER, SEMAPHORE
 from stanchion.stores.rules.capacity.limits import checked_limits
 from stanchion.stores.rules.lifecycle.past_waits import lines_of, wait_in
 from stanchion.stores.rules.lifecycle.trail import Stop
-from stanchion.stores.rules.unreadable import misfit
+from stanchion.stores.rules.undeliverable import misfit
 
 _SEALED: Final = re.compile(r"enc:[A-Za-z0-9_=-]+")
 

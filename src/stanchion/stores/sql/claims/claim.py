@@ -16,7 +16,7 @@ from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.capacity.rate_limit import Bucket
 from stanchion.stores.rules.leases.lost_leases import split_alone
 from stanchion.stores.rules.lifecycle.claims import in_claim_order
-from stanchion.stores.rules.unreadable import readable
+from stanchion.stores.rules.undeliverable import deliverable
 from stanchion.stores.sql.claims.admit import Admission, Admissions, Parking
 from stanchion.stores.sql.claims.ids import JobsById
 from stanchion.stores.sql.claims.order import InOrder, NextInLanes, ReservesNext, excludes_unlaned
@@ -390,7 +390,7 @@ class Claims:
             return reserved
         self._unchecked.add(claim.token)
         while True:
-            if dead := readable(self._routes.claim(claim._replace(rows=True)))[1]:
+            if dead := deliverable(self._routes.claim(claim._replace(rows=True)))[1]:
                 self._outcomes.settle(dead)
             held = self._db.read(lambda run: self._reservations.count_held(run, claim.queue, claim.token))
             if held or not dead:  # a stream takes 0 to mean that no job is due

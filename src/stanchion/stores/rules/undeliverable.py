@@ -1,4 +1,4 @@
-"""Claimed jobs that must not run: they have expired, or their stored values can't be read, and they are dead.
+"""Claimed jobs that must not be delivered: expired ones are cancelled, those with values that can't be read are dead.
 
 Without its limits a job would run concurrently with jobs that exclude it. Values that came through Stanchion were
 checked, but a program may have written to the database directly.
@@ -41,7 +41,7 @@ TEXTS = ("payload", *(name for name in CHOSEN if name != "queue" and KINDS[name]
 _texts_of = attrgetter(*TEXTS)
 
 
-def readable(claimed: Claimed) -> tuple[Claimed, list[Bury | Abandon]]:
+def deliverable(claimed: Claimed) -> tuple[Claimed, list[Bury | Abandon]]:
     """Split claimed jobs into ones that may run, and outcomes of the others; there may then be more to claim."""
     ends = {
         row.id: end
