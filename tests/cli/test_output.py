@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from stanchion.core.text.durations import duration
+from stanchion.core.text.durations import duration, written
 from stanchion.core.times import iso
 from stanchion.errors import InvalidInput
 from stanchion.ops.cli.console import human
@@ -26,6 +26,22 @@ from stanchion.ops.cli.console.output import Column, fitted, plain, state_cell
 )
 def test_durations(text: str, seconds: float) -> None:
     assert duration(text, "x") == seconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (0.5, "0.5s"),
+        (90, "1m30s"),
+        (5400, "1h30m"),
+        (86_401, "1d1s"),
+        (2_592_000, "30d"),
+        (1e-6, "0.000001s"),
+    ],
+)
+def test_durations_are_written_as_they_are_read(seconds: float, text: str) -> None:
+    assert (written(seconds), duration(text, "x")) == (text, seconds)
 
 
 @pytest.mark.parametrize("text", ["", " ", "soon", "5 parsecs", "-5", "1h30", "h", "1e3", "nan", "inf"])

@@ -123,7 +123,7 @@ def test_set_stores_settings(run: Run, app: Stanchion) -> None:
     assert (settings.lease, settings.dead_letter, settings.paused) == (60, "lost", True)
     assert (settings.expires, settings.expires_with_jobs, settings.timeout) == (2 * 86_400, True, 300)
     assert answer.json["max_rate"] == 2.5
-    assert "expires=2 d expires_with_jobs timeout=5 min" in run("queues").out
+    assert "expires=2d expires_with_jobs timeout=5m" in run("queues").out
     assert "max_rate" not in run("queues", "set", "mail", "max_rate=none").out
     assert app.queue("mail").settings.max_rate is None
 
@@ -140,14 +140,25 @@ def test_reset_returns_to_the_code(run: Run, app: Stanchion) -> None:
     mail = app.queue("mail", max_rate=5)
     mail.push(1)
     out = run("queues", "set", "mail", "max_rate=50", "max_running=3", "history_ttl=1d").out
-    assert out == "mail: max_rate=50 max_running=3 history_ttl=24 h (not as declared: max_rate)\n"
+    assert out == "mail: max_rate=50 max_running=3 history_ttl=1d (not as declared: max_rate)\n"
     assert run("queues", "reset", "mail", "max_running").out == (
-        "mail: max_rate=50 history_ttl=24 h (not as declared: max_rate)\n"
+        "mail: max_rate=50 history_ttl=1d (not as declared: max_rate)\n"
     )
     assert run("queues", "reset", "mail").out == "mail: max_rate=5\n"
     assert mail.settings.max_rate == 5
     assert "did you mean 'max_rate'" in run("queues", "reset", "mail", "max_rat").error
     assert "no queue 'mial'" in run("queues", "reset", "mial").error
+
+
+def test_retention_by_outcome_is_printed_as_it_is_set(run: Run, app: Stanchion) -> None:
+    printed = "mail: history_ttl=30d history_ttl_done=1d12h history_ttl_cancelled=7d\n"
+    mapping = 'history_ttl={"done": "36h", "dead": "30d"}'
+    assert run("queues", "set", "mail", mapping).out == printed
+    assert app.queue("mail").settings.shorter_ttls == {"done": 36 * 3600.0, "cancelled": 7 * 86_400.0}
+    assert "mail: defaults" in run("queues", "reset", "mail", "history_ttl").out
+    assert run("queues", "set", "mail", *printed.split()[1:]).out == printed
+    assert run("queues", "set", "mail", "history_ttl=2.5s").out == "mail: history_ttl=2.5s\n"
+    assert "unknown outcome" in run("queues", "set", "mail", 'history_ttl={"failed": "36h"}').error
 
 
 def test_options_before_a_subcommand_count_too(run: Run, url: str) -> None:

@@ -149,6 +149,15 @@ class TestSettings:
         browser.submit("/set/orders", setting="max_rate", value="none")
         assert app.queue("orders").settings.max_rate is None
 
+    def test_a_single_retention_replaces_those_by_outcome(self, browser: Browser, app: Stanchion) -> None:
+        app.queue("orders").configure(history_ttl={"done": "1d", "dead": "30d"})
+        asked = browser.get("/set/orders?setting=history_ttl").text
+        assert 'value="30d"' in asked
+        assert "it replaces the times by outcome" in asked
+        assert browser.submit("/set/orders", setting="history_ttl", value="30d").status_code == 303
+        assert app.queue("orders").settings.shorter_ttls == {}
+        assert "history_ttl_done 1d → none, history_ttl_cancelled 7d → none" in browser.get("/audit").text
+
     @pytest.mark.parametrize(
         ("setting", "value"),
         [("max_rate", "fast"), ("max_running", "1.5"), ("lease", "none"), ("history_ttl", "soon"), ("paused", "true"),

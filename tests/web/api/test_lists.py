@@ -224,6 +224,13 @@ class TestQueues:
         for wrong in ({}, {"lanes": 0}, {"max_rate": "x"}, {"unheard": 1}, {"paused": True}, {"lease": 0}):
             client.refused(422, "invalid", "PATCH", "queues/mail", wrong)
 
+    def test_a_retention_replaces_those_by_outcome(self, client: Client, fresh: Stanchion) -> None:
+        fresh.queue("mail").configure(history_ttl={"done": 60, "dead": 90, "default": 90}, history_max=9)
+        found = client.asks("configureQueue", "queues/mail", {"history_ttl": 90, "history_ttl_dead": 30})["settings"]
+        assert [found[f"history_ttl{one}"] for one in ("", "_done", "_dead", "_cancelled")] == [90, None, 30, None]
+        (audited,) = client.asks("listAudit", "audit")["items"]
+        assert audited["note"] == "history_ttl 1m30s → 1m30s, history_ttl_done 1m → none, history_ttl_dead none → 30s"
+
     def test_a_pause_has_its_note(self, client: Client) -> None:
         client.asks("pushJobs", "queues/mail/jobs", {"jobs": [{"payload": 1}]})
         assert client.asks("pauseQueue", "queues/mail/pause", {"note": "why"})["jobs"] == 1

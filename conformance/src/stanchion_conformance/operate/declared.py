@@ -66,6 +66,17 @@ class TestDeclaredSettings:
         assert q.reset() == declared
         assert start(max_rate=5, history_ttl=60, dead_letter="letters").settings == declared
 
+    def test_a_retention_is_reset_with_those_by_outcome(self, q: Queue, start: Start) -> None:
+        q.configure(history_ttl={"done": 60, "dead": 90}, history_max=9)
+        assert q.reset("history_ttl") == QueueSettings(QUEUE, history_max=9)
+        mine = start(history_ttl={"done": 60, "default": 100})
+        declared = mine.settings
+        q.configure(history_ttl={"dead": 30, "cancelled": 20})
+        assert q.reset("history_ttl") == declared
+        assert declared.shorter_ttls == {"done": 60.0}
+        q.configure(history_ttl_done=9, history_ttl_dead=8)
+        assert q.reset("history_ttl_done").shorter_ttls == {"done": 60.0, "dead": 8.0}
+
     def test_reset_resumes_nobody(self, q: Queue, start: Start) -> None:
         start(max_rate=5)
         q.pause()

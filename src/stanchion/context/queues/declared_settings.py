@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from stanchion.context.queues.pauses import CODE, by_settings
 from stanchion.context.queues.settings import (
+    BY_OUTCOME,
     CONCERN_ORDER,
     SETTINGS,
     check_lanes,
@@ -193,7 +194,10 @@ def resettable(current: QueueSettings) -> list[str]:
 def as_declared(current: QueueSettings, names: Iterable[str], now: Callable[[], int]) -> dict[str, object]:
     """Return the changes that reset settings to the code's declarations, or else to the defaults."""
     usual = QueueSettings(current.name)
+    names = [*names]
     check_names(names)
+    if "history_ttl" in names:
+        names += BY_OUTCOME
     changes = {name: current.declared.get(name, getattr(usual, name)) for name in names}
     lanes = changes.pop("lanes", current.lanes)
     if changes.pop("lanes_per_tenant", None) is not None or lanes != current.lanes:

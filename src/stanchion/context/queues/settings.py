@@ -30,7 +30,7 @@ def checked_settings(settings: Mapping[str, object]) -> dict[str, Any]:
 def _retention(given: object) -> dict[str, object]:
     """Return the settings for which `history_ttl` stands: a duration for all finished jobs, or one for each outcome."""
     if not isinstance(given, Mapping):
-        return {"history_ttl": given, **{f"history_ttl_{outcome}": None for outcome in OUTCOMES}}
+        return {"history_ttl": given, **dict.fromkeys(BY_OUTCOME)}
     refuse_unknown(given, (*OUTCOMES, _OTHERS), "outcome in history_ttl")
     named = {one: _span_or_text(f"history_ttl[{one!r}]", ttl) for one, ttl in given.items() if ttl is not None}
     kept = {one: named.get(one, named.get(_OTHERS, QueueSettings("").history_ttl)) for one in OUTCOMES}
@@ -38,6 +38,9 @@ def _retention(given: object) -> dict[str, object]:
     shorter = {f"history_ttl_{one}": ttl if ttl < longest else None for one, ttl in kept.items()}
     return {"history_ttl": longest, **shorter}
 
+
+BY_OUTCOME = tuple(f"history_ttl_{outcome}" for outcome in OUTCOMES)
+"""The settings that a new `history_ttl` replaces, and that are reset with it."""
 
 _OTHERS = "default"
 """The key for the outcomes that a mapping does not name."""

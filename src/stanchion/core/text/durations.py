@@ -30,6 +30,18 @@ def duration(text: str, what: str) -> float:
     return seconds
 
 
+def written(seconds: float) -> str:
+    """Return a duration as people write it, which `duration` reads exactly: `7d`, `1h30m`, `0.5s`."""
+    whole, rest = divmod(round(seconds * 1e6), 1_000_000)
+    parts = []
+    for unit, seconds_each in (("d", _DAY), ("h", _HOUR), ("m", _MINUTE)):
+        count, whole = divmod(whole, seconds_each)
+        parts += [f"{count}{unit}"] if count else []
+    if whole or rest or not parts:
+        parts.append(f"{whole}.{rest:06}".rstrip("0").rstrip(".") + "s")
+    return "".join(parts)
+
+
 def spelled(seconds: float | None) -> str:
     """Return a duration in at most two units: `42 ms`, `0.4 s`, `34 s`, `11 min 20 s`, `2 h 58 min`, `3 days 4 h`."""
     if seconds is None:

@@ -56,7 +56,10 @@ class QueueSettings:
     """Number of lanes that the jobs of one tenant share."""
     history_ttl: float = field(
         default=7 * 86_400.0,
-        metadata=_shown("How long finished jobs are kept. A shorter time soon deletes older jobs for good."),
+        metadata=_shown(
+            "How long finished jobs are kept; it replaces the times by outcome. A shorter time soon deletes older jobs "
+            "for good."
+        ),
     )
     """Longest retention of finished jobs in seconds; 0 keeps none."""
     dead_letter: str | None = field(

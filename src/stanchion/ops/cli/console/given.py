@@ -100,7 +100,7 @@ def queue_settings(given: Iterable[str]) -> dict[str, Any]:
 def _setting(name: str, value: str) -> object:
     if value.lower() in ("none", "null", ""):
         return None
-    if name in _DURATIONS:
+    if name in _DURATIONS and not value.startswith("{"):  # not a history_ttl by outcome
         return duration(value, name)
     if name in _TEXTS:
         return value

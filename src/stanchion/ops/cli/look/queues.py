@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from stanchion.alerts.reading.parts import read_streams
+from stanchion.core.text.durations import written
 from stanchion.core.times import iso, moment
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import JobState
@@ -289,7 +290,7 @@ def _shown(one: Setting, value: Any) -> str:
     if one.kind is Kind.FLAG:
         return one.name
     if one.kind is Kind.REAL:
-        return f"{one.name}={age(value) if one.is_time else f'{value:g}'}"
+        return f"{one.name}={written(value) if one.is_time else f'{value:g}'}"
     return f"{one.name}={value}"
 
 

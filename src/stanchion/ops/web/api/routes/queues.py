@@ -91,9 +91,10 @@ def configure(call: Call) -> Answer:
     queue, body = queue_name(call), {**call.body}
     for setting in _WHOLE & body.keys():
         body[setting] = None if body[setting] is None else int(body[setting])
-    changes, stored = checked_settings(body), call.visit.store.queues([queue])
+    checked_settings(body)
+    stored = call.visit.store.queues([queue])
     current = stored[0] if stored else QueueSettings(queue)
-    return _effect(call, current if call.dry_run else change_all(call.visit, current, changes))
+    return _effect(call, current if call.dry_run else change_all(call.visit, current, body))
 
 
 _WHOLE = frozenset(one.name for one in SETTABLE if one.kind is Kind.INT)
