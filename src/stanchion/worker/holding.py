@@ -11,6 +11,7 @@ import math
 from stanchion.core.boot_clock import boot_clock
 from stanchion.stores.ports import BehindManagers
 from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.rules.expiry import seconds_left
 from stanchion.stores.rules.leases.liveness import MISSED_BEATS
 
 log = logging.getLogger("stanchion.worker")
@@ -54,5 +55,7 @@ class Holding:
         return not self.stale and claimed_at >= self._since
 
     def may_begin(self, row: JobRow, claimed_at: float) -> bool:
-        """Return whether a claimed job may begin, as no one else can have it: neither other workers nor managers."""
+        """Return whether a claimed job may begin: it has not expired, and no other worker and no manager has it."""
+        if row.expires is not None and boot_clock() - claimed_at >= seconds_left(row):
+            return False
         return self.holds(claimed_at) and (self.managers is None or self.managers.holds(row.lease))

@@ -1,5 +1,6 @@
 """What a receiver keeps: jobs in its buffer and held, outcomes without an answer, capacity, late jobs."""
 
+import time
 from typing import Any
 
 import pytest
@@ -135,6 +136,21 @@ class TestReceiver:
         assert not one.holds(row.lease)
         assert list(one.holding()) == [row.lease], "one that had begun goes on"
         assert one.holds(self.claimed(one, link).lease)
+
+    def test_no_job_begins_that_has_expired_in_the_buffer(
+        self, one: Receiver, link: Link, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now = 100.0
+        monkeypatch.setattr(time, "monotonic", lambda: now)
+        row, other = (reserved(started_at=3_000_000, expires=expires) for expires in (10.0, None))
+        one.take_in(link, [row, other], [False, False])
+        now = 106.9
+        assert self.claim(one) == [row, other]
+        self.answered(one, link)
+        assert one.holds(row.lease)
+        now = 107.0
+        assert not one.holds(row.lease)
+        assert one.holds(other.lease)
 
     def test_a_job_belongs_to_the_new_owner_of_its_slice(self, one: Receiver, link: Link) -> None:
         new = Link()

@@ -2,7 +2,8 @@
 
 A claim reserves an expired job like others, and ends it instead of delivering it: no attempt counts. Upkeep ends the
 expired jobs that no claim takes, such as those that wait for a slot, or are in a paused queue. An attempt that began
-before may end as usual; if it fails, the job has expired when it is due again.
+before may end as usual; if it fails, the job has expired when it is due again. A worker that claims ahead returns jobs
+that expire before it begins them: the next claim ends them.
 """
 
 from __future__ import annotations
@@ -30,3 +31,8 @@ def is_overdue(row: JobRow, now: int) -> bool:
 def is_too_late(row: JobRow) -> bool:
     """Return True if a job was reserved after its expiry, so that it must not be delivered."""
     return row.expires is not None and row.started_at is not None and expiry_of(row) <= row.started_at
+
+
+def seconds_left(row: JobRow) -> float:
+    """Return the seconds from the reservation of a job until it expires."""
+    return (expiry_of(row) - (row.started_at or 0)) / SECOND

@@ -23,6 +23,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow, Lease
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.workers import LaneRange, WorkerRow
+from stanchion.stores.rules.expiry import seconds_left
 from stanchion.stores.rules.leases.lost_leases import is_alone
 from stanchion.stores.wire.outcomes import Elsewhere, Refused, Reported
 
@@ -134,10 +135,11 @@ class _Waiting(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """A claimed job: the link to its manager, and its lane."""
+    """A claimed job: the link to its manager, its lane, and when it expires, on the monotonic clock."""
 
     link: Link
     lane: int
+    begins_by: float | None
 
 
 class Receiver:
@@ -276,7 +278,8 @@ class Receiver:
             for one in taken:
                 waiting.remove(one)
                 self._ended(one.row.lease)  # not held, unless it came twice
-                self._held[one.row.lease] = _Held(one.link, one.row.lane)
+                begins_by = None if one.row.expires is None else one.since + seconds_left(one.row)
+                self._held[one.row.lease] = _Held(one.link, one.row.lane, begins_by)
             if taken:
                 self._give_back_passed_over(claim.queue)
             return [one.row for one in taken]
@@ -334,8 +337,10 @@ class Receiver:
             return [lease for lease in leases if lease in self._held]
 
     def holds(self, lease: Lease) -> bool:
-        """Return False if others may run a claimed job; then it must not begin. It may ask the manager of the job."""
+        """Return False if a claimed job must not begin: it has expired, or others may run it. May ask its manager."""
         held = self._held.get(lease)
+        if held is not None and held.begins_by is not None and held.begins_by <= time.monotonic():
+            return False
         if held is None or (held.link.sure and lease not in self._lost):  # in this order, as no lock is taken
             return True
         with self.changed:
