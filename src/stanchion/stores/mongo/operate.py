@@ -15,7 +15,6 @@ might be stored again, takes more steps.
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
@@ -46,16 +45,13 @@ from stanchion.stores.mongo.upkeep.shapes import Shapes
 from stanchion.stores.mongo.wakeup import Announcer
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.rules.expiry import end_overdue
+from stanchion.stores.rules.trimming import Trimming
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS, Budget, purge_each, remove_expired
 
 _PURGED_AT_ONCE = 500
-_OVERDUE_AT_ONCE, _OVERDUE_MOST = 500, 10_000
 _PURGE_JOBS_MAX = 1000
 _FOLD_SECONDS = 5.0
-_WALK_AGAIN_SECONDS = 3600.0
-"""Seconds after which a purge of outcomes starts over: late commits and copied jobs may precede the end of the last."""
-_COUNTED_PER_SECOND, _UNCOUNTED_MAX = 20_000, 10_000
-"""Finished jobs that upkeep counts per second and queue; a `history_max` up to which it counts them in every round."""
 
 
 class Adoption:
@@ -93,11 +89,7 @@ class Purges:
         self._server, self._queues = server, queues
         self._counters, self._deletion = counters, deletion
         self._rests = Rests()
-        self._walked: dict[tuple[str, str], int] = {}
-        """Queues and outcomes, and the time up to which their history was purged; cleared at `_walk_again_at`."""
-        self._walk_again_at = 0.0
-        self._counted: dict[tuple[str, int], float] = {}
-        """Queues with a large `history_max`, and when their jobs are counted again."""
+        self._trimming = Trimming(self, _PURGE_JOBS_MAX)
 
     def with_old(self, queues: Sequence[QueueSettings], now: int) -> list[str]:
         """Return the queues whose history has jobs beyond its retention, by few commands for all.
@@ -128,40 +120,30 @@ class Purges:
         now = self._server.now()
         return self._purge(queue, _ended_by(now, age), limit, now)
 
-    def trim(self, settings: QueueSettings) -> int:
-        """Delete a portion of what a queue keeps for less than `history_ttl`; return its size if there may be more."""
-        if time.monotonic() >= self._walk_again_at:
-            self._walked, self._walk_again_at = {}, time.monotonic() + _WALK_AGAIN_SECONDS
-        left = [self._walk(settings.name, outcome, ttl) for outcome, ttl in settings.shorter_ttls.items()]
-        if settings.history_max is not None:
-            left.append(self._shorten(settings.name, settings.history_max))
-        return _PURGE_JOBS_MAX if any(left) else 0
+    def trim_each(self, queues: Sequence[QueueSettings], budget: Budget) -> list[str]:
+        """Delete what these queues keep for less than `history_ttl`; return those left when time ran out."""
+        return self._trimming.trim_each(queues, budget)
 
-    def _walk(self, queue: str, outcome: str, ttl: float) -> bool:
-        """Delete the old jobs of an outcome in the next portion of a queue's history; return whether more follows."""
-        now = self._server.now()
-        after, before = self._walked.get((queue, outcome), 0), now - int(ttl * SECOND)
-        following = self._ends({"queue": queue, **_ended_between(after, before)}, 1, _PURGE_JOBS_MAX, 1)
-        end = following[0] if following else before
-        such = {**_ended_between(after, end), "state": outcome}
-        if self._purge(queue, such, _PURGE_JOBS_MAX, now) < _PURGE_JOBS_MAX:
-            self._walked[queue, outcome] = end + 1
-            return bool(following)
-        return True
+    def now(self) -> int:
+        return self._server.now()
 
-    def _shorten(self, queue: str, most: int) -> bool:
-        """Delete a portion of the oldest jobs beyond the newest `most`; return whether there are more."""
-        if most > _UNCOUNTED_MAX:
-            if time.monotonic() < self._counted.get((queue, most), 0.0):
-                return False
-            self._counted[queue, most] = time.monotonic() + most / _COUNTED_PER_SECOND
-        beyond = self._ends({"queue": queue, **FINISHED}, -1, most, _PURGE_JOBS_MAX)
-        if beyond:  # no later ones, as another process may delete the same number
-            self._purge(queue, _ended_between(0, beyond[0]), len(beyond), self._server.now(), oldest=True)
-        if len(beyond) == _PURGE_JOBS_MAX:
-            self._counted.pop((queue, most), None)
-            return True
-        return False
+    def after_portion(self, queue: str, after: int, before: int, portion: int) -> int | None:
+        """Return the end of the job behind the first portion of those from `after` to `before`; None: no more."""
+        found = self._ends({"queue": queue, **_ended_between(after, before)}, 1, portion, 1)
+        return found[0] if found else None
+
+    def beyond(self, queue: str, newest: int, portion: int) -> list[int]:
+        """Return up to a portion of the ends that follow so many of the newest ones, the latest first."""
+        return self._ends({"queue": queue, **FINISHED}, -1, newest, portion)
+
+    def delete_of(self, queue: str, outcome: str, after: int, before: int, portion: int) -> int:
+        """Delete up to a portion of the jobs of an outcome with these ends; return their number."""
+        such = {**_ended_between(after, before), "state": outcome}
+        return self._purge(queue, such, portion, self._server.now())
+
+    def delete_oldest(self, queue: str, before: int, count: int) -> int:
+        """Delete so many of the oldest jobs, none that ended after `before`; return their number."""
+        return self._purge(queue, _ended_between(0, before), count, self._server.now(), oldest=True)
 
     def _ends(self, such: Document, order: int, skipped: int, most: int) -> list[int]:
         """Return when the jobs that meet a filter have ended, from a number on in this order."""
@@ -221,19 +203,20 @@ class Overdue:
         self._server, self._end = server, end
 
     def end(self) -> None:
-        """End the expired jobs, up to `_OVERDUE_MOST` of them."""
+        """End the expired jobs, as far as the usual time of upkeep allows."""
+        end_overdue(self._end_some, Budget(MAINTAIN_SECONDS))
+
+    def _end_some(self, most: int) -> int:
         waiting = {"$in": [QUEUED, JobState.WAITING.value]}
 
         def some(on: Place, _again: bool) -> list[str]:
             due = {"overdue_at": up_to(self._server.now()), "live": True, "state": waiting}
-            return [one["_id"] for one in on.jobs.find(due, {"_id": 1}).limit(_OVERDUE_AT_ONCE)]
+            return [one["_id"] for one in on.jobs.find(due, {"_id": 1}).limit(most)]
 
-        for _ in range(_OVERDUE_MOST // _OVERDUE_AT_ONCE):
-            ids = self._server.call(some)
-            if ids:
-                self._end(ids)
-            if len(ids) < _OVERDUE_AT_ONCE:
-                break
+        ids = self._server.call(some)
+        if ids:
+            self._end(ids)
+        return len(ids)
 
 
 class Upkeep:
@@ -269,8 +252,7 @@ class Upkeep:
         behind = purge_each(
             lambda queue: self._purges.purge(queue, limit=_PURGE_JOBS_MAX), old, _PURGE_JOBS_MAX, budget
         )
-        trimmed = {one.name: one for one in queues if one.trims}
-        behind += purge_each(lambda queue: self._purges.trim(trimmed[queue]), sorted(trimmed), _PURGE_JOBS_MAX, budget)
+        behind += self._purges.trim_each(queues, budget)
         self._shapes.keep_up(queues, active, now)
         self._misfits.bury(queues, now)
         remove_expired(self._removal, self._purges.purge)

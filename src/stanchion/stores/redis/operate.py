@@ -16,13 +16,13 @@ from stanchion.stores.redis.queues import Queues
 from stanchion.stores.redis.staging import StageRows
 from stanchion.stores.redis.workers import Workers
 from stanchion.stores.rules.capacity.shapes import FEW
-from stanchion.stores.rules.expiry import expiry_of
+from stanchion.stores.rules.expiry import end_overdue, expiry_of
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS, Budget, purge_each, remove_expired
 
 _SCRIPT_JOBS_MAX = 1000
 _PURGE_JOBS_MAX = 2000
-_OVERDUE, _AGAIN_SECONDS = 500, 60
-"""Expired jobs looked at together; seconds after which one that runs is looked at again."""
+_AGAIN_SECONDS = 60
+"""Seconds after which an expired job that runs is looked at again."""
 _KEYS_KEPT_SECONDS = 3600
 """Seconds that a queue remembers idempotency keys and jobs that left it: much longer than calls are repeated."""
 
@@ -113,16 +113,18 @@ class Overdue:
 
     def end(self, queue: str, budget: Budget) -> None:
         """End the expired jobs of a queue, as far as time allows."""
+        end_overdue(lambda most: self._end_some(queue, most), budget)
+
+    def _end_some(self, queue: str, most: int) -> int:
         key, server = self._key(queue), self._jobs.server
         now = self._jobs.now()
-        while ids := [one.decode() for one in server.command("ZRANGEBYSCORE", key, "-inf", now, "LIMIT", 0, _OVERDUE)]:
-            running = self._end(ids)
-            if running:  # looked at again, as it may be given back
-                server.command("ZADD", key, *(one for job in running for one in (now + _AGAIN_SECONDS * SECOND, job)))
-            if ended := [one for one in ids if one not in running]:
-                server.command("ZREM", key, *ended)
-            if not budget.left:
-                break
+        ids = [one.decode() for one in server.command("ZRANGEBYSCORE", key, "-inf", now, "LIMIT", 0, most)]
+        running = self._end(ids) if ids else []
+        if running:  # looked at again, as it may be given back
+            server.command("ZADD", key, *(one for job in running for one in (now + _AGAIN_SECONDS * SECOND, job)))
+        if ended := [one for one in ids if one not in running]:
+            server.command("ZREM", key, *ended)
+        return len(ids)
 
     def _key(self, queue: str) -> str:
         return self._jobs.server.keys.queue(queue) + "overdue"

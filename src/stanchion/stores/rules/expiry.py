@@ -8,14 +8,18 @@ that expire before it begins them: the next claim ends them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState
+from stanchion.stores.rules.upkeep import Budget
 
 EXPIRED: Final = "expired"
 """Reason of the cancellation of an expired job."""
 
 _NEVER: Final = 2**62
+_PORTION: Final = 500
+"""Expired jobs that upkeep looks at together."""
 
 
 def expiry_of(row: JobRow) -> int:
@@ -36,3 +40,12 @@ def is_too_late(row: JobRow) -> bool:
 def seconds_left(row: JobRow) -> float:
     """Return the seconds from the reservation of a job until it expires."""
     return (expiry_of(row) - (row.started_at or 0)) / SECOND
+
+
+def end_overdue(end_some: Callable[[int], int], budget: Budget) -> None:
+    """End expired jobs, a portion at a time and at least one, as far as time allows.
+
+    `end_some` ends up to so many of the expired jobs that do not run; it returns the number it has looked at.
+    """
+    while end_some(_PORTION) == _PORTION and budget.left:
+        pass

@@ -19,7 +19,6 @@ from stanchion.stores.sql.jobs.push import InsertsRows
 from stanchion.stores.sql.rows.jobs import Jobs, Step, is_id
 from stanchion.stores.sql.rows.transactions import Transactions
 
-_OVERDUE_AT_ONCE = 500
 _OVERDUE = (
     select(jobs.c.id)
     .where(jobs.c.overdue_at <= param("now", BigInteger), jobs.c.state != literal_column(f"'{JobState.RUNNING.value}'"))
@@ -51,15 +50,15 @@ class Operations:
 
         return self._transactions.write(work)
 
-    def end_overdue(self) -> bool:
-        """End some of the jobs that have expired; return True if there may be more."""
+    def end_overdue(self, most: int) -> int:
+        """End up to so many of the jobs that have expired; return the number looked at."""
 
-        def work(run: Runner, _again: bool) -> bool:
+        def work(run: Runner, _again: bool) -> int:
             now = self._db.clock(run)
-            ids = [str(one) for (one,) in run.rows(_OVERDUE, {"now": now, "most": _OVERDUE_AT_ONCE})]
+            ids = [str(one) for (one,) in run.rows(_OVERDUE, {"now": now, "most": most})]
             rows = [row for row in self._jobs.lock(run, ids).values() if is_overdue(row, now)]
             self._flows.put(run, rows, [lapsed(row, now) for row in rows])
-            return len(ids) == _OVERDUE_AT_ONCE
+            return len(ids)
 
         return self._transactions.write(work)
 

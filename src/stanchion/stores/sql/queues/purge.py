@@ -9,6 +9,7 @@ from sqlalchemy import BigInteger, Executable, Integer, String, delete, func, li
 
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.rules.trimming import Trimming
 from stanchion.stores.rules.upkeep import Budget, purge_each
 from stanchion.stores.sql.engine.columns import as_integer, id_as_text, param
 from stanchion.stores.sql.engine.database import Database
@@ -22,13 +23,6 @@ _PORTION_BY_AGE = 500
 
 _RESTART_SECONDS = 600.0
 """Seconds after which a purge starts over: late commits and copied jobs may precede the end of the last one."""
-_WALK_AGAIN_SECONDS = 3600.0
-"""The same where a search passes jobs that stay."""
-
-_COUNTED_PER_SECOND = 20_000
-"""Finished jobs that upkeep counts per second and queue, so that a large `history_max` is checked less often."""
-_UNCOUNTED_MAX = 10_000
-"""A `history_max` up to which the jobs are counted in every round."""
 
 
 class PurgeStatements:
@@ -76,6 +70,43 @@ class PurgeStatements:
         deleted jobs had finished."""
 
 
+class FinishedJobs:
+    """Finished jobs by their ends, for the purge of outcomes that are kept for less time, and of more than enough."""
+
+    def __init__(self, db: Database, statements: PurgeStatements) -> None:
+        self._db, self._statements = db, statements
+        self.now = db.now
+
+    def after_portion(self, queue: str, after: int, before: int, portion: int) -> int | None:
+        """Return the end of the job behind the first portion of those from `after` to `before`; None: no more."""
+        found = self._ends(self._statements.portion_end, queue=queue, after=after, before=before, most=portion)
+        return found[0] if found else None
+
+    def beyond(self, queue: str, newest: int, portion: int) -> list[int]:
+        """Return up to a portion of the ends that follow so many of the newest ones, the latest first."""
+        return self._ends(self._statements.beyond, queue=queue, history_max=newest, most=portion)
+
+    def delete_of(self, queue: str, outcome: str, after: int, before: int, portion: int) -> int:
+        """Delete up to a portion of the jobs of an outcome with these ends; return their number."""
+        given = {"queue": queue, "outcome": outcome, "after": after, "before": before, "most": portion}
+        return self._delete(self._statements.of_outcome, given)
+
+    def delete_oldest(self, queue: str, before: int, count: int) -> int:
+        """Delete so many of the oldest jobs, none that ended after `before`; return their number."""
+        return self._delete(self._statements.oldest, {"queue": queue, "before": before, "most": count})
+
+    def _ends(self, which: Executable, **given: object) -> list[int]:
+        return [int(end) for (end,) in self._db.read(lambda run: run.rows(which, given))]
+
+    def _delete(self, which: Executable, given: dict[str, object]) -> int:
+        """Delete the jobs that a query finds; return the number found."""
+        ids = [job for (job,) in self._db.read(lambda run: run.rows(which, given))]
+        if ids:
+            listed = {"ids": self._db.dialect.listed(ids), "before": given["before"]}
+            self._db.write(lambda run, _again: run.change(self._statements.forget, listed))
+        return len(ids)
+
+
 class Purges:
     """Deletes the history of queues in portions."""
 
@@ -84,11 +115,8 @@ class Purges:
         self._statements = db.dialect.once(statements)
         self._purged: dict[str, int] = {}
         """Queues, and the time in microseconds up to which their history was purged; cleared at `_restart_at`."""
-        self._walked: dict[tuple[str, str], int] = {}
-        """The same of queues and outcomes that are kept for less time than others."""
-        self._counted: dict[tuple[str, int], float] = {}
-        """Queues with a large `history_max`, and when their jobs are counted again."""
-        self._restart_at = self._walk_again_at = 0.0
+        self._trimming = Trimming(FinishedJobs(db, self._statements), _PORTION)
+        self._restart_at = 0.0
 
     def purge(self, queue: str, age: float) -> int:
         """Delete a portion of the history that finished over `age` seconds ago; return the number of jobs."""
@@ -108,53 +136,7 @@ class Purges:
             with_old |= {name for (name,) in self._db.read(lambda run: run.rows(self._statements.with_old, given))}
         with_old &= names
         behind = purge_each(self._purge_on, sorted(with_old), _PORTION, budget)
-        if time.monotonic() >= self._walk_again_at:
-            self._walked, self._walk_again_at = {}, time.monotonic() + _WALK_AGAIN_SECONDS
-        trimmed = {settings.name: settings for settings in queues if settings.trims}
-        untrimmed = purge_each(lambda queue: self._trim(trimmed[queue]), sorted(trimmed), _PORTION, budget)
-        return sorted({*behind, *untrimmed})
-
-    def _trim(self, settings: QueueSettings) -> int:
-        """Delete a portion of what a queue keeps for less than `history_ttl`; return its size if there may be more."""
-        left = [self._walk(settings.name, outcome, ttl) for outcome, ttl in settings.shorter_ttls.items()]
-        if settings.history_max is not None:
-            left.append(self._shorten(settings.name, settings.history_max))
-        return _PORTION if any(left) else 0
-
-    def _walk(self, queue: str, outcome: str, ttl: float) -> bool:
-        """Delete the old jobs of an outcome in the next portion of a queue's history; return whether more follows."""
-        before = self._db.now() - int(ttl * SECOND)
-        given: dict[str, object] = {"queue": queue, "outcome": outcome, "most": _PORTION}
-        given["after"] = self._walked.get((queue, outcome), 0)
-        following = self._db.read(lambda run: run.rows(self._statements.portion_end, {**given, "before": before}))
-        end = int(following[0][0]) if following else before
-        if self._forget(self._statements.of_outcome, {**given, "before": end}) < _PORTION:
-            self._walked[queue, outcome] = end + 1
-            return bool(following)
-        return True
-
-    def _shorten(self, queue: str, most: int) -> bool:
-        """Delete a portion of the oldest jobs beyond the newest `most`; return whether there are more."""
-        if most > _UNCOUNTED_MAX:
-            if time.monotonic() < self._counted.get((queue, most), 0.0):
-                return False
-            self._counted[queue, most] = time.monotonic() + most / _COUNTED_PER_SECOND
-        given = {"queue": queue, "history_max": most, "most": _PORTION}
-        beyond = self._db.read(lambda run: run.rows(self._statements.beyond, given))
-        if beyond:  # no later ones, as another process may delete the same number
-            self._forget(self._statements.oldest, {"queue": queue, "before": beyond[0][0], "most": len(beyond)})
-        if len(beyond) == _PORTION:
-            self._counted.pop((queue, most), None)
-            return True
-        return False
-
-    def _forget(self, which: Executable, given: dict[str, object]) -> int:
-        """Delete the jobs that a query finds; return the number found."""
-        ids = [job for (job,) in self._db.read(lambda run: run.rows(which, given))]
-        if ids:
-            listed = {"ids": self._db.dialect.listed(ids), "before": given["before"]}
-            self._db.write(lambda run, _again: run.change(self._statements.forget, listed))
-        return len(ids)
+        return sorted({*behind, *self._trimming.trim_each(queues, budget)})
 
     def _after(self, queue: str) -> dict[str, object]:
         """Return the parameters of a purge that starts where the last one ended, by the retention of the queue."""

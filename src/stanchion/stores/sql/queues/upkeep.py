@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from sqlalchemy import BigInteger, Executable, Integer, String, select, update
 
+from stanchion.stores.rules.expiry import end_overdue
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS, Budget, remove_expired
 from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.database import Database
@@ -87,8 +88,7 @@ class Upkeep:
         self._counted.fold(budget)
         for forget in self._forget:
             forget()
-        while self._operations.end_overdue() and budget.left:
-            pass
+        end_overdue(self._operations.end_overdue, budget)
         queues = self._queues.queues()
         behind = self._purges.purge_old(queues, budget)
         self._shapes.keep_up(queues)
