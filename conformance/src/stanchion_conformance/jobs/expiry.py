@@ -12,7 +12,7 @@ from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import POPPED, Claim
 from stanchion.stores.records.jobs import NewJob, Redriven
-from stanchion.stores.records.outcomes import Bury, Commit, Move, Rollback
+from stanchion.stores.records.outcomes import Bury, Commit, Continue, Move, Rollback
 from stanchion.stores.rules.capacity.limits import Limits, limits_text
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, counts_of, new_job, row_of, state, worker
 
@@ -188,6 +188,22 @@ class TestExpiryOfJobs:
         store.settle([Move(row.lease, "next")])
         clock.advance(60)
         assert [row.id for row in claim(store, queue="next")] == [job.id]
+
+    @pytest.mark.parametrize("queue", [QUEUE, "next"])
+    def test_a_next_call_has_its_own_time(self, store: Store, clock: StoreClock, queue: str) -> None:
+        jobs = [new_job(), expiring()]
+        store.push(jobs)
+        rows = claim(store, 2)
+        clock.advance(60)
+        store.settle([Continue(row.lease, expiring(id=row.id, queue=queue)) for row in rows])
+        clock.advance(9)
+        store.maintain()
+        assert [row.id for row in claim(store, queue=queue)] == [jobs[0].id]
+        assert counts_of(store, queue).lapsed == 0
+        clock.advance(1)
+        store.maintain()
+        assert state(store, jobs[1].id) == JobState.CANCELLED
+        assert counts_of(store, queue).lapsed == 1
 
     def test_a_dead_letter_does_not_expire(self, store: Store, clock: StoreClock) -> None:
         store.configure(QUEUE, {"dead_letter": "letters"})

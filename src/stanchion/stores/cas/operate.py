@@ -35,15 +35,15 @@ class Operator:
         return self._loop.decide_each(ids, decide)
 
     def end_overdue(self, ids: Sequence[str]) -> list[str]:
-        """End the jobs among these that have expired; return those that run: they may be given back."""
+        """End the jobs among these that have expired; return those that may expire later, such as running ones."""
 
         def decide(_index: int, row: JobRow | None, facts: Facts) -> Decision[bool]:
             if row is None or not is_overdue(row, facts.now):
-                return Decision(row is not None and row.state == JobState.RUNNING)
+                return Decision(row is not None and row.expires is not None and row.finished_at is None)
             step = outcome_rules.lapsed(row, facts.now)
             return Decision(False, step.row, step.counted)
 
-        return [one for one, runs in zip(ids, self._loop.decide_each(ids, decide), strict=True) if runs]
+        return [one for one, may_expire in zip(ids, self._loop.decide_each(ids, decide), strict=True) if may_expire]
 
     def bury_misfits(self, ids: Sequence[str]) -> None:
         """Bury the unclaimed jobs among these that have values of wrong types."""

@@ -16,6 +16,7 @@ from stanchion.stores.redis.client.places import Places
 from stanchion.stores.redis.client.rows import STATE_FIELDS, body_text, rev_of, seen_in, state_text
 from stanchion.stores.redis.client.server import Call, Server
 from stanchion.stores.redis.client.settings import settings_in
+from stanchion.stores.rules.expiry import expiry_of
 
 SCRIPT_JOBS_MAX = 2000
 """Jobs per script call; the server serves no other client meanwhile."""
@@ -116,6 +117,7 @@ class Jobs:
         for target in elsewhere:
             self.places.list_queue(target)
         self.announce(after for (before, *_), after, _, _ in changes if _found_by(before) != _found_by(after))
+        self.list_expiring(after for (before, *_), after, _, _ in changes if before.expires != after.expires)
         for (before, version, _), after, counted, entry in changes:
             away = after.queue if after.queue != queue else ""
             arguments += (
@@ -156,6 +158,12 @@ class Jobs:
         for root, members in of_flows.items():
             calls[("ZADD", keys.flow(root) + "jobs", *(part for member in members for part in (0, member)))] = None
         self.server.all([Call(parts) for parts in calls])
+
+    def list_expiring(self, rows: Iterable[JobRow]) -> None:
+        """List live jobs that expire. A push does it itself; upkeep removes jobs from the list that do not expire."""
+        for row in rows:
+            if row.expires is not None and row.finished_at is None:
+                self.server.command("ZADD", self.server.keys.queue(row.queue) + "overdue", expiry_of(row), row.id)
 
     def deliver(self, queue: str, ids: Sequence[str] | None = None) -> set[str]:
         """Deliver jobs that are leaving the queue; return their target queues. `ids` None: all that are leaving.

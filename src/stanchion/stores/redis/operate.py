@@ -16,7 +16,7 @@ from stanchion.stores.redis.queues import Queues
 from stanchion.stores.redis.staging import StageRows
 from stanchion.stores.redis.workers import Workers
 from stanchion.stores.rules.capacity.shapes import FEW
-from stanchion.stores.rules.expiry import end_overdue, expiry_of
+from stanchion.stores.rules.expiry import end_overdue
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS, Budget, purge_each, remove_expired
 
 _SCRIPT_JOBS_MAX = 1000
@@ -79,8 +79,8 @@ class Removal:
 class Adoption:
     """Stores jobs of other stores."""
 
-    def __init__(self, jobs: Jobs, overdue: Overdue) -> None:
-        self._jobs, self._overdue = jobs, overdue
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
 
     def adopt(self, rows: Sequence[JobRow]) -> list[bool]:
         """Store the jobs unchanged; return False for each whose key a live job has."""
@@ -94,7 +94,7 @@ class Adoption:
                 if made:
                     self._jobs.places.list_queue(queue, again=True)
                 here.update(zip((row.id for row in part), map(bool, answers), strict=True))
-                self._overdue.note(queue, part)
+                self._jobs.list_expiring(part)
         return [here[row.id] for row in rows]
 
 
@@ -102,32 +102,27 @@ class Overdue:
     """Ends jobs that have expired."""
 
     def __init__(self, jobs: Jobs, end: Callable[[Sequence[str]], list[str]]) -> None:
-        """`end`: ends those of some jobs that have expired, and returns those that run."""
+        """`end`: ends those of some jobs that have expired, and returns those that may expire later."""
         self._jobs, self._end = jobs, end
-
-    def note(self, queue: str, rows: Sequence[JobRow]) -> None:
-        """List adopted jobs that expire."""
-        for row in rows:
-            if row.expires is not None and row.finished_at is None:
-                self._jobs.server.command("ZADD", self._key(queue), expiry_of(row), row.id)
 
     def end(self, queue: str, budget: Budget) -> None:
         """End the expired jobs of a queue, as far as time allows."""
         end_overdue(lambda most: self._end_some(queue, most), budget)
 
     def _end_some(self, queue: str, most: int) -> int:
-        key, server = self._key(queue), self._jobs.server
-        now = self._jobs.now()
+        server, now = self._jobs.server, self._jobs.now()
+        of_queue = server.keys.queue(queue)
+        key = of_queue + "overdue"
         ids = [one.decode() for one in server.command("ZRANGEBYSCORE", key, "-inf", now, "LIMIT", 0, most)]
-        running = self._end(ids) if ids else []
-        if running:  # looked at again, as it may be given back
-            server.command("ZADD", key, *(one for job in running for one in (now + _AGAIN_SECONDS * SECOND, job)))
-        if ended := [one for one in ids if one not in running]:
+        # Most have ended in time: only live ones are read, as any other is looked for in all queues.
+        live = server.command("HMGET", of_queue + "live", *ids) if ids else []
+        here = [one for one, state in zip(ids, live, strict=True) if state is not None]
+        later = self._end(here) if here else []
+        if later:  # looked at again: they run, and may be given back, or the clock was set back
+            server.command("ZADD", key, *(one for job in later for one in (now + _AGAIN_SECONDS * SECOND, job)))
+        if ended := [one for one in ids if one not in later]:
             server.command("ZREM", key, *ended)
         return len(ids)
-
-    def _key(self, queue: str) -> str:
-        return self._jobs.server.keys.queue(queue) + "overdue"
 
 
 class Upkeep:

@@ -95,7 +95,7 @@ class RedisStore(Extensible):
         self.fetch, self.select, self.partition = queries.fetch, queries.select, queries.partition
         self.stats, self.lane_depths = stats.stats, stats.lane_depths
         self.cancel, self.retry = operator.cancel, operator.retry
-        self.delete, self.adopt = Removal(jobs, outbox.follow_up).delete, Adoption(jobs, overdue).adopt
+        self.delete, self.adopt = Removal(jobs, outbox.follow_up).delete, Adoption(jobs).adopt
         self.maintain, self.semaphores = upkeep.maintain, self._semaphores.semaphores
         self.flow_nodes, self.flow_ends = self._nodes.flow_nodes, self._nodes.flow_ends
         self.values = values.values

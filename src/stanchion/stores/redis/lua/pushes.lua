@@ -94,7 +94,7 @@ for number, job in ipairs(given) do
         body[#body + 1] = id
         body[#body + 1] = rest
         if expires ~= '' then
-            redis.call('ZADD', P .. 'overdue', whole(now + tonumber(expires)), id)
+            redis.call('ZADD', P .. 'overdue', whole(tonumber(enqueued_at) + tonumber(expires)), id)
         end
         if slot == '' then
             local list = list_of(lane, priority)

@@ -195,7 +195,10 @@ def _dead(row: JobRow, queue: QueueSettings, now: int) -> Transition:
 
 
 def _continued(row: JobRow, job: NewJob, now: int, keep_entry: bool) -> JobRow:
-    """Return the job as its next call: same flow position, and the same key while it stays in its queue."""
+    """Return the job as its next call: same flow position, and the same key while it stays in its queue.
+
+    The call expires as if it were pushed now, though the job keeps the time of its push.
+    """
     elsewhere = (
         logical_name(job.queue) != logical_name(row.queue) or job.task is None
     )  # an item may return to its station
@@ -206,6 +209,7 @@ def _continued(row: JobRow, job: NewJob, now: int, keep_entry: bool) -> JobRow:
         past_waits=row.past_waits,
         id=row.id,
         enqueued_at=row.enqueued_at,
+        expires=None if job.expires is None else (now - row.enqueued_at) / SECOND + job.expires,
         key=row.key if job.queue == row.queue else None,
         origin=row.origin,
         token=row.token,
