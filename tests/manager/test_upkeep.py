@@ -50,6 +50,17 @@ def test_history_is_purged() -> None:
         until(lambda: not store.fetch([rows[0].id]))
 
 
+def test_history_is_purged_by_outcome_and_number() -> None:
+    with ManagerThread(MemoryStore(), heartbeat=HEARTBEAT) as manager, closing(Stanchion(manager.url)) as app:
+        orders = app.queue("orders", history_ttl={"done": 0.01, "default": "1h"}, history_max=3)
+        jobs = [orders.push(number) for number in range(6)]
+        for number, job in enumerate(orders.reserve(6)):
+            job.bury("broken") if number < 4 else job.commit()
+        assert orders.settings.shorter_ttls == {"done": 0.01}
+        until(lambda: len(orders.history()) == 3)
+        assert [job.id for job in orders.history()] == [job.id for job in reversed(jobs[1:4])]
+
+
 def test_none_goes_back_right_after_the_start() -> None:
     store = MemoryStore()
     asked: list[int | None] = []

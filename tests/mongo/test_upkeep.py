@@ -4,15 +4,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from pymongo import MongoClient, monitoring
 from pymongo.collection import Collection
 
 from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.outcomes import Bury, Commit, Move
 from stanchion.waits.pop import pop
 from stanchion_conformance.harness import QUEUE, NewStore, claim, counts_of, new_job
+from stanchion_conformance.jobs.retention import adopt
 from tests.mongo.acts import purged
 
 
@@ -143,3 +145,71 @@ def test_what_happened_elsewhere_to_jobs_that_are_purged(new_store: NewStore, qu
         1,
         2,
     )
+
+
+MANY = 5000
+
+
+class Replies(monitoring.CommandListener):
+    """Counts the commands of all clients made from now on, and the documents that the server returns."""
+
+    def __init__(self) -> None:
+        self.commands, self.documents = 0, 0
+
+    def started(self, event: monitoring.CommandStartedEvent) -> None: ...
+
+    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
+        self.commands += 1
+        cursor = event.reply.get("cursor", {})
+        self.documents += len(cursor.get("firstBatch", ())) + len(cursor.get("nextBatch", ()))
+
+    def failed(self, event: monitoring.CommandFailedEvent) -> None: ...
+
+
+@pytest.fixture
+def maintained(monkeypatch: pytest.MonkeyPatch) -> Callable[[Store], tuple[int, int]]:
+    """Returns how many commands a round of upkeep without time takes, and how many documents it reads."""
+    heard = Replies()
+    made: Callable[..., Any] = MongoClient
+    monkeypatch.setattr(
+        "stanchion.stores.mongo.client.server.MongoClient",
+        lambda *args, **options: made(*args, **options, event_listeners=[heard]),
+    )
+
+    def cost(store: Store) -> tuple[int, int]:
+        heard.commands = heard.documents = 0
+        store.maintain(seconds=0)
+        return heard.commands, heard.documents
+
+    return cost
+
+
+def test_an_outcome_kept_for_less_is_found_without_reading_others(
+    new_store: NewStore, queue: str, maintained: Callable[[Store], tuple[int, int]]
+) -> None:
+    store = new_store()
+    ended_at = store.now() - 100 * SECOND
+    adopt(store, "dead", MANY, ended_at, queue)
+    done = adopt(store, "done", 20, ended_at + 1, queue)
+    maintained(store)  # the first round looks at more than history
+    commands, documents = maintained(store)
+    store.configure(queue, {"history_ttl_done": 60.0})
+    more_commands, more_documents = maintained(store)
+    assert more_commands < commands + 20
+    assert more_documents < documents + 30
+    assert store.maintain(seconds=60) == []
+    assert store.fetch(done) == {}
+    assert maintained(store)[1] < documents + 10
+
+
+def test_a_short_history_is_read_as_far_as_it_is_too_long(
+    new_store: NewStore, queue: str, maintained: Callable[[Store], tuple[int, int]]
+) -> None:
+    store = new_store()
+    jobs = adopt(store, "done", MANY, store.now(), queue)
+    maintained(store)
+    _, documents = maintained(store)
+    store.configure(queue, {"history_max": MANY - 200})
+    assert 200 <= maintained(store)[1] - documents < 500
+    assert len(store.fetch(jobs)) == MANY - 200
+    assert maintained(store)[1] < documents + 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
@@ -36,6 +37,18 @@ def test_a_batch_that_is_refused_for_a_key_in_one_shard_is_stored_in_none(app: S
         with pytest.raises(DuplicateKey):
             orders.push_many([*map(Push, range(10)), Push({}, key=key, on_duplicate="raise"), *map(Push, range(10))])
         assert orders.size().total == size
+
+
+def test_each_partition_keeps_so_many_finished_jobs(app: Stanchion) -> None:
+    orders, mail = app.queue("orders"), app.queue("mail")
+    for queue in (orders, mail):
+        queue.configure(history_max=2)
+        queue.push_many(range(60))
+        for job in queue.reserve(60):
+            job.commit()
+    assert app.store.maintain(seconds=60) == []
+    assert Counter(job.partition for job in orders.history(limit=100)) == dict.fromkeys(range(4), 2)
+    assert len(mail.history(limit=100)) == 2
 
 
 def test_pages_are_merged_in_order(app: Stanchion) -> None:

@@ -34,10 +34,10 @@ def left(store: Store, ended: dict[str, str]) -> set[str]:
     return {state for state, job in ended.items() if job in store.fetch([job])}
 
 
-def adopt(store: Store, state: str, count: int, at: int) -> list[str]:
+def adopt(store: Store, state: str, count: int, at: int, queue: str = QUEUE) -> list[str]:
     """Store finished jobs that ended at a time; return their ids."""
     ids = new_ids(count)
-    ended = finished(new_job(), at)._replace(state=state)
+    ended = finished(new_job(queue=queue), at)._replace(state=state)
     store.adopt([ended._replace(id=one) for one in ids])
     return ids
 

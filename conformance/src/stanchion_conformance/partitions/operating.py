@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -168,6 +169,29 @@ class TestOperatingPartitions:
             job.commit()
         assert parted.purge_history(0) == 20
         assert parted.history() == []
+
+    def test_keeps_so_many_finished_jobs_in_each(self, parted: Queue, app: Stanchion, clock: StoreClock) -> None:
+        parted.configure(history_max=2, history_ttl={"done": 100, "default": 300})
+        assert (parted.settings.history_max, parted.settings.shorter_ttls) == (2, {"done": 100.0})
+        parted.push_many(range(60))
+        for job in parted.reserve(60):
+            job.commit()
+        assert app.store.maintain(seconds=60) == []
+        assert Counter(job.partition for job in parted.history(limit=100)) == dict.fromkeys(range(PARTITIONS), 2)
+        parted.push(1)
+        parted.reserve()[0].bury("broken")
+        clock.advance(101)
+        assert app.store.maintain(seconds=60) == []
+        assert [job.state for job in parted.history()] == [JobState.DEAD]
+
+    def test_purges_all_by_outcome(self, parted: Queue, clock: StoreClock) -> None:
+        parted.configure(history_ttl={"done": 100, "dead": 300})
+        parted.push_many(range(20))
+        for number, job in enumerate(parted.reserve(20)):
+            job.commit() if number % 2 else job.bury("broken")
+        clock.advance(101)
+        assert parted.purge_history() == 10
+        assert {job.state for job in parted.history()} == {JobState.DEAD}
 
     def test_repairs_partitions_whose_settings_were_not_stored(
         self, parted: Queue, app: Stanchion, store: Store
