@@ -1,6 +1,7 @@
 """The time that upkeep takes, and what it reads."""
 
 import time
+from collections.abc import Sequence
 
 import pytest
 
@@ -70,8 +71,11 @@ class FewEnds:
         self.jobs = [one for one in self.jobs if one not in such]
         return len(such)
 
-    def delete_oldest(self, queue: str, before: int, count: int) -> None:  # noqa: ARG002
-        self.jobs = sorted(self.jobs)[min(count, sum(end <= before for end, _ in self.jobs)) :]
+    def oldest(self, queue: str, count: int) -> list[str]:  # noqa: ARG002
+        return [f"{end} {outcome}" for end, outcome in sorted(self.jobs)[:count]]
+
+    def delete(self, queue: str, ids: Sequence[str], before: int) -> None:  # noqa: ARG002
+        self.jobs = [(end, outcome) for end, outcome in self.jobs if end > before or f"{end} {outcome}" not in ids]
 
 
 DONE_SOON = QueueSettings("q", history_ttl_done=10.0)
@@ -100,6 +104,39 @@ def test_jobs_that_came_late_are_found_within_an_hour(monkeypatch: pytest.Monkey
     now[0] += 3600
     upkeep.trim_each([DONE_SOON], Budget(0))
     assert ends.jobs == [(5, "dead")]
+
+
+class SharedEnds(FewEnds):
+    """Finished jobs of which another process deletes a portion at a moment."""
+
+    def __init__(self, jobs: list[tuple[int, str]], moment: str) -> None:
+        super().__init__(jobs)
+        self.moment = moment
+
+    def at(self, moment: str) -> None:
+        if self.moment == moment:
+            self.jobs = sorted(self.jobs)[-12:]
+
+    def oldest(self, queue: str, count: int) -> list[str]:
+        self.at("before the oldest are read")
+        found = super().oldest(queue, count)
+        self.at("after the oldest are read")
+        return found
+
+    def delete(self, queue: str, ids: Sequence[str], before: int) -> None:
+        self.at("before they are deleted")
+        super().delete(queue, ids, before)
+
+
+@pytest.mark.parametrize(
+    "moment", ["before the oldest are read", "after the oldest are read", "before they are deleted"]
+)
+def test_processes_that_trim_together_delete_no_more(moment: str):
+    together = [(5, f"done {number:02}") for number in range(20)]
+    ends = SharedEnds(together, moment)
+    for _ in range(2):
+        assert Trimming(ends, 100).trim_each([QueueSettings("q", history_max=7)], Budget(0)) == []
+    assert ends.jobs == together[-7:]
 
 
 def test_a_large_history_max_is_checked_less_often(monkeypatch: pytest.MonkeyPatch):

@@ -11,7 +11,7 @@ from stanchion import InvalidInput, JobState, Queue, Stanchion
 from stanchion.core.ids import new_ids
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import QueueSettings
-from stanchion_conformance.harness import QUEUE, StoreClock, new_job
+from stanchion_conformance.harness import QUEUE, StoreClock, all_at_once, new_job
 from stanchion_conformance.jobs.history import finish, finished
 
 DAY = 86_400.0
@@ -225,3 +225,10 @@ class TestHistoryMax:
         assert behind == ([QUEUE] if len(q.history(limit=10)) > 5 else [])
         assert store.maintain(seconds=60) == []
         assert {job.id for job in q.history(limit=100)} == {*last}
+
+    def test_two_that_trim_together_delete_no_more(self, q: Queue, store: Store, other_store: Store) -> None:
+        q.configure(history_max=7)
+        for _ in range(3):
+            adopt(store, "done", 1500, store.now())
+            all_at_once([lambda: store.maintain(seconds=60), lambda: other_store.maintain(seconds=60)])
+            assert len(q.history(limit=100)) == 7

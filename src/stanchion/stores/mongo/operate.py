@@ -141,9 +141,20 @@ class Purges:
         such = {**_ended_between(after, before), "state": outcome}
         return self._purge(queue, such, portion, self._server.now())
 
-    def delete_oldest(self, queue: str, before: int, count: int) -> int:
-        """Delete so many of the oldest jobs, none that ended after `before`; return their number."""
-        return self._purge(queue, _ended_between(0, before), count, self._server.now(), oldest=True)
+    def oldest(self, queue: str, count: int) -> list[str]:
+        """Return the ids of so many of the oldest jobs, in an order that is the same for all processes: the index's."""
+
+        def work(on: Place, _again: bool) -> list[str]:
+            found = on.jobs.find({"queue": queue, **FINISHED, **FREE}, {"_id": 1})
+            found = found.sort([("queue", 1), ("finished_at", 1)])
+            return [one["_id"] for one in found.limit(count)]
+
+        return self._server.call(work)
+
+    def delete(self, queue: str, ids: Sequence[str], before: int) -> int:
+        """Delete these jobs, except ones that have ended after `before`; return their number."""
+        such = {**_ended_between(0, before), "$and": [{"_id": {"$in": list(ids)}}]}
+        return self._purge(queue, such, len(ids), self._server.now())
 
     def _ends(self, such: Document, order: int, skipped: int, most: int) -> list[int]:
         """Return when the jobs that meet a filter have ended, from a number on in this order."""
@@ -154,8 +165,8 @@ class Purges:
 
         return self._server.call(work)
 
-    def _purge(self, queue: str, ended: Document, limit: int, now: int, *, oldest: bool = False) -> int:
-        """Delete up to `limit` finished jobs that meet a filter, the oldest ones if that matters."""
+    def _purge(self, queue: str, ended: Document, limit: int, now: int) -> int:
+        """Delete up to `limit` finished jobs that meet a filter."""
         such = {"queue": queue, **ended, **FREE}
         tried: set[str] = set()
         others: list[str] = []
@@ -173,7 +184,7 @@ class Purges:
             found_jobs = on.jobs.find(
                 {**such, **({"_id": {"$nin": others}} if others else {})}, _SEEN, batch_size=most + 1
             )
-            jobs = list((found_jobs.sort([("queue", 1), ("finished_at", 1)]) if oldest else found_jobs).limit(most))
+            jobs = list(found_jobs.limit(most))
             plain = [job for job in jobs if _is_plain(job, queue, now)]
             with_events = [job for job in plain if job.get("events")]
             folding = begin_fold(on, found, with_events) if with_events else None

@@ -42,8 +42,12 @@ class Ends(Protocol):
         """Delete up to a portion of the jobs of an outcome with these ends; return their number."""
 
     @abstractmethod
-    def delete_oldest(self, queue: str, before: int, count: int) -> object:
-        """Delete so many of the oldest jobs, none that ended after `before`."""
+    def oldest(self, queue: str, count: int) -> Sequence[str]:
+        """Return the ids of so many of the oldest jobs, in an order that is the same for all processes."""
+
+    @abstractmethod
+    def delete(self, queue: str, ids: Sequence[str], before: int) -> object:
+        """Delete these jobs, except ones that have ended after `before`."""
 
 
 class Trimming:
@@ -88,8 +92,11 @@ class Trimming:
                 return False
             self._counted[queue, newest] = time.monotonic() + newest / _COUNTED_PER_SECOND
         beyond = self._ends.beyond(queue, newest, self._portion)
-        if beyond:  # no later ones, as another process may delete the same number
-            self._ends.delete_oldest(queue, beyond[0], len(beyond))
+        if beyond:
+            # Counted once more behind: another process may have deleted some of them before the oldest were read.
+            oldest = self._ends.oldest(queue, len(beyond))
+            if still := self._ends.beyond(queue, newest, len(beyond)):
+                self._ends.delete(queue, oldest[: len(still)], beyond[0])
         if len(beyond) == self._portion:
             self._counted.pop((queue, newest), None)
             return True

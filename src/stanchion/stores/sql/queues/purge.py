@@ -55,9 +55,9 @@ class PurgeStatements:
         most = param("most", Integer)
         ends = select(history.c.finished_at).where(history.c.queue == queue)
         self.portion_end: Executable = ends.where(since, upto).order_by(history.c.finished_at).offset(most).limit(1)
-        ids = select(id_as_text(history.c.id)).where(history.c.queue == queue, upto)
+        ids = select(id_as_text(history.c.id)).where(history.c.queue == queue)
         oldest = ids.order_by(history.c.finished_at).limit(most)
-        self.of_outcome: Executable = oldest.where(since, history.c.state == param("outcome", String))
+        self.of_outcome: Executable = oldest.where(since, upto, history.c.state == param("outcome", String))
         self.oldest: Executable = oldest
         self.beyond: Executable = (
             ends.order_by(history.c.finished_at.desc()).offset(param("history_max", Integer)).limit(most)
@@ -89,22 +89,25 @@ class FinishedJobs:
     def delete_of(self, queue: str, outcome: str, after: int, before: int, portion: int) -> int:
         """Delete up to a portion of the jobs of an outcome with these ends; return their number."""
         given = {"queue": queue, "outcome": outcome, "after": after, "before": before, "most": portion}
-        return self._delete(self._statements.of_outcome, given)
+        ids = self._ids(self._statements.of_outcome, given)
+        self.delete(queue, ids, before)
+        return len(ids)
 
-    def delete_oldest(self, queue: str, before: int, count: int) -> int:
-        """Delete so many of the oldest jobs, none that ended after `before`; return their number."""
-        return self._delete(self._statements.oldest, {"queue": queue, "before": before, "most": count})
+    def oldest(self, queue: str, count: int) -> list[str]:
+        """Return the ids of so many of the oldest jobs, in an order that is the same for all processes: the index's."""
+        return self._ids(self._statements.oldest, {"queue": queue, "most": count})
+
+    def delete(self, queue: str, ids: Sequence[str], before: int) -> None:
+        """Delete these jobs, except ones that have ended after `before`."""
+        if ids:
+            listed = {"ids": self._db.dialect.listed(ids), "before": before}
+            self._db.write(lambda run, _again: run.change(self._statements.forget, listed))
 
     def _ends(self, which: Executable, **given: object) -> list[int]:
         return [int(end) for (end,) in self._db.read(lambda run: run.rows(which, given))]
 
-    def _delete(self, which: Executable, given: dict[str, object]) -> int:
-        """Delete the jobs that a query finds; return the number found."""
-        ids = [job for (job,) in self._db.read(lambda run: run.rows(which, given))]
-        if ids:
-            listed = {"ids": self._db.dialect.listed(ids), "before": given["before"]}
-            self._db.write(lambda run, _again: run.change(self._statements.forget, listed))
-        return len(ids)
+    def _ids(self, which: Executable, given: dict[str, object]) -> list[str]:
+        return [str(job) for (job,) in self._db.read(lambda run: run.rows(which, given))]
 
 
 class Purges:
