@@ -14,6 +14,7 @@ from stanchion import JobState, Push, Queue, Stanchion, group
 from stanchion.context import context_of
 from stanchion.copying.transfer import Transfer
 from stanchion.errors import InvalidInput, PayloadMisfit, SchemaRefused
+from stanchion.schemas import stored
 from stanchion.schemas.stored import KIND
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store
@@ -215,6 +216,24 @@ class TestSchemaEvolution:
         assert found is not None
         assert {field.name for field in found.fields} == {"id", "f0", "f1", "f2", "f3"}
         assert found.version == 4
+
+    def test_a_declaration_between_the_read_and_the_write_of_another_is_there(
+        self, new_store: NewStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        one, other = (Stanchion(store=new_store()) for _ in range(2))
+        read = stored.stored_schema
+
+        def read_just_before_the_other_declares(store: Store, queue: str) -> stored.Stored:
+            monkeypatch.setattr(stored, "stored_schema", read)
+            found = read(store, queue)
+            other.queue(QUEUE, schema="id bigint not null, later string").push({"id": 2})
+            return found
+
+        monkeypatch.setattr(stored, "stored_schema", read_just_before_the_other_declares)
+        found = one.queue(QUEUE, schema="id bigint not null, city string")
+        found.push({"id": 1})
+        assert found.schema is not None
+        assert {field.name for field in found.schema.fields} == {"id", "city", "later"}
 
     def test_an_operator_puts_any_schema_in_force(self, orders: Queue, other_q: Queue) -> None:
         orders.push({"id": 1})
