@@ -24,7 +24,7 @@ from stanchion.stores.fields.queues import SETTABLE
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import QueueSettings
 
-OF_THE_QUEUE = ("partitions", "timeout", "jobs_expire", "expires_with_jobs")
+OF_THE_QUEUE = ("partitions", "timeout", "expires_with_jobs")
 """Settings that are read by the name of the queue itself."""
 
 REFUSED = {

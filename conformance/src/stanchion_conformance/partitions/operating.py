@@ -163,6 +163,16 @@ class TestOperatingPartitions:
             back += parted.reserve(20)
         assert sorted(payloads(back)) == sorted(payloads(held[10:]))
 
+    def test_gives_jobs_of_all_their_time(self, parted: Queue, store: Store, clock: StoreClock) -> None:
+        parted.configure(jobs_expire=60)
+        jobs = parted.push_many(range(20))
+        own = [parted.push(n, expires=100) for n in range(3)]
+        assert {job.expires for job in parted.find()} == {60.0, 100.0}
+        clock.advance(61)
+        assert {job.id for job in parted.reserve(30)} == {job.id for job in own}
+        store.maintain()
+        assert parted.counts().lapsed == len(jobs)
+
     def test_purges_all(self, parted: Queue) -> None:
         parted.push_many(range(20))
         for job in parted.reserve(20):
