@@ -23,8 +23,9 @@ _PORTION: Final = 500
 
 
 def expiry_of(row: JobRow) -> int:
-    """Return the time after which no attempt of a job begins."""
-    return _NEVER if row.expires is None else row.enqueued_at + int(row.expires * SECOND)
+    """Return the time after which no attempt of a job begins; never for a number that another program made no time."""
+    micros = _NEVER if row.expires is None else row.expires * SECOND
+    return row.enqueued_at + int(max(micros, 0)) if micros < _NEVER else _NEVER
 
 
 def is_overdue(row: JobRow, now: int) -> bool:
