@@ -96,6 +96,7 @@ class PostgresDialect(Dialect):
     capabilities = CAPABILITIES
     names = ("postgresql",)
     single_writer, remote, makes_schema = False, True, False
+    stores_computed = False
     begin = "BEGIN"
     or_lock = "ON CONFLICT (kind, queue, name) DO UPDATE SET used = 0 WHERE false"
     slot_order = 'kind, queue COLLATE "C", name COLLATE "C"'

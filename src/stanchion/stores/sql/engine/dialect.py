@@ -91,8 +91,8 @@ class Dialect(ABC):
     """The drivers whose connections a caller may give, for messages."""
     errors: tuple[type[Exception], ...]
     """The exceptions that the driver raises."""
-    keys_by_queue = True
-    """The index of order keys begins with the queue."""
+    keys_by_queue = stores_computed = True
+    """The index of order keys begins with the queue; and computed columns are stored, else their terms are indexed."""
     single_writer: bool
     """The whole database has one write lock."""
     write_lock: WriteLock | None = None

@@ -208,6 +208,8 @@ def _add_columns(connection: Connection, table: Table) -> None:
     widen = _WIDEN.get(connection.dialect.name)
     for column in table.columns:
         definition = CreateColumn(column).compile(dialect=connection.dialect)
+        if definition.string is None:
+            continue  # this database has no such column
         if column.name not in there:
             connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {definition}")
         elif widen is not None and _is_shorter(there[column.name], column.type):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import BigInteger, Integer, literal_column, select, update
+from sqlalchemy import BigInteger, Executable, Integer, literal_column, select, update
 
 from stanchion.stores.records.jobs import JobRow, JobState, Redriven
 from stanchion.stores.rules.expiry import is_overdue
@@ -12,18 +12,23 @@ from stanchion.stores.rules.lifecycle.jobs import stored_state_of
 from stanchion.stores.rules.lifecycle.outcomes import cancel, lapsed, redriven
 from stanchion.stores.sql.engine.columns import RUNS, param
 from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
-from stanchion.stores.sql.engine.schema import jobs
+from stanchion.stores.sql.engine.schema import OVERDUE_AT, jobs
 from stanchion.stores.sql.jobs.flows import Flows
 from stanchion.stores.sql.jobs.push import InsertsRows
 from stanchion.stores.sql.rows.jobs import Jobs, Step, is_id
 from stanchion.stores.sql.rows.transactions import Transactions
 
-_OVERDUE = (
-    select(jobs.c.id)
-    .where(jobs.c.overdue_at <= param("now", BigInteger), jobs.c.state != literal_column(f"'{JobState.RUNNING.value}'"))
-    .limit(param("most", Integer))
-)
+
+def _overdue(dialect: Dialect) -> Executable:
+    """Return the query for the ids of jobs that have expired."""
+    ends = jobs.c.overdue_at if dialect.stores_computed else OVERDUE_AT
+    late = jobs.c.expires.is_not(None), ends <= param("now", BigInteger)
+    waits = jobs.c.state != literal_column(f"'{JobState.RUNNING.value}'")
+    return select(jobs.c.id).where(*late, waits).limit(param("most", Integer))
+
+
 _ASK_TO_STOP = update(jobs).where(jobs.c.id == param("job", jobs.c.id.type), RUNS).values(cancel_requested=True)
 
 
@@ -34,6 +39,7 @@ class Operations:
         self, db: Database, transactions: Transactions, jobs: Jobs, flows: Flows, inserts: InsertsRows
     ) -> None:
         self._db, self._transactions, self._jobs, self._flows, self._inserts = db, transactions, jobs, flows, inserts
+        self._overdue = db.dialect.once(_overdue)
 
     def cancel(self, ids: Sequence[str]) -> list[JobState | None]:
         def work(run: Runner, _again: bool) -> list[JobState | None]:
@@ -55,7 +61,7 @@ class Operations:
 
         def work(run: Runner, _again: bool) -> int:
             now = self._db.clock(run)
-            ids = [str(one) for (one,) in run.rows(_OVERDUE, {"now": now, "most": most})]
+            ids = [str(one) for (one,) in run.rows(self._overdue, {"now": now, "most": most})]
             rows = [row for row in self._jobs.lock(run, ids).values() if is_overdue(row, now)]
             self._flows.put(run, rows, [lapsed(row, now) for row in rows])
             return len(ids)

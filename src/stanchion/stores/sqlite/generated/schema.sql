@@ -288,7 +288,7 @@ CREATE INDEX stanchion_jobs_letters ON stanchion_jobs (dead_from, id) WHERE dead
 
 CREATE INDEX stanchion_jobs_order ON stanchion_jobs (queue, order_key, enqueued_at, id) WHERE order_key IS NOT NULL;
 
-CREATE INDEX stanchion_jobs_overdue ON stanchion_jobs (overdue_at) WHERE overdue_at IS NOT NULL;
+CREATE INDEX stanchion_jobs_overdue ON stanchion_jobs (overdue_at) WHERE expires IS NOT NULL;
 
 CREATE INDEX stanchion_jobs_ready ON stanchion_jobs (queue, lane, rank, run_at, id) WHERE state = 'queued';
 
