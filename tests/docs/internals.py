@@ -62,11 +62,11 @@ def columns_in_page(table: str) -> list[str]:
 
 
 def indexes() -> dict[str, list[str]]:
-    """Return the indexes on databases with partial ones, with their columns."""
+    """Return the indexes on databases with partial ones, with their columns; without those of PostgreSQL only."""
     found: dict[str, list[str]] = {}
     for table in metadata.sorted_tables:
         for index in table.indexes:
-            if index.name is not None and not _is_for_mysql(index):
+            if index.name is not None and not _is_for_others(index):
                 found[index.name] = [re.split(r"[ .]", str(one))[-1] for one in _columns(index)]
     return found
 
@@ -75,9 +75,9 @@ def _columns(index: Index) -> list[str]:
     return [str(expression).replace(' COLLATE "C"', "") for expression in index.expressions]
 
 
-def _is_for_mysql(index: Index) -> bool:
+def _is_for_others(index: Index) -> bool:
     condition = getattr(index, "_ddl_if", None)
-    return condition is not None and condition.dialect == "mysql"
+    return condition is not None and condition.dialect in {"mysql", "postgresql"}
 
 
 # -- packages and layers
