@@ -320,6 +320,24 @@ class TestBackfillsOnce:
         assert sorted(waiting(rides)) == numbers
         assert rides.backfills()[0].enqueued == 20
 
+    def test_another_of_the_same_name_is_quicker(
+        self, rides: Pipeline, other_app: Stanchion, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        numbers = list(range(20))
+        rides.push_many(numbers)
+        rides.drain()
+        other, enqueue = declared(other_app), backfill_run.BackfillRun._enqueue
+
+        def behind_the_other(run: backfill_run.BackfillRun, page: Any, *, last: bool) -> bool:
+            monkeypatch.setattr(backfill_run.BackfillRun, "_enqueue", enqueue)
+            other.backfill("raw", name="fix")
+            return enqueue(run, page, last=last)
+
+        monkeypatch.setattr(backfill_run.BackfillRun, "_enqueue", behind_the_other)
+        rides.backfill("raw", name="fix")
+        assert sorted(waiting(rides)) == numbers
+        assert rides.backfills()[0].enqueued == 20
+
     def test_it_waits_while_the_stations_hold_enough(self, rides: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
         rides.push_many([1, 2, 3, 4, 5, 6, 7])
         rides.push("bad")  # its letter is no reason to wait
