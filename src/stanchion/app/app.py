@@ -76,7 +76,7 @@ class Stanchion(StoreCalls, QueueCalls, TaskCalls, ProjectCalls, JobCalls, RunCa
         self._context.registry.built_in[COLLECT] = TaskWork(self._context, collected, COLLECT, self._context.retry, {})
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle without connections, threads and worker state, for other processes such as those of Spark."""
+        """Pickle without connections, threads and worker state, for other processes, such as Spark executors."""
         return app_of, (self._context,)
 
     def __repr__(self) -> str:
